@@ -1,0 +1,55 @@
+# Needs make and Python only. `make` lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+LOCK_VENV := .venv-lock
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test test-python lint check format bench lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+
+venv: $(STAMP) ## make .venv with the locked tools and this package (PYTHON=python3.12 picks another Python)
+
+$(STAMP): pyproject.toml requirements.lock
+	@command -v "$(PYTHON)" >/dev/null || { echo "posse needs Python 3.11 or later: no $(PYTHON) found (set PYTHON=...)" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("posse needs Python 3.11 or later: $(PYTHON) is %d.%d (set PYTHON=...)" % sys.version_info[:2])'
+	"$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+test: $(STAMP) ## run the tests and the doctests
+	$(BIN)/python -m pytest -n auto
+
+test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling
+	NUMBA_DISABLE_JIT=1 POSSE_SMALL=1 $(BIN)/python -m pytest -n auto tests/test_agreement.py tests/test_streams.py
+
+lint: $(STAMP) ## check format, style, types and the layers of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test test-python ## run everything: lint, test, test-python
+
+format: $(STAMP) ## rewrite the code in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## run the benchmark
+	$(BIN)/posse bench
+
+lock: ## write requirements.lock anew, with the latest versions
+	"$(PYTHON)" -m venv $(LOCK_VENV)
+	$(LOCK_VENV)/bin/python -m pip install --quiet 'uv>=0.7'
+	$(LOCK_VENV)/bin/uv pip compile pyproject.toml --extra dev --upgrade --quiet \
+		--universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements.lock
+
+clean: ## remove what the other targets made
+	rm -rf $(VENV) $(LOCK_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,53 @@
+"""Checks of what users give, with errors that name the value and what was expected."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any
+
+
+def number(
+    name: str,
+    value: Any,
+    *,
+    least: float = -math.inf,
+    most: float = math.inf,
+    above: float = -math.inf,
+) -> float:
+    """`value` as a float if it is a finite real number in [least, most] and greater than `above`."""
+    expected = _range(least, most, above)
+    if isinstance(value, (bool, str)):
+        raise TypeError(f"{name}={value!r}, but expected {expected}")
+    try:
+        real = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}={value!r}, but expected {expected}") from None
+    if not (math.isfinite(real) and least <= real <= most and real > above):
+        raise ValueError(f"{name}={value!r}, but expected {expected}")
+    return real
+
+
+def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
+    """`value` as an int if it is a whole number in [least, most]."""
+    expected = f"a whole number of at least {least}" + ("" if most is None else f" and at most {most}")
+    if isinstance(value, bool):
+        raise TypeError(f"{name}={value!r}, but expected {expected}")
+    try:
+        integer = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name}={value!r}, but expected {expected}") from None
+    if integer < least or (most is not None and integer > most):
+        raise ValueError(f"{name}={value!r}, but expected {expected}")
+    return integer
+
+
+def _range(least: float, most: float, above: float) -> str:
+    if above > -math.inf:
+        text = f"a number above {above:g}"
+        return text if most == math.inf else f"{text} and at most {most:g}"
+    if least > -math.inf and most < math.inf:
+        return f"a number in [{least:g}, {most:g}]"
+    if least > -math.inf:
+        return f"a number of at least {least:g}"
+    return "a finite number"

@@ -1,0 +1,16 @@
+"""The policies, one file each. A file added to this folder is found by itself."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from posse.policies.base import Policy, Refresh, all_policies
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")
+
+_found = {cls.__name__: cls for cls in all_policies() if cls.__module__.startswith(__name__ + ".")}
+globals().update(_found)
+
+__all__ = ["Policy", "Refresh", "all_policies", *_found]

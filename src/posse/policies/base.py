@@ -1,0 +1,94 @@
+"""What a policy is: a record of constants, one function, and a word for when its numbers are refreshed."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+
+class Refresh(enum.Enum):
+    """When a player's numbers for an arm are brought up to date."""
+
+    OWN_PULL = "own pull"
+    """When the player itself pulls the arm; what others learn is seen only then (RobustAgg-TS)."""
+
+    ANY_PULL = "any pull"
+    """When anybody pulls the arm (RobustAgg, RobustAgg-TS-V)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Policy:
+    """An index policy: pull the arm with the largest center + scale · Z, with Z ~ N(0, 1) drawn afresh.
+
+    A policy of your own is a frozen dataclass in a file of its own. Its fields are its constants, all numbers; its
+    `index` is a static function of plain numbers,
+
+        index(n, s, N, S, M, log_T, *constants) -> (center, scale)
+
+    with the player's own count n and reward sum s for the arm, everybody's N and S as last seen by that player
+    (the player's own included), the number of players M, and ln T. It is compiled, so it may use `math` and other
+    plain functions of numbers, but no objects. Docs: "Add an algorithm in one file".
+    """
+
+    name: ClassVar[str] = ""
+    """The algorithm's name as people write it; the class name if empty."""
+
+    refresh: ClassVar[Refresh] = Refresh.OWN_PULL
+
+    randomised: ClassVar[bool] = True
+    """False promises scale 0 always, and spares the draws."""
+
+    index: ClassVar[Callable[..., tuple[float, float]]]
+
+    contribution: ClassVar[Callable[..., tuple[float, float]] | None] = None
+    """What one player adds to an arm's shared sums, as a function (n, s, *constants) -> (a, b).
+
+    None: its count and reward sum. Otherwise N and S in `index` are Σ a and Σ b over the players.
+    """
+
+    label: str = dataclasses.field(default="", kw_only=True)
+    """What tells this policy from others in a comparison; made from name and constants if empty."""
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.label, str):
+            raise TypeError(f"label={self.label!r}, but a label is a string")
+        self.check()
+        for field in self._constant_fields():
+            object.__setattr__(self, field.name, float(getattr(self, field.name)))
+        if not self.label:
+            object.__setattr__(self, "label", self._own_label())
+
+    def check(self) -> None:
+        """Raise a clear error if a constant is not what it must be."""
+
+    def constants(self) -> tuple[float, ...]:
+        """The constants in the order of the fields, as `index` takes them."""
+        return tuple(getattr(self, field.name) for field in self._constant_fields())
+
+    @classmethod
+    def _constant_fields(cls) -> list[dataclasses.Field[Any]]:
+        return [field for field in dataclasses.fields(cls) if field.name != "label"]
+
+    def _own_label(self) -> str:
+        shown = []
+        for field in self._constant_fields():
+            value = getattr(self, field.name)
+            if field.default is dataclasses.MISSING:
+                shown.append(f"{value:g}")
+            elif value != field.default:
+                shown.append(f"{field.name}={value:g}")
+        name = self.name or type(self).__name__
+        return f"{name}({', '.join(shown)})" if shown else name
+
+
+def all_policies() -> list[type[Policy]]:
+    """Every policy class that is defined in this process, by name."""
+    found: set[type[Policy]] = set()
+    todo = Policy.__subclasses__()
+    while todo:
+        cls = todo.pop()
+        found.add(cls)
+        todo += cls.__subclasses__()
+    return sorted(found, key=lambda cls: (cls.__module__, cls.__qualname__))

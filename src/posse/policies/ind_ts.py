@@ -1,0 +1,38 @@
+"""Ind-TS: Thompson sampling for each player alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from posse.checks import number
+from posse.policies.base import Policy, Refresh
+
+
+@dataclass(frozen=True)
+class IndTS(Policy):
+    """Gaussian Thompson sampling on the player's own data: N(s/(n∨1), c2/(n∨1)).
+
+    The baseline of Wang, Zhang and Chaudhuri (2022), Section 2.3, after Agrawal and Goyal (2017). ε is not used.
+
+    >>> IndTS().index(4.0, 3.0, 30.0, 21.0, 20, 10.8, 1.0)
+    (0.75, 0.5)
+    """
+
+    c2: float = 1.0
+
+    name = "Ind-TS"
+    refresh = Refresh.OWN_PULL
+
+    @staticmethod
+    def index(n, s, N, S, M, log_T, c2):
+        pulls = max(n, 1.0)
+        return s / pulls, math.sqrt(c2 / pulls)
+
+    def check(self) -> None:
+        number("c2", self.c2, above=0)
+
+    @classmethod
+    def theory(cls, epsilon: float = 0.0) -> IndTS:
+        """The constant of the analysis, c2 = 4; ε is not used."""
+        return cls(c2=4.0)

@@ -1,0 +1,37 @@
+"""Ind-UCB: UCB-1 for each player alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from posse.checks import number
+from posse.policies.base import Policy, Refresh
+
+
+@dataclass(frozen=True)
+class IndUCB(Policy):
+    """s/n + sqrt(width · ln T / n) on the player's own data; each arm once first. No randomness.
+
+    UCB-1 (Auer, Cesa-Bianchi and Fischer, 2002) with a known horizon, the baseline of Wang, Zhang and Chaudhuri
+    (2022). The width of the experiments is 2.
+
+    >>> center, scale = IndUCB().index(4.0, 3.0, 30.0, 21.0, 20, 10.8, 2.0)
+    >>> round(center, 4), scale
+    (3.0738, 0.0)
+    """
+
+    width: float = 2.0
+
+    name = "Ind-UCB"
+    refresh = Refresh.OWN_PULL
+    randomised = False
+
+    @staticmethod
+    def index(n, s, N, S, M, log_T, width):
+        if n == 0.0:
+            return math.inf, 0.0
+        return s / n + math.sqrt(width * log_T / n), 0.0
+
+    def check(self) -> None:
+        number("width", self.width, above=0)

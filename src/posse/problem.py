@@ -1,0 +1,174 @@
+"""Problem: the players' mean rewards, how alike the players are, and how rewards vary."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from posse.checks import number, whole
+from posse.rewards import Bernoulli, Family, family
+
+ROUNDING = 1e-9
+
+
+class Problem:
+    """A multi-task bandit problem: `means[player, arm]` in [0, 1], and ε that bounds how much players differ.
+
+    For each arm, the means of any two players differ by at most `epsilon`; omitted, it is the smallest that holds.
+    `rewards` is a family of `posse.rewards`, or its name; the default is Bernoulli. A problem is immutable.
+
+    `stream` numbers the problem's random stream. It comes from the means themselves, so a problem meets the same
+    random numbers in whatever list it stands; two problems with the same means are the same experiment.
+
+    >>> problem = Problem([[0.9, 0.5, 0.1], [0.8, 0.6, 0.2]], epsilon=0.1)
+    >>> problem
+    Problem(2 players × 3 arms, epsilon=0.1, Bernoulli rewards, subpar arms: 1 of 3 at 5ε, 0 of 3 at 10ε)
+    >>> problem.subpar(0.5).tolist()
+    [2]
+    """
+
+    __slots__ = ("epsilon", "gaps", "means", "rewards", "stream")
+
+    means: np.ndarray
+    """Mean rewards, [player, arm]."""
+    epsilon: float
+    """How much the players' means may differ on any arm."""
+    rewards: Family
+    """The reward family."""
+    gaps: np.ndarray
+    """How much worse than the player's best arm each arm is, [player, arm]; at least 0."""
+    stream: int
+    """The number of the problem's random stream."""
+
+    def __init__(
+        self,
+        means: Any,
+        epsilon: float | None = None,
+        rewards: Family | str = Bernoulli(),
+        *,
+        stream: int | None = None,
+    ) -> None:
+        table = _check_means(means)
+        set_ = object.__setattr__
+        set_(self, "means", table)
+        set_(self, "epsilon", _check_epsilon(table, epsilon))
+        set_(self, "rewards", family(rewards))
+        gaps = table.max(axis=1, keepdims=True) - table
+        gaps.setflags(write=False)
+        set_(self, "gaps", gaps)
+        digest = hashlib.blake2b(repr(table.shape).encode() + table.tobytes(), digest_size=8, person=b"posse problem")
+        own_stream = int.from_bytes(digest.digest(), "little")
+        set_(self, "stream", own_stream if stream is None else whole("stream", stream, least=0))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Problem is immutable; make a new one to change {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError("a Problem is immutable")
+
+    @property
+    def players(self) -> int:
+        """The number of players, M."""
+        return self.means.shape[0]
+
+    @property
+    def arms(self) -> int:
+        """The number of arms, K."""
+        return self.means.shape[1]
+
+    @property
+    def optimal(self) -> np.ndarray:
+        """Whether an arm is a best one of a player, [player, arm]."""
+        return self.gaps == 0
+
+    @property
+    def near_optimal(self) -> np.ndarray:
+        """Whether an arm is neither optimal for the player nor in I_5ε, [player, arm]."""
+        return ~(self.optimal | self._in(self.subpar_5))
+
+    @property
+    def subpar_5(self) -> np.ndarray:
+        """I_5ε: the arms whose gap exceeds 5ε for some player."""
+        return self.subpar(5 * self.epsilon)
+
+    @property
+    def subpar_10(self) -> np.ndarray:
+        """I_10ε: the arms whose gap exceeds 10ε for some player."""
+        return self.subpar(10 * self.epsilon)
+
+    @property
+    def smallest_gaps(self) -> np.ndarray:
+        """The smallest gap of each arm over the players, Δ_min."""
+        return self.gaps.min(axis=0)
+
+    def subpar(self, alpha: float) -> np.ndarray:
+        """I_α: the arms whose gap exceeds α for some player, in order."""
+        return np.flatnonzero(self.gaps.max(axis=0) > number("alpha", alpha, least=0))
+
+    def kinds(self) -> np.ndarray:
+        """For each [player, arm]: 0 optimal, 1 near-optimal, 2 subpar (in I_5ε and not optimal)."""
+        kinds = np.where(self._in(self.subpar_5), 2, 1)
+        kinds[self.optimal] = 0
+        return kinds
+
+    def _in(self, arms: np.ndarray) -> np.ndarray:
+        mask = np.zeros(self.means.shape, bool)
+        mask[:, arms] = True
+        return mask
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Problem) and self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash(self._identity())
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.means.shape, self.means.tobytes(), self.epsilon, self.rewards, self.stream
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (self.means.copy(), self.epsilon, self.rewards, self.stream)
+
+    def __repr__(self) -> str:
+        return (
+            f"Problem({self.players} players × {self.arms} arms, epsilon={self.epsilon:g}, {self._rewards_text()} rewards, "
+            f"subpar arms: {len(self.subpar_5)} of {self.arms} at 5ε, {len(self.subpar_10)} of {self.arms} at 10ε)"
+        )
+
+    def _rewards_text(self) -> str:
+        return repr(self.rewards).removesuffix("()")
+
+
+def _rebuild(means: np.ndarray, epsilon: float, rewards: Family, stream: int) -> Problem:
+    return Problem(means, epsilon, rewards, stream=stream)
+
+
+def _check_means(means: Any) -> np.ndarray:
+    try:
+        table = np.array(means, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise ValueError("means are not a table of numbers; expected one row a player and one column an arm") from None
+    if table.ndim != 2 or 0 in table.shape:
+        raise ValueError(f"means have shape {table.shape}, but expected (players, arms), at least one of each")
+    bad = np.argwhere(~((table >= 0) & (table <= 1)))
+    if len(bad):
+        player, arm = bad[0]
+        raise ValueError(f"means[{player}, {arm}]={table[player, arm]:g}, but a mean reward is a number in [0, 1]")
+    table += 0.0  # no negative zeros
+    table.setflags(write=False)
+    return table
+
+
+def _check_epsilon(means: np.ndarray, epsilon: float | None) -> float:
+    spread = means.max(axis=0) - means.min(axis=0)
+    arm = int(spread.argmax())
+    if epsilon is None:
+        return float(spread[arm])
+    value = number("epsilon", epsilon, least=0, most=1)
+    if spread[arm] > value + ROUNDING:
+        low, high = sorted((int(means[:, arm].argmin()), int(means[:, arm].argmax())))
+        raise ValueError(
+            f"epsilon={value:g}, but arm {arm} differs by {spread[arm]:.6g} between players {low} and {high}"
+        )
+    return value

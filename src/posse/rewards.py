@@ -1,0 +1,128 @@
+"""Reward families on [0, 1], each with a given mean, and the function that draws from them.
+
+Rewards live on a grid of 2⁻²⁴ (`GRID` steps to 1), so that sums of rewards are exact integers in any order.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from posse.checks import number
+from posse.compile import out_of_line
+from posse.normal import normal
+from posse.streams import REWARD, block
+
+GRID = 1 << 24
+
+BERNOULLI, BETA, UNIFORM, DETERMINISTIC = range(4)
+
+
+@dataclass(frozen=True)
+class Family:
+    """How a reward with a given mean is drawn. Use one of the four families below."""
+
+    code: ClassVar[int]
+
+    @property
+    def parameter(self) -> float:
+        """The family's one number, for the kernels."""
+        return 0.0
+
+
+@dataclass(frozen=True)
+class Bernoulli(Family):
+    """0 or 1. Means 0 and 1 are exact; others to 2⁻³²."""
+
+    code = BERNOULLI
+
+
+@dataclass(frozen=True)
+class Beta(Family):
+    """Beta(μκ, (1−μ)κ) with concentration κ > 0: the variance is μ(1−μ)/(κ+1)."""
+
+    concentration: float
+    code = BETA
+
+    def __post_init__(self) -> None:
+        number("concentration", self.concentration, above=0)
+
+    @property
+    def parameter(self) -> float:
+        return float(self.concentration)
+
+
+@dataclass(frozen=True)
+class Uniform(Family):
+    """Uniform on an interval around the mean, `width` wide or as wide as [0, 1] lets it be symmetric."""
+
+    width: float = 1.0
+    code = UNIFORM
+
+    def __post_init__(self) -> None:
+        number("width", self.width, least=0, most=1)
+
+    @property
+    def parameter(self) -> float:
+        return float(self.width)
+
+
+@dataclass(frozen=True)
+class Deterministic(Family):
+    """Always the mean, rounded to the grid."""
+
+    code = DETERMINISTIC
+
+
+def family(rewards: Family | str) -> Family:
+    """A family given by itself or by name: "bernoulli", "uniform" or "deterministic"."""
+    by_name = {"bernoulli": Bernoulli(), "uniform": Uniform(), "deterministic": Deterministic()}
+    if isinstance(rewards, Family):
+        return rewards
+    if isinstance(rewards, str) and rewards.lower() in by_name:
+        return by_name[rewards.lower()]
+    allowed = ", ".join(repr(name) for name in by_name)
+    raise ValueError(f"rewards={rewards!r}, but expected {allowed} or a family such as posse.rewards.Beta(10)")
+
+
+def draw_reward(code, parameter, mean, first, player, round_, key):
+    """A reward in grid steps, from the round's first word and, for Beta, further words of its own."""
+    if code == BERNOULLI:
+        return int(first < mean * 4294967296.0) * GRID
+    return draw_other(code, parameter, mean, first, player, round_, key)
+
+
+@out_of_line
+def draw_other(code, parameter, mean, first, player, round_, key):
+    """A reward of any family but Bernoulli."""
+    if code == DETERMINISTIC or mean <= 0.0 or mean >= 1.0:
+        return int(mean * GRID + 0.5)
+    if code == UNIFORM:
+        half = min(0.5 * parameter, min(mean, 1.0 - mean))
+        return int((mean + half * ((first + 0.5) * 2.0**-31 - 1.0)) * GRID + 0.5)
+    success = log_gamma_draw(mean * parameter, 0, player, round_, key)
+    failure = log_gamma_draw((1.0 - mean) * parameter, 1, player, round_, key)
+    return int(GRID / (1.0 + math.exp(min(failure - success, 700.0))) + 0.5)
+
+
+def log_gamma_draw(shape, which, player, round_, key):
+    """The logarithm of a Gamma(shape, 1) draw.
+
+    Marsaglia and Tsang (ACM TOMS 26, 2000) at shape + 1, brought down by U^(1/shape). The logarithm keeps tiny
+    shapes exact. `which` keeps the two draws of one reward apart.
+    """
+    d = shape + 1.0 - 1.0 / 3.0
+    c = 1.0 / math.sqrt(9.0 * d)
+    attempt = which << 20
+    high, low, _, _ = block(attempt, player, round_, REWARD, key)
+    boost = math.log((high * 4294967296.0 + low + 0.5) * 2.0**-64) / shape
+    while True:
+        attempt += 1
+        first, second, third, fourth = block(attempt, player, round_, REWARD, key)
+        x = normal(first >> 16, second, first << 16)
+        v = (1.0 + c * x) ** 3
+        if v > 0.0:
+            u = (third * 4294967296.0 + fourth + 0.5) * 2.0**-64
+            if math.log(u) < 0.5 * x * x + d * (1.0 - v + math.log(v)):
+                return math.log(d * v) + boost

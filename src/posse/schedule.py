@@ -1,0 +1,144 @@
+"""Who is active in a round: chosen before the run, never by what the run saw.
+
+The random schedules draw from the run's own stream, so every policy compared meets the same players.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posse.checks import number
+from posse.streams import SCHEDULE, block
+
+CONCURRENT, IN_TURN, RANDOM_TURN, RANDOM, FIXED = range(5)
+
+
+class Participation(NamedTuple):
+    """Who is active when, as the kernel takes it."""
+
+    kind: int
+    probabilities: np.ndarray  # [player], for RANDOM
+    mask: np.ndarray  # [round, player], for FIXED
+
+
+def _participation(kind: int, probabilities: np.ndarray | None = None, mask: np.ndarray | None = None) -> Participation:
+    return Participation(
+        kind,
+        np.zeros(0) if probabilities is None else probabilities,
+        np.zeros((0, 0), np.uint8) if mask is None else mask,
+    )
+
+
+class Schedule(ABC):
+    """Who is active when. Use one of the schedules below."""
+
+    @abstractmethod
+    def participation(self, players: int, horizon: int) -> Participation:
+        """This schedule for so many players and rounds, or an error if it does not fit them."""
+
+
+@dataclass(frozen=True)
+class Concurrent(Schedule):
+    """Every player in every round, as in the paper's experiments."""
+
+    def participation(self, players: int, horizon: int) -> Participation:
+        return _participation(CONCURRENT)
+
+
+@dataclass(frozen=True)
+class Sequential(Schedule):
+    """One player a round: in turn, or drawn at random with equal chances."""
+
+    order: str = "turn"
+
+    def __post_init__(self) -> None:
+        if self.order not in ("turn", "random"):
+            raise ValueError(f"order={self.order!r}, but expected 'turn' or 'random'")
+
+    def participation(self, players: int, horizon: int) -> Participation:
+        return _participation(IN_TURN if self.order == "turn" else RANDOM_TURN)
+
+
+@dataclass(frozen=True)
+class Random(Schedule):
+    """Each player joins each round by chance: one probability, or one for each player. A round may be empty."""
+
+    probability: float | Sequence[float]
+
+    def __post_init__(self) -> None:
+        given: Any = self.probability
+        if isinstance(given, np.ndarray) and given.ndim == 0:
+            given = given.item()
+        if isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, str):
+            checked: Any = tuple(
+                number(f"probability of player {player}", value, least=0, most=1) for player, value in enumerate(given)
+            )
+        else:
+            checked = number("probability", given, least=0, most=1)
+        object.__setattr__(self, "probability", checked)
+
+    def participation(self, players: int, horizon: int) -> Participation:
+        if isinstance(self.probability, tuple) and len(self.probability) != players:
+            raise ValueError(
+                f"the schedule has {len(self.probability)} probabilities, but the problem has {players} players"
+            )
+        return _participation(RANDOM, probabilities=np.broadcast_to(self.probability, players).astype(float))
+
+
+@dataclass(frozen=True, eq=False)
+class Fixed(Schedule):
+    """A given table: `mask[round, player]` says who is active. Rounds may be empty."""
+
+    mask: np.ndarray
+
+    def __post_init__(self) -> None:
+        mask = np.asarray(self.mask)
+        if mask.ndim != 2:
+            raise ValueError(f"mask has {mask.ndim} dimensions, but expected two: rounds × players")
+        if not np.isin(mask, (0, 1)).all():
+            raise ValueError("mask holds something other than True and False (or 1 and 0)")
+        frozen = mask.astype(np.uint8)
+        frozen.setflags(write=False)
+        object.__setattr__(self, "mask", frozen)
+
+    def participation(self, players: int, horizon: int) -> Participation:
+        if self.mask.shape != (horizon, players):
+            rounds, columns = self.mask.shape
+            raise ValueError(
+                f"mask is {rounds} rounds × {columns} players, but the run has {horizon} rounds and {players} players"
+            )
+        return _participation(FIXED, mask=np.ascontiguousarray(self.mask).copy())
+
+
+def activate(active, chances, kind, probabilities, mask, t, key):
+    """Write the players of round t, in order, into `active`; return how many. `chances` is scratch of the same size."""
+    players = active.size
+    if kind == CONCURRENT:
+        for player in range(players):
+            active[player] = player
+        return players
+    if kind == IN_TURN:
+        active[0] = (t - 1) % players
+        return 1
+    if kind == RANDOM_TURN:
+        high, low, _, _ = block(0, 0, t, SCHEDULE, key)
+        active[0] = min(int((high * 4294967296.0 + low) * 2.0**-64 * players), players - 1)
+        return 1
+    if kind == RANDOM:
+        for player in range(players):
+            chances[player], _, _, _ = block(0, player, t, SCHEDULE, key)
+    count = 0
+    for player in range(players):
+        if kind == RANDOM:
+            joins = chances[player] < probabilities[player] * 4294967296.0
+        else:
+            joins = mask[t - 1, player] != 0
+        if joins:
+            active[count] = player
+            count += 1
+    return count

@@ -1,0 +1,116 @@
+"""One run: a policy on a problem, compiled, advanced in pieces."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from posse.compile import bind
+from posse.policies.base import Policy, Refresh
+from posse.problem import Problem
+from posse.schedule import Schedule
+from posse.simulation import kernel
+from posse.streams import MAX_ROUND
+from posse.streams import key as run_key
+
+
+class Kernels(NamedTuple):
+    """The compiled functions of a policy class."""
+
+    advance: Callable[..., int]
+    begin: Callable[..., None]
+    settle: Callable[..., None]
+
+
+@functools.cache
+def kernels(cls: type[Policy]) -> Kernels:
+    """The kernels of a policy class, compiled at their first call or taken from the disk cache."""
+    names: dict[str, Any] = {
+        "index": cls.index,
+        "contribution": cls.contribution or kernel.contribution,
+        "OWN_SUMS": cls.contribution is not None,
+        "REFRESH_AT_OWN_PULL": cls.refresh is Refresh.OWN_PULL,
+        "RANDOMISED": cls.randomised,
+    }
+    return Kernels(*(bind(function, **names) for function in (kernel.advance, kernel.begin, kernel.settle)))
+
+
+def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
+    """The state before the first round, without its indices."""
+    halves = 8 * ((arms + 9) // 8) if policy.randomised else 0
+    tile = min(players, kernel.TILE)
+    own_sums = policy.contribution is not None
+    return kernel.State(
+        pulls=np.zeros((arms, players), np.int64),
+        sums=np.zeros((arms, players), np.int64),
+        all_pulls=np.zeros(arms, np.int64),
+        all_sums=np.zeros(arms, np.int64),
+        shares=np.zeros((2, arms, players) if own_sums else (2, 0, 0)),
+        shared=np.zeros((2, arms)),
+        seen=np.zeros((2, arms, players)),
+        pulled_at=np.zeros(arms, np.int64),
+        looked_at=np.zeros(players, np.int64),
+        center=np.zeros((players, arms)),
+        scale=np.zeros((players, arms)),
+        active=np.zeros(players, np.int64),
+        arms=np.zeros(players, np.int64),
+        rewards=np.zeros(players, np.int64),
+        halves=np.zeros((halves, tile), np.int64),
+        work=np.zeros(2 * kernel.TILE),
+    )
+
+
+class Run:
+    """A policy on a problem in one replication, from before its first round to wherever it was advanced."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        policy: Policy,
+        schedule: Schedule,
+        horizon: int,
+        *,
+        seed: int,
+        replication: int = 0,
+        anytime: bool = False,
+    ) -> None:
+        self.kernels = kernels(type(policy))
+        self.constants = policy.constants()
+        self.key = run_key(seed, problem.stream, replication)
+        self.environment = kernel.Environment(
+            problem.means.copy(), problem.rewards.code, problem.rewards.parameter
+        )
+        self.participation = schedule.participation(problem.players, horizon)
+        self.log_horizon = -1.0 if anytime else math.log(horizon)
+        self.state = new_state(policy, problem.players, problem.arms)
+        self.round = 0
+        self.kernels.begin(self.state, self.constants, self.log_of_next_round())
+
+    def advance(self, to: int) -> int:
+        """Play on until `to` rounds are done; return how many players were active in the last one."""
+        if to >= MAX_ROUND:
+            raise ValueError(f"round {to}, but random numbers are laid out for rounds below {MAX_ROUND}")
+        count = self.kernels.advance(
+            self.state,
+            self.environment,
+            self.participation,
+            self.constants,
+            self.key,
+            self.log_horizon,
+            self.round + 1,
+            to,
+        )
+        self.round = to
+        return count
+
+    def settle(self) -> None:
+        """Bring every center and scale up to date with all rounds done, as the next round will use them."""
+        self.kernels.settle(self.state, self.constants, self.log_of_next_round(), self.log_horizon < 0)
+
+    def log_of_next_round(self) -> float:
+        """What the next round takes for ln T."""
+        return self.log_horizon if self.log_horizon >= 0 else math.log(max(self.round + 1, 2))

@@ -1,0 +1,284 @@
+"""The round loop: plain Python that is compiled once for each policy class.
+
+The names in capitals below are bound for each policy by `posse.simulation.engine`, together with its `index` and
+`contribution`.
+
+**How an arm is picked without computing its normal draw.** The first 16 bits of an arm's draw bound it from below
+and above by table (`posse.normal`), and so bound the arm's index. If only one arm's upper bound reaches the
+largest lower bound, that arm has won; this settles about 99 of 100 decisions. Otherwise the arms whose upper bounds
+reach it are compared by their full 64-bit draws. Rounding is
+monotone, so the pick is always the one that computing every index would give, ties to the lowest arm included.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from posse.compile import out_of_line
+from posse.normal import HIGH, LOW, bin_of, normal
+from posse.rewards import GRID, draw_reward
+from posse.schedule import activate
+from posse.streams import DRAW, REFINE, block
+
+# Bound for each policy; the values here only say what they are.
+REFRESH_AT_OWN_PULL = True
+RANDOMISED = True
+OWN_SUMS = False  # the policy has its own `contribution`
+
+
+def index(n, s, N, S, M, log_T, *constants):
+    """The policy's index."""
+    raise NotImplementedError
+
+
+def contribution(n, s, *constants):
+    """What a player adds to an arm's shared sums."""
+    return n, s
+
+
+STEP = 1.0 / GRID
+TILE = 32  # players whose random words are drawn together
+
+
+class Environment(NamedTuple):
+    """The problem, as the kernel takes it."""
+
+    means: np.ndarray  # [player, arm]
+    family: int
+    parameter: float
+
+
+class State(NamedTuple):
+    """All that a run knows. Counts and sums are exact integers, sums in steps of the reward grid."""
+
+    pulls: np.ndarray  # [arm, player]
+    sums: np.ndarray  # [arm, player]
+    all_pulls: np.ndarray  # [arm]
+    all_sums: np.ndarray  # [arm]
+    shares: np.ndarray  # [2, arm, player], each player's contribution, where the policy has its own
+    shared: np.ndarray  # [2, arm], the sums of the contributions
+    seen: np.ndarray  # [2, arm, player], N and S as the player last saw them
+    pulled_at: np.ndarray  # [arm], the last round in which anybody pulled it
+    looked_at: np.ndarray  # [player], the last round whose data is in the player's indices
+    center: np.ndarray  # [player, arm]
+    scale: np.ndarray  # [player, arm]
+    active: np.ndarray  # [place], the players of the current round, in order; `arms` and `rewards` go with it
+    arms: np.ndarray  # [place]
+    rewards: np.ndarray  # [place], in grid steps; before that, the random words that they come from
+    halves: np.ndarray  # [half word, place in the tile]
+    work: np.ndarray  # [2 * TILE], centers and scales on their way
+
+
+def advance(state, environment, participation, constants, key, log_horizon, first, last):
+    """Play rounds `first` … `last`; return how many players were active in the last one.
+
+    `log_horizon` is ln T, or negative for the anytime form, which takes ln max(t, 2).
+    """
+    pulls, sums, all_pulls, all_sums = state.pulls, state.sums, state.all_pulls, state.all_sums
+    shares, shared, seen, work = state.shares, state.shared, state.seen, state.work
+    pulled_at, looked_at = state.pulled_at, state.looked_at
+    center, scale = state.center, state.scale
+    active, arms, rewards, halves = state.active, state.arms, state.rewards, state.halves
+    means, family, parameter = environment.means, environment.family, environment.parameter
+    kind, probabilities, mask = participation.kind, participation.probabilities, participation.mask
+    anytime = log_horizon < 0.0
+    count = 0
+    for t in range(first, last + 1):
+        count = activate(active, rewards, kind, probabilities, mask, t, key)
+        log_T = math.log(max(t, 2)) if anytime else log_horizon
+
+        if not REFRESH_AT_OWN_PULL:
+            oldest = t
+            for place in range(count):
+                oldest = min(oldest, looked_at[active[place]])
+                looked_at[active[place]] = t - 1
+            for arm in range(pulled_at.size):
+                if anytime or pulled_at[arm] > oldest:
+                    N, S = everybodys(arm, all_pulls, all_sums, shared)
+                    evaluate_arm(arm, active, count, pulls, sums, N, S, log_T, constants, work, center, scale)
+        elif anytime:
+            for place in range(count):
+                player = active[place]
+                for arm in range(pulled_at.size):
+                    N, S = seen[0, arm, player], seen[1, arm, player]
+                    evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
+
+        if RANDOMISED:
+            for start in range(0, count, TILE):
+                stop = min(start + TILE, count)
+                draw_halves(active, start, stop, t, key, halves)
+                for place in range(start, stop):
+                    rewards[place] = halves[0, place - start] + (halves[1, place - start] << 16)
+                for place in range(start, stop):
+                    arms[place] = pick(active[place], place - start, center, scale, halves, t, key)
+        else:
+            for place in range(count):
+                rewards[place], _, _, _ = block(0, active[place], t, DRAW, key)
+            for place in range(count):
+                arms[place] = largest(center, active[place])
+
+        for place in range(count):
+            player, arm = active[place], arms[place]
+            reward = draw_reward(family, parameter, means[player, arm], rewards[place], player, t, key)
+            rewards[place] = reward
+            pulls[arm, player] += 1
+            sums[arm, player] += reward
+            all_pulls[arm] += 1
+            all_sums[arm] += reward
+            if OWN_SUMS or not REFRESH_AT_OWN_PULL:
+                pulled_at[arm] = t
+
+        if OWN_SUMS:
+            for place in range(count):
+                contribute(arms[place], active[place], pulls, sums, constants, shares)
+            for arm in range(pulled_at.size):
+                if pulled_at[arm] == t:
+                    sum_shares(arm, shares, shared)
+        if REFRESH_AT_OWN_PULL:
+            if anytime:
+                for place in range(count):
+                    arm, player = arms[place], active[place]
+                    seen[0, arm, player], seen[1, arm, player] = everybodys(arm, all_pulls, all_sums, shared)
+            else:
+                for place in range(count):
+                    arm, player = arms[place], active[place]
+                    N, S = everybodys(arm, all_pulls, all_sums, shared)
+                    evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
+    return count
+
+
+def begin(state, constants, log_T):
+    """Form every shared sum, center and scale before the first round."""
+    pulls, sums, shares, shared = state.pulls, state.sums, state.shares, state.shared
+    arms, players = pulls.shape
+    for arm in range(arms):
+        if OWN_SUMS:
+            for player in range(players):
+                contribute(arm, player, pulls, sums, constants, shares)
+            sum_shares(arm, shares, shared)
+        for player in range(players):
+            N, S = shared[0, arm], shared[1, arm]
+            state.seen[0, arm, player], state.seen[1, arm, player] = N, S
+            evaluate(arm, player, pulls, sums, N, S, log_T, constants, state.center, state.scale)
+
+
+def settle(state, constants, log_T, anytime):
+    """Bring every center and scale up to date with all rounds done, as the next round would use them; for traces."""
+    arms, players = state.pulls.shape
+    for arm in range(arms):
+        for player in range(players):
+            if not REFRESH_AT_OWN_PULL:
+                N, S = everybodys(arm, state.all_pulls, state.all_sums, state.shared)
+                evaluate(arm, player, state.pulls, state.sums, N, S, log_T, constants, state.center, state.scale)
+            elif anytime:
+                N, S = state.seen[0, arm, player], state.seen[1, arm, player]
+                evaluate(arm, player, state.pulls, state.sums, N, S, log_T, constants, state.center, state.scale)
+
+
+def everybodys(arm, all_pulls, all_sums, shared):
+    """The arm's shared numbers, N and S."""
+    if OWN_SUMS:
+        return shared[0, arm], shared[1, arm]
+    return all_pulls[arm] * 1.0, all_sums[arm] * STEP
+
+
+def evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale):
+    """Bring one (player, arm) pair's center and scale up to date."""
+    n, s = pulls[arm, player] * 1.0, sums[arm, player] * STEP
+    center[player, arm], scale[player, arm] = index(n, s, N, S, center.shape[0], log_T, *constants)
+
+
+def evaluate_arm(arm, active, count, pulls, sums, N, S, log_T, constants, work, center, scale):
+    """Bring an arm's centers and scales up to date for all active players."""
+    players = center.shape[0]
+    if count < players:
+        for place in range(count):
+            evaluate(arm, active[place], pulls, sums, N, S, log_T, constants, center, scale)
+        return
+    for start in range(0, players, TILE):
+        size = min(TILE, players - start)
+        for place in range(size):
+            n, s = pulls[arm, start + place] * 1.0, sums[arm, start + place] * STEP
+            work[place], work[TILE + place] = index(n, s, N, S, players, log_T, *constants)
+        for place in range(size):
+            center[start + place, arm], scale[start + place, arm] = work[place], work[TILE + place]
+
+
+def contribute(arm, player, pulls, sums, constants, shares):
+    """Bring a player's contribution to an arm's shared sums up to date."""
+    n, s = pulls[arm, player] * 1.0, sums[arm, player] * STEP
+    shares[0, arm, player], shares[1, arm, player] = contribution(n, s, *constants)
+
+
+def sum_shares(arm, shares, shared):
+    """Form an arm's shared sums anew, in player order, so that no rounding builds up."""
+    a = 0.0
+    b = 0.0
+    for player in range(shares.shape[2]):
+        a += shares[0, arm, player]
+        b += shares[1, arm, player]
+    shared[0, arm] = a
+    shared[1, arm] = b
+
+
+def draw_halves(active, start, stop, t, key, halves):
+    """The random words of a tile of players, as 16-bit halves: rows 0 and 1 for the reward, row 2 + arm for an arm."""
+    for number in range(halves.shape[0] // 8):
+        for place in range(stop - start):
+            w0, w1, w2, w3 = block(number, active[start + place], t, DRAW, key)
+            halves[8 * number, place] = w0 & 0xFFFF
+            halves[8 * number + 1, place] = w0 >> 16
+            halves[8 * number + 2, place] = w1 & 0xFFFF
+            halves[8 * number + 3, place] = w1 >> 16
+            halves[8 * number + 4, place] = w2 & 0xFFFF
+            halves[8 * number + 5, place] = w2 >> 16
+            halves[8 * number + 6, place] = w3 & 0xFFFF
+            halves[8 * number + 7, place] = w3 >> 16
+
+
+def pick(player, place, center, scale, halves, t, key):
+    """The arm with the largest index for a player, by bounds where they decide."""
+    floor = -math.inf
+    highest = -math.inf
+    second = -math.inf
+    best = 0
+    for arm in range(center.shape[1]):
+        row = bin_of(halves[2 + arm, place])
+        floor = max(floor, center[player, arm] + scale[player, arm] * LOW[row])
+        high = center[player, arm] + scale[player, arm] * HIGH[row]
+        best = arm if high > highest else best
+        second = max(second, min(highest, high))
+        highest = max(highest, high)
+    if second < floor:
+        return best
+    return compare(player, place, center, scale, halves, floor, t, key)
+
+
+@out_of_line
+def compare(player, place, center, scale, halves, floor, t, key):
+    """The arm with the largest index, computed for the arms whose upper bound reaches the floor."""
+    best = -1
+    best_index = -math.inf
+    for arm in range(center.shape[1]):
+        half = halves[2 + arm, place]
+        if center[player, arm] + scale[player, arm] * HIGH[bin_of(half)] >= floor:
+            middle, last, _, _ = block(arm, player, t, REFINE, key)
+            value = center[player, arm] + scale[player, arm] * normal(half, middle, last)
+            if best < 0 or value > best_index:
+                best = arm
+                best_index = value
+    return best
+
+
+def largest(center, player):
+    """The arm with the largest center, the lowest of several."""
+    best = 0
+    best_center = center[player, 0]
+    for arm in range(1, center.shape[1]):
+        if center[player, arm] > best_center:
+            best = arm
+            best_center = center[player, arm]
+    return best

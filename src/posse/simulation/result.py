@@ -1,0 +1,203 @@
+"""Result: what a simulation measured, and what it says."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posse.policies.base import Policy
+from posse.problem import Problem
+from posse.schedule import Schedule
+from posse.simulation.statistics import Difference, paired_difference
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Result:
+    """Measurements of policies on problems. Regret is pseudo-regret: true gaps, not noisy rewards.
+
+    Axes, in this order: policy, problem, replication, then what the field is about.
+    """
+
+    regret: np.ndarray
+    """Cumulative collective regret, [policy, problem, replication, checkpoint]."""
+    checkpoints: np.ndarray
+    """The rounds after which regret was measured, [checkpoint]."""
+    pulls: np.ndarray
+    """How often each player pulled each arm, [policy, problem, replication, player, arm]."""
+    reward: np.ndarray
+    """Total reward, [policy, problem, replication]."""
+    player_regret: np.ndarray
+    """Final regret by player, [policy, problem, replication, player]."""
+    policies: tuple[Policy, ...]
+    problems: tuple[Problem, ...]
+    replications: tuple[int, ...]
+    horizon: int
+    seed: int
+    schedule: Schedule
+    anytime: bool
+    version: str
+    """The version of posse that ran it."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The policies' labels, in the order of the first axis."""
+        return tuple(policy.label for policy in self.policies)
+
+    @property
+    def final_regret(self) -> np.ndarray:
+        """Regret at the last checkpoint, [policy, problem, replication]."""
+        return self.regret[..., -1]
+
+    def policy_number(self, which: str | Policy) -> int:
+        """Where a policy stands on the first axis, found by its label or by itself."""
+        label = which.label if isinstance(which, Policy) else which
+        if label not in self.labels:
+            raise KeyError(f"no policy {label!r} in this result; there are {', '.join(map(repr, self.labels))}")
+        return self.labels.index(label)
+
+    def summary(self) -> list[dict[str, Any]]:
+        """For each policy: mean final regret, its standard deviation over runs, its standard error, mean reward.
+
+        The standard error is over problems, each averaged over its replications, or over replications where there
+        is one problem.
+        """
+        rows = []
+        for number, label in enumerate(self.labels):
+            final = self.final_regret[number]
+            units = _units(final)
+            error = units.std(ddof=1) / math.sqrt(len(units)) if len(units) > 1 else math.nan
+            rows.append(
+                {
+                    "policy": label,
+                    "mean": float(final.mean()),
+                    "spread": float(final.std(ddof=1)) if final.size > 1 else math.nan,
+                    "standard_error": float(error),
+                    "reward": float(self.reward[number].mean()),
+                }
+            )
+        return rows
+
+    def difference(self, a: str | Policy, b: str | Policy, level: float = 0.95) -> Difference:
+        """How much more regret policy `a` has than policy `b`, run by run on the same problems and noise.
+
+        The interval is Student's t over problems (over replications where there is one problem).
+        """
+        pairs = self.final_regret[self.policy_number(a)] - self.final_regret[self.policy_number(b)]
+        return paired_difference(_units(pairs), level)
+
+    def merge(self, *others: Result) -> Result:
+        """This result and others as one; together they must fill a table of policies × problems × replications.
+
+        Parts may be cut by policy, by problem, by replication or all of them, in any order. Where parts overlap,
+        they must agree.
+        """
+        return merge([self, *others])
+
+    def to_arrow(self) -> pyarrow.Table:
+        """An Arrow table with a row for each policy, problem, replication and checkpoint."""
+        try:
+            import pyarrow
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("to_arrow() needs pyarrow: pip install 'posse[arrow]'") from None
+        policies, problems, replications, checkpoints = self.regret.shape
+        grid = np.indices(self.regret.shape).reshape(4, -1)
+        return pyarrow.table(
+            {
+                "policy": pyarrow.array(np.array(self.labels)[grid[0]]),
+                "problem": pyarrow.array(grid[1]),
+                "replication": pyarrow.array(np.array(self.replications)[grid[2]]),
+                "round": pyarrow.array(self.checkpoints[grid[3]]),
+                "regret": pyarrow.array(self.regret.ravel()),
+            }
+        )
+
+    def __repr__(self) -> str:
+        width = max(len("policy"), *(len(label) for label in self.labels))
+        lines = [
+            f"Result: {_count(self.problems, 'problem')} × {_count(self.replications, 'replication')}, "
+            f"horizon {self.horizon:,}, seed {self.seed}, {self.schedule}",
+            f"{'policy':<{width}}  {'final regret':>14}  {'± sd':>10}  {'± se':>10}",
+        ]
+        for row in self.summary():
+            lines.append(
+                f"{row['policy']:<{width}}  {row['mean']:>14,.1f}  {row['spread']:>10,.1f}  "
+                f"{row['standard_error']:>10,.1f}"
+            )
+        return "\n".join(lines)
+
+
+def merge(results: Iterable[Result]) -> Result:
+    """Several results as one; see `Result.merge`."""
+    parts = list(results)
+    if not parts:
+        raise ValueError("nothing to merge")
+    first = parts[0]
+    for part in parts[1:]:
+        _check_mergeable(first, part)
+    policies = _union(part.policies for part in parts)
+    problems = _union(part.problems for part in parts)
+    replications = sorted(_union(part.replications for part in parts))
+    shape = (len(policies), len(problems), len(replications))
+    filled = np.zeros(shape, bool)
+    merged = {
+        name: np.zeros(shape + getattr(first, name).shape[3:], getattr(first, name).dtype)
+        for name in ("regret", "pulls", "reward", "player_regret")
+    }
+    for part in parts:
+        where = np.ix_(
+            [policies.index(policy) for policy in part.policies],
+            [problems.index(problem) for problem in part.problems],
+            [replications.index(replication) for replication in part.replications],
+        )
+        overlap = filled[where]
+        for name, array in merged.items():
+            if not np.array_equal(array[where][overlap], getattr(part, name)[overlap]):
+                raise ValueError(f"two parts have the same runs but differ in {name}")
+            array[where] = getattr(part, name)
+        filled[where] = True
+    if not filled.all():
+        policy, problem, replication = np.argwhere(~filled)[0]
+        raise ValueError(
+            f"the parts leave a gap: {policies[policy].label} on problem {problem}, "
+            f"replication {replications[replication]}"
+        )
+    return dataclasses.replace(
+        first,
+        policies=tuple(policies),
+        problems=tuple(problems),
+        replications=tuple(replications),
+        **merged,
+    )
+
+
+def _check_mergeable(first: Result, part: Result) -> None:
+    for name in ("horizon", "seed", "anytime", "version"):
+        a, b = getattr(first, name), getattr(part, name)
+        if a != b:
+            raise ValueError(f"cannot merge results with {name} {a!r} and {b!r}")
+    if not np.array_equal(first.checkpoints, part.checkpoints):
+        raise ValueError("cannot merge results with different checkpoints")
+    if first.schedule != part.schedule:
+        raise ValueError(f"cannot merge results with schedules {first.schedule} and {part.schedule}")
+    if first.pulls.shape[3:] != part.pulls.shape[3:]:
+        raise ValueError("cannot merge results for problems of different shape")
+
+
+def _union(groups: Iterable[Sequence[Any]]) -> list[Any]:
+    return list(dict.fromkeys(item for group in groups for item in group))
+
+
+def _units(final: np.ndarray) -> np.ndarray:
+    """The independent units of [problem, replication]: problems, or replications of a single problem."""
+    return final[0] if len(final) == 1 else final.mean(axis=1)
+
+
+def _count(things: Sequence[Any], name: str) -> str:
+    return f"{len(things)} {name}" + ("" if len(things) == 1 else "s")

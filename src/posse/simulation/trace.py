@@ -1,0 +1,72 @@
+"""trace: one run kept round by round. Tests, plots and simulated logs are made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from posse.checks import whole
+from posse.policies.base import Policy
+from posse.problem import Problem
+from posse.rewards import GRID
+from posse.schedule import Concurrent, Schedule
+from posse.simulation.engine import Run
+from posse.streams import check_seed
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Everything that happened in one run. Round t of the paper is row t − 1."""
+
+    active: np.ndarray
+    """Who was active, [round, player]."""
+    arms: np.ndarray
+    """Which arm each active player pulled, [round, player]; −1 where inactive."""
+    rewards: np.ndarray
+    """The rewards, [round, player]; NaN where inactive."""
+    centers: np.ndarray
+    """Centers of the indices after so many rounds, [0 … horizon, player, arm]; row t is what round t + 1 uses."""
+    scales: np.ndarray
+    """Scales of the indices, like `centers`."""
+
+
+def trace(
+    problem: Problem,
+    policy: Policy,
+    horizon: int,
+    *,
+    seed: int = 0,
+    replication: int = 0,
+    schedule: Schedule = Concurrent(),
+    anytime: bool = False,
+) -> Trace:
+    """Run one policy on one problem, the same run as in `simulate`, and keep every round.
+
+    >>> import posse
+    >>> problem = posse.Problem([[0.9, 0.5], [0.8, 0.6]])
+    >>> run = posse.simulation.trace(problem, posse.IndUCB(), horizon=3)
+    >>> run.arms.tolist()
+    [[0, 0], [1, 1], [0, 0]]
+    """
+    if not isinstance(problem, Problem):
+        raise TypeError(f"problem={problem!r}, but expected a posse.Problem")
+    if not isinstance(policy, Policy):
+        raise TypeError(f"policy={policy!r}, but expected a policy such as posse.RobustAggTS(0.15)")
+    horizon = whole("horizon", horizon, least=1)
+    replication = whole("replication", replication, least=0)
+    run = Run(problem, policy, schedule, horizon, seed=check_seed(seed), replication=replication, anytime=anytime)
+    shape = (horizon, problem.players)
+    arms = np.full(shape, -1, np.int64)
+    rewards = np.full(shape, np.nan)
+    centers = np.empty((horizon + 1, *problem.means.shape))
+    scales = np.empty_like(centers)
+    centers[0], scales[0] = run.state.center, run.state.scale
+    for t in range(1, horizon + 1):
+        count = run.advance(t)
+        players = run.state.active[:count]
+        arms[t - 1, players] = run.state.arms[:count]
+        rewards[t - 1, players] = run.state.rewards[:count] / GRID
+        run.settle()
+        centers[t], scales[t] = run.state.center, run.state.scale
+    return Trace(arms >= 0, arms, rewards, centers, scales)

@@ -1,0 +1,256 @@
+"""The paper, line by line, in slow and obvious Python: the oracle of every fast path.
+
+Each algorithm is a generator over rounds. It takes the sizes, `log_T(t)` and three sources of chance:
+
+    active(t)          the players of round t
+    normal(t, p, i)    a standard normal draw for player p and arm i
+    reward(t, p, i)    the reward that player p gets from arm i
+
+and yields, for each round, {player: (arm, reward)}. Rounds count from 1, players and arms from 0.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+from posse import rewards, streams
+
+
+def argmax(values):
+    """The first of the largest."""
+    return max(range(len(values)), key=lambda i: (values[i], -i))
+
+
+def robustagg_ts(M, K, T, log_T, active, normal, reward, epsilon, c1=0.5, c2=1.0, every_posterior=False):
+    """Algorithm 1; with `every_posterior`, its variant -V, which updates all aggregate posteriors after each round."""
+    n = [[0] * K for _ in range(M)]
+    n_all = [0] * K
+    s = [[0.0] * K for _ in range(M)]
+    s_all = [0.0] * K
+    ind_mean = [[0.0] * K for _ in range(M)]
+    ind_var = [[c2] * K for _ in range(M)]
+    agg_mean = [[0.0] * K for _ in range(M)]
+    agg_var = [[c2] * K for _ in range(M)]
+    for t in range(1, T + 1):
+        players = active(t)
+        pulled = {}
+        for p in players:
+            theta = []
+            for i in range(K):
+                if epsilon > 0 and n[p][i] >= c1 * log_T(t) / epsilon**2 + 2 * M:
+                    mean, var = ind_mean[p][i], ind_var[p][i]
+                else:
+                    mean, var = agg_mean[p][i], agg_var[p][i]
+                theta.append(mean + math.sqrt(var) * normal(t, p, i))
+            i = argmax(theta)
+            pulled[p] = (i, reward(t, p, i))
+        for p, (i, r) in pulled.items():
+            n[p][i] += 1
+            n_all[i] += 1
+            s[p][i] += r
+            s_all[i] += r
+        for p, (i, _) in pulled.items():
+            ind_mean[p][i] = s[p][i] / max(n[p][i], 1)
+            ind_var[p][i] = c2 / max(n[p][i], 1)
+            agg_mean[p][i] = s_all[i] / max(n_all[i], 1) + epsilon
+            agg_var[p][i] = c2 / max(n_all[i] - M, 1)
+        if every_posterior:
+            for p in range(M):
+                for i in range(K):
+                    agg_mean[p][i] = s_all[i] / max(n_all[i], 1) + epsilon
+                    agg_var[p][i] = c2 / max(n_all[i] - M, 1)
+        yield pulled
+
+
+def robustagg(M, K, T, log_T, active, normal, reward, epsilon, width=2.0):
+    """Algorithm 2, with the width of the experiments (2 ln T) in place of the analysis' (64 · 13 ln T)."""
+    n = [[0] * K for _ in range(M)]
+    s = [[0.0] * K for _ in range(M)]
+    for t in range(1, T + 1):
+        pulled = {}
+        for p in active(t):
+            bounds = []
+            for i in range(K):
+                own = max(n[p][i], 1)
+                others = max(sum(n[q][i] for q in range(M) if q != p), 1)
+                zeta = s[p][i] / own
+                eta = sum(s[q][i] for q in range(M) if q != p) / others
+
+                A = width * log_T(t)
+                weight = best_weight(own, others, A, epsilon)
+                kappa = weight * zeta + (1 - weight) * eta
+                bounds.append(kappa + width_of(weight, own, others, A, epsilon))
+            i = argmax(bounds)
+            pulled[p] = (i, reward(t, p, i))
+        for p, (i, r) in pulled.items():
+            n[p][i] += 1
+            s[p][i] += r
+        yield pulled
+
+
+def width_of(weight, n, m, A, epsilon):
+    """F(n, m, λ, ε)."""
+    return math.sqrt(A * (weight**2 / n + (1 - weight) ** 2 / m)) + (1 - weight) * epsilon
+
+
+def best_weight(n, m, A, epsilon):
+    """The λ that minimises F, in closed form (checked against a numerical minimum in test_policies.py)."""
+    if epsilon > 0 and n >= A / epsilon**2:
+        return 1.0
+    if epsilon == 0:
+        return n / (n + m)
+    return min(1.0, n / (n + m) * (1 + epsilon * m / math.sqrt(A * (n + m) - epsilon**2 * n * m)))
+
+
+def naive_agg(M, K, T, log_T, active, normal, reward, width=2.0):
+    """RobustAgg with ε = 0."""
+    return robustagg(M, K, T, log_T, active, normal, reward, 0.0, width)
+
+
+def ind_ts(M, K, T, log_T, active, normal, reward, c2=1.0):
+    """Thompson sampling for each player alone."""
+    n = [[0] * K for _ in range(M)]
+    s = [[0.0] * K for _ in range(M)]
+    for t in range(1, T + 1):
+        pulled = {}
+        for p in active(t):
+            theta = [
+                s[p][i] / max(n[p][i], 1) + math.sqrt(c2 / max(n[p][i], 1)) * normal(t, p, i) for i in range(K)
+            ]
+            i = argmax(theta)
+            pulled[p] = (i, reward(t, p, i))
+        for p, (i, r) in pulled.items():
+            n[p][i] += 1
+            s[p][i] += r
+        yield pulled
+
+
+def ind_ucb(M, K, T, log_T, active, normal, reward, width=2.0):
+    """UCB-1 for each player alone, each arm once first."""
+    n = [[0] * K for _ in range(M)]
+    s = [[0.0] * K for _ in range(M)]
+    for t in range(1, T + 1):
+        pulled = {}
+        for p in active(t):
+            bounds = [
+                s[p][i] / n[p][i] + math.sqrt(width * log_T(t) / n[p][i]) if n[p][i] else math.inf for i in range(K)
+            ]
+            i = argmax(bounds)
+            pulled[p] = (i, reward(t, p, i))
+        for p, (i, r) in pulled.items():
+            n[p][i] += 1
+            s[p][i] += r
+        yield pulled
+
+
+def hier_ts(M, K, T, log_T, active, normal, reward, spread, noise=0.5, prior_mean=0.5, prior_sd=0.5):
+    """Hierarchical Thompson sampling, each posterior from the joint Gaussian of centre, means and rewards."""
+    n = [[0] * K for _ in range(M)]
+    s = [[0.0] * K for _ in range(M)]
+    for t in range(1, T + 1):
+        pulled = {}
+        for p in active(t):
+            theta = []
+            for i in range(K):
+                counts = [n[q][i] for q in range(M)]
+                sums = [s[q][i] for q in range(M)]
+                mean, var = joint_posterior(p, counts, sums, spread, noise, prior_mean, prior_sd)
+                theta.append(mean + math.sqrt(var) * normal(t, p, i))
+            i = argmax(theta)
+            pulled[p] = (i, reward(t, p, i))
+        for p, (i, r) in pulled.items():
+            n[p][i] += 1
+            s[p][i] += r
+        yield pulled
+
+
+def joint_posterior(p, counts, sums, spread, noise, prior_mean, prior_sd):
+    """Mean and variance of player p's mean given all players' average rewards, by conditioning one big Gaussian.
+
+    A priori cov(means q, q') = σq² + σ0² [q = q'], and an average of n rewards adds σ²/n.
+    """
+    seen = [q for q in range(len(counts)) if counts[q]]
+    if not seen:
+        return prior_mean, prior_sd**2 + spread**2
+    averages = np.array([sums[q] / counts[q] for q in seen])
+    covariance = prior_sd**2 + np.diag([spread**2 + noise**2 / counts[q] for q in seen])
+    with_p = np.array([prior_sd**2 + spread**2 * (q == p) for q in seen])
+    gain = np.linalg.solve(covariance, with_p)
+    return prior_mean + gain @ (averages - prior_mean), prior_sd**2 + spread**2 - gain @ with_p
+
+
+ALGORITHMS = {
+    "RobustAggTS": robustagg_ts,
+    "RobustAggTSV": lambda *args: robustagg_ts(*args, every_posterior=True),
+    "RobustAgg": robustagg,
+    "NaiveAgg": naive_agg,
+    "IndTS": ind_ts,
+    "IndUCB": ind_ucb,
+    "HierTS": hier_ts,
+}
+
+
+class Chance:
+    """posse's own random numbers for one run, taken one at a time and turned into draws the plain way."""
+
+    def __init__(self, problem, schedule, horizon, seed=0, replication=0):
+        self.problem = problem
+        self.schedule = schedule
+        self.key = streams.key(seed, problem.stream, replication)
+
+    def words(self, number, player, t, purpose):
+        words = streams.philox(number, player, t % 2**32, t // 2**32 + purpose * 2**24, *self.key)
+        return [int(word) for word in words]
+
+    def active(self, t):
+        M = self.problem.players
+        name = type(self.schedule).__name__
+        if name == "Concurrent":
+            return list(range(M))
+        if name == "Sequential" and self.schedule.order == "turn":
+            return [(t - 1) % M]
+        if name == "Sequential":
+            high, low, _, _ = self.words(0, 0, t, streams.SCHEDULE)
+            return [(high * 2**32 + low) * M // 2**64]
+        if name == "Fixed":
+            return [p for p in range(M) if self.schedule.mask[t - 1, p]]
+        given = self.schedule.probability
+        chances = list(given) if isinstance(given, tuple) else [given] * M
+        return [p for p in range(M) if self.words(0, p, t, streams.SCHEDULE)[0] < chances[p] * 2**32]
+
+    def normal(self, t, p, i):
+        half_words = []
+        for number in range((i + 2) // 8 + 1):
+            for word in self.words(number, p, t, streams.DRAW):
+                half_words += [word % 2**16, word // 2**16]
+        middle, last, _, _ = self.words(i, p, t, streams.REFINE)
+        bits = half_words[2 + i] * 2**48 + middle * 2**16 + last // 2**16
+        if bits < 2**63:
+            return NormalDist().inv_cdf((bits + 0.5) / 2**64)
+        return -NormalDist().inv_cdf((2**64 - bits - 0.5) / 2**64)
+
+    def reward(self, t, p, i):
+        first = self.words(0, p, t, streams.DRAW)[0]
+        mean = float(self.problem.means[p, i])
+        if isinstance(self.problem.rewards, rewards.Bernoulli):
+            return 1.0 if first < mean * 2**32 else 0.0
+        family = self.problem.rewards
+        steps = rewards.draw_reward(family.code, family.parameter, mean, first, p, t, self.key)
+        return steps / rewards.GRID
+
+
+def run(policy, problem, horizon, schedule, seed=0, replication=0, anytime=False):
+    """A whole run with posse's random numbers: a list of {player: (arm, reward)}, one for each round."""
+    chance = Chance(problem, schedule, horizon, seed, replication)
+
+    def log_T(t):
+        return math.log(max(t, 2)) if anytime else math.log(horizon)
+
+    algorithm = ALGORITHMS[type(policy).__name__]
+    rounds = algorithm(
+        problem.players, problem.arms, horizon, log_T, chance.active, chance.normal, chance.reward, *policy.constants()
+    )
+    return list(rounds)

@@ -1,0 +1,50 @@
+"""Random problems, policies and schedules for Hypothesis."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+
+import posse
+from posse import schedule
+
+unit = st.floats(0, 1, allow_subnormal=False)
+
+
+@st.composite
+def problems(draw, max_players=5, max_arms=9):
+    players = draw(st.integers(1, max_players))
+    arms = draw(st.integers(1, max_arms))
+    means = draw(st.lists(st.lists(unit, min_size=arms, max_size=arms), min_size=players, max_size=players))
+    families = [
+        posse.rewards.Bernoulli(),
+        posse.rewards.Deterministic(),
+        posse.rewards.Uniform(0.4),
+        posse.rewards.Beta(2.0),
+    ]
+    return posse.Problem(means, rewards=draw(st.sampled_from(families)))
+
+
+def schedules(players, horizon):
+    masks = st.lists(
+        st.lists(st.booleans(), min_size=players, max_size=players), min_size=horizon, max_size=horizon
+    ).map(np.array)
+    return st.one_of(
+        st.just(schedule.Concurrent()),
+        st.sampled_from(["turn", "random"]).map(schedule.Sequential),
+        unit.map(schedule.Random),
+        st.lists(unit, min_size=players, max_size=players).map(schedule.Random),
+        masks.map(schedule.Fixed),
+    )
+
+
+epsilons = st.sampled_from([0.0, 0.05, 0.15, 0.5, 1.0])
+POLICIES = {
+    "RobustAggTS": st.builds(posse.RobustAggTS, epsilons, st.sampled_from([0.01, 0.5, 40]), st.sampled_from([1, 4])),
+    "RobustAggTSV": st.builds(posse.RobustAggTSV, epsilons, st.sampled_from([0.01, 0.5, 40]), st.sampled_from([1, 4])),
+    "RobustAgg": st.builds(posse.RobustAgg, epsilons, st.sampled_from([0.1, 2.0, 832.0])),
+    "NaiveAgg": st.builds(posse.NaiveAgg, st.sampled_from([0.1, 2.0])),
+    "IndTS": st.builds(posse.IndTS, st.sampled_from([0.1, 1.0, 4.0])),
+    "IndUCB": st.builds(posse.IndUCB, st.sampled_from([0.1, 2.0])),
+    "HierTS": st.builds(posse.HierTS, st.sampled_from([0.0, 0.04, 0.3]), st.sampled_from([0.2, 0.5, 1.0])),
+}
