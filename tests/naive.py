@@ -117,9 +117,7 @@ def ind_ts(M, K, T, log_T, active, normal, reward, c2=1.0):
     for t in range(1, T + 1):
         pulled = {}
         for p in active(t):
-            theta = [
-                s[p][i] / max(n[p][i], 1) + math.sqrt(c2 / max(n[p][i], 1)) * normal(t, p, i) for i in range(K)
-            ]
+            theta = [s[p][i] / max(n[p][i], 1) + math.sqrt(c2 / max(n[p][i], 1)) * normal(t, p, i) for i in range(K)]
             i = argmax(theta)
             pulled[p] = (i, reward(t, p, i))
         for p, (i, r) in pulled.items():

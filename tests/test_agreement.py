@@ -92,7 +92,9 @@ def test_the_oracle_notices_a_wrong_engine():
 def test_trace_and_simulate_are_the_same_run():
     problem = posse.generate.subpar(3, players=4, arms=6, seed=3)[0]
     for name in POLICIES:
-        policy = getattr(posse, name)(*([0.15] if name in ("RobustAggTS", "RobustAggTSV", "RobustAgg", "HierTS") else []))
+        policy = getattr(posse, name)(
+            *([0.15] if name in ("RobustAggTS", "RobustAggTSV", "RobustAgg", "HierTS") else [])
+        )
         for who in (schedule.Concurrent(), schedule.Random(0.5)):
             run = trace(problem, policy, 50, seed=2, replication=1, schedule=who)
             result = posse.simulate(problem, policy, 50, seed=2, replications=[1], schedule=who, checkpoints=[50])

@@ -1,10 +1,10 @@
 """posse: multi-task bandits that share data robustly.
 
-    >>> import posse
-    >>> problems = posse.generate.subpar(8, count=2, seed=1)
-    >>> result = posse.simulate(problems, [posse.RobustAggTS(0.15), posse.IndTS()], horizon=500)
-    >>> result.final_regret.shape
-    (2, 2, 1)
+>>> import posse
+>>> problems = posse.generate.subpar(8, count=2, seed=1)
+>>> result = posse.simulate(problems, [posse.RobustAggTS(0.15), posse.IndTS()], horizon=500)
+>>> result.final_regret.shape
+(2, 2, 1)
 """
 
 from posse import generate, policies, rewards, schedule, simulation

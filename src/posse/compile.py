@@ -21,9 +21,14 @@ from typing import Any
 import numba
 import numpy as np
 
-# Division by zero follows IEEE. Of the fast-math flags only two are safe where infinities decide and sums must not
-# be reordered: there are no NaNs, and the sign of zero never matters.
-OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": {"nnan", "nsz"}, "nogil": True, "_nrt": False}
+OPTIONS: dict[str, Any] = {
+    "error_model": "numpy",  # division by zero follows IEEE
+    # The two fast-math flags that are safe where infinities decide and sums must not be reordered: there are no
+    # NaNs, and the sign of zero never matters. A dict, because the order of a set changes from process to process.
+    "fastmath": {"nnan": True, "nsz": True},
+    "nogil": True,
+    "_nrt": False,  # kernels allocate nothing; without the runtime there are no reference counts, atomic and dear
+}
 
 _lock = threading.RLock()
 
@@ -65,7 +70,7 @@ class Walk:
     def __init__(self, names: dict[str, Any], jit: Callable[[Any], Any]) -> None:
         self.names = names
         self.jit = jit
-        self.digest = hashlib.sha256(repr(sorted(OPTIONS.items(), key=str)).encode())
+        self.digest = hashlib.sha256(repr([(name, str(OPTIONS[name])) for name in sorted(OPTIONS)]).encode())
         self.done: dict[FunctionType, Any] = {}
 
     def rebuild(self, function: Any, compile_it: bool = True) -> Any:

@@ -132,12 +132,10 @@ class Problem:
 
     def __repr__(self) -> str:
         return (
-            f"Problem({self.players} players × {self.arms} arms, epsilon={self.epsilon:g}, {self._rewards_text()} rewards, "
+            f"Problem({self.players} players × {self.arms} arms, epsilon={self.epsilon:g}, "
+            f"{repr(self.rewards).removesuffix('()')} rewards, "
             f"subpar arms: {len(self.subpar_5)} of {self.arms} at 5ε, {len(self.subpar_10)} of {self.arms} at 10ε)"
         )
-
-    def _rewards_text(self) -> str:
-        return repr(self.rewards).removesuffix("()")
 
 
 def _rebuild(means: np.ndarray, epsilon: float, rewards: Family, stream: int) -> Problem:

@@ -134,10 +134,7 @@ def activate(active, chances, kind, probabilities, mask, t, key):
             chances[player], _, _, _ = block(0, player, t, SCHEDULE, key)
     count = 0
     for player in range(players):
-        if kind == RANDOM:
-            joins = chances[player] < probabilities[player] * 4294967296.0
-        else:
-            joins = mask[t - 1, player] != 0
+        joins = chances[player] < probabilities[player] * 2.0**32 if kind == RANDOM else mask[t - 1, player] != 0
         if joins:
             active[count] = player
             count += 1

@@ -26,15 +26,21 @@ class Kernels(NamedTuple):
     settle: Callable[..., None]
 
 
+def kernels(policy: Policy) -> Kernels:
+    """The kernels of a policy's class, compiled at their first call or taken from the disk cache."""
+    return _kernels(policy.index, policy.contribution, policy.refresh, policy.randomised)
+
+
 @functools.cache
-def kernels(cls: type[Policy]) -> Kernels:
-    """The kernels of a policy class, compiled at their first call or taken from the disk cache."""
-    names: dict[str, Any] = {
-        "index": cls.index,
-        "contribution": cls.contribution or kernel.contribution,
-        "OWN_SUMS": cls.contribution is not None,
-        "REFRESH_AT_OWN_PULL": cls.refresh is Refresh.OWN_PULL,
-        "RANDOMISED": cls.randomised,
+def _kernels(
+    index: Callable[..., Any], contribution: Callable[..., Any] | None, refresh: Refresh, randomised: bool
+) -> Kernels:
+    names = {
+        "index": index,
+        "contribution": contribution or kernel.contribution,
+        "OWN_SUMS": contribution is not None,
+        "REFRESH_AT_OWN_PULL": refresh is Refresh.OWN_PULL,
+        "RANDOMISED": randomised,
     }
     return Kernels(*(bind(function, **names) for function in (kernel.advance, kernel.begin, kernel.settle)))
 
@@ -42,25 +48,37 @@ def kernels(cls: type[Policy]) -> Kernels:
 def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
     """The state before the first round, without its indices."""
     halves = 8 * ((arms + 9) // 8) if policy.randomised else 0
-    tile = min(players, kernel.TILE)
-    own_sums = policy.contribution is not None
+    shares = (2, arms, players) if policy.contribution is not None else (2, 0, 0)
+    return _allocate(
+        pulls=(np.int64, (arms, players)),
+        sums=(np.int64, (arms, players)),
+        all_pulls=(np.int64, (arms,)),
+        all_sums=(np.int64, (arms,)),
+        shares=(np.float64, shares),
+        shared=(np.float64, (2, arms)),
+        seen=(np.float64, (2, arms, players)),
+        pulled_at=(np.int64, (arms,)),
+        looked_at=(np.int64, (players,)),
+        center=(np.float64, (players, arms)),
+        scale=(np.float64, (players, arms)),
+        active=(np.int64, (players,)),
+        arms=(np.int64, (players,)),
+        rewards=(np.int64, (players,)),
+        halves=(np.int64, (halves, min(players, kernel.TILE))),
+        work=(np.float64, (2 * kernel.TILE,)),
+    )
+
+
+def _allocate(**arrays: tuple[type, tuple[int, ...]]) -> kernel.State:
+    """The state's arrays, all zero, in one block of whole cache lines, so that no two threads ever share a line."""
+    starts = np.cumsum([0] + [-(-math.prod(shape) // 16) * 16 for _, shape in arrays.values()])
+    block = np.zeros(int(starts[-1]) + 16, np.int64)
+    first = -block.ctypes.data // 8 % 16
     return kernel.State(
-        pulls=np.zeros((arms, players), np.int64),
-        sums=np.zeros((arms, players), np.int64),
-        all_pulls=np.zeros(arms, np.int64),
-        all_sums=np.zeros(arms, np.int64),
-        shares=np.zeros((2, arms, players) if own_sums else (2, 0, 0)),
-        shared=np.zeros((2, arms)),
-        seen=np.zeros((2, arms, players)),
-        pulled_at=np.zeros(arms, np.int64),
-        looked_at=np.zeros(players, np.int64),
-        center=np.zeros((players, arms)),
-        scale=np.zeros((players, arms)),
-        active=np.zeros(players, np.int64),
-        arms=np.zeros(players, np.int64),
-        rewards=np.zeros(players, np.int64),
-        halves=np.zeros((halves, tile), np.int64),
-        work=np.zeros(2 * kernel.TILE),
+        **{
+            name: block[first + start : first + start + math.prod(shape)].view(dtype).reshape(shape)
+            for (name, (dtype, shape)), start in zip(arrays.items(), starts, strict=False)
+        }
     )
 
 
@@ -78,12 +96,10 @@ class Run:
         replication: int = 0,
         anytime: bool = False,
     ) -> None:
-        self.kernels = kernels(type(policy))
+        self.kernels = kernels(policy)
         self.constants = policy.constants()
         self.key = run_key(seed, problem.stream, replication)
-        self.environment = kernel.Environment(
-            problem.means.copy(), problem.rewards.code, problem.rewards.parameter
-        )
+        self.environment = kernel.Environment(problem.means.copy(), problem.rewards.code, problem.rewards.parameter)
         self.participation = schedule.participation(problem.players, horizon)
         self.log_horizon = -1.0 if anytime else math.log(horizon)
         self.state = new_state(policy, problem.players, problem.arms)

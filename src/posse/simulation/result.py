@@ -106,7 +106,6 @@ class Result:
             import pyarrow
         except ModuleNotFoundError:
             raise ModuleNotFoundError("to_arrow() needs pyarrow: pip install 'posse[arrow]'") from None
-        policies, problems, replications, checkpoints = self.regret.shape
         grid = np.indices(self.regret.shape).reshape(4, -1)
         return pyarrow.table(
             {
@@ -146,7 +145,7 @@ def merge(results: Iterable[Result]) -> Result:
     replications = sorted(_union(part.replications for part in parts))
     shape = (len(policies), len(problems), len(replications))
     filled = np.zeros(shape, bool)
-    merged = {
+    merged: dict[str, Any] = {
         name: np.zeros(shape + getattr(first, name).shape[3:], getattr(first, name).dtype)
         for name in ("regret", "pulls", "reward", "player_regret")
     }

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any
 
 import numpy as np
 
@@ -101,18 +102,14 @@ def simulate(
         run = new_run(cell)
         gaps = problem_list[cell[1]].gaps
         piece = max(1, PIECE // (players * arms))
-        for number, target in enumerate(rounds):
+        for number, target in enumerate([*rounds.tolist(), horizon]):
             while run.round < target:
                 before = run.round
-                run.advance(min(int(target), run.round + piece))
+                run.advance(min(target, run.round + piece))
                 if not tracker.add(run.round - before):
                     return
-            regret[(*cell, number)] = (run.state.pulls.T * gaps).sum()
-        while run.round < horizon:
-            before = run.round
-            run.advance(min(horizon, run.round + piece))
-            if not tracker.add(run.round - before):
-                return
+            if number < len(rounds):
+                regret[(*cell, number)] = (run.state.pulls.T * gaps).sum()
         pulls[cell] = run.state.pulls.T
         reward[cell] = run.state.sums.sum() / GRID
 
@@ -231,7 +228,7 @@ def _check_checkpoints(checkpoints: int | Iterable[int], horizon: int) -> np.nda
     return np.array([horizon * (k + 1) // count for k in range(count)], np.int64)
 
 
-def _as_list(name: str, things: object) -> list:  # type: ignore[type-arg]
+def _as_list(name: str, things: object) -> list[Any]:
     if not isinstance(things, Iterable):
         raise TypeError(f"{name}={things!r}, but expected one or a list of them")
     return list(things)

@@ -1,0 +1,316 @@
+"""The measurements."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import importlib.util
+import json
+import math
+import os
+import platform
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numba
+import numpy as np
+
+from posse.compile import bind
+from posse.generate import subpar, uniform
+from posse.policies import Policy, all_policies
+from posse.problem import Problem
+from posse.schedule import Concurrent
+from posse.simulation import simulate
+from posse.simulation.engine import Run
+from posse.simulation.kernel import draw_halves
+from posse.streams import DRAW, block
+from posse.version import __version__
+
+EPSILON = 0.15
+PLAYERS, ARMS, HORIZON = 20, 10, 50_000
+SUBPAR_COUNTS = (0, 5, 8)
+PIECES = 50
+NUMPY_DRAWS = 100  # fills of a players × arms array for each piece
+
+# What the figures must not exceed, or, for the last three, must reach.
+BARS: dict[str, float] = {
+    "RobustAggTS": 0.30,
+    "RobustAggTSV": 0.30,
+    "HierTS": 0.30,
+    "IndTS": 0.30,
+    "RobustAgg": 0.40,
+    "NaiveAgg": 0.40,
+    "IndUCB": 0.15,
+    "doubling": 2.3,
+    "start-up seconds": 1.5,
+    "speed-up over naive.py": 200,
+    "two threads": 1.8,
+}
+
+
+@dataclasses.dataclass
+class Report:
+    """All figures of a benchmark run."""
+
+    machine: dict[str, Any]
+    policies: list[dict[str, Any]]
+    """For each policy: ns a player-round, and its ratios to NumPy's draws and to the floor."""
+    numpy_ns: float
+    """What NumPy needs for the normal draws of one player-round."""
+    floor_ns: float
+    """What the random words of one player-round alone need."""
+    naive_speedup: float | None
+    """RobustAgg-TS against tests/naive.py; None where that file is not at hand."""
+    two_threads: float | None
+    """Speed on two threads over speed on one; None on a single core."""
+    doubling: dict[str, float]
+    """By how much the time grows when T, M or K doubles."""
+    large: dict[str, Any]
+    """A large case, 2,000 players and 200 arms."""
+    memory_mb: dict[str, float]
+    """Peak memory of a process that simulates, by horizon."""
+    startup_seconds: float
+    """A new process to its first result, with a warm cache."""
+
+    def to_json(self) -> str:
+        """The report for machines."""
+        return json.dumps(dataclasses.asdict(self), indent=2)
+
+
+def run(quick: bool = False, names: list[str] | None = None, note: Callable[[str], None] = lambda text: None) -> Report:
+    """Take all measurements; `note` is told what is being measured."""
+    shipped = [cls for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
+    chosen = [cls for cls in shipped if not names or cls.__name__ in names]
+    unknown = set(names or ()) - {cls.__name__ for cls in shipped}
+    if unknown:
+        known = ", ".join(cls.__name__ for cls in shipped)
+        raise ValueError(f"no policy {', '.join(sorted(unknown))}; there are {known}")
+    horizon = HORIZON // 10 if quick else HORIZON
+    rows, numpy_ns, floor_ns = [], [], []
+    for cls in chosen:
+        note(f"{cls.__name__}: ns a player-round")
+        row = measure_policy(example(cls), horizon, repetitions=2 if quick else 3)
+        rows.append(row)
+        numpy_ns.append(row["numpy_ns"])
+        floor_ns.append(row["floor_ns"])
+    robust = example(next(cls for cls in shipped if cls.__name__ == "RobustAggTS"))
+    note("naive.py")
+    naive_speedup = measure_naive(robust, horizon)
+    note("two threads")
+    two_threads = measure_threads(robust, horizon)
+    note("doubling T, M and K")
+    doubling = measure_doubling(robust, horizon // 2)
+    note("2,000 players × 200 arms")
+    large = measure_large(robust, 20 if quick else 100)
+    note("memory and start-up")
+    memory = {f"T={rounds:,}": peak_memory(rounds) for rounds in (horizon, 10 * horizon)}
+    startup = min(start_up() for _ in range(2 if quick else 4))
+    return Report(
+        machine(), rows, min(numpy_ns), min(floor_ns), naive_speedup, two_threads, doubling, large, memory, startup
+    )
+
+
+def example(cls: type[Policy]) -> Policy:
+    """The policy as it is benchmarked: ε = 0.15, or the spread that goes with it."""
+    fields = {field.name for field in dataclasses.fields(cls)}
+    if "epsilon" in fields:
+        return cls(epsilon=EPSILON)  # type: ignore[call-arg]
+    return cls(spread=EPSILON / math.sqrt(12)) if "spread" in fields else cls()  # type: ignore[call-arg]
+
+
+def machine() -> dict[str, Any]:
+    """What it ran on."""
+    return {
+        "posse": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "numba": numba.__version__,
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+    }
+
+
+def measure_policy(policy: Policy, horizon: int, repetitions: int) -> dict[str, Any]:
+    """ns a player-round, averaged over the problems, beside NumPy's draws and the bare random words."""
+    costs, numpys, floors = [], [], []
+    for n_subpar in SUBPAR_COUNTS:
+        problem = subpar(n_subpar, seed=1)[0]
+        new_run(problem, policy, horizon).advance(1)
+        best = np.full((3, PIECES), math.inf)
+        for _ in range(repetitions):
+            run_ = new_run(problem, policy, horizon)
+            normals, words = numpy_draws(), word_draws(run_, policy, horizon // PIECES)
+            for piece in range(PIECES):
+                cost = timed(run_.advance, horizon * (piece + 1) // PIECES)
+                best[:, piece] = np.minimum(best[:, piece], (cost, timed(normals), timed(words)))
+        player_rounds = PLAYERS * horizon
+        costs.append(best[0].sum() / player_rounds * 1e9)
+        numpys.append(best[1].mean() / (NUMPY_DRAWS * PLAYERS) * 1e9)
+        floors.append(best[2].sum() / player_rounds * 1e9)
+    ns, numpy_ns, floor_ns = (float(np.mean(values)) for values in (costs, numpys, floors))
+    name = type(policy).__name__
+    return {
+        "policy": name,
+        "label": policy.label,
+        "ns": ns,
+        "ns_by_subpar": dict(zip(map(str, SUBPAR_COUNTS), costs, strict=True)),
+        "numpy_ns": numpy_ns,
+        "floor_ns": floor_ns,
+        "to_numpy": ns / numpy_ns,
+        "to_floor": ns / floor_ns,
+        "bar": BARS.get(name),
+    }
+
+
+def new_run(problem: Problem, policy: Policy, horizon: int) -> Run:
+    """A run as `simulate` makes it."""
+    return Run(problem, policy, Concurrent(), horizon, seed=0)
+
+
+def numpy_draws() -> Callable[[], None]:
+    """NumPy drawing K normals a player-round into a preallocated array."""
+    generator, out = np.random.default_rng(0), np.empty((PLAYERS, ARMS))
+
+    def draw() -> None:
+        for _ in range(NUMPY_DRAWS):
+            generator.standard_normal(out=out)
+
+    return draw
+
+
+def draw_only(active, halves, rewards, randomised, rounds, key):  # type: ignore[no-untyped-def]
+    """The random words of so many rounds, and nothing else."""
+    for t in range(1, rounds + 1):
+        if randomised:
+            draw_halves(active, 0, active.size, t, key, halves)
+        else:
+            for place in range(active.size):
+                rewards[place], _, _, _ = block(0, active[place], t, DRAW, key)
+
+
+@functools.cache
+def floor_kernel() -> Callable[..., None]:
+    """The floor, compiled."""
+    return bind(draw_only)
+
+
+def word_draws(run_: Run, policy: Policy, rounds: int) -> Callable[[], None]:
+    """The floor: the random words that the policy needs, drawn as the kernel draws them."""
+    arrays = np.arange(PLAYERS), run_.state.halves.copy(), run_.state.rewards.copy()
+    floor_kernel()(*arrays, policy.randomised, 1, run_.key)
+    return lambda: floor_kernel()(*arrays, policy.randomised, rounds, run_.key)
+
+
+def timed(work: Callable[..., object], *args: object) -> float:
+    """How long it takes, in seconds."""
+    start = time.perf_counter()
+    work(*args)
+    return time.perf_counter() - start
+
+
+def measure_naive(policy: Policy, horizon: int) -> float | None:
+    """How many times faster than the plain Python of tests/naive.py, which draws from Python's own generator."""
+    module = load_naive()
+    if module is None:
+        return None
+    problem = subpar(5, seed=1)[0]
+    chance = random.Random(0)
+    rounds = 100
+
+    def play() -> None:
+        algorithm: Iterator[Any] = module.robustagg_ts(
+            PLAYERS,
+            ARMS,
+            rounds,
+            lambda t: math.log(horizon),
+            lambda t: range(PLAYERS),
+            lambda t, p, i: chance.gauss(0.0, 1.0),
+            lambda t, p, i: 1.0 if chance.random() < problem.means[p, i] else 0.0,
+            *policy.constants(),
+        )
+        for _ in algorithm:
+            pass
+
+    slow = min(timed(play) for _ in range(3)) / rounds
+    fast = min(timed(lambda: new_run(problem, policy, horizon).advance(horizon)) for _ in range(3)) / horizon
+    return slow / fast
+
+
+def load_naive() -> ModuleType | None:
+    """tests/naive.py, where the benchmark runs in a checkout of the repository."""
+    path = Path(__file__).resolve().parents[3] / "tests" / "naive.py"
+    if not path.exists():
+        return None
+    spec = importlib.util.spec_from_file_location("naive", path)
+    if spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def measure_threads(policy: Policy, horizon: int) -> float | None:
+    """Speed on two threads over speed on one, in turns."""
+    if (os.cpu_count() or 1) < 2:
+        return None
+    problems = subpar(5, count=8, seed=1)
+    one, two = math.inf, math.inf
+    for _ in range(5):
+        one = min(one, timed(lambda: simulate(problems, policy, horizon, threads=1)))
+        two = min(two, timed(lambda: simulate(problems, policy, horizon, threads=2)))
+    return one / two
+
+
+def measure_doubling(policy: Policy, horizon: int) -> dict[str, float]:
+    """Time after doubling over time before."""
+    cases = {
+        "base": (PLAYERS, ARMS, horizon),
+        "T": (PLAYERS, ARMS, 2 * horizon),
+        "M": (2 * PLAYERS, ARMS, horizon),
+        "K": (PLAYERS, 2 * ARMS, horizon),
+    }
+    problems = {name: subpar(case[1] // 2, seed=1, players=case[0], arms=case[1])[0] for name, case in cases.items()}
+    best = dict.fromkeys(cases, math.inf)
+    for _ in range(7):
+        for name, (_, _, rounds) in cases.items():
+            run_ = new_run(problems[name], policy, rounds)
+            best[name] = min(best[name], timed(run_.advance, rounds))
+    return {name: best[name] / best["base"] for name in ("T", "M", "K")}
+
+
+def measure_large(policy: Policy, rounds: int) -> dict[str, Any]:
+    """2,000 players and 200 arms."""
+    problem = uniform(players=2000, arms=200, seed=1)[0]
+    run_ = new_run(problem, policy, 10 * rounds)
+    run_.advance(2)
+    ns = timed(run_.advance, 2 + rounds) / (rounds * problem.players) * 1e9
+    return {"players": problem.players, "arms": problem.arms, "ns": ns, "ns_a_draw": ns / problem.arms}
+
+
+SIMULATE = """
+import time, resource, sys
+start = time.perf_counter()
+import posse
+posse.simulate(posse.generate.subpar(5)[0], posse.RobustAggTS(0.15), {horizon})
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(peak * (1 if sys.platform == "darwin" else 1024))
+"""
+
+
+def peak_memory(horizon: int) -> float:
+    """Peak memory of a process that runs one simulation, in MB."""
+    done = subprocess.run(
+        [sys.executable, "-c", SIMULATE.format(horizon=horizon)], capture_output=True, text=True, check=True
+    )
+    return int(done.stdout) / 1e6
+
+
+def start_up() -> float:
+    """Seconds from starting Python to a first result, kernels in the disk cache."""
+    return timed(lambda: subprocess.run([sys.executable, "-c", SIMULATE.format(horizon=100)], capture_output=True))

@@ -1,0 +1,69 @@
+"""The benchmark's figures as a table for people."""
+
+from __future__ import annotations
+
+from posse.bench.measure import ARMS, BARS, PLAYERS, SUBPAR_COUNTS, Report
+
+
+def render(report: Report) -> str:
+    """The report as text; a figure that misses its bar is marked."""
+    machine = report.machine
+    lines = [
+        f"posse {machine['posse']}, Python {machine['python']}, NumPy {machine['numpy']}, numba {machine['numba']}, "
+        f"{machine['machine']}, {machine['cores']} cores",
+        "",
+        f"One thread, M = {PLAYERS}, K = {ARMS}, mean over |I_5ε| = {', '.join(map(str, SUBPAR_COUNTS))}. "
+        f"NumPy's {ARMS} normal draws: {report.numpy_ns:.0f} ns. Random words alone: {report.floor_ns:.1f} ns.",
+        "",
+        f"{'policy':<24}{'ns a player-round':>18}{'of NumPy':>10}{'bar':>7}{'of floor':>10}",
+    ]
+    for row in report.policies:
+        lines.append(
+            f"{row['label']:<24}{row['ns']:>18.1f}{row['to_numpy']:>10.3f}{row['bar'] or '':>7}{row['to_floor']:>10.1f}"
+            + _mark(row["to_numpy"], row["bar"])
+        )
+    lines += ["", *_others(report)]
+    return "\n".join(lines)
+
+
+def _others(report: Report) -> list[str]:
+    large = report.large
+    rows = []
+    if report.naive_speedup is None:
+        rows.append(
+            "speed-up over naive.py: not measured (runs in a checkout of the repository, beside tests/naive.py)"
+        )
+    else:
+        bar = BARS["speed-up over naive.py"]
+        rows.append(
+            f"speed-up over naive.py: {report.naive_speedup:.0f} × (bar: at least {bar:.0f})"
+            + _mark(bar, report.naive_speedup)
+        )
+    if report.two_threads is None:
+        rows.append("two threads against one: not measured (a single core)")
+    else:
+        bar = BARS["two threads"]
+        rows.append(
+            f"two threads against one: {report.two_threads:.2f} × (bar: at least {bar})"
+            + _mark(bar, report.two_threads)
+        )
+    for name, growth in report.doubling.items():
+        rows.append(
+            f"doubling {name}: {growth:.2f} × the time (bar: at most {BARS['doubling']})"
+            + _mark(growth, BARS["doubling"])
+        )
+    rows.append(
+        f"large, M = {large['players']:,}, K = {large['arms']}: {large['ns'] / 1000:.2f} µs a player-round, "
+        f"{large['ns_a_draw']:.1f} ns a draw"
+    )
+    rows.append("peak memory: " + ", ".join(f"{mb:.0f} MB at {name}" for name, mb in report.memory_mb.items()))
+    bar = BARS["start-up seconds"]
+    rows.append(
+        f"new process to first result, warm cache: {report.startup_seconds:.2f} s (bar: at most {bar})"
+        + _mark(report.startup_seconds, bar)
+    )
+    return rows
+
+
+def _mark(value: float, bar: float | None) -> str:
+    return "  ← misses its bar" if bar is not None and value > bar else ""
