@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import CellType, CodeType, FunctionType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numba
@@ -45,17 +45,18 @@ def compiled_mode() -> bool:
 
 
 def bind(kernel: Callable[..., Any], **names: Any) -> Callable[..., Any]:
-    """`kernel` compiled for the CPU, with the given names bound inside it and cached between processes."""
+    """`kernel` compiled for the CPU, cached between processes, with `names` bound in its module's functions."""
     if not compiled_mode():
-        return Walk(names, lambda function: function).rebuild(kernel)
-    walk = Walk(names, _compile_callee)
-    plain = walk.rebuild(kernel, compile_it=False)
+        return Walk(kernel, names, lambda function: function).entry
+    walk = Walk(kernel, names, _compile_callee)
     with _lock:
         folder = _cache_folder(walk.digest.hexdigest()[:16])
         before = numba.config.CACHE_DIR
         numba.config.CACHE_DIR = str(folder) if folder else before
         try:
-            return numba.njit(cache=folder is not None, **OPTIONS)(plain)
+            return numba.njit(cache=folder is not None, **OPTIONS)(walk.entry)
+        except RuntimeError:  # numba has no place for it, as for a function typed in at the prompt
+            return numba.njit(**OPTIONS)(walk.entry)
         finally:
             numba.config.CACHE_DIR = before
 
@@ -65,48 +66,65 @@ def _compile_callee(function: Callable[..., Any]) -> Any:
 
 
 class Walk:
-    """One walk over the functions that a kernel reaches, rebuilding each with its names bound."""
+    """A walk over the functions that a kernel reaches, each rebuilt with its names bound and compiled by `jit`.
 
-    def __init__(self, names: dict[str, Any], jit: Callable[[Any], Any]) -> None:
+    The kernel itself, `entry`, is rebuilt but not compiled. `digest` covers all code and every constant reached.
+    """
+
+    def __init__(self, kernel: Any, names: dict[str, Any], jit: Callable[[Any], Any]) -> None:
         self.names = names
+        self.home = kernel.__globals__
         self.jit = jit
         self.digest = hashlib.sha256(repr([(name, str(OPTIONS[name])) for name in sorted(OPTIONS)]).encode())
         self.done: dict[FunctionType, Any] = {}
+        self.entry = self._rebuild(kernel)
 
-    def rebuild(self, function: Any, compile_it: bool = True) -> Any:
-        """`function` with every plain function that it names rebuilt, then compiled."""
-        if function in self.done:
-            return self.done[function]
+    def _rebuild(self, function: Any) -> Any:
+        """`function` with every plain function that it names rebuilt and compiled."""
         code = function.__code__
-        self._note(code)
+        self._note_code(code)
         scope = dict(function.__globals__)
-        for name in sorted(set(_global_names(code)) & (scope.keys() | self.names.keys())):
-            value = self.names.get(name, scope.get(name))
-            scope[name] = self.rebuild(value) if isinstance(value, FunctionType) else value
-            self._note_value(name, value)
-        cells = []
-        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            value = cell.cell_contents
-            cells.append(CellType(self.rebuild(value) if isinstance(value, FunctionType) else value))
-            self._note_value(name, value)
+        bound = self.names if function.__globals__ is self.home else {}
+        used = _global_names(code)
+        for name in sorted(set(used) & (scope.keys() | bound.keys())):
+            scope[name] = self._take(name, bound.get(name, scope.get(name)), used)
+        cells = [
+            CellType(self._take(name, cell.cell_contents, used))
+            for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
+        ]
+        self._take("defaults", function.__defaults__, used)
+        self._take("keyword defaults", tuple(sorted((function.__kwdefaults__ or {}).items())), used)
         rebuilt = FunctionType(code, scope, function.__name__, function.__defaults__, tuple(cells) or None)
+        rebuilt.__kwdefaults__ = function.__kwdefaults__
         rebuilt.__dict__.update(function.__dict__)
         rebuilt.__module__ = function.__module__
         rebuilt.__qualname__ = function.__qualname__
-        self.done[function] = self.jit(rebuilt) if compile_it else rebuilt
-        return self.done[function]
+        return rebuilt
 
-    def _note(self, code: CodeType) -> None:
+    def _take(self, name: str, value: Any, used: list[str]) -> Any:
+        """What a name stands for in the rebuilt function; noted in the digest."""
+        value = getattr(value, "py_func", value)  # compiled already: compile it anew, with our options
+        if isinstance(value, FunctionType):
+            if value not in self.done:
+                self.done[value] = self.jit(self._rebuild(value))
+            return self.done[value]
+        if isinstance(value, ModuleType):
+            for attribute in used:
+                self._note(f"{name}.{attribute}", getattr(value, attribute, None))
+        self._note(name, value)
+        return value
+
+    def _note_code(self, code: CodeType) -> None:
         constants = [const for const in code.co_consts if not isinstance(const, CodeType)]
         for part in (code.co_code, repr(constants).encode(), repr(code.co_names).encode()):
             self.digest.update(part)
         for const in code.co_consts:
             if isinstance(const, CodeType):
-                self._note(const)
+                self._note_code(const)
 
-    def _note_value(self, name: str, value: Any) -> None:
+    def _note(self, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray):
-            self.digest.update(name.encode() + value.tobytes())
+            self.digest.update(f"{name}: {value.dtype} {value.shape}".encode() + value.tobytes())
         elif isinstance(value, (bool, int, float, tuple, str, np.generic)):
             self.digest.update(f"{name}={value!r}".encode())
 

@@ -144,9 +144,12 @@ def _rebuild(means: np.ndarray, epsilon: float, rewards: Family, stream: int) ->
 
 def _check_means(means: Any) -> np.ndarray:
     try:
-        table = np.array(means, dtype=np.float64, order="C")
-    except (TypeError, ValueError):
-        raise ValueError("means are not a table of numbers; expected one row a player and one column an arm") from None
+        given = np.asarray(means)
+    except ValueError:
+        raise ValueError("means have rows of different lengths; expected one row a player, one column an arm") from None
+    if given.dtype.kind not in "fiu":
+        raise ValueError(f"means are of type {given.dtype}, but expected numbers, one row a player, one column an arm")
+    table = np.array(given, dtype=np.float64, order="C")
     if table.ndim != 2 or 0 in table.shape:
         raise ValueError(f"means have shape {table.shape}, but expected (players, arms), at least one of each")
     bad = np.argwhere(~((table >= 0) & (table <= 1)))

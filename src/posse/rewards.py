@@ -40,13 +40,13 @@ class Bernoulli(Family):
 
 @dataclass(frozen=True)
 class Beta(Family):
-    """Beta(μκ, (1−μ)κ) with concentration κ > 0: the variance is μ(1−μ)/(κ+1)."""
+    """Beta(μκ, (1−μ)κ) with concentration κ >= 1e-300: the variance is μ(1−μ)/(κ+1)."""
 
     concentration: float
     code = BETA
 
     def __post_init__(self) -> None:
-        number("concentration", self.concentration, above=0)
+        number("concentration", self.concentration, least=1e-300)
 
     @property
     def parameter(self) -> float:
@@ -120,7 +120,7 @@ def log_gamma_draw(shape, which, player, round_, key):
     while True:
         attempt += 1
         first, second, third, fourth = block(attempt, player, round_, REWARD, key)
-        x = normal(first >> 16, second, first << 16)
+        x = normal(first >> 16, second, (first & 0xFFFF) << 16)
         v = (1.0 + c * x) ** 3
         if v > 0.0:
             u = (third * 4294967296.0 + fourth + 0.5) * 2.0**-64

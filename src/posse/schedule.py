@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,6 +95,7 @@ class Fixed(Schedule):
     """A given table: `mask[round, player]` says who is active. Rounds may be empty."""
 
     mask: np.ndarray
+    _table: np.ndarray = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         mask = np.asarray(self.mask)
@@ -102,9 +103,11 @@ class Fixed(Schedule):
             raise ValueError(f"mask has {mask.ndim} dimensions, but expected two: rounds × players")
         if not np.isin(mask, (0, 1)).all():
             raise ValueError("mask holds something other than True and False (or 1 and 0)")
-        frozen = mask.astype(np.uint8)
+        table = np.array(mask, dtype=np.uint8, order="C")
+        frozen = table.view()
         frozen.setflags(write=False)
         object.__setattr__(self, "mask", frozen)
+        object.__setattr__(self, "_table", table)  # the kernels' type is a writable array; they only read it
 
     def participation(self, players: int, horizon: int) -> Participation:
         if self.mask.shape != (horizon, players):
@@ -112,7 +115,17 @@ class Fixed(Schedule):
             raise ValueError(
                 f"mask is {rounds} rounds × {columns} players, but the run has {horizon} rounds and {players} players"
             )
-        return _participation(FIXED, mask=np.ascontiguousarray(self.mask).copy())
+        return _participation(FIXED, mask=self._table)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Fixed) and np.array_equal(self.mask, other.mask)
+
+    def __hash__(self) -> int:
+        return hash((self.mask.shape, self.mask.tobytes()))
+
+    def __repr__(self) -> str:
+        rounds, players = self.mask.shape
+        return f"Fixed({rounds} rounds × {players} players)"
 
 
 def activate(active, chances, kind, probabilities, mask, t, key):

@@ -18,6 +18,10 @@ class Refresh(enum.Enum):
     """When anybody pulls the arm (RobustAgg, RobustAgg-TS-V)."""
 
 
+class OwnLabel(str):
+    """A label that the policy made itself."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Policy:
     """An index policy: pull the arm with the largest center + scale · Z, with Z ~ N(0, 1) drawn afresh.
@@ -57,8 +61,8 @@ class Policy:
         self.check()
         for field in self._constant_fields():
             object.__setattr__(self, field.name, float(getattr(self, field.name)))
-        if not self.label:
-            object.__setattr__(self, "label", self._own_label())
+        if not self.label or isinstance(self.label, OwnLabel):  # made anew for a copy with other constants
+            object.__setattr__(self, "label", OwnLabel(self._own_label()))
 
     def check(self) -> None:
         """Raise a clear error if a constant is not what it must be."""

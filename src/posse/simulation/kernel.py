@@ -6,8 +6,8 @@ The names in capitals below are bound for each policy by `posse.simulation.engin
 **How an arm is picked without computing its normal draw.** The first 16 bits of an arm's draw bound it from below
 and above by table (`posse.normal`), and so bound the arm's index. If only one arm's upper bound reaches the
 largest lower bound, that arm has won; this settles about 99 of 100 decisions. Otherwise the arms whose upper bounds
-reach it are compared by their full 64-bit draws. Rounding is
-monotone, so the pick is always the one that computing every index would give, ties to the lowest arm included.
+reach it are compared by their full 64-bit draws. Rounding is monotone, so the pick is always the one that computing
+every index would give, ties to the lowest arm included.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from posse.compile import out_of_line
 from posse.normal import HIGH, LOW, bin_of, normal
 from posse.rewards import GRID, draw_reward
-from posse.schedule import activate
+from posse.schedule import CONCURRENT, activate
 from posse.streams import DRAW, REFINE, block
 
 # Bound for each policy; the values here only say what they are.
@@ -30,8 +30,8 @@ OWN_SUMS = False  # the policy has its own `contribution`
 
 
 def index(n, s, N, S, M, log_T, *constants):
-    """The policy's index."""
-    raise NotImplementedError
+    """The policy's center and scale."""
+    return math.nan, math.nan
 
 
 def contribution(n, s, *constants):
@@ -62,7 +62,7 @@ class State(NamedTuple):
     shared: np.ndarray  # [2, arm], the sums of the contributions
     seen: np.ndarray  # [2, arm, player], N and S as the player last saw them
     pulled_at: np.ndarray  # [arm], the last round in which anybody pulled it
-    looked_at: np.ndarray  # [player], the last round whose data is in the player's indices
+    looked_at: np.ndarray  # [player], the last round whose data is in the player's indices, where players may miss one
     center: np.ndarray  # [player, arm]
     scale: np.ndarray  # [player, arm]
     active: np.ndarray  # [place], the players of the current round, in order; `arms` and `rewards` go with it
@@ -91,10 +91,11 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
         log_T = math.log(max(t, 2)) if anytime else log_horizon
 
         if not REFRESH_AT_OWN_PULL:
-            oldest = t
-            for place in range(count):
-                oldest = min(oldest, looked_at[active[place]])
-                looked_at[active[place]] = t - 1
+            oldest = t - 2  # whose data everybody has when nobody ever misses a round
+            if kind != CONCURRENT:
+                for place in range(count):
+                    oldest = min(oldest, looked_at[active[place]])
+                    looked_at[active[place]] = t - 1
             for arm in range(pulled_at.size):
                 if anytime or pulled_at[arm] > oldest:
                     N, S = everybodys(arm, all_pulls, all_sums, shared)
@@ -106,19 +107,7 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
                     N, S = seen[0, arm, player], seen[1, arm, player]
                     evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
 
-        if RANDOMISED:
-            for start in range(0, count, TILE):
-                stop = min(start + TILE, count)
-                draw_halves(active, start, stop, t, key, halves)
-                for place in range(start, stop):
-                    rewards[place] = halves[0, place - start] + (halves[1, place - start] << 16)
-                for place in range(start, stop):
-                    arms[place] = pick(active[place], place - start, center, scale, halves, t, key)
-        else:
-            for place in range(count):
-                rewards[place], _, _, _ = block(0, active[place], t, DRAW, key)
-            for place in range(count):
-                arms[place] = largest(center, active[place])
+        choose(active, count, t, key, center, scale, halves, rewards, arms)
 
         for place in range(count):
             player, arm = active[place], arms[place]
@@ -138,14 +127,12 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
                 if pulled_at[arm] == t:
                     sum_shares(arm, shares, shared)
         if REFRESH_AT_OWN_PULL:
-            if anytime:
-                for place in range(count):
-                    arm, player = arms[place], active[place]
-                    seen[0, arm, player], seen[1, arm, player] = everybodys(arm, all_pulls, all_sums, shared)
-            else:
-                for place in range(count):
-                    arm, player = arms[place], active[place]
-                    N, S = everybodys(arm, all_pulls, all_sums, shared)
+            for place in range(count):
+                arm, player = arms[place], active[place]
+                N, S = everybodys(arm, all_pulls, all_sums, shared)
+                if anytime:
+                    seen[0, arm, player], seen[1, arm, player] = N, S
+                else:
                     evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
     return count
 
@@ -198,7 +185,7 @@ def evaluate_arm(arm, active, count, pulls, sums, N, S, log_T, constants, work, 
         for place in range(count):
             evaluate(arm, active[place], pulls, sums, N, S, log_T, constants, center, scale)
         return
-    for start in range(0, players, TILE):
+    for start in range(0, players, TILE):  # the same without gaps, which the compiler vectorises
         size = min(TILE, players - start)
         for place in range(size):
             n, s = pulls[arm, start + place] * 1.0, sums[arm, start + place] * STEP
@@ -222,6 +209,23 @@ def sum_shares(arm, shares, shared):
         b += shares[1, arm, player]
     shared[0, arm] = a
     shared[1, arm] = b
+
+
+def choose(active, count, t, key, center, scale, halves, rewards, arms):
+    """Write the arm of each active player into `arms`, and the random word of its reward into `rewards`."""
+    if RANDOMISED:
+        for start in range(0, count, TILE):
+            stop = min(start + TILE, count)
+            draw_halves(active, start, stop, t, key, halves)
+            for place in range(start, stop):
+                rewards[place] = halves[0, place - start] + (halves[1, place - start] << 16)
+            for place in range(start, stop):
+                arms[place] = pick(active[place], place - start, center, scale, halves, t, key)
+    else:
+        for place in range(count):
+            rewards[place], _, _, _ = block(0, active[place], t, DRAW, key)
+        for place in range(count):
+            arms[place] = largest(center, active[place])
 
 
 def draw_halves(active, start, stop, t, key, halves):

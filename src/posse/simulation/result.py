@@ -125,10 +125,10 @@ class Result:
             f"{'policy':<{width}}  {'final regret':>14}  {'± sd':>10}  {'± se':>10}",
         ]
         for row in self.summary():
-            lines.append(
-                f"{row['policy']:<{width}}  {row['mean']:>14,.1f}  {row['spread']:>10,.1f}  "
-                f"{row['standard_error']:>10,.1f}"
+            spread, error = (
+                "–" if math.isnan(row[name]) else f"{row[name]:,.1f}" for name in ("spread", "standard_error")
             )
+            lines.append(f"{row['policy']:<{width}}  {row['mean']:>14,.1f}  {spread:>10}  {error:>10}")
         return "\n".join(lines)
 
 
@@ -141,6 +141,10 @@ def merge(results: Iterable[Result]) -> Result:
     for part in parts[1:]:
         _check_mergeable(first, part)
     policies = _union(part.policies for part in parts)
+    labels = [policy.label for policy in policies]
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise ValueError(f"cannot merge results in which two different policies are labelled {twice!r}")
     problems = _union(part.problems for part in parts)
     replications = sorted(_union(part.replications for part in parts))
     shape = (len(policies), len(problems), len(replications))

@@ -79,6 +79,8 @@ def simulate(
             f"horizon={horizon} with {players} players, but sums are exact only up to {MAX_PLAYER_ROUNDS} player-rounds"
         )
     rounds = _check_checkpoints(checkpoints, horizon)
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise TypeError(f"progress={progress!r}, but expected True or a function of the fraction done")
     workers = (os.cpu_count() or 1) if threads is None else whole("threads", threads, least=1)
 
     shape = (len(policy_list), len(problem_list), len(replication_list))
@@ -194,6 +196,8 @@ def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
 
 
 def _check_policies(policies: Policy | Iterable[Policy]) -> list[Policy]:
+    if isinstance(policies, type):
+        raise TypeError(f"policies={policies.__name__}, but that is a class; make a policy of it, with its constants")
     found = [policies] if isinstance(policies, Policy) else _as_list("policies", policies)
     if not found:
         raise ValueError("no policies given")

@@ -53,6 +53,8 @@ def trace(
         raise TypeError(f"problem={problem!r}, but expected a posse.Problem")
     if not isinstance(policy, Policy):
         raise TypeError(f"policy={policy!r}, but expected a policy such as posse.RobustAggTS(0.15)")
+    if not isinstance(schedule, Schedule):
+        raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
     horizon = whole("horizon", horizon, least=1)
     replication = whole("replication", replication, least=0)
     run = Run(problem, policy, schedule, horizon, seed=check_seed(seed), replication=replication, anytime=anytime)

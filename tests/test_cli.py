@@ -1,0 +1,75 @@
+"""The command line, as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import posse
+from posse import bench
+from posse.cli import main
+
+
+def test_without_a_command_it_helps(capsys):
+    assert main([]) == 2
+    assert "bench" in capsys.readouterr().out
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert posse.__version__ in capsys.readouterr().out
+
+
+def test_bench_of_an_unknown_policy_says_which_there_are(capsys):
+    assert main(["bench", "--policy", "Nobody"]) == 1
+    error = capsys.readouterr().err
+    assert "Nobody" in error
+    assert "RobustAggTS" in error
+
+
+def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
+    """The real benchmark, made small: every figure is there and positive."""
+    monkeypatch.setattr(bench.measure, "HORIZON", 2000)
+    out = tmp_path / "bench.json"
+    assert main(["bench", "--quick", "--policy", "RobustAggTS", "--policy", "IndUCB", "--json", str(out)]) == 0
+    table = capsys.readouterr().out
+    report = json.loads(out.read_text())
+    assert [row["policy"] for row in report["policies"]] == ["IndUCB", "RobustAggTS"]
+    for row in report["policies"]:
+        assert row["label"] in table
+        assert row["ns"] > row["floor_ns"] > 0
+        assert row["to_numpy"] == pytest.approx(row["ns"] / row["numpy_ns"])
+    assert report["naive_speedup"] > 1
+    assert set(report["doubling"]) == {"T", "M", "K"}
+    assert min(report["memory_mb"].values()) > 0
+    assert report["startup_seconds"] > 0
+
+
+def test_a_missed_bar_is_marked():
+    assert bench.table._mark(0.31, 0.30)
+    assert not bench.table._mark(0.29, 0.30)
+    assert not bench.table._mark(5.0, None)
+
+
+def test_core_needs_numpy_and_numba_alone():
+    """With every other third-party package hidden, the core, its simulation and its benchmark import and run."""
+    code = """
+import sys
+ALLOWED = {"numpy", "numba", "llvmlite", "posse"}
+class Guard:
+    def find_spec(self, name, path=None, target=None):
+        top = name.split(".")[0]
+        if top not in ALLOWED and top not in sys.stdlib_module_names and not top.startswith("_"):
+            raise ModuleNotFoundError(f"{name} is hidden from this process")
+sys.meta_path.insert(0, Guard())
+import posse, posse.simulation, posse.bench, posse.testing, posse.cli
+print(posse.simulate(posse.Problem([[0.9, 0.1]]), posse.IndUCB(), 10).reward.shape)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "(1, 1, 1)"

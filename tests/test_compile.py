@@ -1,0 +1,284 @@
+"""Compilation: an edited policy is never answered by a stale kernel, and an unedited one is never compiled twice."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+import textwrap
+
+import numba
+import numpy as np
+import pytest
+
+from posse.compile import Walk, bind
+
+MINE = """
+from posse.policies import Policy
+
+
+def urge(n):
+    return {formula}
+
+
+class Mine(Policy):
+    randomised = False
+
+    @staticmethod
+    def index(n, s, N, S, M, log_T):
+        return urge(n), 0.0
+"""
+
+RUN_MINE = """
+import posse
+from mine import Mine
+from posse.simulation.engine import kernels
+
+result = posse.simulate(posse.Problem([[0.5, 0.5]]), Mine(), 20)
+print(result.pulls.ravel().tolist(), sum(kernels(Mine()).advance.stats.cache_hits.values()))
+"""
+
+
+def python(code, folder, **environment):
+    """What a script prints that runs in a process of its own."""
+    path = os.pathsep.join([str(folder), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "cache")} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def files(folder):
+    """Every file below a folder, with when it was written."""
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_cache_serves_the_same_policy_and_never_an_edited_one(tmp_path):
+    """Three processes: run, run again, edit a function that the policy calls and run."""
+    source, cache = tmp_path / "mine.py", tmp_path / "cache"
+    source.write_text(MINE.format(formula="-n"))
+    assert python(RUN_MINE, tmp_path, PYTHONHASHSEED="0") == "[10, 10] 0\n"
+    after_first = files(cache)
+    assert after_first
+
+    assert python(RUN_MINE, tmp_path, PYTHONHASHSEED="3") == "[10, 10] 1\n"
+    assert files(cache) == after_first, "the second process compiled again"
+
+    source.write_text(MINE.format(formula="n + 0"))
+    assert python(RUN_MINE, tmp_path) == "[20, 0] 0\n"
+    after_edit = files(cache)
+    assert after_edit.keys() > after_first.keys()
+    assert {path.parent.parent for path in after_edit} > {path.parent.parent for path in after_first}
+
+
+SMALL_RUN = """
+import posse
+problems = posse.generate.subpar(2, count=2, players=3, arms=4, epsilon=0.1)
+for family in ("bernoulli", posse.rewards.Beta(2.0)):
+    problems += [posse.Problem(problem.means, 0.1, family) for problem in problems[:1]]
+policies = [posse.RobustAggTS(0.1), posse.IndUCB()]
+for schedule in (posse.schedule.Concurrent(), posse.schedule.Random(0.6)):
+    result = posse.simulate(problems, policies, 30, seed=2, schedule=schedule)
+    print([result.regret.tolist(), result.pulls.tolist(), result.reward.tolist()])
+"""
+
+
+def test_plain_python_gives_the_same_results_as_compiled_code(tmp_path):
+    own_cache = os.environ.get("NUMBA_CACHE_DIR", "")  # these kernels other tests compile too
+    compiled = python(SMALL_RUN, tmp_path, NUMBA_CACHE_DIR=own_cache)
+    assert python(SMALL_RUN, tmp_path, NUMBA_DISABLE_JIT="1") == compiled
+    regret, pulls, reward = ast.literal_eval(compiled.splitlines()[0])
+    assert np.sum(pulls) == 2 * 4 * 3 * 30
+    assert np.min(reward) > 0
+    assert np.max(regret) > 0
+
+
+KERNEL_FILE = """
+def kernel(x):
+    return x + 1.0
+"""
+
+
+def test_without_a_folder_to_write_to_it_still_works(tmp_path):
+    """A file stands where the cache should be, so that no user, not even root, can write there."""
+    (tmp_path / "small.py").write_text(KERNEL_FILE)
+    (tmp_path / "cache").write_text("a file, not a folder")
+    code = """
+        from posse.compile import bind
+        from small import kernel
+        compiled = bind(kernel)
+        print(compiled(1.0), compiled.stats.cache_path)
+    """
+    assert python(code, tmp_path) == "2.0 None\n"
+    assert (tmp_path / "cache").read_text() == "a file, not a folder"
+
+
+def test_without_a_home_it_still_works(tmp_path):
+    (tmp_path / "small.py").write_text(KERNEL_FILE)
+    code = """
+        import pathlib
+        def no_home():
+            raise RuntimeError("Could not determine home directory.")
+        pathlib.Path.home = no_home
+        from posse.compile import bind
+        from small import kernel
+        print(bind(kernel)(1.0))
+    """
+    assert python(code, tmp_path, NUMBA_CACHE_DIR="", XDG_CACHE_HOME="") == "2.0\n"
+
+
+def test_a_function_that_was_typed_in_can_be_bound(tmp_path):
+    """As `posse.testing.check_policy` does with a policy from the prompt."""
+    code = """
+        from posse.compile import bind
+        def typed_in(x):
+            return x + 1.0
+        print(bind(typed_in)(1.0))
+    """
+    assert python(code, tmp_path) == "2.0\n"
+
+
+def test_numbas_own_cache_setting_is_left_as_it_was():
+    before = numba.config.CACHE_DIR
+    bind(bind_me)
+    assert before == numba.config.CACHE_DIR
+
+
+FACTOR = 3.0
+TABLE = np.array([5.0, 6.0, 7.0])
+
+
+def twice(x):
+    return 2.0 * x
+
+
+def bind_me(x):
+    return twice(x) + FACTOR + TABLE[1]
+
+
+def closure(number):
+    def scaled(x):
+        return number * x
+
+    return scaled
+
+
+class TestBind:
+    def test_functions_constants_and_tables_are_reached(self):
+        assert bind(bind_me)(1.0) == bind_me(1.0) == 11.0
+
+    def test_names_are_replaced_wherever_they_are_used(self):
+        assert bind(bind_me, twice=closure(10.0), FACTOR=0.0)(1.0) == 16.0
+        assert bind_me(1.0) == 11.0, "the original is left alone"
+
+    def test_closures_over_numbers_and_functions_work(self):
+        def add(f, x):
+            def added(y):
+                return f(y) + x
+
+            return added
+
+        assert [bind(closure(number))(2.0) for number in (3.0, 4.0)] == [6.0, 8.0]
+        assert bind(add(closure(5.0), 1.0))(2.0) == 11.0
+
+    def test_infinities_and_division_by_zero_follow_ieee(self):
+        def divide(a, b):
+            return a / b
+
+        assert bind(divide)(1.0, 0.0) == np.inf
+        assert bind(divide)(-1.0, 0.0) == -np.inf
+
+    def test_sums_are_neither_reordered_nor_contracted(self):
+        """Flags that would let the compiler do so would make these differ from plain Python."""
+
+        def cancel(a, b):
+            return (a + b) - a
+
+        def multiply_add(a, b, c):
+            return a * b + c
+
+        assert bind(cancel)(1e16, 1.0) == cancel(1e16, 1.0) == 0.0
+        x = 1 + 2.0**-30
+        assert bind(multiply_add)(x, x, -(1 + 2.0**-29)) == multiply_add(x, x, -(1 + 2.0**-29)) == 0.0
+
+    def test_defaults_of_keywords_are_kept(self):
+        def scaled(x, *, factor=2.0):
+            return factor * x
+
+        def kernel(x):
+            return scaled(x)
+
+        assert Walk(kernel, {}, lambda function: function).entry(3.0) == 6.0
+
+    def test_a_policys_helper_may_have_the_name_of_something_bound(self):
+        """A policy file with a function `contribution` of its own, which its index calls."""
+        scope: dict = {}
+        exec("def contribution(n, s):\n    return 100.0 * n\n\ndef index(n, s):\n    return contribution(n, s)", scope)
+
+        def kernel(n, s):
+            return index(n, s)  # noqa: F821
+
+        def default(n, s):
+            return n
+
+        names = {"index": scope["index"], "contribution": default}
+        rebuilt = Walk(kernel, names, lambda function: function).entry
+        assert rebuilt(1.0, 2.0) == 100.0
+
+
+def digest(source):
+    """What names the cache folder of the function `kernel` in a piece of source."""
+    scope: dict = {"np": np, "numba": numba, "settings": type(np)("settings")}
+    exec(textwrap.dedent(source), scope)
+    return Walk(scope["kernel"], {}, lambda function: function).digest.hexdigest()
+
+
+FORMULA = "def kernel(x):\n    return {}"
+HELPER = "def helper(x{}):\n    return {}\n\ndef kernel(x):\n    return helper(x)"
+CLOSURE = "def make(number):\n    def kernel(x):\n        return number * x\n    return kernel\n\nkernel = make({})"
+GLOBAL = "NUMBER = {}\n\ndef kernel(x):\n    return NUMBER * x"
+SETTING = "settings.NUMBER = {}\n\ndef kernel(x):\n    return settings.NUMBER * x"
+JITTED = "@numba.njit\ndef helper(x):\n    return {} * x\n\ndef kernel(x):\n    return helper(x)"
+
+EDITS = {
+    "a number": (FORMULA, ["2 * x"], ["3 * x"]),
+    "the sign of a zero": (FORMULA, ["x * 0.0"], ["x * -0.0"]),
+    "an operation": (FORMULA, ["2 * x"], ["2 + x"]),
+    "a function of the library": (FORMULA, ["np.sin(x)"], ["np.cos(x)"]),
+    "a helper": (HELPER, ["", "2 * x"], ["", "3 * x"]),
+    "a global number": (GLOBAL, ["2.0"], ["3.0"]),
+    "the type of a global number": (GLOBAL, ["2"], ["2.0"]),
+    "a global table": (GLOBAL, ["np.array([1.0, 2.0])"], ["np.array([1.0, 3.0])"]),
+    "a closed-over number": (CLOSURE, ["2.0"], ["3.0"]),
+    "a default": (HELPER, [", k=2.0", "k * x"], [", k=3.0", "k * x"]),
+    "a number in another module": (SETTING, ["2.0"], ["3.0"]),
+    "a helper that is compiled already": (JITTED, ["2.0"], ["3.0"]),
+    "the shape of a table": (GLOBAL, ["np.zeros(4)"], ["np.zeros((2, 2))"]),
+    "the type of a table": (GLOBAL, ["np.zeros(4)"], ["np.zeros(4, np.int64)"]),
+}
+
+
+class TestDigest:
+    @pytest.mark.parametrize("name", EDITS)
+    def test_an_edit_changes_it(self, name):
+        template, before, after = EDITS[name]
+        assert digest(template.format(*before)) == digest(template.format(*before))
+        assert digest(template.format(*before)) != digest(template.format(*after))
+
+    def test_comments_and_lines_do_not(self):
+        plain = "def kernel(x):\n    return 2 * x"
+        commented = "# a comment\n\n\ndef kernel(x):\n\n    # why\n    return 2 * x"
+        assert digest(plain) == digest(commented)
+
+    def test_bound_names_are_part_of_it(self):
+        def with_names(**names):
+            return Walk(bind_me, names, lambda function: function).digest.hexdigest()
+
+        assert len({with_names(), with_names(FACTOR=4.0), with_names(twice=closure(2.5))}) == 3

@@ -1,0 +1,239 @@
+"""Problem: an immutable record of means, whose gaps and kinds of arms are those of the paper."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+
+import numpy as np
+import pytest
+
+import posse
+from posse import Problem
+from posse.rewards import Bernoulli, Beta, Uniform
+
+# Worked by hand in sixteenths, which floats hold exactly: ε = 1/16, so 5ε = 5/16 and 10ε = 10/16.
+MEANS = np.array([[14, 13, 9, 8, 2], [13, 14, 10, 9, 3]]) / 16
+GAPS = np.array([[0, 1, 5, 6, 12], [1, 0, 4, 5, 11]]) / 16
+EPSILON = 1 / 16
+
+
+@pytest.fixture
+def problem():
+    return Problem(MEANS, EPSILON)
+
+
+class TestByHand:
+    def test_gaps_are_to_the_players_own_best_arm(self, problem):
+        assert np.array_equal(problem.gaps, GAPS)
+
+    def test_sizes(self, problem):
+        assert (problem.players, problem.arms) == (2, 5)
+
+    def test_subpar_arms_have_a_gap_above_alpha_for_some_player(self, problem):
+        assert problem.subpar_5.tolist() == [3, 4], "arm 2 has gap 5ε exactly, which does not exceed 5ε"
+        assert problem.subpar_10.tolist() == [4]
+        assert problem.subpar(0).tolist() == [0, 1, 2, 3, 4]
+        assert problem.subpar(12 / 16).tolist() == []
+
+    def test_optimal_arms_have_gap_0(self, problem):
+        assert problem.optimal.tolist() == [[True] + [False] * 4, [False, True] + [False] * 3]
+
+    def test_near_optimal_arms_are_the_rest(self, problem):
+        assert problem.near_optimal.tolist() == [
+            [False, True, True, False, False],
+            [True, False, True, False, False],
+        ]
+
+    def test_kinds_number_the_three(self, problem):
+        """Arm 3 has gap 5ε for player 1, but is subpar for both, as it is for player 0."""
+        assert problem.kinds().tolist() == [[0, 1, 1, 2, 2], [1, 0, 1, 2, 2]]
+
+    def test_every_pair_is_of_one_kind(self, problem):
+        kinds = problem.kinds()
+        assert np.array_equal(kinds == 0, problem.optimal)
+        assert np.array_equal(kinds == 1, problem.near_optimal)
+
+    def test_smallest_gaps_are_over_players(self, problem):
+        assert (problem.smallest_gaps * 16).tolist() == [0, 0, 4, 5, 11]
+
+    def test_several_arms_can_be_optimal(self):
+        assert Problem([[0.5, 0.5, 0.1]]).optimal.tolist() == [[True, True, False]]
+
+    def test_with_epsilon_0_an_optimal_arm_is_never_subpar_and_every_other_arm_is(self):
+        assert Problem([[0.5, 0.4, 0.5]]).kinds().tolist() == [[0, 2, 0]]
+
+    @pytest.mark.parametrize("alpha", [-0.1, math.nan, math.inf])
+    def test_alpha_is_a_number_of_at_least_0(self, problem, alpha):
+        with pytest.raises(ValueError, match=r"^alpha="):
+            problem.subpar(alpha)
+
+
+class TestEpsilon:
+    def test_the_error_names_arm_players_and_difference(self):
+        means = [[0.5, 0.30, 0.1], [0.5, 0.35, 0.1], [0.5, 0.44, 0.1]]
+        with pytest.raises(ValueError, match=r"^epsilon=0\.1, but arm 1 differs by 0\.14 between players 0 and 2$"):
+            Problem(means, epsilon=0.1)
+
+    def test_omitted_it_is_the_smallest_that_holds(self):
+        assert Problem(MEANS).epsilon == 1 / 16
+        assert Problem([[0.25, 0.5]]).epsilon == 0
+        assert Problem([[0.25, 0.5], [0.0, 0.5], [0.75, 0.5]]).epsilon == 0.75
+
+    def test_it_may_be_larger_than_the_spread(self):
+        assert Problem(MEANS, 0.5).epsilon == 0.5
+
+    def test_decimal_rounding_is_forgiven(self):
+        assert 0.8 - 0.7 > 0.1
+        assert Problem([[0.8], [0.7]], 0.1).epsilon == 0.1
+
+    def test_more_than_rounding_is_not(self):
+        with pytest.raises(ValueError, match="differs by"):
+            Problem([[0.8], [0.7 - 1e-8]], 0.1)
+
+
+class TestImmutability:
+    @pytest.mark.parametrize("name", ["means", "gaps", "epsilon", "rewards", "stream", "something_new"])
+    def test_attributes_cannot_be_set_or_deleted(self, problem, name):
+        with pytest.raises(AttributeError, match="immutable"):
+            setattr(problem, name, 1)
+        with pytest.raises(AttributeError, match="immutable"):
+            delattr(problem, name)
+
+    @pytest.mark.parametrize("name", ["means", "gaps"])
+    def test_arrays_cannot_be_written_to(self, problem, name):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(problem, name)[0, 0] = 0.5
+
+    def test_what_it_was_made_from_may_change(self):
+        means = MEANS.copy()
+        problem = Problem(means)
+        means[:] = 0
+        assert np.array_equal(problem.means, MEANS)
+
+
+class TestIdentity:
+    def test_problems_with_the_same_contents_are_equal(self, problem):
+        same = Problem(MEANS.tolist(), EPSILON, "bernoulli")
+        assert same == problem
+        assert hash(same) == hash(problem)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            Problem(MEANS, 2 * EPSILON),
+            Problem(MEANS, EPSILON, Uniform()),
+            Problem(MEANS, EPSILON, stream=7),
+            Problem(MEANS[:, ::-1], EPSILON),
+            Problem(MEANS[:1], EPSILON),
+            "a problem",
+        ],
+        ids=["epsilon", "rewards", "stream", "order of arms", "players", "another type"],
+    )
+    def test_problems_that_differ_are_not(self, problem, other):
+        assert problem != other
+
+    def test_the_shape_matters(self):
+        assert Problem(np.full((2, 3), 0.5)) != Problem(np.full((3, 2), 0.5))
+        assert Problem(np.full((2, 3), 0.5)).stream != Problem(np.full((3, 2), 0.5)).stream
+
+    def test_negative_zero_is_zero(self):
+        assert Problem([[-0.0, 0.5]]) == Problem([[0.0, 0.5]])
+        assert Problem([[-0.0, 0.5]]).stream == Problem([[0.0, 0.5]]).stream
+
+    @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])
+    def test_copies_are_equal_and_immutable(self, copied):
+        problem = Problem(MEANS, 0.2, Beta(3.0), stream=12)
+        again = copied(problem)
+        assert again == problem
+        assert again.stream == 12
+        with pytest.raises(ValueError, match="read-only"):
+            again.means[0, 0] = 0
+
+    def test_the_stream_comes_from_the_means_alone(self, problem):
+        assert problem.stream == Problem(MEANS, 0.5, Uniform()).stream
+        assert problem.stream != Problem(MEANS + 1e-16).stream
+        assert 0 <= problem.stream < 2**64
+
+    def test_the_stream_never_changes_between_versions(self, problem):
+        """A stored result can be repeated only as long as this holds."""
+        assert problem.stream == 5856186436436749632
+
+    def test_the_stream_can_be_given(self):
+        assert Problem(MEANS, stream=np.int64(3)).stream == 3
+
+
+def test_repr_says_what_matters(problem):
+    assert repr(problem) == (
+        "Problem(2 players × 5 arms, epsilon=0.0625, Bernoulli rewards, subpar arms: 2 of 5 at 5ε, 1 of 5 at 10ε)"
+    )
+    assert "Beta(concentration=3.0) rewards" in repr(Problem(MEANS, rewards=Beta(3.0)))
+
+
+def test_rewards_are_a_family_or_its_name():
+    assert Problem(MEANS).rewards == Problem(MEANS, rewards="bernoulli").rewards == Bernoulli()
+    with pytest.raises(ValueError, match=r"^rewards='normal'"):
+        Problem(MEANS, rewards="normal")
+
+
+def test_whole_numbers_are_fine_means():
+    assert Problem([[0, 1]]).means.dtype == np.float64
+
+
+BAD_MEANS = {
+    "a number": (0.5, r"shape \(\)"),
+    "a row": ([0.5, 0.2], r"shape \(2,\)"),
+    "three dimensions": ([[[0.5]]], r"shape \(1, 1, 1\)"),
+    "no players": ([], r"shape \(0,\)"),
+    "no arms": ([[]], r"shape \(1, 0\)"),
+    "ragged": ([[0.5, 0.2], [0.5]], "not a table of numbers"),
+    "words": ([["high", "low"]], "not a table of numbers"),
+    "complex": ([[1j]], "not a table of numbers"),
+    "a dictionary": ({"a": 1}, "not a table of numbers"),
+    "NaN": ([[0.5, 0.2], [0.5, math.nan]], r"means\[1, 1\]=nan.*\[0, 1\]"),
+    "None": ([[None, 0.5]], r"means\[0, 0\]=nan"),
+    "infinity": ([[math.inf, 0.2]], r"means\[0, 0\]=inf.*\[0, 1\]"),
+    "above 1": ([[0.5, 1.2]], r"means\[0, 1\]=1\.2.*\[0, 1\]"),
+    "below 0": ([[0.5, 0.2], [-0.1, 0.2]], r"means\[1, 0\]=-0\.1.*\[0, 1\]"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_MEANS)
+def test_bad_means_are_refused(name):
+    means, message = BAD_MEANS[name]
+    with pytest.raises(ValueError, match=message):
+        Problem(means)
+
+
+def test_numbers_written_as_strings_are_refused():
+    with pytest.raises(ValueError, match="not a table of numbers"):
+        Problem([["0.5", "0.2"]])
+
+
+@pytest.mark.parametrize("epsilon", [-0.1, 1.1, math.nan, math.inf])
+def test_an_epsilon_outside_the_unit_interval_is_refused(epsilon):
+    with pytest.raises(ValueError, match=r"^epsilon=.*a number in \[0, 1\]"):
+        Problem(MEANS, epsilon)
+
+
+@pytest.mark.parametrize("epsilon", ["0.1", True, [0.1], 1j])
+def test_an_epsilon_that_is_no_number_is_refused(epsilon):
+    with pytest.raises(TypeError, match=r"^epsilon=.*a number in \[0, 1\]"):
+        Problem(MEANS, epsilon)
+
+
+@pytest.mark.parametrize(("stream", "error"), [(-1, ValueError), (1.5, TypeError), ("1", TypeError), (True, TypeError)])
+def test_a_stream_is_a_whole_number(stream, error):
+    with pytest.raises(error, match=r"^stream=.*whole number"):
+        Problem(MEANS, stream=stream)
+
+
+def test_problems_on_one_stream_meet_the_same_noise():
+    """One word decides for both, so the lower mean never wins where the higher loses."""
+    low, high = Problem([[0.3, 0.3]], stream=5), Problem([[0.6, 0.6]], stream=5)
+    a = posse.simulation.trace(low, posse.IndUCB(), 200).rewards
+    b = posse.simulation.trace(high, posse.IndUCB(), 200).rewards
+    assert (a <= b).all()
+    other = posse.simulation.trace(Problem([[0.6, 0.6]]), posse.IndUCB(), 200).rewards
+    assert not (a <= other).all()

@@ -1,0 +1,376 @@
+"""simulate: what it measures, that no cut of the work changes it, and what it refuses before it starts."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import itertools
+import math
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import posse
+from posse import IndTS, IndUCB, Problem, RobustAggTS
+from posse.rewards import Beta
+from posse.schedule import Concurrent, Fixed, Random, Sequential
+from posse.simulation.progress import Bar
+
+# The package's attribute of this name is the function.
+simulate_module = importlib.import_module("posse.simulation.simulate")
+
+PROBLEMS = posse.generate.subpar(2, count=3, players=4, arms=5, epsilon=0.1, seed=1)
+PROBLEM = PROBLEMS[0]
+POLICIES = [RobustAggTS(0.1), IndUCB()]
+ARRAYS = ("regret", "pulls", "reward", "player_regret")
+
+
+def assert_identical(a, b):
+    """Bit for bit the same measurements."""
+    for name in ARRAYS:
+        assert np.array_equal(getattr(a, name), getattr(b, name)), name
+
+
+def differ(a, b):
+    return not np.array_equal(a.pulls, b.pulls)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return posse.simulate(PROBLEMS, POLICIES, 120, replications=4, seed=3, checkpoints=6)
+
+
+class TestMeasurements:
+    def test_shapes(self, result):
+        assert result.regret.shape == (2, 3, 4, 6)
+        assert result.pulls.shape == (2, 3, 4, 4, 5)
+        assert result.reward.shape == (2, 3, 4)
+        assert result.player_regret.shape == (2, 3, 4, 4)
+        assert result.final_regret.shape == (2, 3, 4)
+
+    def test_it_says_what_was_run(self, result):
+        assert result.policies == tuple(POLICIES)
+        assert result.labels == ("RobustAgg-TS(0.1)", "Ind-UCB")
+        assert result.problems == tuple(PROBLEMS)
+        assert result.replications == (0, 1, 2, 3)
+        assert (result.horizon, result.seed, result.anytime) == (120, 3, False)
+        assert result.schedule == Concurrent()
+        assert result.version == posse.__version__
+
+    def test_a_bare_problem_and_policy_will_do(self):
+        bare = posse.simulate(PROBLEM, POLICIES[0], 30)
+        assert_identical(bare, posse.simulate([PROBLEM], [POLICIES[0]], 30))
+        assert bare.final_regret.shape == (1, 1, 1)
+
+    def test_any_iterable_will_do(self):
+        given = posse.simulate(iter(PROBLEMS), (policy for policy in POLICIES), 30, replications=range(2))
+        assert_identical(given, posse.simulate(PROBLEMS, POLICIES, 30, replications=2))
+
+    def test_every_active_player_pulls_one_arm_a_round(self, result):
+        assert (result.pulls.sum(axis=-1) == 120).all()
+        turns = posse.simulate(PROBLEM, POLICIES, 10, schedule=Sequential())
+        assert turns.pulls.sum(axis=-1)[0, 0, 0].tolist() == [3, 3, 2, 2]
+
+    def test_regret_is_pulls_times_gaps(self, result):
+        gaps = np.array([problem.gaps for problem in PROBLEMS])[None, :, None]
+        np.testing.assert_allclose(result.final_regret, (result.pulls * gaps).sum(axis=(-1, -2)), rtol=1e-12)
+        np.testing.assert_allclose(result.player_regret, (result.pulls * gaps).sum(axis=-1), rtol=1e-12)
+
+    def test_player_regret_sums_to_final_regret(self, result):
+        np.testing.assert_allclose(result.player_regret.sum(axis=-1), result.final_regret, rtol=1e-12)
+
+    def test_regret_never_falls(self, result):
+        assert (np.diff(result.regret, axis=-1) >= 0).all()
+        assert (np.diff(result.regret, axis=-1) > 0).any()
+
+    def test_reward_is_the_sum_of_rewards(self):
+        certain = Problem([[1.0, 1.0], [0.5, 0.5]], rewards="deterministic")
+        assert posse.simulate(certain, POLICIES, 40).reward.tolist() == [[[60.0]], [[60.0]]]
+
+    def test_regret_is_of_means_and_not_of_rewards(self):
+        equal = Problem(np.full((3, 4), 0.5))
+        assert not posse.simulate(equal, POLICIES, 50).regret.any()
+
+
+class TestCheckpoints:
+    def test_a_number_spaces_them_evenly_up_to_the_horizon(self):
+        assert posse.simulate(PROBLEM, IndTS(), 100, checkpoints=4).checkpoints.tolist() == [25, 50, 75, 100]
+        assert posse.simulate(PROBLEM, IndTS(), 10, checkpoints=3).checkpoints.tolist() == [3, 6, 10]
+        assert posse.simulate(PROBLEM, IndTS(), 7, checkpoints=1).checkpoints.tolist() == [7]
+
+    def test_there_are_no_more_of_them_than_rounds(self):
+        assert posse.simulate(PROBLEM, IndTS(), 3).checkpoints.tolist() == [1, 2, 3]
+        assert len(posse.simulate(PROBLEM, IndTS(), 1000).checkpoints) == 200
+
+    def test_a_list_is_taken_as_it_is(self):
+        result = posse.simulate(PROBLEM, IndTS(), 100, checkpoints=[0, 1, 30, 100])
+        assert result.checkpoints.tolist() == [0, 1, 30, 100]
+        assert result.regret[0, 0, 0, 0] == 0
+
+    def test_they_do_not_change_what_happens(self):
+        few = posse.simulate(PROBLEM, POLICIES, 100, checkpoints=[40])
+        many = posse.simulate(PROBLEM, POLICIES, 100, checkpoints=range(1, 101))
+        assert np.array_equal(few.pulls, many.pulls)
+        assert np.array_equal(few.regret[..., 0], many.regret[..., 39])
+
+    def test_pulls_and_reward_are_of_the_horizon_wherever_the_last_checkpoint_is(self):
+        result = posse.simulate(PROBLEM, IndTS(), 100, checkpoints=[40])
+        assert result.pulls.sum() == 400
+
+    def test_a_checkpoint_is_what_a_shorter_run_ends_with(self):
+        """For a policy that does not use the horizon."""
+        long = posse.simulate(PROBLEMS, IndTS(), 90, checkpoints=[10, 35, 90])
+        for number, horizon in enumerate([10, 35]):
+            short = posse.simulate(PROBLEMS, IndTS(), horizon)
+            assert np.array_equal(long.regret[..., number], short.final_regret)
+
+    def test_but_not_for_a_policy_that_uses_it(self):
+        long = posse.simulate(PROBLEMS, IndUCB(), 2000, checkpoints=[100])
+        assert not np.array_equal(long.regret[..., 0], posse.simulate(PROBLEMS, IndUCB(), 100).final_regret)
+
+
+OPTIONS = {"horizon": 60, "replications": 3, "seed": 5, "checkpoints": 7, "schedule": Random(0.7)}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return posse.simulate(PROBLEMS, POLICIES, **OPTIONS)
+
+
+class TestTheCutDoesNotMatter:
+    @pytest.mark.parametrize("threads", [1, 2, 5])
+    def test_threads(self, whole, threads):
+        assert_identical(posse.simulate(PROBLEMS, POLICIES, **OPTIONS, threads=threads), whole)
+
+    @pytest.mark.parametrize("piece", [1, 60, 700, 1 << 30])
+    def test_pieces(self, whole, piece, monkeypatch):
+        monkeypatch.setattr(simulate_module, "PIECE", piece)
+        assert_identical(posse.simulate(PROBLEMS, POLICIES, **OPTIONS), whole)
+
+    def test_pieces_of_anytime_runs(self, monkeypatch):
+        whole = posse.simulate(PROBLEMS, POLICIES, **OPTIONS, anytime=True)
+        monkeypatch.setattr(simulate_module, "PIECE", 50)
+        assert_identical(posse.simulate(PROBLEMS, POLICIES, **OPTIONS, anytime=True), whole)
+
+    def test_subsets_and_order_of_problems(self, whole):
+        part = posse.simulate([PROBLEMS[2], PROBLEMS[0]], POLICIES, **OPTIONS)
+        assert np.array_equal(part.regret, whole.regret[:, [2, 0]])
+        assert np.array_equal(part.pulls, whole.pulls[:, [2, 0]])
+
+    def test_subsets_and_order_of_policies(self, whole):
+        for number, policy in enumerate(POLICIES):
+            alone = posse.simulate(PROBLEMS, policy, **OPTIONS)
+            assert np.array_equal(alone.regret[0], whole.regret[number])
+        assert np.array_equal(posse.simulate(PROBLEMS, POLICIES[::-1], **OPTIONS).regret, whole.regret[::-1])
+
+    def test_subsets_and_order_of_replications(self, whole):
+        part = posse.simulate(PROBLEMS, POLICIES, **(OPTIONS | {"replications": [2, 0]}))
+        assert part.replications == (2, 0)
+        assert np.array_equal(part.regret, whole.regret[:, :, [2, 0]])
+
+    def test_other_seeds_and_replications_give_other_runs(self, whole):
+        """Negative control: the runs above agree because they must, not because all runs do."""
+        assert differ(whole, posse.simulate(PROBLEMS, POLICIES, **(OPTIONS | {"seed": 6})))
+        for a, b in itertools.combinations(range(3), 2):
+            assert not np.array_equal(whole.pulls[:, :, a], whole.pulls[:, :, b])
+
+
+class TestPairing:
+    def test_one_policy_under_two_labels_gives_one_result_twice(self):
+        twice = posse.simulate(PROBLEMS, [IndTS(label="a"), IndTS(label="b")], 80, replications=2)
+        assert np.array_equal(twice.pulls[0], twice.pulls[1])
+        assert np.array_equal(twice.reward[0], twice.reward[1])
+
+    @pytest.mark.parametrize("rewards", ["bernoulli", "uniform", Beta(2.0)], ids=str)
+    def test_policies_that_pull_the_same_arm_in_a_round_get_the_same_reward(self, rewards):
+        problem = Problem(PROBLEM.means, rewards=rewards)
+        a, b = (posse.simulation.trace(problem, policy, 100) for policy in (IndTS(), IndUCB()))
+        same = a.arms == b.arms
+        assert 50 < same.sum() < same.size
+        assert np.array_equal(a.rewards[same], b.rewards[same])
+        assert not np.array_equal(a.rewards[~same], b.rewards[~same])
+
+    def test_draws_of_one_policy_do_not_reach_the_rewards_of_another(self):
+        """A policy without draws meets the rewards that one with draws meets, player by player."""
+        problem = Problem(np.full((4, 3), 0.5))
+        a, b = (posse.simulation.trace(problem, policy, 50) for policy in (RobustAggTS(0.1), IndUCB()))
+        assert np.array_equal(a.rewards, b.rewards)
+
+
+class TestAnytime:
+    def test_it_differs_from_the_known_horizon(self):
+        assert differ(posse.simulate(PROBLEM, IndUCB(), 300), posse.simulate(PROBLEM, IndUCB(), 300, anytime=True))
+
+    def test_it_makes_no_difference_to_a_policy_without_a_horizon(self):
+        a, b = (posse.simulate(PROBLEM, IndTS(), 300, anytime=anytime) for anytime in (True, False))
+        assert_identical(a, b)
+
+    def test_a_checkpoint_is_what_a_shorter_run_ends_with(self):
+        long = posse.simulate(PROBLEMS, POLICIES, 200, checkpoints=[50], anytime=True)
+        short = posse.simulate(PROBLEMS, POLICIES, 50, anytime=True)
+        assert np.array_equal(long.regret[..., 0], short.final_regret)
+
+
+class NotReached(Exception):
+    """Work has started."""
+
+
+@pytest.fixture
+def no_work(monkeypatch):
+    def fail(*args, **options):
+        raise NotReached
+
+    monkeypatch.setattr(simulate_module, "Run", fail)
+
+
+BAD_INPUT = {
+    "horizon 0": ({"horizon": 0}, ValueError, "^horizon=0.*at least 1"),
+    "negative horizon": ({"horizon": -5}, ValueError, "^horizon=-5"),
+    "horizon as float": ({"horizon": 10.0}, TypeError, r"^horizon=10\.0.*whole number"),
+    "horizon as bool": ({"horizon": True}, TypeError, "^horizon=True"),
+    "horizon as string": ({"horizon": "10"}, TypeError, "^horizon='10'"),
+    "too many player-rounds": (
+        {"horizon": 2**37 + 1},
+        ValueError,
+        r"^horizon=137438953473 with 4 players.*549755813888",
+    ),
+    "no problems": ({"problems": []}, ValueError, "^no problems given"),
+    "a number as problem": ({"problems": 3}, TypeError, "^problems=3"),
+    "means as problem": ({"problems": [[0.5, 0.2]]}, TypeError, r"^problem 0 is \[0\.5, 0\.2\].*posse\.Problem"),
+    "mixed shapes": (
+        {"problems": [PROBLEM, Problem([[0.5]])]},
+        ValueError,
+        "^problem 1 has 1 players × 1 arms, but problem 0 has 4 × 5",
+    ),
+    "no policies": ({"policies": []}, ValueError, "^no policies given"),
+    "a class as policy": ({"policies": IndTS}, TypeError, "^policies="),
+    "a class among policies": ({"policies": [IndTS(), IndUCB]}, TypeError, "^policy 1 is "),
+    "a name as policy": ({"policies": ["Ind-TS"]}, TypeError, "^policy 0 is 'Ind-TS'"),
+    "duplicate labels": (
+        {"policies": [IndTS(), IndUCB(), IndTS(4, label="Ind-TS")]},
+        ValueError,
+        "^policies 0 and 2 are both labelled 'Ind-TS'",
+    ),
+    "negative seed": ({"seed": -1}, ValueError, "^seed=-1"),
+    "seed as float": ({"seed": 1.0}, TypeError, r"^seed=1\.0"),
+    "no seed": ({"seed": None}, TypeError, "^seed=None"),
+    "replications 0": ({"replications": 0}, ValueError, "^replications=0.*at least 1"),
+    "replications as float": ({"replications": 2.0}, TypeError, r"^replications=2\.0"),
+    "no replications": ({"replications": []}, ValueError, r"^replications=\[\]"),
+    "a replication twice": ({"replications": [1, 1]}, ValueError, r"^replications=\[1, 1\].*each once"),
+    "a negative replication": ({"replications": [-1]}, ValueError, "^replications=-1"),
+    "unknown schedule": ({"schedule": "sequential"}, TypeError, "^schedule='sequential'"),
+    "a class as schedule": ({"schedule": Sequential}, TypeError, "^schedule=<class"),
+    "a mask that does not fit": ({"schedule": Fixed(np.ones((9, 4)))}, ValueError, "^mask is 9 rounds"),
+    "checkpoints 0": ({"checkpoints": 0}, ValueError, "^checkpoints=0.*at least 1"),
+    "no checkpoints": ({"checkpoints": []}, ValueError, r"^checkpoints=\[\]"),
+    "checkpoints out of order": ({"checkpoints": [5, 3]}, ValueError, r"^checkpoints=\[5, 3\].*increasing order"),
+    "a checkpoint twice": ({"checkpoints": [5, 5]}, ValueError, r"^checkpoints=\[5, 5\].*increasing order"),
+    "a checkpoint past the horizon": ({"checkpoints": [5, 11]}, ValueError, "^checkpoints=11.*at most 10"),
+    "a negative checkpoint": ({"checkpoints": [-1]}, ValueError, "^checkpoints=-1"),
+    "a checkpoint between rounds": ({"checkpoints": [2.5]}, TypeError, r"^checkpoints=2\.5"),
+    "threads 0": ({"threads": 0}, ValueError, "^threads=0.*at least 1"),
+    "threads as float": ({"threads": 1.5}, TypeError, r"^threads=1\.5"),
+    "progress as a number": ({"progress": 5}, TypeError, "^progress=5"),
+}
+GOOD_INPUT = {"problems": PROBLEM, "policies": IndTS(), "horizon": 10}
+
+
+@pytest.mark.usefixtures("no_work")
+class TestBadInput:
+    @pytest.mark.parametrize("name", BAD_INPUT)
+    def test_it_is_refused_before_any_work_starts(self, name):
+        options, error, message = BAD_INPUT[name]
+        with pytest.raises(error, match=message):
+            posse.simulate(**(GOOD_INPUT | options))
+
+    @pytest.mark.parametrize(
+        "options", [{}, {"horizon": 2**37}, {"horizon": np.int64(10)}, {"replications": [3]}, {"checkpoints": [0, 10]}]
+    )
+    def test_good_input_is_not(self, options):
+        with pytest.raises(NotReached):
+            posse.simulate(**(GOOD_INPUT | options))
+
+
+def test_constants_that_are_no_numbers_do_not_even_make_a_policy():
+    with pytest.raises(ValueError, match=r"^epsilon=nan"):
+        posse.simulate(PROBLEM, RobustAggTS(math.nan), 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"problem": [[0.5]]}, TypeError, "^problem="),
+        ({"policy": IndTS}, TypeError, "^policy="),
+        ({"horizon": 0}, ValueError, "^horizon=0"),
+        ({"seed": -1}, ValueError, "^seed=-1"),
+        ({"replication": -1}, ValueError, "^replication=-1"),
+        pytest.param({"schedule": "turn"}, TypeError, "^schedule="),
+    ],
+    ids=str,
+)
+def test_trace_refuses_bad_input_too(options, error, message):
+    with pytest.raises(error, match=message):
+        posse.simulation.trace(**({"problem": PROBLEM, "policy": IndTS(), "horizon": 5} | options))
+
+
+class TestProgress:
+    def test_a_function_hears_how_far_the_work_is(self, monkeypatch):
+        monkeypatch.setattr(simulate_module, "PIECE", 1)
+        heard = []
+        posse.simulate(PROBLEMS, POLICIES, 50, progress=heard.append)
+        assert heard[-1] == 1.0
+        assert heard == sorted(heard)
+
+    def test_an_error_in_it_stops_the_work(self):
+        def fail(fraction):
+            raise RuntimeError("enough")
+
+        with pytest.raises(RuntimeError, match="enough"):
+            posse.simulate(PROBLEM, IndTS(), 50, progress=fail)
+
+    def test_the_bar_shows_the_fraction_and_goes_when_done(self):
+        out = io.StringIO()
+        bar = Bar(out, quiet_seconds=0)
+        bar(0.0)
+        bar(0.5)
+        assert " 50% " in out.getvalue()
+        bar(1.0)
+        assert out.getvalue().endswith(" \r")
+
+    def test_the_bar_is_silent_for_short_work(self, capsys):
+        posse.simulate(PROBLEM, IndTS(), 50, progress=True)
+        assert capsys.readouterr().err == ""
+
+
+def test_an_interrupt_ends_a_run_in_the_middle():
+    """Ctrl-C on work for hours: the threads stop at their next piece, and Python at KeyboardInterrupt."""
+    script = """
+        import posse
+        problems = posse.generate.uniform(count=4)
+        def say(fraction):
+            if fraction > 0:
+                print("running", flush=True)
+        posse.simulate(problems, posse.IndTS(), 10**9, progress=say, threads=2)
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    try:
+        assert process.stdout.readline() == "running\n"
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    finally:
+        process.kill()
+        process.wait()
+    assert "KeyboardInterrupt" in error
+    assert process.returncode in (-signal.SIGINT, 128 + signal.SIGINT)
