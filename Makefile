@@ -7,7 +7,9 @@ STAMP := $(VENV)/.stamp
 LOCK_VENV := .venv-lock
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-python lint check format bench lock clean
+PAPER ?=
+
+.PHONY: help venv paper test test-python lint check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -21,6 +23,9 @@ $(STAMP): pyproject.toml requirements.lock
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
+
+paper: $(STAMP) ## reproduce the paper's whole evaluation into results/paper (PAPER="--quick" for a small one)
+	$(BIN)/posse paper $(PAPER)
 
 test: $(STAMP) ## run the tests and the doctests
 	$(BIN)/python -m pytest -n auto

@@ -81,7 +81,7 @@ def test_the_cache_serves_the_same_policy_and_never_an_edited_one(tmp_path):
 SMALL_RUN = """
 import posse
 problems = posse.generate.subpar(2, count=2, players=3, arms=4, epsilon=0.1)
-for family in ("bernoulli", posse.rewards.Beta(2.0)):
+for family in ("uniform", posse.rewards.Beta(2.0)):
     problems += [posse.Problem(problem.means, 0.1, family) for problem in problems[:1]]
 policies = [posse.RobustAggTS(0.1), posse.IndUCB()]
 for schedule in (posse.schedule.Concurrent(), posse.schedule.Random(0.6)):

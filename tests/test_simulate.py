@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import itertools
 import math
 import os
@@ -19,7 +18,6 @@ import posse
 from posse import IndTS, IndUCB, Problem, RobustAggTS
 from posse.rewards import Beta
 from posse.schedule import Concurrent, Fixed, Random, Sequential
-from posse.simulation.progress import Bar
 
 # The package's attribute of this name is the function.
 simulate_module = importlib.import_module("posse.simulation.simulate")
@@ -333,15 +331,6 @@ class TestProgress:
 
         with pytest.raises(RuntimeError, match="enough"):
             posse.simulate(PROBLEM, IndTS(), 50, progress=fail)
-
-    def test_the_bar_shows_the_fraction_and_goes_when_done(self):
-        out = io.StringIO()
-        bar = Bar(out, quiet_seconds=0)
-        bar(0.0)
-        bar(0.5)
-        assert " 50% " in out.getvalue()
-        bar(1.0)
-        assert out.getvalue().endswith(" \r")
 
     def test_the_bar_is_silent_for_short_work(self, capsys):
         posse.simulate(PROBLEM, IndTS(), 50, progress=True)

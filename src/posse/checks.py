@@ -6,6 +6,8 @@ import math
 import operator
 from typing import Any
 
+import numpy as np
+
 
 def number(
     name: str,
@@ -17,11 +19,11 @@ def number(
 ) -> float:
     """`value` as a float if it is a finite real number in [least, most] and greater than `above`."""
     expected = _range(least, most, above)
-    if isinstance(value, (bool, str)):
+    if isinstance(value, (bool, str, bytes, np.bool_)):
         raise TypeError(f"{name}={value!r}, but expected {expected}")
     try:
         real = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise TypeError(f"{name}={value!r}, but expected {expected}") from None
     if not (math.isfinite(real) and least <= real <= most and real > above):
         raise ValueError(f"{name}={value!r}, but expected {expected}")
@@ -31,7 +33,7 @@ def number(
 def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     """`value` as an int if it is a whole number in [least, most]."""
     expected = f"a whole number of at least {least}" + ("" if most is None else f" and at most {most}")
-    if isinstance(value, bool):
+    if isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name}={value!r}, but expected {expected}")
     try:
         integer = operator.index(value)

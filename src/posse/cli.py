@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from posse.version import __version__
+
+if TYPE_CHECKING:
+    from posse.experiments import Records, Spec
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -17,14 +23,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     try:
-        status: int = options.run(options)
-    except (ValueError, TypeError, OSError) as error:
+        options.run(options)
+    except ModuleNotFoundError as error:
+        print(f"posse: {error}; this command needs more: pip install 'posse[experiments]'", file=sys.stderr)
+        return 1
+    except (ValueError, TypeError, OSError, RuntimeError) as error:
         print(f"posse: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("posse: interrupted", file=sys.stderr)
+        print("posse: interrupted; what is done is kept, the same command goes on from there", file=sys.stderr)
         return 130
-    return status
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -32,34 +41,161 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"posse {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
+    paper = commands.add_parser(
+        "paper",
+        help="reproduce the paper's whole evaluation",
+        description="Run the evaluation of the paper at full size (or smaller), with every figure, a table of its "
+        "claims and what the new data says of each, and a report. Interrupted, the same command goes on.",
+    )
+    paper.add_argument("--quick", action="store_true", help="all of it, but small: 5,000 rounds, 6 problems each")
+    paper.add_argument("--own-only", action="store_true", help="only the studies that the paper itself has")
+    paper.add_argument("--horizon", type=int, metavar="T", help="rounds (default: 50000)")
+    paper.add_argument("--instances", type=int, metavar="N", help="problems for each |I_5ε| (default: 30)")
+    paper.add_argument("--subpar", metavar="V,V,…", help="which |I_5ε| (default: 0,1,…,9)")
+    paper.add_argument("--seed", type=int, help="default: 0")
+    _where(paper, "results/paper")
+    paper.set_defaults(run=_paper)
+
+    run = commands.add_parser(
+        "run",
+        help="run an experiment of your own",
+        description="Run the experiment that a TOML file describes, and write its results, figures and a report. "
+        "`posse init` writes a commented example. Interrupted, the same command goes on.",
+    )
+    run.add_argument("spec", metavar="EXPERIMENT.toml")
+    _where(run, "results/NAME")
+    run.set_defaults(run=_run)
+
+    init = commands.add_parser("init", help="write a commented example of an experiment")
+    init.add_argument("file", nargs="?", default="experiment.toml", help="default: experiment.toml")
+    init.set_defaults(run=_init)
+
+    report = commands.add_parser("report", help="rebuild figures, tables and report from stored results")
+    report.add_argument("folder", metavar="FOLDER", help="what `posse run` or `posse paper` wrote")
+    report.set_defaults(run=_report)
+
+    compare = commands.add_parser("compare", help="put two runs side by side")
+    compare.add_argument("first", metavar="A")
+    compare.add_argument("second", metavar="B")
+    compare.set_defaults(run=_compare)
+
     bench = commands.add_parser(
         "bench",
         help="measure the simulator on this machine",
         description="Measure the simulator: ns a player-round for each policy beside NumPy's normal draws and the bare "
-        "random words, speed-up over plain Python, threads, growth, memory and start-up. About two minutes.",
+        "random words, speed-up over plain Python, threads, growth, memory and start-up. About half a minute.",
     )
     bench.add_argument("--quick", action="store_true", help="shorter runs: rougher figures in a fraction of the time")
+    bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
     bench.add_argument("--policy", action="append", metavar="NAME", help="only this policy (may be repeated)")
     bench.add_argument("--json", metavar="FILE", help="also write the figures as JSON to FILE; - prints only JSON")
     bench.set_defaults(run=_bench)
     return parser
 
 
-def _bench(options: argparse.Namespace) -> int:
+def _where(parser: argparse.ArgumentParser, folder: str) -> None:
+    parser.add_argument("--out", metavar="FOLDER", help=f"where the results go (default: {folder})")
+    parser.add_argument("--on", default="local", metavar="ADDRESS", help="local, or the address of a Dask scheduler")
+    parser.add_argument("--threads", type=int, metavar="N", help="how many threads to use (default: all cores)")
+
+
+def _paper(options: argparse.Namespace) -> None:
+    from posse.experiments.paper import paper_spec
+
+    subpar = None if options.subpar is None else [_whole(part, "--subpar") for part in options.subpar.split(",")]
+    spec = paper_spec(
+        horizon=options.horizon,
+        instances=options.instances,
+        subpar=subpar,
+        seed=options.seed,
+        own_only=options.own_only,
+        quick=options.quick,
+    )
+    _run_spec(spec, Path(options.out or "results/paper"), options)
+
+
+def _run(options: argparse.Namespace) -> None:
+    from posse.experiments import load
+
+    spec = load(options.spec)
+    _run_spec(spec, Path(options.out or Path("results") / Path(options.spec).stem), options)
+
+
+def _run_spec(spec: Spec, out: Path, options: argparse.Namespace) -> None:
+    from posse.experiments import run
+
+    print(f"{spec.title or 'Experiment'}: {len(spec.units())} units of work into {out}", file=sys.stderr)
+    start = time.monotonic()
+    records = run(spec, out / "results", on=options.on, threads=options.threads, progress=True)
+    print(f"simulated in {time.monotonic() - start:.1f} s; drawing …", file=sys.stderr)
+    _write_report(records, out)
+
+
+def _init(options: argparse.Namespace) -> None:
+    from posse.experiments.paper import shipped
+
+    path = Path(options.file)
+    with path.open("x", encoding="utf-8") as file:
+        file.write(shipped("example.toml"))
+    print(f"wrote {path}; run it with: posse run {path}")
+
+
+def _report(options: argparse.Namespace) -> None:
+    out = Path(options.folder)
+    _write_report(_stored(out), out)
+
+
+def _stored(folder: Path) -> Records:
+    from posse.experiments import Store
+
+    if not (folder / "results").is_dir():
+        raise FileNotFoundError(f"{folder} has no results; give a folder that `posse run` or `posse paper` wrote")
+    return Store(folder / "results").read()
+
+
+def _write_report(records: Records, out: Path) -> None:
+    from posse.experiments import Store, claims
+    from posse.experiments.report import regret_table, write_report
+
+    manifest: dict[str, Any] = Store(out / "results").manifest()
+    findings = claims.judge(records)
+    page = write_report(
+        records, out, title=manifest.get("title") or "Experiment", findings=findings or None, manifest=manifest
+    )
+    print(regret_table(records))
+    if findings:
+        print()
+        print(claims.to_text(findings))
+    print(f"\nreport: {page}")
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from posse.experiments.compare import compare, to_text
+
+    rows = compare(_stored(Path(options.first)), _stored(Path(options.second)))
+    print(to_text(rows, options.first, options.second))
+
+
+def _bench(options: argparse.Namespace) -> None:
     from posse.bench import render, run
 
     def note(text: str) -> None:
         if sys.stderr.isatty():
             print(f"\r\033[Kmeasuring {text} …", end="", file=sys.stderr, flush=True)
 
-    report = run(quick=options.quick, names=options.policy, note=note)
+    report = run(quick=options.quick, names=options.policy, paper=options.paper, note=note)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     if options.json == "-":
         print(report.to_json())
-        return 0
+        return
     print(render(report))
     if options.json:
-        with open(options.json, "w", encoding="utf-8") as out:
-            out.write(report.to_json() + "\n")
-    return 0
+        Path(options.json).write_text(report.to_json() + "\n", encoding="utf-8")
+
+
+def _whole(text: str, option: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{option} {text!r}, but expected whole numbers with commas between them") from None

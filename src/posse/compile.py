@@ -106,13 +106,22 @@ class Walk:
         value = getattr(value, "py_func", value)  # compiled already: compile it anew, with our options
         if isinstance(value, FunctionType):
             if value not in self.done:
+                self.done[value] = None
                 self.done[value] = self.jit(self._rebuild(value))
+            if self.done[value] is None:
+                raise TypeError(f"{value.__qualname__} calls itself, which cannot be compiled; use a loop")
             return self.done[value]
-        if isinstance(value, ModuleType):
-            for attribute in used:
-                self._note(f"{name}.{attribute}", getattr(value, attribute, None))
         self._note(name, value)
+        self._note_attributes(name, value, used, depth=3)
         return value
+
+    def _note_attributes(self, name: str, value: Any, used: list[str], depth: int) -> None:
+        """Note what a module's attributes stand for, as the compiler freezes them too."""
+        if isinstance(value, ModuleType) and depth:
+            for attribute in used:
+                found = getattr(value, attribute, None)
+                self._note(f"{name}.{attribute}", found)
+                self._note_attributes(f"{name}.{attribute}", found, used, depth - 1)
 
     def _note_code(self, code: CodeType) -> None:
         constants = [const for const in code.co_consts if not isinstance(const, CodeType)]

@@ -132,7 +132,8 @@ class Problem:
 
     def __repr__(self) -> str:
         return (
-            f"Problem({self.players} players × {self.arms} arms, epsilon={self.epsilon:g}, "
+            f"Problem({self.players} player{'s' * (self.players > 1)} × {self.arms} arm{'s' * (self.arms > 1)}, "
+            f"epsilon={self.epsilon:g}, "
             f"{repr(self.rewards).removesuffix('()')} rewards, "
             f"subpar arms: {len(self.subpar_5)} of {self.arms} at 5ε, {len(self.subpar_10)} of {self.arms} at 10ε)"
         )

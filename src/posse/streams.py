@@ -57,7 +57,7 @@ def block(number, player, round_, purpose, key):
 
 def key(seed: int, stream: int = 0, replication: int = 0) -> tuple[int, int]:
     """The key of a run: two 32-bit words from the user's seed, the problem's stream number and the replication."""
-    parts = (check_seed(seed), stream, replication)
+    parts = (check_seed(seed), int(stream), int(replication))
     digest = hashlib.blake2b(repr(parts).encode(), digest_size=8, person=b"posse key").digest()
     return int.from_bytes(digest[:4], "little"), int.from_bytes(digest[4:], "little")
 
@@ -74,6 +74,8 @@ def uniforms(count: int, key: tuple[int, int], purpose: int) -> np.ndarray:
 def check_seed(seed: int) -> int:
     """The seed as a Python integer, or an error that says what a seed is."""
     try:
+        if isinstance(seed, bool):
+            raise TypeError
         number = operator.index(seed)
     except TypeError:
         raise TypeError(f"seed={seed!r}, but a seed is a non-negative integer") from None

@@ -7,6 +7,8 @@ import enum
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from posse.checks import number
+
 
 class Refresh(enum.Enum):
     """When a player's numbers for an arm are brought up to date."""
@@ -60,7 +62,7 @@ class Policy:
             raise TypeError(f"label={self.label!r}, but a label is a string")
         self.check()
         for field in self._constant_fields():
-            object.__setattr__(self, field.name, float(getattr(self, field.name)))
+            object.__setattr__(self, field.name, number(field.name, getattr(self, field.name)))
         if not self.label or isinstance(self.label, OwnLabel):  # made anew for a copy with other constants
             object.__setattr__(self, "label", OwnLabel(self._own_label()))
 

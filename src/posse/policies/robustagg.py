@@ -14,11 +14,12 @@ def own_weight(n, m, A, epsilon):
 
     In closed form: 1 if ε > 0 and n >= A/ε², otherwise n/(n+m) · (1 + ε m / sqrt(A (n+m) − ε² n m)), at most 1.
     """
-    if epsilon == 0.0:
+    squared = epsilon * epsilon
+    if squared == 0.0:
         return n / (n + m)
-    if n >= A / (epsilon * epsilon):
+    if n >= A / squared:
         return 1.0
-    return min(1.0, n / (n + m) * (1.0 + epsilon * m / math.sqrt(A * (n + m) - epsilon * epsilon * n * m)))
+    return min(1.0, n / (n + m) * (1.0 + epsilon * m / math.sqrt(A * (n + m) - squared * n * m)))
 
 
 def upper_bound(n, s, N, S, log_T, epsilon, width):

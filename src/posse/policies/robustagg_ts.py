@@ -14,7 +14,8 @@ def individual_or_aggregate(n, s, N, S, M, log_T, epsilon, c1, c2):
 
     individual: center s/n, variance c2/n; aggregate: center S/(N∨1) + ε, variance c2/((N−M)∨1).
     """
-    threshold = c1 * log_T / (epsilon * epsilon) + 2.0 * M if epsilon > 0.0 else math.inf
+    squared = epsilon * epsilon
+    threshold = c1 * log_T / squared + 2.0 * M if squared > 0.0 else math.inf
     if n >= threshold:
         share = 1.0 / n  # one division where the formulas show two: division is what the kernel waits for
         return s * share, math.sqrt(c2 * share)

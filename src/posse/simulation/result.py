@@ -52,8 +52,8 @@ class Result:
 
     @property
     def final_regret(self) -> np.ndarray:
-        """Regret at the last checkpoint, [policy, problem, replication]."""
-        return self.regret[..., -1]
+        """Regret at the horizon, [policy, problem, replication]."""
+        return self.regret[..., -1] if self.checkpoints[-1] == self.horizon else self.player_regret.sum(axis=-1)
 
     def policy_number(self, which: str | Policy) -> int:
         """Where a policy stands on the first axis, found by its label or by itself."""

@@ -79,6 +79,8 @@ def simulate(
             f"horizon={horizon} with {players} players, but sums are exact only up to {MAX_PLAYER_ROUNDS} player-rounds"
         )
     rounds = _check_checkpoints(checkpoints, horizon)
+    if not isinstance(anytime, bool):
+        raise TypeError(f"anytime={anytime!r}, but expected True or False")
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise TypeError(f"progress={progress!r}, but expected True or a function of the fraction done")
     workers = (os.cpu_count() or 1) if threads is None else whole("threads", threads, least=1)
@@ -131,7 +133,7 @@ def simulate(
         horizon=horizon,
         seed=seed,
         schedule=schedule,
-        anytime=bool(anytime),
+        anytime=anytime,
         version=__version__,
     )
 
@@ -191,6 +193,11 @@ def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
             raise ValueError(
                 f"problem {number} has {problem.players} players × {problem.arms} arms, but problem 0 has "
                 f"{found[0].players} × {found[0].arms}; simulate problems of one shape in one call"
+            )
+        if problem in found[:number]:
+            raise ValueError(
+                f"problems {found.index(problem)} and {number} are the same, and would meet the same random numbers; "
+                "to repeat a problem use replications=..., or give it another stream=..."
             )
     return found
 

@@ -47,7 +47,7 @@ def trace(
     >>> problem = posse.Problem([[0.9, 0.5], [0.8, 0.6]])
     >>> run = posse.simulation.trace(problem, posse.IndUCB(), horizon=3)
     >>> run.arms.tolist()
-    [[0, 0], [1, 1], [0, 0]]
+    [[0, 0], [1, 1], [1, 0]]
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem={problem!r}, but expected a posse.Problem")

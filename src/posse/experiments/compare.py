@@ -1,0 +1,102 @@
+"""Two runs side by side."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posse.experiments.figures import describe, settings
+from posse.experiments.records import Records
+from posse.simulation.statistics import Difference, paired_difference
+
+
+@dataclass(frozen=True)
+class Row:
+    """A policy in one setting of both runs."""
+
+    study: str
+    setting: str
+    policy: str
+    first: float
+    second: float
+    difference: Difference | None
+    """Of the second to the first, over the runs that both have (same problem, seed and replication); None if none."""
+
+
+def compare(first: Records, second: Records) -> list[Row]:
+    """Mean final regret in both, for every policy and setting that both have."""
+    rows = []
+    others = {_key(setting, study, label): part for study, setting, label, part in _parts(second)}
+    for study, setting, label, part in _parts(first):
+        other = others.get(_key(setting, study, label))
+        if other is None:
+            continue
+        rows.append(
+            Row(
+                study,
+                describe(setting),
+                label,
+                float(part["final_regret"].mean()),
+                float(other["final_regret"].mean()),
+                _difference(part, other),
+            )
+        )
+    return rows
+
+
+def to_text(rows: list[Row], first: str, second: str) -> str:
+    """The comparison as a table for the terminal."""
+    if not rows:
+        return "The two runs have no study, setting and policy in common."
+    names = [f"{row.study}: {row.setting}" if row.setting else row.study for row in rows]
+    widths = max(map(len, names)), max(len(row.policy) for row in rows)
+    lines = [f"A = {first}", f"B = {second}", ""]
+    lines.append(f"{'study':<{widths[0]}}  {'policy':<{widths[1]}}  {'A':>12}  {'B':>12}  B − A, 95 % interval")
+    for name, row in zip(names, rows, strict=True):
+        lines.append(
+            f"{name:<{widths[0]}}  {row.policy:<{widths[1]}}  {row.first:>12,.1f}  {row.second:>12,.1f}  "
+            f"{_shown(row.difference)}"
+        )
+    return "\n".join(lines)
+
+
+def _shown(difference: Difference | None) -> str:
+    if difference is None:
+        return "no runs in common"
+    if difference.mean == difference.low == difference.high == 0:
+        return "the same"
+    interval = f" [{difference.low:,.1f}, {difference.high:,.1f}]" if math.isfinite(difference.low) else ""
+    return f"{difference.mean:+,.1f}{interval}"
+
+
+def _parts(records: Records) -> list[tuple[str, dict[str, Any], str, Records]]:
+    return [
+        (study, setting, label, part.where(policy=label))
+        for study in records.distinct("study")
+        for setting, part in settings(records.where(study=study))
+        for label in part.distinct("policy")
+    ]
+
+
+def _key(setting: dict[str, Any], study: str, label: str) -> tuple[Any, ...]:
+    return study, label, tuple(sorted(setting.items()))
+
+
+def _difference(first: Records, second: Records) -> Difference | None:
+    """Paired over problems, each averaged over the replications that both have."""
+    names = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "schedule", "anytime", "seed", "problem")
+    tables = []
+    for part in (first, second):
+        keys = zip(*(part.table.column(name).to_pylist() for name in (*names, "replication")), strict=True)
+        tables.append(dict(zip(keys, part.table.column("final_regret").to_pylist(), strict=True)))
+    shared = [key for key in tables[0] if key in tables[1]]
+    by_problem: dict[tuple[Any, ...], list[float]] = {}
+    for key in shared:
+        by_problem.setdefault(key[:-1], []).append(tables[1][key] - tables[0][key])
+    if not by_problem:
+        return None
+    units = list(by_problem.values())
+    return paired_difference(np.array(units[0] if len(units) == 1 else [np.mean(values) for values in units]))

@@ -1,0 +1,121 @@
+"""Records: what a run left behind, one row each, in a table that any Arrow tool reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from posse.problem import Problem
+from posse.simulation import Result
+
+SCHEMA_VERSION = 1
+
+SCHEMA = pa.schema(
+    [
+        ("study", pa.string()),  # which part of an experiment, such as "subpar"
+        ("policy", pa.string()),  # label
+        ("problem", pa.int64()),  # number within the study's family
+        ("replication", pa.int64()),
+        ("n_subpar", pa.int64()),  # |I_5ε|
+        ("players", pa.int64()),
+        ("arms", pa.int64()),
+        ("epsilon", pa.float64()),
+        ("rewards", pa.string()),  # the reward family
+        ("horizon", pa.int64()),
+        ("schedule", pa.string()),
+        ("anytime", pa.bool_()),
+        ("seed", pa.string()),  # as text: seeds may exceed 64 bits
+        ("rounds", pa.list_(pa.int64())),  # checkpoints
+        ("regret", pa.list_(pa.float64())),  # cumulative collective regret at the checkpoints
+        ("final_regret", pa.float64()),
+        ("reward", pa.float64()),
+        ("pulls_by_kind", pa.list_(pa.int64())),  # of optimal, near-optimal, subpar arms
+        ("regret_by_kind", pa.list_(pa.float64())),
+        ("means", pa.list_(pa.float64())),  # the problem itself, players × arms, row by row
+    ],
+    metadata={"posse_schema": str(SCHEMA_VERSION)},
+)
+
+KINDS = ("optimal", "near-optimal", "subpar")
+
+
+def from_result(result: Result, study: str, problem_numbers: Iterable[int] | None = None) -> pa.Table:
+    """The rows of a simulation; `problem_numbers` say where its problems stand in their family."""
+    numbers = list(range(len(result.problems)) if problem_numbers is None else problem_numbers)
+    rows = []
+    for b, problem in enumerate(result.problems):
+        kinds = problem.kinds()
+        for a, policy in enumerate(result.policies):
+            for r, replication in enumerate(result.replications):
+                pulls = result.pulls[a, b, r]
+                rows.append(
+                    {
+                        "study": study,
+                        "policy": policy.label,
+                        "problem": numbers[b],
+                        "replication": replication,
+                        "n_subpar": len(problem.subpar_5),
+                        "players": problem.players,
+                        "arms": problem.arms,
+                        "epsilon": problem.epsilon,
+                        "rewards": str(problem.rewards),
+                        "horizon": result.horizon,
+                        "schedule": str(result.schedule),
+                        "anytime": result.anytime,
+                        "seed": str(result.seed),
+                        "rounds": result.checkpoints,
+                        "regret": result.regret[a, b, r],
+                        "final_regret": result.final_regret[a, b, r],
+                        "reward": result.reward[a, b, r],
+                        "pulls_by_kind": [int(pulls[kinds == kind].sum()) for kind in range(3)],
+                        "regret_by_kind": [float((pulls * problem.gaps)[kinds == kind].sum()) for kind in range(3)],
+                        "means": problem.means.ravel(),
+                    }
+                )
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+class Records:
+    """Rows with NumPy access: `records["final_regret"]`, `records.where(policy="Ind-TS", n_subpar=8)`."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table.select(SCHEMA.names)
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def __getitem__(self, column: str) -> np.ndarray:
+        """A column as an array: [row], or [row, item] for the list columns (rows must then be of one length)."""
+        if column not in SCHEMA.names:
+            raise KeyError(f"no column {column!r}; there are {', '.join(SCHEMA.names)}")
+        values = self.table.column(column)
+        if pa.types.is_list(values.type):
+            return np.array(values.to_pylist())
+        return np.asarray(values.to_pylist())
+
+    def where(self, **conditions: Any) -> Records:
+        """The rows whose columns have the given values; a value may be a list of allowed ones."""
+        keep = np.ones(len(self), bool)
+        for column, value in conditions.items():
+            allowed = list(value) if isinstance(value, (list, tuple, set, range)) else [value]
+            keep &= np.isin(self[column], allowed) if allowed else False
+        return Records(self.table.filter(pa.array(keep)))
+
+    def distinct(self, column: str) -> list[Any]:
+        """The values of a column in the order in which they first appear."""
+        return list(dict.fromkeys(self.table.column(column).to_pylist()))
+
+    def problems(self) -> list[Problem]:
+        """The distinct problems of the rows, rebuilt from their means and ε; their gaps and bounds need no more."""
+        seen: dict[tuple[Any, ...], Problem] = {}
+        columns = ("players", "arms", "epsilon", "means")
+        for players, arms, epsilon, means in zip(
+            *(self.table.column(name).to_pylist() for name in columns), strict=True
+        ):
+            key = (players, arms, epsilon, tuple(means))
+            if key not in seen:
+                seen[key] = Problem(np.reshape(means, (players, arms)), epsilon)
+        return list(seen.values())

@@ -1,0 +1,225 @@
+"""Run an experiment: the units that the store does not have, on threads, processes or a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from posse.checks import whole
+from posse.experiments.records import Records
+from posse.experiments.spec import Spec, Unit
+from posse.experiments.store import Store
+from posse.policies.base import Policy
+from posse.problem import Problem
+from posse.simulation import simulate
+from posse.simulation.progress import Bar
+from posse.simulation.simulate import Progress
+from posse.version import __version__
+
+
+class RunError(RuntimeError):
+    """A unit of work failed; the message says which one."""
+
+
+def run(
+    spec: Spec,
+    out: str | Path,
+    *,
+    executor: Executor | None = None,
+    on: str = "local",
+    threads: int | None = None,
+    progress: Progress = None,
+) -> Records:
+    """Run an experiment into a folder and return all of its results.
+
+    What the folder has already is not computed again: an interrupted or killed run goes on, a finished one does
+    nothing. The results are the same bit for bit however it runs.
+
+    Args:
+        spec: what to run, from `load` or `parse`.
+        out: the folder for the results.
+        executor: where to run: any `concurrent.futures.Executor`, of processes for example. It is not shut down.
+        on: "local", or the address of a Dask scheduler such as "tcp://10.0.0.1:8786".
+        threads: how many units run at a time when run locally; as many as there are cores if omitted.
+        progress: True for a bar on standard error, or a function that is called with the fraction done.
+    """
+    if on != "local" and "://" not in on:
+        raise ValueError(
+            f'on={on!r}, but expected "local" or a Dask scheduler\'s address such as "tcp://10.0.0.1:8786"'
+        )
+    if (executor is not None) + (on != "local") + (threads is not None) > 1:
+        raise ValueError("executor, on and threads each say where to run; give one of them")
+    workers = (os.cpu_count() or 1) if threads is None else whole("threads", threads, least=1)
+    store = Store(out)
+    units = spec.units()
+    with store.lock():
+        store.check(units)
+        todo = [unit for unit in units if not store.path(unit).exists()]
+        manifest = store.manifest()
+        if todo or manifest.get("spec") != spec.text:
+            place = on if executor is None else type(executor).__name__
+            _note_start(store, manifest, spec, units, todo, place)
+        if todo:
+            started = time.monotonic()
+            report = _Report(units, todo, Bar() if progress is True else progress or None)
+            if executor is not None:
+                _compile(todo)
+                _run_all(todo, lambda unit: executor.submit(_run_unit, unit), store, report)
+            elif on == "local":
+                _run_local(todo, workers, store, report)
+            else:
+                with _dask(on, todo) as pool:
+                    _run_all(todo, lambda unit: pool.submit(_run_unit, unit), store, report)
+            _note_end(store, time.monotonic() - started)
+    return store.read(spec)
+
+
+class Stopped(Exception):
+    """The run is over; units at work are to stop."""
+
+
+class _Report:
+    """How much of the work is done, units at work included."""
+
+    def __init__(self, units: Iterable[Unit], todo: Iterable[Unit], report: Callable[[float], None] | None) -> None:
+        self.total = sum(unit.cost for unit in units)
+        self.finished = self.total - sum(unit.cost for unit in todo)
+        self.at_work: dict[str, float] = {}
+        self.report = report
+
+    def working(self, unit: Unit, fraction: float) -> None:
+        self.at_work[unit.id] = unit.cost * fraction
+
+    def done(self, unit: Unit) -> None:
+        self.finished += unit.cost
+        self.at_work.pop(unit.id, None)
+
+    def show(self, complete: bool = False) -> None:
+        if self.report is not None:
+            part = (self.finished + sum(list(self.at_work.values()))) / self.total
+            self.report(1.0 if complete else min(part, 0.999))
+
+
+def _run_unit(unit: Unit) -> pa.Table:
+    return unit.run(threads=1)
+
+
+def _run_local(todo: list[Unit], workers: int, store: Store, report: _Report) -> None:
+    """On threads of this process; an interrupt stops units that are at work too."""
+    stopped = False
+
+    def work(unit: Unit) -> pa.Table:
+        def watch(fraction: float) -> None:
+            if stopped:
+                raise Stopped
+            report.working(unit, fraction)
+
+        return unit.run(threads=1, progress=watch)
+
+    _compile(todo)
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            _run_all(todo, lambda unit: pool.submit(work, unit), store, report)
+        finally:
+            stopped = True
+
+
+def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[pa.Table]], store: Store, report: _Report) -> None:
+    """Start every unit and store each as it is done."""
+    waiting: dict[Future[pa.Table], Unit] = {}
+    try:
+        for unit in todo:
+            waiting[submit(unit)] = unit
+        while waiting:
+            done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+            failures = []
+            for future in done:
+                unit = waiting.pop(future)
+                error = future.exception()
+                if error is not None:
+                    failures.append((unit, error))
+                    continue
+                store.write(unit, future.result())
+                report.done(unit)
+            for unit, error in failures:
+                raise RunError(f"{unit} failed: {type(error).__name__}: {error}") from error
+            report.show()
+        report.show(complete=True)
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _compile(units: Iterable[Unit]) -> str:
+    """Compile every policy of the units, and keep the kernels on disk for other processes; return posse's version."""
+    policies: dict[type[Policy], Policy] = {}
+    for unit in units:
+        policies |= {type(policy): policy for policy in unit.policies}
+    return _compile_policies(list(policies.values()))
+
+
+def _compile_policies(policies: list[Policy]) -> str:
+    for policy in policies:
+        simulate(Problem([[0.5, 0.5]]), policy, 1, threads=1)
+    return __version__
+
+
+@contextlib.contextmanager
+def _dask(address: str, todo: list[Unit]) -> Iterator[Executor]:
+    """An executor on a Dask cluster whose workers have compiled the policies."""
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise ImportError(f"on={address!r} needs Dask: pip install distributed") from None
+    with distributed.Client(address, set_as_default=False, timeout="10s") as client:
+        policies = {type(policy): policy for unit in todo for policy in unit.policies}
+        versions: dict[str, str] = client.run(_compile_policies, list(policies.values()))
+        for worker, version in versions.items():
+            if version != __version__:
+                raise RunError(f"worker {worker} has posse {version}, but here is {__version__}; install the same")
+        with client.get_executor(pure=False, retries=3) as pool:
+            yield pool
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _note_start(
+    store: Store, manifest: dict[str, Any], spec: Spec, units: list[Unit], todo: list[Unit], place: str
+) -> None:
+    runs = manifest.get("runs", [])
+    if todo:
+        runs = [*runs, {"started": _now(), "on": place, "units": len(todo), "finished": None, "seconds": None}]
+    store.write_manifest(
+        {
+            "title": spec.title,
+            "seed": str(spec.seed),
+            "versions": {
+                "posse": __version__,
+                "python": platform.python_version(),
+                **{name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")},
+            },
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+            "units": [unit.id for unit in units],
+            "runs": runs,
+            "spec": spec.text,
+        }
+    )
+
+
+def _note_end(store: Store, seconds: float) -> None:
+    manifest = store.manifest()
+    manifest["runs"][-1] |= {"finished": _now(), "seconds": round(seconds, 3)}
+    store.write_manifest(manifest)

@@ -1,0 +1,308 @@
+"""Figures show what the records say: the plotted numbers are checked, not only that a file exists."""
+
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from matplotlib.colors import to_rgb
+from matplotlib.container import BarContainer, ErrorbarContainer
+from matplotlib.figure import Figure
+
+import posse
+from posse.experiments import figures
+from posse.experiments.records import Records, from_result
+
+FIVE = ["RobustAgg-TS(0.15)", "RobustAgg-TS-V(0.15)", "RobustAgg(0.15)", "Ind-TS", "Ind-UCB"]
+FOUR = [label for label in FIVE if "-V" not in label]
+
+
+def policies(epsilon=0.15):
+    sharing = [posse.RobustAgg(epsilon), posse.RobustAggTS(epsilon), posse.RobustAggTSV(epsilon)]
+    return [posse.IndUCB(), posse.IndTS(), *sharing]  # not in the order of the figures
+
+
+def study(name, n_subpar, *, players=4, epsilon=0.15, count=3, schedule=posse.schedule.Concurrent(), horizon=60):
+    problems = posse.generate.subpar(n_subpar, count=count, players=players, epsilon=epsilon, seed=n_subpar)
+    result = posse.simulate(
+        problems, policies(epsilon), horizon, replications=2, checkpoints=12, schedule=schedule, threads=1
+    )
+    return from_result(result, name)
+
+
+@pytest.fixture(scope="module")
+def records():
+    chance = posse.schedule.Random(0.5)
+    parts = [
+        *(study("subpar", v) for v in (8, 5, 9)),
+        *(study("players", 8, players=players) for players in (3, 6)),
+        study("participation", 8, count=2, schedule=posse.schedule.Sequential(), horizon=120),
+        study("participation", 8, count=2, schedule=chance),
+        *(study("small-epsilon", v, epsilon=0.04) for v in (3, 9)),
+    ]
+    return Records(pa.concat_tables(parts))
+
+
+def by_problem(records, column, **conditions):
+    """The oracle: a column by problem, its replications averaged, row by row in plain Python."""
+    groups = {}
+    for row in records.table.to_pylist():
+        if all(row[name] == value for name, value in conditions.items()):
+            groups.setdefault(row["problem"], []).append(np.array(row[column], float))
+    return np.array([np.mean(rows, axis=0) for rows in groups.values()])
+
+
+def lines(axes):
+    return {line.get_gid(): line for line in axes.get_lines() if line.get_gid() not in (None, "leader")}
+
+
+def bars(axes):
+    return {box.patches[0].get_gid(): box for box in axes.containers if isinstance(box, BarContainer)}
+
+
+def whiskers(bar):
+    (segments,) = bar.errorbar.lines[2]
+    return np.array([(high[1] - low[1]) / 2 for low, high in segments.get_segments()])
+
+
+def check_curves(axes, records, labels, **conditions):
+    drawn = lines(axes)
+    assert list(drawn) == labels
+    for label, line in drawn.items():
+        values = by_problem(records, "regret", policy=label, **conditions)
+        np.testing.assert_allclose(line.get_ydata(), values.mean(axis=0))
+        rounds = next(row["rounds"] for row in records.where(**conditions).table.to_pylist())
+        np.testing.assert_array_equal(line.get_xdata(), rounds)
+
+
+def test_regret_curves_are_the_means_and_the_bands_one_standard_deviation(records):
+    axes = figures.regret(records, 8).axes[0]
+    check_curves(axes, records, FOUR, study="subpar", n_subpar=8)
+    for label, band in zip(FOUR, axes.collections, strict=True):
+        values = by_problem(records, "regret", study="subpar", policy=label, n_subpar=8)
+        mean, deviation = values.mean(axis=0), values.std(axis=0, ddof=1)
+        (path,) = band.get_paths()
+        for t, m, d in zip(lines(axes)[label].get_xdata(), mean, deviation, strict=True):
+            heights = path.vertices[path.vertices[:, 0] == t, 1]
+            assert heights.min() == pytest.approx(max(m - d, 0))
+            assert heights.max() == pytest.approx(m + d)
+
+
+def test_curves_are_named_where_they_end_and_names_do_not_touch(records):
+    figure = figures.comparison_with_v(records, 8)
+    texts = figure.axes[0].texts
+    assert sorted(text.get_text() for text in texts) == sorted(FIVE)
+    figure.draw_without_rendering()
+    boxes = sorted((text.get_window_extent() for text in texts), key=lambda box: box.y0)
+    assert all(above.y0 >= below.y1 - 1 for below, above in itertools.pairwise(boxes))
+    assert all(box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+def test_the_comparison_with_v_has_it_and_the_others_do_not(records):
+    check_curves(figures.comparison_with_v(records, 5).axes[0], records, FIVE, study="subpar", n_subpar=5)
+    assert "RobustAgg-TS-V(0.15)" not in bars(figures.pulls(records, 5).axes[0])
+
+
+def test_pulls_are_percentages_of_all_pulls(records):
+    drawn = bars(figures.pulls(records, 8).axes[0])
+    assert list(drawn) == FOUR
+    for label, bar in drawn.items():
+        pulls = by_problem(records, "pulls_by_kind", study="subpar", policy=label, n_subpar=8)
+        shares = 100 * pulls / (4 * 60)
+        np.testing.assert_allclose([patch.get_height() for patch in bar], shares.mean(axis=0))
+        np.testing.assert_allclose(whiskers(bar), shares.std(axis=0, ddof=1), atol=1e-9)
+
+
+def test_regret_by_kind_adds_up_to_the_final_regret(records):
+    for label, bar in bars(figures.regret_by_kind(records, 5).axes[0]).items():
+        kinds = by_problem(records, "regret_by_kind", study="subpar", policy=label, n_subpar=5)
+        heights = [patch.get_height() for patch in bar]
+        np.testing.assert_allclose(heights, kinds.mean(axis=0)[1:])
+        np.testing.assert_allclose(whiskers(bar), kinds.std(axis=0, ddof=1)[1:], atol=1e-9)
+        final = by_problem(records, "final_regret", study="subpar", policy=label, n_subpar=5)
+        assert sum(heights) == pytest.approx(final.mean())
+
+
+def test_figure_1_has_regret_pulls_and_kinds_for_8_and_5(records):
+    axes = figures.figure_1(records).axes
+    assert len(axes) == 6
+    for row, v in enumerate((8, 5)):
+        check_curves(axes[3 * row], records, FOUR, study="subpar", n_subpar=v)
+        assert axes[3 * row + 1].get_ylabel() == "% of pulls"
+        assert [len(bar) for bar in bars(axes[3 * row + 2]).values()] == [2] * 4
+
+
+def test_overviews_go_from_the_most_subpar_arms_to_the_fewest(records):
+    axes = figures.overview_with_v(records).axes
+    for panel, v in zip(axes, (9, 8, 5), strict=True):
+        assert f"= {v}" in panel.get_title()
+        check_curves(panel, records, FIVE, study="subpar", n_subpar=v)
+    for sheet in (figures.overview_regret, figures.overview_pulls, figures.overview_regret_by_kind):
+        assert len(sheet(records).axes) == 3
+
+
+def test_regret_over_players_in_total_and_for_each(records):
+    total, each = figures.regret_by_players(records).axes
+    for axes, share in ((total, False), (each, True)):
+        for box in (box for box in axes.containers if isinstance(box, ErrorbarContainer)):
+            label = box.get_label()
+            for size, height in zip((3, 6), box.lines[0].get_ydata(), strict=True):
+                final = by_problem(records, "final_regret", study="players", policy=label, players=size)
+                assert height == pytest.approx(final.mean() / (size if share else 1))
+
+
+def test_participation_starts_with_the_same_problems_with_everybody_active(records):
+    axes = figures.participation(records).axes
+    assert ["every" in panel.get_title() for panel in axes] == [True, False, False]
+    for label, line in lines(axes[0]).items():
+        values = by_problem(records, "regret", study="subpar", policy=label, n_subpar=8)
+        np.testing.assert_allclose(line.get_ydata(), values[:2].mean(axis=0))  # the study has two of the problems
+    schedules = records.where(study="participation").distinct("schedule")
+    for panel, schedule in zip(axes[1:], schedules, strict=True):
+        check_curves(panel, records, FIVE, study="participation", schedule=schedule)
+
+
+def test_theory_draws_the_median_of_given_bounds_and_leaves_out_what_a_log_scale_cannot_show(records):
+    bounds = {"mine": {"arms at 10ε": lambda problem, T: len(problem.subpar_10), "T": lambda problem, T: T}}
+    (axes,) = figures.theory_over_subpar(records, bounds, study="small-epsilon").axes
+    drawn = lines(axes)
+    counts = [
+        np.median([len(p.subpar_10) for p in records.where(study="small-epsilon", n_subpar=v).problems()])
+        for v in (3, 9)
+    ]
+    expected = [count if count > 0 else np.nan for count in counts]
+    np.testing.assert_array_equal(drawn["bound: arms at 10ε"].get_ydata(), expected)
+    np.testing.assert_array_equal(drawn["bound: T"].get_ydata(), [60, 60])
+    for label in ("RobustAgg-TS(0.04)", "Ind-UCB"):
+        final = [by_problem(records, "final_regret", study="small-epsilon", policy=label, n_subpar=v) for v in (3, 9)]
+        np.testing.assert_allclose(drawn[label].get_ydata(), [values.mean() for values in final])
+
+
+def test_theory_over_time_takes_each_checkpoint_as_a_horizon(records):
+    (axes,) = figures.theory_over_time(records, 8, {"mine": {"T": lambda problem, T: T}}).axes
+    drawn = lines(axes)
+    np.testing.assert_array_equal(drawn["bound: T"].get_xdata(), drawn["bound: T"].get_ydata())
+    assert drawn["Ind-TS"].get_xdata()[-1] == 60
+    final = by_problem(records, "final_regret", study="subpar", policy="Ind-TS", n_subpar=8)
+    assert drawn["Ind-TS"].get_ydata()[-1] == pytest.approx(final.mean())
+
+
+def test_theory_has_both_kinds_of_bounds_for_5_and_10_epsilon(records):
+    for figure in (figures.theory_over_subpar(records), figures.theory_over_players(records, 8)):
+        assert len(figure.axes) == 2
+        for axes in figure.axes:
+            names = [gid for gid in lines(axes) if gid.startswith("bound")]
+            assert any("10ε" in name for name in names)
+            assert any(" 5ε" in name for name in names)
+
+
+def colours(figure):
+    for axes in figure.axes:
+        for gid, line in lines(axes).items():
+            yield gid, to_rgb(line.get_color())
+        for gid, bar in bars(axes).items():
+            yield gid, to_rgb(bar.patches[0].get_facecolor())
+
+
+def test_a_policy_has_its_colour_in_every_figure(records):
+    seen = {}
+    for entry in figures.catalogue(records):
+        for gid, colour in colours(entry.draw()):
+            if not gid.startswith("bound"):
+                seen.setdefault(figures.family(gid), set()).add(colour)
+    assert seen == {name: {to_rgb(figures.LOOKS[name].colour)} for name in map(figures.family, FIVE)}
+
+
+def test_looks_can_be_told_apart_without_colour():
+    own = [f"own {number}" for number in range(7)]
+    variants = [f"RobustAgg-TS(0.1, c2={c2})" for c2 in (0.25, 1, 4)]
+    five = figures.looks(reversed(FIVE))
+    assert list(five) == FIVE
+    assert len({look.line for look in five.values()}) == len({look.hatch for look in five.values()}) == 5
+    found = figures.looks([*own, *variants, *FIVE])
+    assert len({(look.colour, look.line) for look in found.values()}) == len(found)
+    assert figures.looks(["own 3"])["own 3"] == figures.looks(["Ind-TS", "own 3"])["own 3"]
+
+
+def test_settings_are_what_was_asked_for(records):
+    problems = posse.generate.uniform(count=6, players=3, arms=5, epsilon=0.1)
+    uniform = Records(from_result(posse.simulate(problems, posse.IndTS(), 20, threads=1), "mine"))
+    assert len(uniform.distinct("n_subpar")) > 1
+    assert [setting for setting, _ in figures.settings(uniform)] == [{}]
+    found = [setting for setting, _ in figures.settings(records.where(study="subpar"))]
+    assert found == [{"n_subpar": 8}, {"n_subpar": 5}, {"n_subpar": 9}]
+    turns = figures.settings(records.where(study="participation"))
+    assert [list(setting) for setting, _ in turns] == [["schedule"], ["schedule"]]  # which tells the horizon too
+    assert sum(len(part) for _, part in turns) == len(records.where(study="participation"))
+
+
+def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path):
+    few = records.where(study=["subpar", "players"], n_subpar=8)
+    files = figures.save_all(few, tmp_path / "a")
+    again = figures.save_all(few, tmp_path / "b", processes=2)
+    assert [file.name for file in files] == [file.name for file in again]
+    assert sorted(file.name for file in files) == sorted(file.name for file in (tmp_path / "a").iterdir())
+    assert {"regret-v8.svg", "with-v-v8.png", "theory-time-v8.svg", "players.png"} <= {file.name for file in files}
+    for one, other in zip(files, again, strict=True):
+        assert one.read_bytes() == other.read_bytes(), one.name
+        assert b"dc:date" not in one.read_bytes()
+
+
+def test_the_paper_has_all_its_figures(records):
+    names = {entry.name for entry in figures.catalogue(records)}
+    kinds = ("regret", "pulls", "regret-by-kind", "with-v")
+    assert {f"{kind}-v{v}" for kind in kinds for v in (9, 8, 5)} <= names
+    assert {"figure-1", *(f"overview-{kind}" for kind in kinds)} <= names
+    assert {"players", "participation", "theory-subpar", "theory-players", "theory-small-epsilon"} <= names
+    assert not any(entry.name.startswith("with") for entry in figures.catalogue(records.where(policy=FOUR)))
+
+
+def test_any_label_can_be_drawn():
+    labels = [r"$\frac{", "_hidden", "a\nb", "<b>&amp;", "x" * 200, "$", "%s{}", "(", " "]
+    problem = posse.generate.subpar(8, players=3)
+    result = posse.simulate(problem, [posse.IndTS(label=label) for label in labels], 30, replications=2, threads=1)
+    rows = Records(from_result(result, "subpar"))
+    for entry in figures.catalogue(rows):
+        assert figures.to_bytes(entry.draw(), "svg").startswith(b"<?xml")
+
+
+def test_any_study_gets_its_sheets_page_by_page():
+    parts = [
+        from_result(
+            posse.simulate(posse.generate.uniform(players=m, arms=3), posse.IndTS(), 10, threads=1), "my / study"
+        )
+        for m in range(1, 15)
+    ]
+    rows = Records(pa.concat_tables(parts))
+    entries = {entry.name: entry for entry in figures.catalogue(rows)}
+    assert list(entries)[:2] == ["my-study", "my-study-2"]
+    assert [len(entries[name].draw().axes) for name in list(entries)[:2]] == [12, 2]
+    assert entries["my-study-2"].draw().axes[0].get_title() == "M = 13"
+
+
+@pytest.mark.parametrize(
+    ("study", "problem", "policy", "schedule"),
+    [
+        ("subpar", posse.Problem([[0.5]]), posse.IndTS(), posse.schedule.Concurrent()),  # no regret, no bound
+        ("subpar", posse.generate.subpar(8)[0], posse.IndTS(), posse.schedule.Random(0.0)),  # no pulls
+        ("subpar", posse.generate.subpar(8)[0], posse.RobustAggTSV(0.15), posse.schedule.Concurrent()),  # -V alone
+        ("participation", posse.generate.subpar(8)[0], posse.IndTS(), posse.schedule.Sequential()),  # no other study
+        ("players", posse.generate.subpar(8)[0], posse.IndTS(), posse.schedule.Concurrent()),  # one M
+    ],
+)
+def test_little_data_is_enough(study, problem, policy, schedule):
+    rows = Records(from_result(posse.simulate(problem, policy, 5, schedule=schedule, threads=1), study))
+    for entry in figures.catalogue(rows):
+        assert figures.to_bytes(entry.draw(), "png")
+
+
+def test_missing_data_is_named(records):
+    with pytest.raises(ValueError, match=r"no records of study 'subpar' with n_subpar=3; there are \[5, 8, 9\]"):
+        figures.regret(records, 3)
+    with pytest.raises(ValueError, match="2 different lists of checkpoints"):
+        figures.regret(records, 8, study="participation")
+
+
+def test_a_figure_is_not_kept_anywhere(records):
+    assert type(figures.regret(records, 8)) is Figure
+    assert figures.regret(records, 8).canvas.manager is None

@@ -1,0 +1,149 @@
+"""The paper's evaluation and the commands around it, made small."""
+
+from __future__ import annotations
+
+import pytest
+
+from posse.cli import main
+from posse.experiments import Records, Store, run
+from posse.experiments.compare import compare, to_text
+from posse.experiments.paper import paper_spec, shipped
+
+
+class TestPaperSpec:
+    def test_full_size_is_the_papers(self):
+        (own,) = (study for study in paper_spec().studies if study.name == "subpar")
+        assert own.horizons == (50_000,)
+        assert [problems.n_subpar for problems in own.problems] == list(range(10))
+        assert {(p.count, p.players, p.arms, p.epsilon) for p in own.problems} == {(30, 20, 10, 0.15)}
+        names = [choice.policy.__name__ for choice in own.policies]
+        assert sorted(names) == ["IndTS", "IndUCB", "RobustAgg", "RobustAggTS", "RobustAggTSV"]
+
+    def test_options_change_what_they_name(self):
+        spec = paper_spec(horizon=123, instances=4, subpar=[8, 5], seed=7)
+        own, *others = spec.studies
+        assert spec.seed == 7
+        assert own.horizons == (123,)
+        assert [problems.n_subpar for problems in own.problems] == [8, 5]
+        assert {problems.count for problems in own.problems} == {4}
+        assert {problems.count for study in others for problems in study.problems} == {2}
+
+    def test_quick_keeps_all_ten_and_yields_to_what_is_said(self):
+        own = paper_spec(quick=True, horizon=99).studies[0]
+        assert len(own.problems) == 10
+        assert own.horizons == (99,)
+        assert own.problems[0].count == 6
+
+    def test_own_only_is_the_papers_own_study(self):
+        assert [study.name for study in paper_spec(own_only=True).studies] == ["subpar"]
+
+    @pytest.mark.parametrize(
+        ("option", "named"),
+        [
+            ({"horizon": 0}, "horizon"),
+            ({"instances": 0}, "instances"),
+            ({"subpar": [10]}, "subpar"),
+            ({"seed": -1}, "seed"),
+        ],
+    )
+    def test_impossible_options_are_refused_by_name(self, option, named):
+        with pytest.raises(ValueError, match=f"^{named}"):
+            paper_spec(**option)
+
+
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory):
+    """A small evaluation, as a user runs it."""
+    out = tmp_path_factory.mktemp("paper")
+    assert main(["paper", "--horizon", "100", "--instances", "3", "--subpar", "8,5", "--out", str(out)]) == 0
+    return out
+
+
+def test_paper_writes_figures_tables_results_and_report(paper):
+    names = {path.stem for path in (paper / "figures").glob("*.png")}
+    assert names == {path.stem for path in (paper / "figures").glob("*.svg")}
+    wanted = {"figure-1", "overview-regret", "overview-pulls", "overview-regret-by-kind", "overview-with-v"}
+    assert wanted | {"participation", "players"} <= names
+    assert any("theory" in name for name in names)
+    page = (paper / "report.html").read_text()
+    assert "RobustAgg-TS(0.15)" in page
+    assert "claim" in page.lower()
+    assert {path.name for path in (paper / "tables").glob("*.csv")} >= {"final-regret.csv", "claims.csv", "theory.csv"}
+    records = Store(paper / "results").read()
+    assert set(records.distinct("study")) == {"subpar", "participation", "players", "small-epsilon"}
+
+
+def test_run_again_it_simulates_nothing_and_writes_the_same_report(paper, capsys):
+    page = (paper / "report.html").read_text()
+    before = {path: path.stat().st_mtime_ns for path in (paper / "results").glob("[!.]*")}
+    (paper / "report.html").unlink()
+    assert main(["paper", "--horizon", "100", "--instances", "3", "--subpar", "8,5", "--out", str(paper)]) == 0
+    assert before == {path: path.stat().st_mtime_ns for path in (paper / "results").glob("[!.]*")}
+    assert (paper / "report.html").read_text() == page
+    shown = capsys.readouterr().out
+    assert "RobustAgg-TS(0.15)" in shown
+    assert "holds" in shown
+
+
+def test_init_writes_an_example_that_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["init"]) == 0
+    example = tmp_path / "experiment.toml"
+    assert example.read_text() == shipped("example.toml")
+    assert main(["init"]) == 1, "an existing file is not overwritten"
+    example.write_text(example.read_text().replace("5000", "50").replace("[1000, 10000]", "[50, 60]"))
+    assert main(["run", "experiment.toml"]) == 0
+    assert (tmp_path / "results" / "experiment" / "report.html").exists()
+    assert "final regret" in capsys.readouterr().out
+
+
+def test_a_wrong_spec_names_line_and_field(tmp_path, capsys):
+    path = tmp_path / "wrong.toml"
+    path.write_text(shipped("example.toml").replace("horizon = 5000", "horizon = -5"))
+    assert main(["run", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert "horizon" in error
+    assert "line" in error
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["run", "nowhere.toml"],
+        ["report", "nowhere"],
+        ["compare", "nowhere", "elsewhere"],
+        ["paper", "--subpar", "eight"],
+        ["paper", "--horizon", "-1"],
+        ["paper", "--horizon", "10", "--on", "somewhere", "--out", "unused"],
+    ],
+    ids=" ".join,
+)
+def test_mistakes_get_a_line_not_a_traceback(argv, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(argv) == 1
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("posse: ")
+
+
+def run_of(seed, tmp_path):
+    out = tmp_path / str(seed)
+    return run(paper_spec(own_only=True, horizon=100, instances=2, subpar=[8], seed=seed), out / "results")
+
+
+def test_compare_pairs_what_is_the_same_and_says_what_is_not(tmp_path, capsys):
+    first, other = run_of(1, tmp_path), run_of(2, tmp_path)
+    same = compare(first, first)
+    assert len(same) == 5
+    assert all(row.difference.mean == 0 for row in same)
+    assert "the same" in to_text(same, "a", "b")
+    assert all(row.difference is None for row in compare(first, other)), "other seeds are other runs"
+    assert compare(first, Records(first.table.slice(0, 0))) == []
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "1"), str(tmp_path / "2")]) == 0
+    assert "RobustAgg-TS(0.15)" in capsys.readouterr().out
+
+
+def test_report_is_rebuilt_from_results_alone(tmp_path, capsys):
+    run_of(3, tmp_path)
+    assert main(["report", str(tmp_path / "3")]) == 0
+    assert (tmp_path / "3" / "report.html").exists()
+    assert "final regret" in capsys.readouterr().out

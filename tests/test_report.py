@@ -1,0 +1,206 @@
+"""The report holds everything in one file, says what the records say, and lets no label break out of its place."""
+
+import csv
+import dataclasses
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import posse
+from posse.experiments import claims
+from posse.experiments.records import Records, from_result
+from posse.experiments.report import regret_table, regret_tables, write_report
+
+HOSTILE = "\"><script>alert(1)</script><img src=http://x onerror=y> & '$"
+TAGS = re.findall(
+    r"\w+",
+    """html head meta title style body main section nav h1 h2 h3 p a ul li dl dt dd div span strong code pre
+    table caption thead tbody tr th td details summary figure figcaption img""",
+)
+
+
+def records_of(labels=None, values=(8, 5), study="subpar", **settings):
+    policies = [posse.RobustAggTS(0.15), posse.RobustAgg(0.15), posse.IndTS(), posse.IndUCB()]
+    for number, label in enumerate(labels or []):
+        policies[number] = dataclasses.replace(policies[number], label=label)
+    parts = [
+        from_result(
+            posse.simulate(
+                posse.generate.subpar(v, count=3, players=4, seed=v), policies, 60, checkpoints=8, threads=1, **settings
+            ),
+            study,
+        )
+        for v in values
+    ]
+    return Records(pa.concat_tables(parts))
+
+
+class Page(HTMLParser):
+    """What a page is made of."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.attributes, self.ids, self.text = [], [], set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.attributes += attributes
+        self.ids |= {value for name, value in attributes if name == "id"}
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+@pytest.fixture(scope="module")
+def records():
+    return records_of()
+
+
+@pytest.fixture(scope="module")
+def folder(records, tmp_path_factory):
+    out = tmp_path_factory.mktemp("report")
+    manifest = {
+        "seed": "0",
+        "versions": {"posse": "0.1", "numpy": "2"},
+        "machine": "a laptop",
+        "runs": [{"started": "2026-01-01", "on": "local", "units": 3, "finished": None, "seconds": 61.2}],
+        "spec": 'title = "<small>"\n',
+    }
+    write_report(records, out, title="A small run", findings=claims.judge(records), manifest=manifest)
+    return out
+
+
+def check_self_contained(text):
+    page = Page(text)
+    assert set(page.tags) <= set(TAGS)
+    for name, value in page.attributes:
+        assert not name.startswith("on")
+        assert name != "src" or value.startswith("data:image/")
+        assert name != "href" or (value.startswith("#") and value[1:] in page.ids)
+        assert name != "style"
+    style = text[text.index("<style>") : text.index("</style>")]
+    assert not re.search(r"url\(|@import|https?:", style)
+    return page
+
+
+def test_the_page_needs_nothing_beside_it(folder):
+    page = check_self_contained((folder / "report.html").read_text(encoding="utf-8"))
+    assert {"run", "regret", "claims", "paper", "theory", "reproduce", "figure-1", "overview-regret"} <= page.ids
+    text = "".join(page.text)
+    for words in ("A small run", "a laptop", "61 s", 'title = "<small>"', "prefers-color-scheme: dark", "@media print"):
+        assert words in text
+    assert ("name", "viewport") in page.attributes
+
+
+def test_every_figure_is_there_with_a_text_for_those_who_cannot_see_it(folder):
+    page = Page((folder / "report.html").read_text(encoding="utf-8"))
+    assert page.tags.count("img") == page.tags.count("figure") == page.tags.count("figcaption") > 5
+    assert all(value for name, value in page.attributes if name == "alt")
+    names = {path.name for path in (folder / "figures").iterdir()}
+    assert {"figure-1.svg", "regret-v5.png"} <= names
+
+
+def test_the_lowest_regret_of_each_row_is_marked_and_the_numbers_are_the_means(records, folder):
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    section = page[page.index('<section id="regret">') : page.index('<section id="claims">')]
+    for v in (8, 5):
+        final = {}
+        for row in records.where(n_subpar=v).table.to_pylist():
+            final.setdefault(row["policy"], []).append(row["final_regret"])
+        line = section[section.index(f"|I_5ε|&nbsp;=&nbsp;{v}") :].split("</tr>")[0]
+        best = min(final, key=lambda label: np.mean(final[label]))
+        (marked,) = re.findall("<strong>(.*?)</strong>", line)
+        shown = [float(number.replace(",", "")) for number in re.findall(r"± ([\d.,]+)<", line)]
+        assert float(marked.replace(",", "")) == pytest.approx(np.mean(final[best]), rel=0.01)
+        assert shown == pytest.approx(
+            [np.std(final[label], ddof=1) for label in ("RobustAgg-TS(0.15)", "RobustAgg(0.15)", "Ind-TS", "Ind-UCB")],
+            abs=0.51,
+        )
+
+
+def test_the_claims_have_their_verdicts(records, folder):
+    findings = claims.judge(records)
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    section = page[page.index('<section id="claims">') : page.index('<section id="paper">')]
+    cases = section[section.index("<details>") :]
+    for verdict in ("holds", "does not hold", "undecided"):
+        count = sum(finding.verdict == verdict for finding in findings)
+        assert cases.count(f'class="verdict {verdict.replace(" ", "-")}"') == count
+    with open(folder / "tables" / "claims.csv", newline="", encoding="utf-8") as file:
+        assert len(list(csv.DictReader(file))) == len(findings)
+
+
+def test_the_tables_are_csv(records, folder):
+    with open(folder / "tables" / "final-regret.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 8
+    for row in rows:
+        final = records.where(policy=row["policy"], n_subpar=int(row["n_subpar"]))["final_regret"]
+        assert float(row["mean"]) == pytest.approx(final.mean())
+        assert float(row["standard_deviation"]) == pytest.approx(final.std(ddof=1))
+        assert int(row["problems"]) == 3
+    assert sum(int(row["lowest"]) for row in rows) == 2
+    with open(folder / "tables" / "by-kind.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 8 * 3
+    shares = [float(row["percent_of_pulls_mean"]) for row in rows]
+    np.testing.assert_allclose(np.reshape(shares, (-1, 3)).sum(axis=1), 100)
+    with open(folder / "tables" / "theory.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 6
+    problem = records.where(n_subpar=8).problems()[0]
+    terms = np.log(60) / problem.gaps[problem.gaps > 0]
+    assert float(rows[0]["gap-dependent: each player alone"]) == pytest.approx(terms.sum())
+
+
+def test_labels_titles_and_specs_cannot_break_out(tmp_path):
+    rows = records_of([HOSTILE, "</style>", "</title><b>"], values=(8,), study=HOSTILE)
+    manifest = {"spec": f"</pre>{HOSTILE}", "machine": HOSTILE, "seed": HOSTILE, "versions": {HOSTILE: HOSTILE}}
+    finding = claims.Finding(
+        claims.Claim("id", HOSTILE, HOSTILE), HOSTILE, HOSTILE, 0.1, -np.inf, np.inf, 3, 1.0, "undecided", HOSTILE
+    )
+    page = write_report(rows, tmp_path, title=f"</title>{HOSTILE}", findings=[finding], manifest=manifest)
+    text = page.read_text(encoding="utf-8")
+    assert "".join(check_self_contained(text).text).count(HOSTILE) >= 6
+    for file in (tmp_path / "figures").iterdir():
+        assert file.resolve().parent == (tmp_path / "figures").resolve()
+        assert b"<script" not in file.read_bytes()
+
+
+def test_the_report_is_the_same_bytes_again_and_needs_records_only(records, tmp_path):
+    one = write_report(records.where(n_subpar=8), tmp_path / "a", title="x").read_bytes()
+    assert one == write_report(records.where(n_subpar=8), tmp_path / "b", title="x").read_bytes()
+    assert b'id="claims"' not in one
+
+
+def test_the_terminal_table_fits_lines_up_and_marks_the_lowest(records):
+    wide = records_of([f"{letter * 70} {letter}" for letter in "abc"], study="s" * 300)
+    for text in (regret_table(records), regret_table(wide)):
+        assert max(map(len, text.splitlines())) <= 110
+        rows = [line for line in text.splitlines() if line.startswith("|I_5ε| = ")]
+        assert sum("*" in row for row in rows) == 2
+        assert text.count("±") == 2 * 4 + 1
+    (table,) = regret_tables(records)
+    for setting, _, cells in table.rows:
+        best = min(cells.values(), key=lambda cell: cell.mean)
+        assert f"{best}*" in next(
+            line for line in regret_table(records).splitlines() if f"= {setting['n_subpar']}" in line
+        )
+
+
+def test_a_single_run_and_a_missing_policy_are_fine(records, tmp_path):
+    one = records.where(n_subpar=8, problem=0, policy="Ind-TS")
+    gap = records.where(n_subpar=5, problem=0)
+    rows = Records(pa.concat_tables([one.table, gap.table]))
+    assert "± 0" in regret_table(one)
+    assert "–" in regret_table(rows)
+    assert write_report(rows, tmp_path, title="few").exists()
+
+
+def test_no_records_no_report(records, tmp_path):
+    with pytest.raises(ValueError, match="no records"):
+        write_report(records.where(policy="nobody"), tmp_path, title="x")

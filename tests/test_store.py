@@ -1,0 +1,210 @@
+"""The store: whole files or none, and nothing damaged or foreign is used or overwritten."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from posse.experiments import Store, StoreError, parse, store
+from posse.experiments.records import SCHEMA
+
+TEXT = """
+[[study]]
+name = "one"
+horizon = [20, 30, 40]
+problems = { family = "subpar", n_subpar = 1, count = 2, players = 2, arms = 3 }
+policies = [{ name = "RobustAggTS", epsilon = "problem" }, { name = "IndTS" }]
+"""
+
+
+@pytest.fixture(scope="module")
+def spec():
+    return parse(TEXT)
+
+
+@pytest.fixture(scope="module")
+def tables(spec):
+    return {unit.id: unit.run() for unit in spec.units()}
+
+
+@pytest.fixture
+def full(tmp_path, spec, tables):
+    filled = Store(tmp_path / "out")
+    for unit in reversed(spec.units()):
+        filled.write(unit, tables[unit.id])
+    return filled
+
+
+def test_what_is_written_is_read(full, spec, tables):
+    units = spec.units()
+    full.check(units)
+    assert all(full.has(unit) for unit in units)
+    expected = pa.concat_tables([tables[unit.id] for unit in units])
+    assert full.read(spec).table.equals(expected)
+    assert full.read(spec).table.schema.equals(SCHEMA)
+    full.write_manifest({"units": [unit.id for unit in units]})
+    assert full.read().table.equals(expected)
+
+
+def test_plain_pyarrow_reads_it(full, spec, tables):
+    unit = spec.units()[0]
+    table = pq.read_table(full.path(unit))
+    assert table.column_names == SCHEMA.names
+    assert table.to_pylist() == tables[unit.id].to_pylist()
+    metadata = pq.read_metadata(full.path(unit)).metadata
+    assert metadata[b"posse_schema"] == b"1"
+    assert json.loads(metadata[b"posse_unit"]) == unit.describe()
+
+
+def test_the_same_rows_give_the_same_bytes(full, spec, tables, tmp_path):
+    other = Store(tmp_path / "other")
+    for unit in spec.units():
+        other.write(unit, pa.concat_tables([tables[unit.id].slice(0, 1), tables[unit.id].slice(1)]))
+        assert other.path(unit).read_bytes() == full.path(unit).read_bytes()
+
+
+def test_some_units_are_missing(full, spec):
+    unit = spec.units()[1]
+    full.path(unit).unlink()
+    assert not full.has(unit)
+    full.check(spec.units())
+    assert len(full.read()) == 8
+    with pytest.raises(StoreError, match=f"misses 1 of 3 units, such as unit {unit.id}"):
+        full.read(spec)
+
+
+def test_an_empty_folder(tmp_path):
+    with pytest.raises(StoreError, match="no results"):
+        Store(tmp_path / "new").read()
+
+
+def test_a_file_in_place_of_the_folder(tmp_path):
+    (tmp_path / "out").write_text("hello")
+    with pytest.raises(StoreError, match="is a file"):
+        Store(tmp_path / "out")
+
+
+def refused(full, spec, path, words):
+    """Whatever one does, the file is named and stays as it is."""
+    before = path.read_bytes()
+    for act in (lambda: full.check(spec.units()), lambda: full.read(spec), full.read):
+        with pytest.raises(StoreError, match=words) as caught:
+            act()
+        assert str(path) in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_any_flipped_byte_is_noticed(full, spec):
+    path = full.path(spec.units()[1])
+    good = path.read_bytes()
+    random.seed(1)
+    places = {*range(8), *range(len(good) - 12, len(good)), *random.sample(range(len(good)), 300)}
+    for place in sorted(places):
+        path.write_bytes(good[:place] + bytes([good[place] ^ (1 << random.randrange(8))]) + good[place + 1 :])
+        with pytest.raises(StoreError, match=path.name):
+            full.has(spec.units()[1])
+    refused(full, spec, path, "damaged")
+
+
+@pytest.mark.parametrize("kept", [0, 3, 100, -1])
+def test_a_truncated_file(full, spec, kept, tables):
+    unit = spec.units()[1]
+    path = full.path(unit)
+    path.write_bytes(path.read_bytes()[:kept])
+    refused(full, spec, path, "damaged")
+    with pytest.raises(StoreError, match=path.name):
+        full.write(unit, tables[unit.id])
+
+
+def test_a_foreign_parquet_file(full, spec):
+    path = full.folder / "sales.parquet"
+    pq.write_table(pa.table({"a": [1]}), path)
+    refused(full, spec, path, "not a file of posse's")
+
+
+def test_a_file_of_another_experiment(full, spec, tmp_path):
+    (other,) = parse(TEXT.replace("[20, 30, 40]", "50")).units()
+    full.write(other, other.run())
+    path = full.path(other)
+    with pytest.raises(StoreError, match="another experiment") as caught:
+        full.check(spec.units())
+    assert str(path) in str(caught.value)
+    assert path.exists()
+
+
+def test_a_renamed_file(full, spec):
+    first, second, _ = spec.units()
+    shutil.copy(full.path(first), full.path(second))
+    refused(full, spec, full.path(second), "another name")
+
+
+def test_another_schema_version(full, spec, tables, monkeypatch):
+    unit = spec.units()[0]
+    full.path(unit).unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "SCHEMA_VERSION", 99)
+        full.write(unit, tables[unit.id])
+    refused(full, spec, full.path(unit), "schema version 99")
+
+
+def test_results_are_not_replaced_by_others(full, spec, tables):
+    first, second, _ = spec.units()
+    before = full.path(first).read_bytes()
+    full.write(first, tables[first.id])
+    with pytest.raises(StoreError, match="something else"):
+        full.write(first, tables[second.id])
+    assert full.path(first).read_bytes() == before
+
+
+def test_other_files_are_left_alone(full, spec):
+    (full.folder / "report.html").write_text("mine")
+    full.check(spec.units())
+    full.read(spec)
+    assert (full.folder / "report.html").read_text() == "mine"
+
+
+def test_leftovers_of_killed_writers_go(full, spec):
+    leftover = full.folder / ".unit-0123.parquet.77.tmp"
+    leftover.write_bytes(b"half")
+    full.read()
+    full.check(spec.units())
+    assert not leftover.exists()
+
+
+def test_a_writer_at_work_is_not_disturbed(full, spec):
+    with full.lock():
+        unfinished = full.folder / ".unit-0123.parquet.77.tmp"
+        unfinished.write_bytes(b"half")
+        Store(full.folder).check(spec.units())
+        assert unfinished.exists()
+        with pytest.raises(StoreError, match="another run is at work"), Store(full.folder).lock():
+            pass
+
+
+@pytest.mark.parametrize("step", ["fsync", "replace"])
+def test_a_failed_write_leaves_nothing(tmp_path, spec, tables, monkeypatch, step):
+    def fail(*arguments):
+        raise OSError("disk full")
+
+    empty = Store(tmp_path)
+    unit = spec.units()[0]
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(OSError, match="disk full"):
+        empty.write(unit, tables[unit.id])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_manifest(full):
+    assert full.manifest() == {}
+    full.write_manifest({"title": "ε"})
+    assert full.manifest()["title"] == "ε"
+    for content in ("{", "[]", '{"name": "someone else\'s"}'):
+        (full.folder / "manifest.json").write_text(content)
+        with pytest.raises(StoreError, match=r"manifest\.json"):
+            full.manifest()
