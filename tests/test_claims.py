@@ -12,8 +12,9 @@ import pytest
 from scipy import stats
 
 import posse
-from posse.experiments.claims import RULE, holm, judge, to_csv, to_text
+from posse.experiments.claims import RULE, judge, to_csv, to_text
 from posse.experiments.records import SCHEMA, Records
+from posse.experiments.verdicts import holm
 
 LABELS = {
     "RobustAgg-TS": posse.RobustAggTS(0.15).label,

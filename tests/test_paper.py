@@ -137,6 +137,8 @@ def test_compare_pairs_what_is_the_same_and_says_what_is_not(tmp_path, capsys):
     assert "the same" in to_text(same, "a", "b")
     assert all(row.difference is None for row in compare(first, other)), "other seeds are other runs"
     assert compare(first, Records(first.table.slice(0, 0))) == []
+    wider = run(paper_spec(own_only=True, horizon=100, instances=2, subpar=[8, 5], seed=1), tmp_path / "wider")
+    assert [row.difference.mean for row in compare(first, wider)] == [0] * 5, "a part of a larger run is found in it"
     capsys.readouterr()
     assert main(["compare", str(tmp_path / "1"), str(tmp_path / "2")]) == 0
     assert "RobustAgg-TS(0.15)" in capsys.readouterr().out

@@ -12,7 +12,8 @@ import pytest
 import posse
 from posse.experiments import claims
 from posse.experiments.records import Records, from_result
-from posse.experiments.report import regret_table, regret_tables, write_report
+from posse.experiments.report import write_report
+from posse.experiments.tables import regret_table, regret_tables
 
 HOSTILE = "\"><script>alert(1)</script><img src=http://x onerror=y> & '$"
 TAGS = re.findall(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"posse: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("posse: interrupted; what is done is kept, the same command goes on from there", file=sys.stderr)
+        print("posse: interrupted; started again, `paper` and `run` go on from here", file=sys.stderr)
         return 130
     return 0
 
@@ -53,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     paper.add_argument("--instances", type=int, metavar="N", help="problems for each |I_5ε| (default: 30)")
     paper.add_argument("--subpar", metavar="V,V,…", help="which |I_5ε| (default: 0,1,…,9)")
     paper.add_argument("--seed", type=int, help="default: 0")
-    _where(paper, "results/paper")
+    _where(paper, "results/paper, or results/paper-quick with --quick")
     paper.set_defaults(run=_paper)
 
     run = commands.add_parser(
@@ -111,7 +112,7 @@ def _paper(options: argparse.Namespace) -> None:
         own_only=options.own_only,
         quick=options.quick,
     )
-    _run_spec(spec, Path(options.out or "results/paper"), options)
+    _run_spec(spec, Path(options.out or ("results/paper-quick" if options.quick else "results/paper")), options)
 
 
 def _run(options: argparse.Namespace) -> None:
@@ -135,8 +136,11 @@ def _init(options: argparse.Namespace) -> None:
     from posse.experiments.paper import shipped
 
     path = Path(options.file)
-    with path.open("x", encoding="utf-8") as file:
-        file.write(shipped("example.toml"))
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(shipped("example.toml"))
+    except FileExistsError:
+        raise FileExistsError(f"{path} exists and is left as it is; give another name: posse init NAME.toml") from None
     print(f"wrote {path}; run it with: posse run {path}")
 
 
@@ -155,12 +159,18 @@ def _stored(folder: Path) -> Records:
 
 def _write_report(records: Records, out: Path) -> None:
     from posse.experiments import Store, claims
-    from posse.experiments.report import regret_table, write_report
+    from posse.experiments.report import write_report
+    from posse.experiments.tables import regret_table
 
     manifest: dict[str, Any] = Store(out / "results").manifest()
     findings = claims.judge(records)
     page = write_report(
-        records, out, title=manifest.get("title") or "Experiment", findings=findings or None, manifest=manifest
+        records,
+        out,
+        title=manifest.get("title") or "Experiment",
+        findings=findings or None,
+        manifest=manifest,
+        processes=os.cpu_count() or 1,
     )
     print(regret_table(records))
     if findings:

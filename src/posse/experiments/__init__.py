@@ -13,9 +13,10 @@
 ['RobustAgg-TS(0.15)', 'Ind-TS']
 """
 
+from posse.experiments.reading import load, parse
 from posse.experiments.records import Records
 from posse.experiments.runner import RunError, run
-from posse.experiments.spec import Spec, SpecError, load, parse
+from posse.experiments.spec import Spec, SpecError
 from posse.experiments.store import Store, StoreError
 
 __all__ = ["Records", "RunError", "Spec", "SpecError", "Store", "StoreError", "load", "parse", "run"]

@@ -19,21 +19,17 @@ import csv
 import io
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from posse.experiments.records import Records
+from posse.experiments.verdicts import LEVEL, LOWER, NOT_WORSE, ON_PAR, Estimate, Rule, Verdict, holm, welch
 from posse.problem import Problem
-from posse.simulation.statistics import student_cdf, student_quantile
-
-Verdict = Literal["holds", "does not hold", "undecided"]
 
 STUDY = "subpar"
-MARGIN = 0.05
-LEVEL = 0.95
 WIDTH = 110
 RULE = (
     "Differences are relative to the mean of the algorithm after the slash, paired by problem, with plain 95 % "
@@ -153,22 +149,6 @@ def judge(records: Records) -> list[Finding]:
     return findings
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values: sorted p_(1) ≤ … ≤ p_(m), the j-th becomes max over i ≤ j of min(1, (m − i + 1) p_(i)).
-
-    Holm, "A simple sequentially rejective multiple test procedure" (1979).
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    for done, number in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - done) * p_values[number]))
-        adjusted[number] = largest
-    return adjusted
-
-
 def to_csv(findings: Iterable[Finding]) -> str:
     """The findings as CSV, one row each, numbers in full."""
     out = io.StringIO()
@@ -221,65 +201,14 @@ REGRET_SUBPAR = _Measure("regret on subpar arms", "regret_by_kind", 2)
 
 
 @dataclass(frozen=True)
-class _Estimate:
-    """A difference, its standard error and degrees of freedom (0: there is no telling)."""
-
-    difference: float
-    error: float
-    freedom: int
-    problems: int
-
-    def interval(self) -> tuple[float, float]:
-        if self.freedom < 1:
-            return -math.inf, math.inf
-        half = student_quantile((1 + LEVEL) / 2, self.freedom) * self.error
-        return self.difference - half, self.difference + half
-
-    def below(self, limit: float) -> float:
-        """The one-sided p-value of "the true difference is below the limit"."""
-        distance = self.difference - limit
-        if self.freedom < 1:
-            return 1.0
-        if self.error == 0:
-            return 0.0 if distance < 0 else 1.0
-        return min(max(student_cdf(distance / self.error, self.freedom), 0.0), 1.0)
-
-    def above(self, limit: float) -> float:
-        """The one-sided p-value of "the true difference is above the limit"."""
-        return _Estimate(-self.difference, self.error, self.freedom, self.problems).below(-limit)
-
-
-@dataclass(frozen=True)
-class _Rule:
-    """What a claim says of a difference: where the interval is if it holds, and if it does not."""
-
-    holds: str
-    fails: str
-    p_values: Callable[[_Estimate], tuple[float, float]]
-    """The one-sided p-values of the claim and of its contrary."""
-
-
-LOWER = _Rule("below 0", "above 0", lambda estimate: (estimate.below(0), estimate.above(0)))
-ON_PAR = _Rule(
-    "within ± 5 %",
-    "outside ± 5 %",
-    lambda estimate: (
-        max(estimate.below(MARGIN), estimate.above(-MARGIN)),
-        min(estimate.above(MARGIN), estimate.below(-MARGIN)),
-    ),
-)
-NOT_WORSE = _Rule("below + 5 %", "above + 5 %", lambda estimate: (estimate.below(MARGIN), estimate.above(MARGIN)))
-
-
-@dataclass(frozen=True)
 class _Test:
     """One case of a claim: an estimate, in words too, and the one-sided p-values of the claim and of its contrary."""
 
     case: str
     measure: str
-    estimate: _Estimate
+    estimate: Estimate
     statement: str
-    rule: _Rule
+    rule: Rule
     p_holds: float
     p_fails: float
 
@@ -316,7 +245,7 @@ class _Runs:
 
     def compare(
         self, a: str, b: str, measure: _Measure, v: int | None = None, beyond_theorem: bool = False
-    ) -> _Estimate | None:
+    ) -> Estimate | None:
         """The relative difference of a against b, at v subpar arms or at all; None where it is not defined."""
         pairs = []
         of_a, of_b = self.rows.get(a, {}), self.rows.get(b, {})
@@ -332,10 +261,10 @@ class _Runs:
             return None
         relative = (first - second) / reference
         error = float(relative.std(ddof=1)) / math.sqrt(len(pairs)) if len(pairs) > 1 else math.inf
-        return _Estimate(float(relative.mean()), error, len(pairs) - 1, len(pairs))
+        return Estimate(float(relative.mean()), error, len(pairs) - 1, len(pairs))
 
     def test(
-        self, a: str, b: str, measure: _Measure, v: int | None, rule: _Rule = LOWER, beyond_theorem: bool = False
+        self, a: str, b: str, measure: _Measure, v: int | None, rule: Rule = LOWER, beyond_theorem: bool = False
     ) -> _Test | None:
         """A rule put to the relative difference of a against b."""
         estimate = self.compare(a, b, measure, v, beyond_theorem)
@@ -356,7 +285,7 @@ class _Runs:
         present = {v: estimate for v, estimate in others.items() if estimate is not None}
         if best is None or not present:
             return None
-        less = {v: _welch(best, estimate) for v, estimate in present.items()}
+        less = {v: welch(best, estimate) for v, estimate in present.items()}
         rival = max(less, key=lambda v: (less[v].below(0), less[v].difference))
         statement = (
             f"{a} is {_more(best.difference)} {b} in final regret at v = 9, and {_more(present[rival].difference)} it "
@@ -415,20 +344,6 @@ def _decide(claim: Claim, tests: Sequence[_Test]) -> list[Finding]:
         numbers = (estimate.difference, *estimate.interval(), estimate.problems, p_value)
         findings.append(Finding(claim, test.case, test.measure, *numbers, verdict, explanation))
     return findings
-
-
-def _welch(a: _Estimate, b: _Estimate) -> _Estimate:
-    """The difference of two independent estimates, with Welch's degrees of freedom, rounded down."""
-    difference = a.difference - b.difference
-    problems = a.problems + b.problems
-    if min(a.freedom, b.freedom) < 1:
-        return _Estimate(difference, math.inf, 0, problems)
-    squares = a.error**2, b.error**2
-    total = sum(squares)
-    if total == 0:
-        return _Estimate(difference, 0.0, a.freedom + b.freedom, problems)
-    freedom = total**2 / (squares[0] ** 2 / a.freedom + squares[1] ** 2 / b.freedom)
-    return _Estimate(difference, math.sqrt(total), int(freedom), problems)
 
 
 def _labels(labels: Sequence[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.experiments.figures import describe, settings
+from posse.experiments.figures import SETTING, describe
 from posse.experiments.records import Records
 from posse.simulation.statistics import Difference, paired_difference
 
@@ -28,22 +28,15 @@ class Row:
 
 def compare(first: Records, second: Records) -> list[Row]:
     """Mean final regret in both, for every policy and setting that both have."""
+    others = {(study, *setting.values(), label): part for study, setting, label, part in _parts(second)}
+    parts = _parts(first)
+    varying = [name for name in SETTING if len({setting[name] for _, setting, _, _ in parts}) > 1]
     rows = []
-    others = {_key(setting, study, label): part for study, setting, label, part in _parts(second)}
-    for study, setting, label, part in _parts(first):
-        other = others.get(_key(setting, study, label))
-        if other is None:
-            continue
-        rows.append(
-            Row(
-                study,
-                describe(setting),
-                label,
-                float(part["final_regret"].mean()),
-                float(other["final_regret"].mean()),
-                _difference(part, other),
-            )
-        )
+    for study, setting, label, part in parts:
+        other = others.get((study, *setting.values(), label))
+        if other is not None:
+            shown = describe({name: setting[name] for name in varying})
+            rows.append(Row(study, shown, label, _mean(part), _mean(other), _difference(part, other)))
     return rows
 
 
@@ -73,28 +66,29 @@ def _shown(difference: Difference | None) -> str:
 
 
 def _parts(records: Records) -> list[tuple[str, dict[str, Any], str, Records]]:
+    """The records by study, setting (every column of it, whether it varies or not) and policy."""
+    parts: dict[tuple[Any, ...], list[int]] = {}
+    columns = [records.table.column(name).to_pylist() for name in ("study", *SETTING, "policy")]
+    for row, key in enumerate(zip(*columns, strict=True)):
+        parts.setdefault(key, []).append(row)
     return [
-        (study, setting, label, part.where(policy=label))
-        for study in records.distinct("study")
-        for setting, part in settings(records.where(study=study))
-        for label in part.distinct("policy")
+        (study, dict(zip(SETTING, setting, strict=True)), label, Records(records.table.take(rows)))
+        for (study, *setting, label), rows in parts.items()
     ]
 
 
-def _key(setting: dict[str, Any], study: str, label: str) -> tuple[Any, ...]:
-    return study, label, tuple(sorted(setting.items()))
+def _mean(records: Records) -> float:
+    return float(records["final_regret"].mean())
 
 
 def _difference(first: Records, second: Records) -> Difference | None:
     """Paired over problems, each averaged over the replications that both have."""
-    names = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "schedule", "anytime", "seed", "problem")
     tables = []
     for part in (first, second):
-        keys = zip(*(part.table.column(name).to_pylist() for name in (*names, "replication")), strict=True)
+        keys = zip(*(part.table.column(name).to_pylist() for name in ("seed", "problem", "replication")), strict=True)
         tables.append(dict(zip(keys, part.table.column("final_regret").to_pylist(), strict=True)))
-    shared = [key for key in tables[0] if key in tables[1]]
     by_problem: dict[tuple[Any, ...], list[float]] = {}
-    for key in shared:
+    for key in tables[0].keys() & tables[1].keys():
         by_problem.setdefault(key[:-1], []).append(tables[1][key] - tables[0][key])
     if not by_problem:
         return None

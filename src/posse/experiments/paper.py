@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from importlib import resources
 
 from posse.checks import whole
-from posse.experiments.spec import Spec, parse
+from posse.experiments.reading import parse
+from posse.experiments.spec import Spec
 from posse.streams import check_seed
 
 QUICK_HORIZON = 5_000

@@ -1,0 +1,233 @@
+"""All figures for which some records have data, and their files."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import math
+import re
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+
+from posse.experiments.figures.paper import (
+    comparison_with_v,
+    figure_1,
+    overview_pulls,
+    overview_regret,
+    overview_regret_by_kind,
+    overview_with_v,
+    pulls,
+    regret,
+    regret_by_kind,
+)
+from posse.experiments.figures.studies import participation, regret_by_players, study_sheet
+from posse.experiments.figures.style import DPI, PAGE, STYLE, VARIANT, family
+from posse.experiments.figures.summary import by_subpar, settings
+from posse.experiments.figures.theory import theory_over_players, theory_over_subpar, theory_over_time
+from posse.experiments.records import Records
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A figure that some records have data for."""
+
+    name: str
+    """The file's name, without ending."""
+    section: str
+    """Where it belongs: "paper", "studies", "theory", or "details" (one panel each, and what is of less interest)."""
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+SECTIONS = ("paper", "studies", "theory", "details")
+BAND = "Lines are means over problems, bands one standard deviation."
+WHISKERS = "Bars are means over problems, whiskers one standard deviation."
+LEADING = (
+    "Regret measured, in colour, beside the leading terms of the paper's bounds, in black and grey: without their "
+    "unknown constants, as medians over problems. Compare the shapes, not the heights."
+)
+
+
+def catalogue(records: Records) -> list[Entry]:
+    """Every figure for which the records have data, with a caption in plain words."""
+    entries: list[Entry] = []
+    for study in records.distinct("study"):
+        rows = records.where(study=study)
+        varied = {column for setting, _ in settings(rows) for column in setting}
+        if study == "subpar" and varied <= {"n_subpar"}:
+            entries += _paper_entries(rows)
+        elif study == "players" and varied <= {"players", "n_subpar"}:
+            entries += _players_entries(rows)
+        else:
+            entries += _study_entries(rows, study, apart=study in TITLES)
+            if study == "participation" and varied <= {"n_subpar", "schedule"}:
+                first = entries.index(next(entry for entry in entries if entry.name == "participation"))
+                entries[first] = dataclasses.replace(entries[first], draw=partial(participation, records))
+        if study == "small-epsilon" and varied <= {"n_subpar"}:
+            entries.append(_small_epsilon_entry(rows))
+    return sorted(entries, key=lambda entry: SECTIONS.index(entry.section))
+
+
+def _facts(rows: Records) -> str:
+    count = len(set(zip(rows["problem"].tolist(), rows["seed"].tolist(), strict=True)))
+    horizons = sorted(rows.distinct("horizon"))
+    rounds = f"{horizons[0]:,}" if len(horizons) == 1 else f"{horizons[0]:,} to {horizons[-1]:,}"
+    return f"{count} problem{'s' * (count != 1)}, {rounds} rounds"
+
+
+def _ten_epsilon(rows: Records) -> str:
+    counts = [len(problem.subpar_10) for problem in rows.problems()]
+    if max(counts) == 0:
+        return "at 10ε, as the theorems have it, no arm here is subpar, and they promise no more than each player alone"
+    return f"at 10ε, as the theorems have it, {np.mean(counts):.1f} arms a problem are subpar on average"
+
+
+def _paper_entries(rows: Records) -> list[Entry]:
+    values = sorted(rows.distinct("n_subpar"), reverse=True)
+    facts = f"{_facts(rows)} for each number of subpar arms."
+    with_v = any(family(label) == VARIANT for label in rows.distinct("policy"))
+    entries: list[Entry] = []
+
+    def add(name: str, section: str, title: str, caption: str, draw: Callable[[], Figure]) -> None:
+        entries.append(Entry(name, section, title, caption, draw))
+
+    if {8, 5} <= set(values):
+        text = (
+            "Eight of the arms subpar (above), and five (below). Left: cumulative regret over the rounds. Middle: "
+            "which arms were pulled. Right: where the regret came from; optimal arms cost nothing. Means over "
+            f"problems; bands and whiskers are one standard deviation. {facts}"
+        )
+        add("figure-1", "paper", "Figure 1 of the paper", text, lambda: figure_1(rows))
+    if len(values) > 1:
+        text = f"Cumulative regret, from many subpar arms to few. {BAND} {facts}"
+        add("overview-regret", "paper", "Regret for every number of subpar arms", text, lambda: overview_regret(rows))
+        text = f"Percentage of all pulls, by how good the arm is for the player who pulled it. {WHISKERS} {facts}"
+        add("overview-pulls", "paper", "Which arms were pulled", text, lambda: overview_pulls(rows))
+        text = f"Regret from near-optimal and from subpar arms; optimal arms cost nothing. {WHISKERS} {facts}"
+        draw = lambda: overview_regret_by_kind(rows)  # noqa: E731
+        add("overview-regret-by-kind", "paper", "Where the regret came from", text, draw)
+        text = f"{LEADING} For each number of subpar arms at 5ε; {_ten_epsilon(rows)}."
+        add("theory-subpar", "theory", "Theory and practice over subpar arms", text, lambda: theory_over_subpar(rows))
+    if with_v and len(values) > 1:
+        text = (
+            "RobustAgg-TS refreshes the posteriors of what was pulled, which its analysis needs; RobustAgg-TS-V "
+            f"refreshes all of them in every round. {BAND} {facts}"
+        )
+        add("overview-with-v", "paper", "The comparison with RobustAgg-TS-V", text, lambda: overview_with_v(rows))
+    for v in values:
+        where = f"|I_5ε| = {v}"
+        section = "details" if len(values) > 1 else "paper"
+        add(f"regret-v{v}", section, f"Regret, {where}", f"{BAND} {facts}", partial(regret, rows, v))
+        add(f"pulls-v{v}", section, f"Which arms were pulled, {where}", f"{WHISKERS} {facts}", partial(pulls, rows, v))
+        kinds = partial(regret_by_kind, rows, v)
+        add(f"regret-by-kind-v{v}", section, f"Where the regret came from, {where}", f"{WHISKERS} {facts}", kinds)
+        if with_v:
+            variant = partial(comparison_with_v, rows, v)
+            add(f"with-v-v{v}", section, f"With RobustAgg-TS-V, {where}", f"{BAND} {facts}", variant)
+        if v in (8, 5) or len(values) == 1:
+            text = f"{LEADING} Regret so far, beside the bounds for a horizon of that length."
+            over_time = partial(theory_over_time, rows, v)
+            add(f"theory-time-v{v}", "theory", f"Theory and practice over time, {where}", text, over_time)
+    return entries
+
+
+def _players_entries(rows: Records) -> list[Entry]:
+    caption = (
+        "Final regret against the number of players: in total, and for one player. Means over problems, whiskers one "
+        f"standard deviation; points are set apart a little so that whiskers show. {_facts(rows)} a point."
+    )
+    entries = [Entry("players", "studies", "More players", caption, lambda: regret_by_players(rows))]
+    for v in by_subpar(rows) if len(rows.distinct("players")) > 1 else {}:
+        title = "Theory and practice over the number of players" + ("" if v is None else f", |I_5ε| = {v}")
+        name = "theory-players" + ("" if v is None else f"-v{v}")
+        entries.append(Entry(name, "theory", title, LEADING, partial(theory_over_players, rows, v)))
+    return entries
+
+
+def _small_epsilon_entry(rows: Records) -> Entry:
+    caption = (
+        f"{LEADING} Players so alike (ε = {rows['epsilon'][0]:g}) that the two notions differ: {_ten_epsilon(rows)}."
+    )
+    several = any(setting for setting, _ in settings(rows))
+
+    def draw() -> Figure:
+        if several:
+            return theory_over_subpar(rows, study="small-epsilon")
+        return theory_over_time(rows, None, study="small-epsilon")
+
+    return Entry("theory-small-epsilon", "theory", "Theory and practice for a small ε", caption, draw)
+
+
+TITLES = {
+    "participation": (
+        "Who takes part",
+        "The comparison when not everyone is active in every round: the protocol that the paper's theory covers and "
+        "its experiments do not.",
+    ),
+    "small-epsilon": ("A small ε", "Players that are more alike than in the paper's problems."),
+}
+
+
+def _study_entries(rows: Records, study: str, *, apart: bool) -> list[Entry]:
+    """Sheets of any study; `apart` keeps only the regret among the main figures."""
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", study).strip("-") or "study"
+    title, words = TITLES.get(study, (study, ""))
+    pages = math.ceil(len(settings(rows)) / PAGE)
+    entries = []
+    for kind, text in (("regret", BAND), ("pulls", WHISKERS), ("regret by kind", WHISKERS)):
+        for page in range(pages):
+            name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
+            shown = f"{title}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
+            caption = f"{words} {text} {_facts(rows)} a panel.".strip()
+            section = "details" if apart and kind != "regret" else "studies"
+            entries.append(Entry(name, section, shown, caption, partial(study_sheet, rows, study, kind, page=page)))
+    return entries
+
+
+def to_bytes(figure: Figure, ending: str) -> bytes:
+    """The figure as "png" or "svg"; the same figure gives the same bytes."""
+    stream = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        # Straight to the canvas: figure.savefig() would draw everything twice.
+        if ending == "png":
+            FigureCanvasAgg(figure).print_png(stream, metadata={"Software": None})
+            return stream.getvalue()
+        FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
+    figure.dpi = DPI  # which print_svg() has changed
+    # A hundredth of a point is enough, and halves the file.
+    return re.sub(rb' d="[^"]*"', lambda path: re.sub(rb"(\.\d\d)\d+", rb"\1", path[0]), stream.getvalue())
+
+
+def save_all(records: Records, folder: str | Path, *, processes: int = 1) -> list[Path]:
+    """Write every figure for which the records have data, as PNG and SVG; returns the files.
+
+    Several processes are faster; a script that asks for them needs `if __name__ == "__main__"`.
+    """
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    names = [entry.name for entry in catalogue(records)]
+    if processes == 1:
+        _save(records, out, names)
+    else:
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            for part in [pool.submit(_save, records, out, names[k::processes]) for k in range(processes)]:
+                part.result()
+    return [out / f"{name}.{ending}" for name in names for ending in ("png", "svg")]
+
+
+def _save(records: Records, folder: Path, names: Sequence[str]) -> None:
+    for entry in catalogue(records):
+        if entry.name in names:
+            figure = entry.draw()
+            for ending in ("png", "svg"):
+                (folder / f"{entry.name}.{ending}").write_bytes(to_bytes(figure, ending))

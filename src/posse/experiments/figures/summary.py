@@ -1,0 +1,110 @@
+"""What the records say, for figures and tables: means over problems, settings, and settings in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from posse.experiments.records import Records
+
+SETTING = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "schedule", "anytime")
+
+
+def units(records: Records, column: str) -> np.ndarray:
+    """A column by problem, averaged over replications; by replication where there is one problem."""
+    values = records[column].astype(float)
+    keys = list(zip(records["problem"].tolist(), records["seed"].tolist(), strict=True))
+    place = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    if len(place) == 1:
+        return values
+    where = np.array([place[key] for key in keys])
+    sums = np.zeros((len(place), *values.shape[1:]))
+    np.add.at(sums, where, values)
+    counts = np.bincount(where).reshape(-1, *[1] * (values.ndim - 1))
+    return sums / counts
+
+
+def mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation over the first axis; the deviation of a single value is 0."""
+    mean = values.mean(axis=0)
+    return mean, values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
+
+
+def settings(records: Records) -> list[tuple[dict[str, Any], Records]]:
+    """The records cut into runs of one setting: what varies between settings, and the rows.
+
+    |I_5ε| counts as a setting where it was asked for, not where it merely differs from problem to problem of a family;
+    a horizon does not where something else already tells it.
+    """
+
+    def group(columns: Sequence[str]) -> dict[tuple[Any, ...], list[int]]:
+        rows: dict[tuple[Any, ...], list[int]] = {}
+        for row, key in enumerate(zip(*(records.table.column(name).to_pylist() for name in columns), strict=True)):
+            rows.setdefault(key, []).append(row)
+        return rows
+
+    columns = [column for column in SETTING if len(records.distinct(column)) > 1]
+    for column, beside in (("n_subpar", ["policy", "problem", "replication", "seed"]), ("horizon", [])):
+        rest = [other for other in columns if other != column]
+        if column in columns and rest + beside and len(group(columns + beside)) == len(group(rest + beside)):
+            columns = rest
+    if not columns:
+        return [({}, records)]
+    return [
+        (dict(zip(columns, key, strict=True)), Records(records.table.take(rows)))
+        for key, rows in group(columns).items()
+    ]
+
+
+def by_subpar(records: Records) -> dict[int | None, Records]:
+    """The records by |I_5ε|, from the most subpar arms to the fewest, where it was asked for; else all under None."""
+    if not any("n_subpar" in setting for setting, _ in settings(records)):
+        return {None: records}
+    return {v: records.where(n_subpar=v) for v in sorted(records.distinct("n_subpar"), reverse=True)}
+
+
+SCHEDULES = (
+    (r"Concurrent\(\)", "all players every round"),
+    (r"Sequential\(order='turn'\)", "one player a round, in turn"),
+    (r"Sequential\(order='random'\)", "one player a round, at random"),
+    (r"Random\(probability=([0-9.e-]+)\)", r"each player with chance \1"),
+)
+
+
+def schedule_words(schedule: str) -> str:
+    """A schedule in plain words.
+
+    >>> schedule_words("Random(probability=0.5)")
+    'each player with chance 0.5'
+    """
+    for pattern, words in SCHEDULES:
+        if match := re.fullmatch(pattern, schedule):
+            return match.expand(words)
+    return shorten(schedule, 40)
+
+
+def describe(setting: Mapping[str, Any], *, math_text: bool = False, between: str = ", ") -> str:
+    """A setting in a few words, for a title or a row of a table.
+
+    >>> describe({"n_subpar": 8, "horizon": 50000})
+    '|I_5ε| = 8, T = 50,000'
+    """
+    words = {
+        "n_subpar": lambda value: f"$|\\mathcal{{I}}_{{5\\epsilon}}| = {value}$" if math_text else f"|I_5ε| = {value}",
+        "players": lambda value: f"M = {value}",
+        "arms": lambda value: f"K = {value}",
+        "epsilon": lambda value: f"ε = {value:g}",
+        "rewards": lambda value: f"{value.removesuffix('()')} rewards",
+        "horizon": lambda value: f"T = {value:,}",
+        "schedule": schedule_words,
+        "anytime": lambda value: "anytime" if value else "known horizon",
+    }
+    return between.join(words[column](value) for column, value in setting.items())
+
+
+def shorten(text: str, most: int) -> str:
+    """A text of at most so many characters."""
+    return text if len(text) <= most else text[: most - 1] + "…"

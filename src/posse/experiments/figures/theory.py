@@ -1,0 +1,189 @@
+"""Theory beside practice: measured regret and the leading terms of the paper's bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+
+from posse.experiments.figures.drawing import add_legend, checkpoint_rounds, new_figure, plain, thousands
+from posse.experiments.figures.paper import paper_rows, study_looks, subpar_title
+from posse.experiments.figures.style import STYLE, WIDTH, Look
+from posse.experiments.figures.summary import units
+from posse.experiments.records import Records
+from posse.insight import theory
+from posse.problem import Problem
+
+Bound = Callable[[Problem, int], float]
+Bounds = Mapping[str, Mapping[str, Bound]]
+"""The panels of a theory figure: for each title, bounds by label, functions of a problem and a horizon."""
+
+
+def theory_bounds() -> Bounds:
+    """The paper's bounds, leading terms only: what Theorems 4.1 and 4.2 say with I_10ε, and would say with I_5ε."""
+    return {
+        "gap-dependent": {
+            "each player alone": lambda problem, T: float(theory.individual_gap_dependent(problem, T)),
+            "Theorem 4.1, with 10ε": lambda problem, T: float(theory.robustagg_ts_gap_dependent(problem, T)),
+            "the same with 5ε": lambda problem, T: float(
+                theory.robustagg_ts_gap_dependent(problem, T, 5 * problem.epsilon)
+            ),
+            "lower bound": lambda problem, T: float(theory.lower_bound_gap_dependent(problem, T)),
+        },
+        "gap-independent": {
+            "each player alone": lambda problem, T: float(theory.individual_gap_independent(problem, T)),
+            "Theorem 4.2, with 10ε": lambda problem, T: float(theory.robustagg_ts_gap_independent(problem, T)),
+            "the same with 5ε; lower bound": lambda problem, T: float(theory.lower_bound_gap_independent(problem, T)),
+        },
+    }
+
+
+# Wide and light below, thin and dark above, so that bounds that coincide are both seen.
+BOUND_LINES: tuple[dict[str, Any], ...] = (
+    {"color": "#c8c8c8", "linewidth": 5.0, "linestyle": "-"},
+    {"color": "#000000", "linewidth": 1.1, "linestyle": "-"},
+    {"color": "#000000", "linewidth": 1.1, "linestyle": (0, (5, 2))},
+    {"color": "#000000", "linewidth": 1.1, "linestyle": (0, (1, 1.5))},
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Point:
+    """Where theory and practice are compared: a place on the x axis, problems, a horizon, and measured regret."""
+
+    x: int
+    horizon: int
+    problems: list[Problem]
+    measured: dict[str, float]
+
+
+def theory_over_subpar(records: Records, bounds: Bounds | None = None, *, study: str = "subpar") -> Figure:
+    """Final regret beside the bounds' leading terms over |I_5ε|. A bound is the median over problems."""
+    return _theory_over("n_subpar", records, bounds, study, r"subpar arms, $|\mathcal{I}_{5\epsilon}|$")
+
+
+def theory_over_players(
+    records: Records, n_subpar: int | None, bounds: Bounds | None = None, *, study: str = "players"
+) -> Figure:
+    """Final regret beside the bounds' leading terms over the number of players."""
+    return _theory_over("players", records, bounds, study, "players, M", log=True, n_subpar=n_subpar)
+
+
+def _theory_over(
+    column: str,
+    records: Records,
+    bounds: Bounds | None,
+    study: str,
+    words: str,
+    *,
+    log: bool = False,
+    n_subpar: int | None = None,
+) -> Figure:
+    rows = paper_rows(records, n_subpar, with_v=False, study=study)
+    drawn = study_looks(records, study, rows)
+    points = []
+    for value in sorted(rows.distinct(column)):
+        part = rows.where(**{column: value})
+        final = {label: part.where(policy=label) for label in drawn}
+        measured = {label: float(units(of, "final_regret").mean()) for label, of in final.items() if len(of)}
+        points.append(_Point(value, max(part.distinct("horizon")), part.problems(), measured))
+    ticks = [point.x for point in points]
+    return _theory(points, drawn, bounds, words, log=log, ticks=ticks, title=subpar_title(n_subpar))
+
+
+def theory_over_time(
+    records: Records, n_subpar: int | None, bounds: Bounds | None = None, *, study: str = "subpar"
+) -> Figure:
+    """Regret at checkpoints beside the bounds' leading terms for horizons of that length."""
+    rows = paper_rows(records, n_subpar, with_v=False, study=study)
+    drawn = study_looks(records, study, rows)
+    rounds = checkpoint_rounds(rows)
+    wanted = np.geomspace(max(rounds[0], rounds[-1] / 300), rounds[-1], 16)
+    chosen = sorted({int(np.abs(np.log(rounds / want)).argmin()) for want in wanted})
+    problems = rows.problems()
+    means = {label: units(rows.where(policy=label), "regret").mean(axis=0) for label in drawn}
+    points = [
+        _Point(t, t, problems, {label: float(mean[place]) for label, mean in means.items()})
+        for place, t in zip(chosen, rounds[chosen].tolist(), strict=True)
+    ]
+    return _theory(points, drawn, bounds, "round", log=True, title=subpar_title(n_subpar))
+
+
+def _theory(
+    points: Sequence[_Point],
+    drawn: Mapping[str, Look],
+    bounds: Bounds | None,
+    xlabel: str,
+    *,
+    log: bool,
+    ticks: Sequence[int] | None = None,
+    title: str = "",
+) -> Figure:
+    """Measured regret and bounds, a panel for each kind of bound, on a log scale."""
+    panels = theory_bounds() if bounds is None else bounds
+    x = [point.x for point in points]
+    with matplotlib.rc_context(STYLE):
+        below = 0.52 + 0.18 * max((len(functions) for functions in panels.values()), default=0)
+        height = 2.9 + below
+        figure = new_figure(WIDTH, height)
+        top = 1 - add_legend(figure, drawn) - 0.3 / height
+        figure.subplots_adjust(left=0.105, right=0.985, top=top, bottom=below / height, wspace=0.14)
+        first: Axes | None = None
+        for number, (kind, functions) in enumerate(panels.items()):
+            axes = figure.add_subplot(1, len(panels), number + 1, sharey=first)
+            lines = []
+            for place, (label, bound) in enumerate(functions.items()):
+                heights = [float(np.median([bound(problem, p.horizon) for problem in p.problems])) for p in points]
+                style = BOUND_LINES[place % len(BOUND_LINES)]
+                lines += axes.plot(x, _positive(heights), label=label, gid=f"bound: {label}", zorder=1.8, **style)
+            for label, look in drawn.items():
+                measured = _positive([point.measured.get(label, math.nan) for point in points])
+                style = {"color": look.colour, "linestyle": look.line, "marker": look.marker}
+                axes.plot(x, measured, label=plain(label), gid=label, **style)
+            _log_axes(axes, log, ticks)
+            axes.set_xlabel(xlabel)
+            axes.set_title(f"{kind} bounds" + (f", {title}" if title else ""))
+            under = -0.4 / (top * height - below)
+            axes.legend(
+                handles=lines, loc="upper left", bbox_to_anchor=(-0.02, under), borderaxespad=0, handletextpad=0.8
+            )
+            if first is None:
+                first = axes
+                axes.set_ylabel("regret (log scale)")
+            else:
+                axes.tick_params(labelleft=False)
+        return figure
+
+
+def _log_axes(axes: Axes, log: bool, ticks: Sequence[int] | None) -> None:
+    """A log scale upwards, and also sideways if `log`; whole numbers at the ticks."""
+    scaled: list[Axis] = []
+    if any(np.isfinite(np.asarray(line.get_ydata(), float)).any() for line in axes.get_lines()):
+        axes.set_yscale("log")
+        low, high = axes.get_ylim()  # of all panels so far, which share it
+        few = high < 100 * low
+        axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=12))
+        scaled.append(axes.yaxis)
+    if log:
+        axes.set_xscale("log")
+        scaled.append(axes.xaxis)
+    for axis in scaled:
+        axis.set_major_formatter(FuncFormatter(thousands))
+        axis.set_minor_formatter(NullFormatter())
+    if ticks is not None:
+        axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+        axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _positive(values: Sequence[float]) -> np.ndarray:
+    """The values that a log scale can show; the others as gaps."""
+    heights = np.array(values, float)
+    return np.where(np.isfinite(heights) & (heights > 0), heights, np.nan)

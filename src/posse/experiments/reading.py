@@ -1,0 +1,318 @@
+"""Read an experiment from a small TOML file.
+
+A list is a grid: `n_subpar = [0, 5, 8]` runs all three, and several lists run every combination. The commented example
+that `posse init` writes (specs/example.toml) shows every field.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import itertools
+import math
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posse.checks import number, whole
+from posse.experiments.fields import MAX_POINTS, REQUIRED, Check, Field, Place, anything, find_lines
+from posse.experiments.spec import OWN, Choice, Problems, Spec, SpecError, Study, Table
+from posse.policies.base import all_policies
+from posse.problem import Problem
+from posse.rewards import Bernoulli, Beta, Family, family
+from posse.schedule import Concurrent, Random, Schedule, Sequential
+from posse.simulation.simulate import MAX_PLAYER_ROUNDS
+
+MAX_PAIRS = 1_000_000  # players × arms
+MAX_UNITS = 100_000
+
+
+def load(path: str | Path) -> Spec:
+    """Read a spec from a file; files that it names are looked for beside it."""
+    path = Path(path)
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SpecError(f"{path} is not UTF-8 text: {error}") from None
+    return parse(text, path.parent)
+
+
+def parse(text: str, folder: str | Path = Path()) -> Spec:
+    """Read a spec from text; files that it names are looked for in `folder`.
+
+    >>> spec = parse('''
+    ... [[study]]
+    ... name = "small"
+    ... horizon = [100, 1000]
+    ... problems = { family = "subpar", n_subpar = 8, count = 3 }
+    ... policies = [{ name = "RobustAggTS", epsilon = "problem" }, { name = "IndTS" }]
+    ... ''')
+    >>> [unit.horizon for unit in spec.units()]
+    [100, 1000]
+    """
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        found = re.search(r"at line (\d+)", str(error))
+        raise SpecError(f"not a TOML file: {error}", int(found[1]) if found else 1) from None
+    place = Place(find_lines(text, document), (), "")
+    top = place.read(document, {"title": Field(_string, ""), "seed": Field(_seed, 0), "study": Field(anything, None)})
+    entries = document.get("study")
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise place.error("study", "study: expected at least one [[study]] table")
+    (seed,) = top["seed"]
+    studies: list[Study] = []
+    units = 0
+    for number_, entry in enumerate(entries):
+        here = place.at("study", number_, what=f"study {entry.get('name', number_ + 1)!r}")
+        study = _read_study(here, entry, Path(folder))
+        if study.name in [other.name for other in studies]:
+            raise here.error("name", f"name={study.name!r}, but another study has that name; each needs its own")
+        with here.blame():
+            for _ in study.units(seed):
+                units += 1
+                if units > MAX_UNITS:
+                    raise ValueError(f"more than {MAX_UNITS:,} units of work; make the grid, count or horizon smaller")
+        studies.append(study)
+    return Spec(title=top["title"][0], seed=seed, studies=tuple(studies), text=text)
+
+
+def _string(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name}={value!r}, but expected a text in quotes")
+    return value
+
+
+def _name(name: str, value: Any) -> str:
+    if not _string(name, value).strip():
+        raise ValueError(f"{name}={value!r}, but expected a text that is not empty")
+    return value
+
+
+def _boolean(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}={value!r}, but expected true or false")
+    return value
+
+
+def _seed(name: str, value: Any) -> int:
+    return whole(name, value, least=0, most=2**128 - 1)
+
+
+def _whole(least: int, most: int) -> Check:
+    return lambda name, value: whole(name, value, least=least, most=most)
+
+
+def _one_of(*allowed: str) -> Check:
+    def check(name: str, value: Any) -> str:
+        if value not in allowed:
+            raise ValueError(f"{name}={value!r}, but expected {' or '.join(map(repr, allowed))}")
+        return value
+
+    return check
+
+
+def _epsilon(name: str, value: Any) -> float:
+    return number(name, value, least=0, most=1)
+
+
+def _schedule(name: str, value: Any) -> Schedule:
+    named = {"concurrent": Concurrent(), "sequential": Sequential(), "sequential-random": Sequential("random")}
+    if isinstance(value, str) and value in named:
+        return named[value]
+    if isinstance(value, dict) and set(value) == {"random"}:
+        return Random(value["random"])
+    allowed = ", ".join(f'"{word}"' for word in named)
+    raise ValueError(f"{name}={value!r}, but expected {allowed} or {{ random = 0.5 }}")
+
+
+def _rewards(name: str, value: Any) -> Family:
+    if isinstance(value, str) and value in ("bernoulli", "uniform", "deterministic"):
+        return family(value)
+    if isinstance(value, dict) and set(value) == {"beta"}:
+        return Beta(number("beta", value["beta"], above=0))
+    raise ValueError(f'{name}={value!r}, but expected "bernoulli", "uniform", "deterministic" or {{ beta = 10 }}')
+
+
+def _constant(name: str, value: Any) -> float | str:
+    if name == "epsilon" and value == OWN:
+        return OWN
+    if name == "epsilon" and isinstance(value, str):
+        raise ValueError(f'{name}={value!r}, but expected a number or "problem", for the problem\'s own')
+    return number(name, value)
+
+
+STUDY_FIELDS = {
+    "name": Field(_name),
+    "horizon": Field(_whole(1, MAX_PLAYER_ROUNDS), None, grid=True),
+    "turns": Field(_whole(1, MAX_PLAYER_ROUNDS), None, grid=True),
+    "replications": Field(_whole(1, 1_000_000), 1),
+    "checkpoints": Field(_whole(1, 10_000), 200),
+    "anytime": Field(_boolean, False, grid=True),
+    "schedule": Field(_schedule, Concurrent(), grid=True),
+    "problems": Field(anything),
+    "policies": Field(anything),
+}
+GIVEN_FIELDS = {
+    "epsilon": Field(_epsilon, None, grid=True),
+    "rewards": Field(_rewards, Bernoulli(), grid=True),
+}
+UNIFORM_FIELDS = {
+    "count": Field(_whole(1, 1_000_000), 1),
+    "players": Field(_whole(1, MAX_PAIRS), 20, grid=True),
+    "arms": Field(_whole(1, MAX_PAIRS), 10, grid=True),
+    "epsilon": Field(_epsilon, 0.15, grid=True),
+    "rewards": Field(_rewards, Bernoulli(), grid=True),
+}
+FAMILIES = {
+    "subpar": {"n_subpar": Field(_whole(0, MAX_PAIRS), grid=True), **UNIFORM_FIELDS},
+    "uniform": UNIFORM_FIELDS,
+}
+
+
+def _read_study(place: Place, table: dict[str, Any], folder: Path) -> Study:
+    values = place.read(table, STUDY_FIELDS)
+    if ("horizon" in table) == ("turns" in table):
+        raise place.error("horizon", "horizon is missing (or turns, how often a player is to act), exactly one of them")
+    problems = table["problems"]
+    if not isinstance(problems, dict):
+        raise place.error("problems", f"problems={problems!r}, but expected a table, [study.problems]")
+    policies = table["policies"]
+    if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
+        raise place.error("policies", "policies: expected at least one table, [[study.policies]]")
+    study = Study(
+        name=values["name"][0],
+        problems=tuple(_read_problems(place.at("problems", what="problems"), problems, folder)),
+        policies=tuple(
+            choice
+            for number_, policy in enumerate(policies)
+            for choice in _read_policy(place.at("policies", number_, what=f"policy {number_ + 1}"), policy)
+        ),
+        horizons=values["horizon"] if "horizon" in table else (),
+        turns=values["turns"] if "turns" in table else (),
+        schedules=values["schedule"],
+        anytime=values["anytime"],
+        replications=values["replications"][0],
+        checkpoints=values["checkpoints"][0],
+    )
+    lengths = len(study.horizons) + len(study.turns)
+    points = len(study.problems) * len(study.schedules) * lengths * len(study.anytime)
+    if points > MAX_POINTS:
+        raise place.error("name", f"the lists make {points} combinations, but a study has at most {MAX_POINTS}")
+    return study
+
+
+def _read_problems(place: Place, table: dict[str, Any], folder: Path) -> Iterator[Problems]:
+    sources = [key for key in ("family", "means", "file") if key in table]
+    if len(sources) != 1:
+        raise place.error(
+            sources[-1] if sources else "family", "expected exactly one of family, means and file to say what problems"
+        )
+    if sources == ["family"]:
+        name = place.read({"family": table["family"]}, {"family": Field(_one_of(*FAMILIES))})["family"][0]
+        values = place.read(table, {"family": Field(anything), **FAMILIES[name]})
+        settings = [dict(zip(values, point, strict=True)) for point in _product(place, values)]
+        for setting in settings:
+            problems = Problems(**setting)
+            pairs = problems.players * problems.arms
+            if pairs > MAX_PAIRS:
+                raise place.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")
+            with place.blame():
+                dataclasses.replace(problems, players=1).make(0, 1, 0)
+            yield problems
+        return
+    values = place.read(table, {"means": Field(anything, None), "file": Field(anything, None), **GIVEN_FIELDS})
+    try:
+        tables = _read_means(table["means"]) if "means" in table else _read_files(table["file"], folder)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise place.error(sources[0], f"{sources[0]}: {error}") from None
+    for epsilon, rewards in _product(place, {key: values[key] for key in GIVEN_FIELDS}):
+        with place.blame():
+            for each in tables:
+                Problem(each, epsilon, rewards)
+        yield Problems("given", len(tables), len(tables[0]), len(tables[0][0]), epsilon, rewards, tables=tables)
+
+
+def _read_policy(place: Place, table: dict[str, Any]) -> Iterator[Choice]:
+    known = {cls.__name__: cls for cls in reversed(all_policies()) if not cls.__name__.startswith("_")}
+    own = {name: cls for name, cls in known.items() if cls.__module__.startswith("posse.policies.")}
+    known |= own
+    names = place.read({"name": table["name"]} if "name" in table else {}, {"name": Field(_name, grid=True)})["name"]
+    for name in names:
+        if name not in known:
+            raise place.error("name", f"name={name!r}, but expected one of {', '.join(sorted(known))}")
+        constants = {
+            field.name: Field(_constant, REQUIRED if field.default is dataclasses.MISSING else None, grid=True)
+            for field in known[name]._constant_fields()
+        }
+        values = place.read(table, {"name": Field(_name, grid=True), **constants, "label": Field(_string, "")})
+        given = {key: values[key] for key in constants if key in table}
+        for point in _product(place, given):
+            choice = Choice(known[name], tuple(zip(given, point, strict=True)), values["label"][0])
+            with place.blame():
+                choice.make(0.1)
+            yield choice
+
+
+def _product(place: Place, values: Mapping[str, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    points = math.prod(len(each) for each in values.values())
+    if points > MAX_POINTS:
+        raise place.error("", f"the lists make {points} combinations, but a study has at most {MAX_POINTS}")
+    return list(itertools.product(*values.values()))
+
+
+def _read_means(value: Any) -> tuple[Table, ...]:
+    """One table, or a list of tables."""
+    if not isinstance(value, list) or not value:
+        raise TypeError("expected a table of numbers in [0, 1], one row a player, or a list of such tables")
+    several = all(isinstance(row, list) and row and isinstance(row[0], list) for row in value)
+    return tuple(
+        _table(f"table {k}" if several else "table", rows) for k, rows in enumerate(value if several else [value])
+    )
+
+
+def _read_files(value: Any, folder: Path) -> tuple[Table, ...]:
+    """One file of means, or a list of files."""
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) and name.endswith((".csv", ".npy")) for name in names):
+        raise ValueError(f"{value!r}, but expected the name of a .csv or .npy file, or a list of such names")
+    tables: list[Table] = []
+    for name in names:
+        try:
+            found = _read_csv(folder / name) if name.endswith(".csv") else _read_npy(folder / name)
+        except Exception as error:  # a file may be damaged in any way
+            raise ValueError(f"cannot read {name}: {error}") from None
+        tables += (_table(name, rows) for rows in found)
+    return tuple(tables)
+
+
+def _read_csv(path: Path) -> list[Any]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        return [[[float(cell) for cell in row] for row in csv.reader(file) if row]]
+
+
+def _read_npy(path: Path) -> list[Any]:
+    array = np.load(path, allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
+        raise ValueError("expected an array of numbers, players × arms or problems × players × arms")
+    tables = array.astype(float).tolist()
+    return [tables] if array.ndim == 2 else tables
+
+
+def _table(where: str, rows: Any) -> Table:
+    """A checked table of means as plain data."""
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, list) and row for row in rows):
+        raise TypeError(f"{where}: expected one row of numbers a player")
+    for player, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise ValueError(f"{where}: player {player} has {len(row)} arms, but player 0 has {len(rows[0])}")
+        for arm, mean in enumerate(row):
+            if isinstance(mean, bool) or not isinstance(mean, (int, float)) or not 0 <= mean <= 1:
+                raise ValueError(f"{where}: means[{player}, {arm}]={mean!r}, but a mean is a number in [0, 1]")
+    if len(rows) * len(rows[0]) > MAX_PAIRS:
+        raise ValueError(f"{where}: {len(rows)} × {len(rows[0])} means, but at most {MAX_PAIRS} can be simulated")
+    return tuple(tuple(float(mean) + 0.0 for mean in row) for row in rows)
