@@ -30,6 +30,14 @@ def number(
     return real
 
 
+def dissimilarity(epsilon: Any) -> float:
+    """A policy's ε: a number in [0, 1], and not so small that its square vanishes."""
+    value = number("epsilon", epsilon, least=0, most=1)
+    if 0 < value < 1e-100:
+        raise ValueError(f"epsilon={value:g}, but expected 0 or a number in [1e-100, 1]")
+    return value
+
+
 def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     """`value` as an int if it is a whole number in [least, most]."""
     expected = f"a whole number of at least {least}" + ("" if most is None else f" and at most {most}")

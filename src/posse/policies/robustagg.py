@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from posse.checks import number
+from posse.checks import dissimilarity, number
 from posse.policies.base import Policy, Refresh
 
 
@@ -14,12 +14,11 @@ def own_weight(n, m, A, epsilon):
 
     In closed form: 1 if ε > 0 and n >= A/ε², otherwise n/(n+m) · (1 + ε m / sqrt(A (n+m) − ε² n m)), at most 1.
     """
-    squared = epsilon * epsilon
-    if squared == 0.0:
+    if epsilon == 0.0:
         return n / (n + m)
-    if n >= A / squared:
+    if n >= A / (epsilon * epsilon):
         return 1.0
-    return min(1.0, n / (n + m) * (1.0 + epsilon * m / math.sqrt(A * (n + m) - squared * n * m)))
+    return min(1.0, n / (n + m) * (1.0 + epsilon * m / math.sqrt(A * (n + m) - epsilon * epsilon * n * m)))
 
 
 def upper_bound(n, s, N, S, log_T, epsilon, width):
@@ -59,7 +58,7 @@ class RobustAgg(Policy):
         return upper_bound(n, s, N, S, log_T, epsilon, width), 0.0
 
     def check(self) -> None:
-        number("epsilon", self.epsilon, least=0, most=1)
+        dissimilarity(self.epsilon)
         number("width", self.width, above=0)
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from posse.checks import number
+from posse.checks import dissimilarity, number
 from posse.policies.base import Policy, Refresh
 
 
@@ -14,8 +14,7 @@ def individual_or_aggregate(n, s, N, S, M, log_T, epsilon, c1, c2):
 
     individual: center s/n, variance c2/n; aggregate: center S/(N∨1) + ε, variance c2/((N−M)∨1).
     """
-    squared = epsilon * epsilon
-    threshold = c1 * log_T / squared + 2.0 * M if squared > 0.0 else math.inf
+    threshold = c1 * log_T / (epsilon * epsilon) + 2.0 * M if epsilon > 0.0 else math.inf
     if n >= threshold:
         share = 1.0 / n  # one division where the formulas show two: division is what the kernel waits for
         return s * share, math.sqrt(c2 * share)
@@ -48,7 +47,7 @@ class RobustAggTS(Policy):
         return individual_or_aggregate(n, s, N, S, M, log_T, epsilon, c1, c2)
 
     def check(self) -> None:
-        number("epsilon", self.epsilon, least=0, most=1)
+        dissimilarity(self.epsilon)
         number("c1", self.c1, above=0)
         number("c2", self.c2, above=0)
 
