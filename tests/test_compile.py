@@ -247,7 +247,13 @@ GLOBAL = "NUMBER = {}\n\ndef kernel(x):\n    return NUMBER * x"
 SETTING = "settings.NUMBER = {}\n\ndef kernel(x):\n    return settings.NUMBER * x"
 JITTED = "@numba.njit\ndef helper(x):\n    return {} * x\n\ndef kernel(x):\n    return helper(x)"
 
+NAMED = "from math import tanh, expm1\nsquash = {}\n\ndef kernel(x):\n    return squash(x)"
+HELPERS = "def up(x):\n    return x\n\ndef down(x):\n    return -x\n\n"
+SWAPPED = HELPERS + "f, g, h = down, up, {}\n\ndef kernel(x):\n    return f(x) + g(x) + h(x)"
+
 EDITS = {
+    "which builtin a name is": (NAMED, ["tanh"], ["expm1"]),
+    "which of two helpers a name is": (SWAPPED, ["up"], ["down"]),
     "a number": (FORMULA, ["2 * x"], ["3 * x"]),
     "the sign of a zero": (FORMULA, ["x * 0.0"], ["x * -0.0"]),
     "an operation": (FORMULA, ["2 * x"], ["2 + x"]),

@@ -306,3 +306,11 @@ def test_missing_data_is_named(records):
 def test_a_figure_is_not_kept_anywhere(records):
     assert type(figures.regret(records, 8)) is Figure
     assert figures.regret(records, 8).canvas.manager is None
+
+
+def test_studies_whose_names_look_alike_do_not_share_files():
+    problem = posse.generate.uniform(players=2, arms=3)[0]
+    result = posse.simulate(problem, [posse.IndTS(), posse.IndUCB()], 20, checkpoints=4)
+    tables = [from_result(result, study) for study in ("日本", "中国", "a b", "a-b")]
+    names = [entry.name for entry in figures.catalogue(Records(pa.concat_tables(tables)))]
+    assert len(names) == len(set(names)) == 12

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
 from posse.cli import main
-from posse.experiments import Records, Store, run
+from posse.experiments import Records, Store, parse, run
 from posse.experiments.compare import compare, to_text
 from posse.experiments.paper import paper_spec, shipped
 
@@ -149,3 +151,44 @@ def test_report_is_rebuilt_from_results_alone(tmp_path, capsys):
     assert main(["report", str(tmp_path / "3")]) == 0
     assert (tmp_path / "3" / "report.html").exists()
     assert "final regret" in capsys.readouterr().out
+
+
+def test_report_on_a_part_of_a_run_says_so(tmp_path, capsys):
+    run(paper_spec(own_only=True, horizon=50, instances=1, subpar=[8, 5]), tmp_path / "results")
+    next((tmp_path / "results").glob("unit-*.parquet")).unlink()
+    assert main(["report", str(tmp_path)]) == 0
+    assert "1 of 2 units" in capsys.readouterr().err
+
+
+def test_an_edited_policy_of_the_users_is_another_unit():
+    """Results of the old code must not answer for the new."""
+    ids = []
+    for formula in ("s - n", "n - s"):
+        scope = {}
+        exec(OWN_POLICY.replace("FORMULA", formula), scope)
+        own = scope["OwnPolicy"]
+        text = OWN_SPEC.replace("OwnPolicy", own.__name__)
+        ids.append([unit.id for unit in parse(text).units()])
+        del own, scope
+        gc.collect()
+    assert ids[0] != ids[1]
+
+
+OWN_POLICY = """
+from dataclasses import dataclass
+from posse.policies import Policy
+
+@dataclass(frozen=True)
+class OwnPolicy(Policy):
+    @staticmethod
+    def index(n, s, N, S, M, log_T):
+        return FORMULA, 1.0
+"""
+
+OWN_SPEC = """
+[[study]]
+name = "own"
+horizon = 10
+problems = { family = "uniform", count = 1, players = 2, arms = 2 }
+policies = [{ name = "OwnPolicy" }]
+"""

@@ -7,12 +7,23 @@
 (2, 2, 1)
 """
 
+import importlib
+from types import ModuleType
+
 from posse import generate, policies, rewards, schedule, simulation
 from posse.policies import *  # noqa: F403  (every policy file, found by itself)
 from posse.policies import Policy
 from posse.problem import Problem
 from posse.simulation import Result, simulate
 from posse.version import __version__
+
+
+def __getattr__(name: str) -> ModuleType:
+    """The parts that are imported when first used, because they need more or cost time."""
+    if name in ("bench", "experiments", "insight", "testing"):
+        return importlib.import_module(f"posse.{name}")
+    raise AttributeError(f"module 'posse' has no attribute {name!r}")
+
 
 __all__ = [
     "Policy",

@@ -154,7 +154,14 @@ def _stored(folder: Path) -> Records:
 
     if not (folder / "results").is_dir():
         raise FileNotFoundError(f"{folder} has no results; give a folder that `posse run` or `posse paper` wrote")
-    return Store(folder / "results").read()
+    store = Store(folder / "results")
+    wanted = store.manifest().get("units", [])
+    there = len(list((folder / "results").glob("unit-*.parquet")))
+    if there < len(wanted):
+        print(
+            f"posse: {folder} has {there} of {len(wanted)} units; started again, its run completes it", file=sys.stderr
+        )
+    return store.read()
 
 
 def _write_report(records: Records, out: Path) -> None:

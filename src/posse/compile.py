@@ -65,6 +65,11 @@ def _compile_callee(function: Callable[..., Any]) -> Any:
     return numba.njit(forceinline=not hasattr(function, "out_of_line"), **OPTIONS)(function)
 
 
+def code_digest(function: Callable[..., Any] | None) -> str:
+    """A digest of a function and of all that it reaches, the same until any of it is edited."""
+    return "" if function is None else Walk(function, {}, lambda plain: plain).digest.hexdigest()[:16]
+
+
 class Walk:
     """A walk over the functions that a kernel reaches, each rebuilt with its names bound and compiled by `jit`.
 
@@ -77,12 +82,14 @@ class Walk:
         self.jit = jit
         self.digest = hashlib.sha256(repr([(name, str(OPTIONS[name])) for name in sorted(OPTIONS)]).encode())
         self.done: dict[FunctionType, Any] = {}
+        self.numbers: dict[FunctionType, int] = {}
         self.entry = self._rebuild(kernel)
 
     def _rebuild(self, function: Any) -> Any:
         """`function` with every plain function that it names rebuilt and compiled."""
         code = function.__code__
         self._note_code(code)
+        self._note("module", function.__module__)  # cached kernels look for it when they are loaded
         scope = dict(function.__globals__)
         bound = self.names if function.__globals__ is self.home else {}
         used = _global_names(code)
@@ -106,8 +113,10 @@ class Walk:
         value = getattr(value, "py_func", value)  # compiled already: compile it anew, with our options
         if isinstance(value, FunctionType):
             if value not in self.done:
+                self.numbers[value] = len(self.numbers)
                 self.done[value] = None
                 self.done[value] = self.jit(self._rebuild(value))
+            self._note(name, self.numbers[value])
             if self.done[value] is None:
                 raise TypeError(f"{value.__qualname__} calls itself, which cannot be compiled; use a loop")
             return self.done[value]
@@ -136,6 +145,9 @@ class Walk:
             self.digest.update(f"{name}: {value.dtype} {value.shape}".encode() + value.tobytes())
         elif isinstance(value, (bool, int, float, tuple, str, np.generic)):
             self.digest.update(f"{name}={value!r}".encode())
+        elif callable(value):
+            called = getattr(value, "__module__", ""), getattr(value, "__qualname__", getattr(value, "__name__", ""))
+            self.digest.update(f"{name} is {called}".encode())
 
 
 def _global_names(code: CodeType) -> list[str]:

@@ -228,6 +228,8 @@ def _read_problems(place: Place, table: dict[str, Any], folder: Path) -> Iterato
     values = place.read(table, {"means": Field(anything, None), "file": Field(anything, None), **GIVEN_FIELDS})
     try:
         tables = _read_means(table["means"]) if "means" in table else _read_files(table["file"], folder)
+        if not tables:
+            raise ValueError("no problem in it; expected at least one table of means")
     except (ValueError, TypeError, OverflowError) as error:
         raise place.error(sources[0], f"{sources[0]}: {error}") from None
     for epsilon, rewards in _product(place, {key: values[key] for key in GIVEN_FIELDS}):

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from posse import generate
+from posse.compile import code_digest
 from posse.experiments.records import SCHEMA_VERSION, from_result
 from posse.policies.base import Policy
 from posse.problem import Problem
@@ -165,6 +166,7 @@ class Unit:
                     "class": f"{type(policy).__module__}.{type(policy).__qualname__}",
                     "constants": list(policy.constants()),
                     "label": policy.label,
+                    **_code(policy),
                 }
                 for policy in self.policies
             ],
@@ -184,6 +186,13 @@ class Unit:
     def __str__(self) -> str:
         last = f"–{self.stop - 1}" if self.stop - self.start > 1 else ""
         return f"unit {self.id} (study {self.study!r}, problems {self.start}{last}, horizon {self.horizon})"
+
+
+def _code(policy: Policy) -> dict[str, str]:
+    """What tells a policy of the user's from what it was before an edit; posse's own go by posse's version."""
+    if type(policy).__module__.startswith("posse.policies."):
+        return {}
+    return {"index": code_digest(policy.index), "contribution": code_digest(policy.contribution)}
 
 
 def identify(description: str) -> str:

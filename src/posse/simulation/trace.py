@@ -55,6 +55,8 @@ def trace(
         raise TypeError(f"policy={policy!r}, but expected a policy such as posse.RobustAggTS(0.15)")
     if not isinstance(schedule, Schedule):
         raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
+    if not isinstance(anytime, bool):
+        raise TypeError(f"anytime={anytime!r}, but expected True or False")
     horizon = whole("horizon", horizon, least=1)
     replication = whole("replication", replication, least=0)
     run = Run(problem, policy, schedule, horizon, seed=check_seed(seed), replication=replication, anytime=anytime)

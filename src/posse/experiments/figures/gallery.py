@@ -75,7 +75,21 @@ def catalogue(records: Records) -> list[Entry]:
                 entries[first] = dataclasses.replace(entries[first], draw=partial(participation, records))
         if study == "small-epsilon" and varied <= {"n_subpar"}:
             entries.append(_small_epsilon_entry(rows))
-    return sorted(entries, key=lambda entry: SECTIONS.index(entry.section))
+    return sorted(_told_apart(entries), key=lambda entry: SECTIONS.index(entry.section))
+
+
+def _told_apart(entries: list[Entry]) -> list[Entry]:
+    """The entries with names of their own: studies that differ only in signs a file name leaves out get a number."""
+    names: set[str] = set()
+    apart = []
+    for entry in entries:
+        name, number = entry.name, 1
+        while name in names:
+            number += 1
+            name = f"{entry.name}_{number}"
+        names.add(name)
+        apart.append(dataclasses.replace(entry, name=name))
+    return apart
 
 
 def _facts(rows: Records) -> str:
