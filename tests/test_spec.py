@@ -151,7 +151,10 @@ def test_rows_do_not_depend_on_the_cut(monkeypatch):
     monkeypatch.setattr(spec, "UNIT_COST", 1)
     units = parse(text).units()
     assert len(units) == 9
-    key = lambda row: (row["problem"], row["policy"], row["replication"])  # noqa: E731
+
+    def key(row):
+        return row["problem"], row["policy"], row["replication"]
+
     assert sorted((row for unit in units for row in unit.run().to_pylist()), key=key) == sorted(whole, key=key)
 
 

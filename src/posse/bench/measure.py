@@ -141,9 +141,8 @@ def run(
 def example(cls: type[Policy]) -> Policy:
     """The policy as it is benchmarked: ε = 0.15, or the spread that goes with it."""
     fields = {field.name for field in dataclasses.fields(cls)}
-    if "epsilon" in fields:
-        return cls(epsilon=EPSILON)  # type: ignore[call-arg]
-    return cls(spread=EPSILON / math.sqrt(12)) if "spread" in fields else cls()  # type: ignore[call-arg]
+    constants: dict[str, Any] = {"epsilon": EPSILON, "spread": EPSILON / math.sqrt(12)}
+    return cls(**{name: value for name, value in constants.items() if name in fields})
 
 
 def machine() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from posse import generate
@@ -268,8 +269,7 @@ class Spec:
 def _active(schedule: Schedule, players: int) -> float:
     """How many players act in a round, on average."""
     if isinstance(schedule, Random):
-        chances = schedule.probability
-        return sum(chances) if isinstance(chances, tuple) else float(chances) * players  # type: ignore[arg-type]
+        return float(np.broadcast_to(schedule.probability, players).sum())
     return 1.0 if isinstance(schedule, Sequential) else float(players)
 
 

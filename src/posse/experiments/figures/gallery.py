@@ -128,7 +128,7 @@ def _paper_entries(rows: Records) -> list[Entry]:
         text = f"Percentage of all pulls, by how good the arm is for the player who pulled it. {WHISKERS} {facts}"
         add("overview-pulls", "paper", "Which arms were pulled", text, lambda: overview_pulls(rows))
         text = f"Regret from near-optimal and from subpar arms; optimal arms cost nothing. {WHISKERS} {facts}"
-        draw = lambda: overview_regret_by_kind(rows)  # noqa: E731
+        draw = partial(overview_regret_by_kind, rows)
         add("overview-regret-by-kind", "paper", "Where the regret came from", text, draw)
         text = f"{LEADING} For each number of subpar arms at 5ε; {_ten_epsilon(rows)}."
         add("theory-subpar", "theory", "Theory and practice over subpar arms", text, lambda: theory_over_subpar(rows))
