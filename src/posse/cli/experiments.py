@@ -1,4 +1,4 @@
-"""The command line: parse, call, print."""
+"""posse paper, run, init, report, compare: experiments."""
 
 from __future__ import annotations
 
@@ -6,42 +6,18 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from posse.version import __version__
 
 if TYPE_CHECKING:
     from posse.experiments import Records, Spec
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
-    parser = _parser()
-    options = parser.parse_args(argv)
-    if not hasattr(options, "run"):
-        parser.print_help()
-        return 2
-    try:
-        options.run(options)
-    except ModuleNotFoundError as error:
-        print(f"posse: {error}; this command needs more: pip install 'posse[experiments]'", file=sys.stderr)
-        return 1
-    except (ValueError, TypeError, OSError, RuntimeError) as error:
-        print(f"posse: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("posse: interrupted; started again, `paper` and `run` go on from here", file=sys.stderr)
-        return 130
-    return 0
+PLACE = 0  # where its commands stand in the list
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="posse", description="Multi-task bandits that share data robustly.")
-    parser.add_argument("--version", action="version", version=f"posse {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands for experiments."""
     paper = commands.add_parser(
         "paper",
         help="reproduce the paper's whole evaluation",
@@ -79,19 +55,6 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("first", metavar="A")
     compare.add_argument("second", metavar="B")
     compare.set_defaults(run=_compare)
-
-    bench = commands.add_parser(
-        "bench",
-        help="measure the simulator on this machine",
-        description="Measure the simulator: ns a player-round for each policy beside NumPy's normal draws and the bare "
-        "random words, speed-up over plain Python, threads, growth, memory and start-up. About half a minute.",
-    )
-    bench.add_argument("--quick", action="store_true", help="shorter runs: rougher figures in a fraction of the time")
-    bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
-    bench.add_argument("--policy", action="append", metavar="NAME", help="only this policy (may be repeated)")
-    bench.add_argument("--json", metavar="FILE", help="also write the figures as JSON to FILE; - prints only JSON")
-    bench.set_defaults(run=_bench)
-    return parser
 
 
 def _where(parser: argparse.ArgumentParser, folder: str) -> None:
@@ -191,24 +154,6 @@ def _compare(options: argparse.Namespace) -> None:
 
     rows = compare(_stored(Path(options.first)), _stored(Path(options.second)))
     print(to_text(rows, options.first, options.second))
-
-
-def _bench(options: argparse.Namespace) -> None:
-    from posse.bench import render, run
-
-    def note(text: str) -> None:
-        if sys.stderr.isatty():
-            print(f"\r\033[Kmeasuring {text} …", end="", file=sys.stderr, flush=True)
-
-    report = run(quick=options.quick, names=options.policy, paper=options.paper, note=note)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    if options.json == "-":
-        print(report.to_json())
-        return
-    print(render(report))
-    if options.json:
-        Path(options.json).write_text(report.to_json() + "\n", encoding="utf-8")
 
 
 def _whole(text: str, option: str) -> int:

@@ -1,0 +1,42 @@
+"""The command line: parse, call, print. Each module here adds its own commands."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from collections.abc import Sequence
+
+from posse.version import __version__
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    if not hasattr(options, "run"):
+        parser.print_help()
+        return 2
+    try:
+        options.run(options)
+    except ModuleNotFoundError as error:
+        print(f"posse: {error}; this command needs more: pip install 'posse[experiments]'", file=sys.stderr)
+        return 1
+    except (ValueError, TypeError, OSError, RuntimeError) as error:
+        print(f"posse: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("posse: interrupted; started again, `paper` and `run` go on from here", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="posse", description="Multi-task bandits that share data robustly.")
+    parser.add_argument("--version", action="version", version=f"posse {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    for module in sorted(modules, key=lambda module: module.PLACE):
+        module.add(commands)
+    return parser
