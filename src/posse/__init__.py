@@ -10,7 +10,8 @@
 import importlib
 from types import ModuleType
 
-from posse import generate, policies, rewards, schedule, simulation
+from posse import generate, learner, policies, rewards, schedule, simulation
+from posse.learner import Decision, Learner
 from posse.policies import *  # noqa: F403  (every policy file, found by itself)
 from posse.policies import Policy
 from posse.problem import Problem
@@ -26,11 +27,14 @@ def __getattr__(name: str) -> ModuleType:
 
 
 __all__ = [
+    "Decision",
+    "Learner",
     "Policy",
     "Problem",
     "Result",
     "__version__",
     "generate",
+    "learner",
     "policies",
     "rewards",
     "schedule",

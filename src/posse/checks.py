@@ -31,10 +31,10 @@ def number(
 
 
 def dissimilarity(epsilon: Any) -> float:
-    """A policy's ε: a number in [0, 1], and not so small that its square vanishes."""
-    value = number("epsilon", epsilon, least=0, most=1)
+    """A policy's ε: a number of at least 0, and not so small that its square vanishes."""
+    value = number("epsilon", epsilon, least=0)
     if 0 < value < 1e-100:
-        raise ValueError(f"epsilon={value:g}, but expected 0 or a number in [1e-100, 1]")
+        raise ValueError(f"epsilon={value:g}, but expected 0 or a number of at least 1e-100")
     return value
 
 

@@ -31,6 +31,7 @@ REFINE = 1  # block i: the next 48 bits of arm i's index, fetched only when they
 REWARD = 2  # further words for rewards that need more than one
 SCHEDULE = 3  # who is active
 GENERATE = 4  # drawing problems
+DECISION = 5  # a learner's decisions; the serial number stands for the round
 
 
 def philox(c0, c1, c2, c3, k0, k1):

@@ -1,5 +1,8 @@
 """The online learner: choose, observe, trust."""
 
 from posse.learner.counts import Counts
+from posse.learner.learner import ConflictingReward, Decision, Learner
+from posse.learner.ledger import UnknownDecision
+from posse.learner.snapshot import SnapshotError
 
-__all__ = ["Counts"]
+__all__ = ["ConflictingReward", "Counts", "Decision", "Learner", "SnapshotError", "UnknownDecision"]

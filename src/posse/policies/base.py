@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from posse.checks import number
 
@@ -54,12 +56,16 @@ class Policy:
     None: its count and reward sum. Otherwise N and S in `index` are Σ a and Σ b over the players.
     """
 
+    differences: ClassVar[tuple[str, ...]] = ("epsilon", "spread")
+    """The constants that are differences of mean rewards, and so are in the units of the rewards."""
+
     label: str = dataclasses.field(default="", kw_only=True)
     """What tells this policy from others in a comparison; made from name and constants if empty."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
             raise TypeError(f"label={self.label!r}, but a label is a string")
+        self._check_shape()
         self.check()
         for field in self._constant_fields():
             object.__setattr__(self, field.name, number(field.name, getattr(self, field.name)))
@@ -69,9 +75,44 @@ class Policy:
     def check(self) -> None:
         """Raise a clear error if a constant is not what it must be."""
 
+    @classmethod
+    @functools.cache
+    def _check_shape(cls) -> None:
+        """Raise a clear error if the policy's functions cannot take what they will be called with."""
+        if not isinstance(inspect.getattr_static(cls, "index", None), staticmethod):
+            raise TypeError(f"{cls.__name__} needs a static method index(n, s, N, S, M, log_T, *constants)")
+        for name, first in (("index", ["n", "s", "N", "S", "M", "log_T"]), ("contribution", ["n", "s"])):
+            wanted = first + cls.constant_names()
+            function = getattr(cls, name)
+            try:
+                if function is not None:
+                    inspect.signature(function).bind(*wanted)
+            except TypeError as error:
+                raise TypeError(f"{cls.__name__}.{name} must take ({', '.join(wanted)}): {error}") from None
+
+    def for_rewards(self, low: float = 0.0, high: float = 1.0) -> Self:
+        """This policy, stated for rewards in [low, high], for the same rewards mapped to [0, 1].
+
+        Constants that are differences of mean rewards shrink with the range; all others are about rewards in [0, 1].
+        """
+        width = high - low
+        there = dict(zip(self.constant_names(), self.constants(), strict=True))
+        epsilon = there.get("epsilon", 0.0)
+        if epsilon > width:
+            raise ValueError(f"epsilon={epsilon:g}, but expected at most {width:g}: rewards are in [{low:g}, {high:g}]")
+        changes: dict[str, Any] = {
+            name: there[name] / width for name in self.differences if name in there and width != 1.0
+        }
+        return dataclasses.replace(self, **changes) if changes else self
+
     def constants(self) -> tuple[float, ...]:
         """The constants in the order of the fields, as `index` takes them."""
         return tuple(getattr(self, field.name) for field in self._constant_fields())
+
+    @classmethod
+    def constant_names(cls) -> list[str]:
+        """The names of the constants, in the order of the fields."""
+        return [field.name for field in cls._constant_fields()]
 
     @classmethod
     def _constant_fields(cls) -> list[dataclasses.Field[Any]]:

@@ -42,7 +42,7 @@ class RobustAggTS(Policy):
 
     @staticmethod
     def index(n, s, N, S, M, log_T, epsilon, c1, c2):
-        if n == 0.0:
+        if N == 0.0:  # never pulled by this player, who therefore has seen nothing
             return 0.0, math.sqrt(c2)
         return individual_or_aggregate(n, s, N, S, M, log_T, epsilon, c1, c2)
 

@@ -217,6 +217,7 @@ def _check_policies(policies: Policy | Iterable[Policy]) -> list[Policy]:
                 f"policies {labels[policy.label]} and {number} are both labelled {policy.label!r}; give one a label=..."
             )
         labels[policy.label] = number
+        policy.for_rewards()
     return found
 
 

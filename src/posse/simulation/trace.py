@@ -53,6 +53,7 @@ def trace(
         raise TypeError(f"problem={problem!r}, but expected a posse.Problem")
     if not isinstance(policy, Policy):
         raise TypeError(f"policy={policy!r}, but expected a policy such as posse.RobustAggTS(0.15)")
+    policy.for_rewards()
     if not isinstance(schedule, Schedule):
         raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
     if not isinstance(anytime, bool):

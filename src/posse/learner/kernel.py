@@ -1,0 +1,121 @@
+"""The learner's arithmetic: plain Python on arrays, compiled once for each policy class.
+
+The names in capitals, `index` and `contribution` are bound for each policy by `posse.learner.core`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from posse.policies.propensity import draw, fill_propensities
+from posse.rewards import GRID
+from posse.streams import DECISION, block
+
+# Bound for each policy; the values here only say what they are.
+REFRESH_AT_OWN_PULL = True
+RANDOMISED = True
+OWN_SUMS = False  # the policy has its own `contribution`
+
+
+def index(n, s, N, S, M, log_T, *constants):
+    """The policy's center and scale."""
+    return math.nan, math.nan
+
+
+def contribution(n, s, *constants):
+    """What a player adds to an arm's shared sums."""
+    return n, s
+
+
+STEP = 1.0 / GRID
+SHIFT = 2.0**-10  # by how much others' mean is moved to see how far a center follows
+
+
+def evaluate(pulls, sums, waiting, all_waiting, N, S, M, log_T, constants, center, scale, weight):
+    """Fill a player's centers and scales, and how much of each center is other players' data.
+
+    The weight is d center / d (mean of the others' rewards), so it is 1 where the index follows the others alone.
+    """
+    for arm in range(pulls.size):
+        n, s, others_n, others_s = pulls[arm] * 1.0, sums[arm] * STEP, N[arm], S[arm]
+        if not RANDOMISED:
+            n, s = with_waiting(n, s, waiting[arm])
+            if not OWN_SUMS:
+                others_n, others_s = with_waiting(others_n, others_s, all_waiting[arm])
+        own, _ = contribution(n, s, *constants)
+        center[arm], scale[arm] = index(n, s, others_n, others_s, M, log_T, *constants)
+        moved, _ = index(n, s, others_n, others_s + SHIFT * (others_n - own), M, log_T, *constants)
+        weight[arm] = min(max((moved - center[arm]) / SHIFT, 0.0), 1.0) if center[arm] < math.inf else 0.0
+
+
+def with_waiting(n, s, waiting):
+    """Count and sum as if the pulls still waiting had earned the mean so far, or 1 where there is none yet."""
+    mean = s / n if n > 0.0 else 1.0
+    return n + waiting, s + waiting * mean
+
+
+def weigh(center, scale, available, floor, holdout, probabilities, work):
+    """Fill each arm's probability of having the largest index, mixed with floor and holdout; return how many arms."""
+    count = 0
+    for arm in range(center.size):
+        if available[arm]:
+            work[0, count], work[1, count] = center[arm], scale[arm]
+            count += 1
+    fill_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:, :count])
+    uniform = holdout / count + (1.0 - holdout) * floor
+    rest = (1.0 - holdout) * (1.0 - count * floor)
+    count = 0
+    for arm in range(center.size):
+        probabilities[arm] = 0.0
+        if available[arm]:
+            probabilities[arm] = uniform + rest * work[2, count]
+            count += 1
+    return count
+
+
+def decide(center, scale, available, floor, holdout, serial, key, probabilities, work):
+    """Fill the probabilities and draw an arm from them; return it, and whether the decision is of the holdout.
+
+    The arm comes first: given the arm, the decision is of the holdout with the share that the holdout has in the
+    arm's probability. So a decision is of the holdout with the probability set, and its arm is then uniform.
+    """
+    count = weigh(center, scale, available, floor, holdout, probabilities, work)
+    high, low, coin, _ = block(0, 0, serial, DECISION, key)
+    arm = draw(probabilities, (high * 2.0**20 + (low >> 12) + 0.5) * 2.0**-52)
+    return arm, (coin + 0.5) * 2.0**-32 * probabilities[arm] * count < holdout
+
+
+def absorb(players, arms, steps, pulls, sums, all_pulls, all_sums, shared, seen, constants):
+    """Take in one round's rewards: all counts and sums first, then what each player sees."""
+    for event in range(players.size):
+        player, arm = players[event], arms[event]
+        pulls[player, arm] += 1
+        sums[player, arm] += steps[event]
+        all_pulls[arm] += 1
+        all_sums[arm] += steps[event]
+    for event in range(players.size):
+        share(arms[event], pulls, sums, all_pulls, all_sums, shared, constants)
+    if REFRESH_AT_OWN_PULL:
+        for event in range(players.size):
+            player, arm = players[event], arms[event]
+            seen[0, player, arm], seen[1, player, arm] = shared[0, arm], shared[1, arm]
+
+
+def share(arm, pulls, sums, all_pulls, all_sums, shared, constants):
+    """Form an arm's shared sums N and S, those of the policy's own kind anew and in player order."""
+    if OWN_SUMS:
+        a = 0.0
+        b = 0.0
+        for player in range(pulls.shape[0]):
+            more_a, more_b = contribution(pulls[player, arm] * 1.0, sums[player, arm] * STEP, *constants)
+            a += more_a
+            b += more_b
+        shared[0, arm], shared[1, arm] = a, b
+    else:
+        shared[0, arm], shared[1, arm] = all_pulls[arm] * 1.0, all_sums[arm] * STEP
+
+
+def share_all(pulls, sums, all_pulls, all_sums, shared, constants):
+    """Form every arm's shared sums."""
+    for arm in range(all_pulls.size):
+        share(arm, pulls, sums, all_pulls, all_sums, shared, constants)

@@ -1,0 +1,437 @@
+"""The learner: a thin shell around the core that keeps names, numbers and decisions in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, overload
+
+import numpy as np
+
+from posse.learner import log, snapshot
+from posse.learner.core import Core, Tally, log_horizon, to_steps
+from posse.learner.counts import Counts
+from posse.learner.ledger import Answer, Ledger, Row, UnknownDecision, parse_id, write_id
+from posse.learner.roster import Roster
+from posse.learner.setup import Setup, check_names
+from posse.policies.base import Policy
+from posse.rewards import GRID
+from posse.streams import key as stream_key
+
+
+class ConflictingReward(ValueError):
+    """A second reward for a decision, and another one than the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a learner chose for a player."""
+
+    id: str
+    """What to report the reward with."""
+    player: str
+    arm: str
+    propensity: float
+    """The probability that this arm is chosen, all told: index, floor and holdout."""
+    probabilities: dict[str, float]
+    """The probability of every arm that was available."""
+    round: int
+    shared: float
+    """How much the chosen arm's index rests on other players' data, from 0 to 1."""
+    holdout: bool
+    """Whether the arm was drawn uniformly, as one of the decisions held out."""
+
+
+class Learner:
+    """Chooses arms for players, and learns from the rewards whenever they come.
+
+    >>> import posse
+    >>> learner = posse.Learner(posse.RobustAggTS(0.1), arms=["tea", "coffee"], players=["north", "south"], seed=1)
+    >>> decision = learner.choose("north")
+    >>> decision.arm, round(decision.propensity, 3)
+    ('coffee', 0.5)
+    >>> learner.observe(decision.id, 1.0)
+    1
+
+    Args:
+        policy: such as `posse.RobustAggTS(0.1)`; its ε is in the units of the rewards.
+        arms: their names.
+        players: their names; more may `join` later.
+        horizon: how many rounds are planned, which the policies' ln T takes; None for the anytime form, ln t. Past the
+            horizon, ln t takes over.
+        seed: two learners with one seed draw the same random numbers, so give each its own.
+        reward_range: the lowest and the highest reward that is possible.
+        floor: the least probability of every available arm.
+        holdout: the share of decisions whose arm is drawn uniformly.
+        default_reward, patience: the reward that is taken for a decision that has none after so many seconds; without
+            them a decision waits for as long as it is among the `waiting_limit` newest that do.
+        waiting_limit: how many decisions may wait for their rewards; the oldest beyond it is given up.
+        keep_log: keep every answered decision for `log`. False bounds the memory for good; then a reward is told from
+            its repetition only for the `waiting_limit` newest answers.
+        clock: gives the time in seconds.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        arms: Iterable[str],
+        players: Iterable[str] = (),
+        horizon: int | None = None,
+        *,
+        seed: int = 0,
+        reward_range: tuple[float, float] = (0.0, 1.0),
+        floor: float = 0.0,
+        holdout: float = 0.0,
+        default_reward: float | None = None,
+        patience: float | None = None,
+        waiting_limit: int = 100_000,
+        keep_log: bool = True,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        try:
+            low, high = reward_range
+        except (TypeError, ValueError):
+            raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
+        setup = Setup(
+            policy, horizon, seed, low, high, floor, holdout, default_reward, patience, waiting_limit, keep_log
+        )
+        self._begin(setup, check_names("arm", arms), check_names("player", players), clock)
+
+    def _begin(self, setup: Setup, arms: list[str], players: list[str], clock: Callable[[], float]) -> None:
+        """Set everything up, before the first event."""
+        if not arms:
+            raise ValueError("no arms given; expected at least one")
+        setup.check_floor(len(arms))
+        self.setup = setup
+        self.core = Core(setup.policy.for_rewards(setup.low, setup.high))
+        self.arm_roster, self.player_roster = Roster("arm", arms), Roster("player", players)
+        self.tally = Tally.empty(len(players), len(arms))
+        self.core.share_all(self.tally)
+        self.tally.seen[:] = self.tally.shared[:, None, :]
+        self.ledger = Ledger(setup.waiting_limit, setup.keep_log)
+        self.waiting = np.zeros((len(players), len(arms)), np.int64)
+        self.all_waiting = np.zeros(len(arms), np.int64)
+        self.changes: list[dict[str, Any]] = []  # who and what came and went, with the number of the event
+        self.first = {"arms": arms, "players": players}
+        self.rounds = self.events = self.decisions = 0
+        self._key = stream_key(setup.seed)
+        self._clock, self._now = clock, -np.inf
+        self._lock = threading.RLock()
+
+    # ---------------------------------------------------------------- decisions
+
+    @overload
+    def choose(self, player: str, available: Iterable[str] | None = None) -> Decision: ...
+    @overload
+    def choose(self, player: list[str] | tuple[str, ...], available: Iterable[str] | None = None) -> list[Decision]: ...
+    def choose(
+        self, player: str | list[str] | tuple[str, ...], available: Iterable[str] | None = None
+    ) -> Decision | list[Decision]:
+        """Choose an arm for a player, or one for each of several who act in the same round.
+
+        `available` restricts the choice to some of the arms.
+        """
+        with self._lock:
+            names = [player] if isinstance(player, str) else check_names("player", player)
+            places = [self.player_roster.current(name) for name in names]
+            offered = self._offered(available)
+            now = self._tick()
+            self.rounds += 1
+            log_T = log_horizon(self.setup.horizon, self.rounds)
+            made = [self._decide(place, offered, log_T, now) for place in places]
+            for _, row in made:
+                self._wait(row)
+            decisions = [decision for decision, _ in made]
+            return decisions[0] if isinstance(player, str) else decisions
+
+    def _decide(self, player: int, offered: np.ndarray, log_T: float, now: float) -> tuple[Decision, Row]:
+        choice = self.core.decide(
+            self.core.numbers(self.tally, player, self.waiting, self.all_waiting),
+            self.player_roster.count,
+            log_T,
+            offered,
+            self._key,
+            self.decisions,
+            self.setup.floor,
+            self.setup.holdout,
+        )
+        serial = self.decisions
+        self.decisions += 1
+        name, arm = self.player_roster.names[player], self.arm_roster.names[choice.arm]
+        tag = _tag(self._key, serial, name, arm)
+        probabilities = {self.arm_roster.names[k]: p for k, p in enumerate(choice.probabilities) if offered[k]}
+        shared = 0.0 if choice.holdout else choice.shared
+        decision = Decision(
+            write_id(serial, tag), name, arm, choice.propensity, probabilities, self.rounds, shared, choice.holdout
+        )
+        row = Row(serial, tag, self.rounds, player, choice.arm, choice.propensity, choice.holdout, shared, now)
+        return decision, row
+
+    def _wait(self, row: Row) -> None:
+        self._count_waiting(row, 1)
+        given_up = self.ledger.wait(row)
+        if given_up is not None:
+            self._count_waiting(given_up, -1)
+
+    def _count_waiting(self, row: Row, by: int) -> None:
+        self.waiting[row.player, row.arm] += by
+        self.all_waiting[row.arm] += by
+
+    def probabilities(self, player: str, available: Iterable[str] | None = None) -> dict[str, float]:
+        """The probability of each arm if the player were to choose now; nothing is decided."""
+        with self._lock:
+            offered = self._offered(available)
+            evaluated = self._evaluate(self.player_roster.current(player))
+            shares = self.core.probabilities(evaluated, offered, self.setup.floor, self.setup.holdout).tolist()
+            return {self.arm_roster.names[arm]: p for arm, p in enumerate(shares) if offered[arm]}
+
+    def indices(self, player: str) -> dict[str, tuple[float, float]]:
+        """Center and scale of each arm's index for the player, for rewards mapped to [0, 1]."""
+        with self._lock:
+            center, scale, _ = self._evaluate(self.player_roster.current(player)).tolist()
+            return {name: (center[arm], scale[arm]) for arm, name in self.arm_roster.listed()}
+
+    def shared_weights(self) -> np.ndarray:
+        """For each player, how much its next decision is expected to rest on other players' data, from 0 to 1."""
+        with self._lock:
+            offered = self._offered(None)
+            weights = []
+            for player, _ in self.player_roster.listed():
+                evaluated = self._evaluate(player)
+                weights.append(float(evaluated[2] @ self.core.probabilities(evaluated, offered)))
+            return np.array(weights)
+
+    def _evaluate(self, player: int) -> np.ndarray:
+        numbers = self.core.numbers(self.tally, player, self.waiting, self.all_waiting)
+        return self.core.evaluate(numbers, self.player_roster.count, log_horizon(self.setup.horizon, self.rounds + 1))
+
+    def _offered(self, available: Iterable[str] | None) -> np.ndarray:
+        if available is None:
+            return self.arm_roster.here
+        places = [self.arm_roster.current(name) for name in check_names("arm", available)]
+        if not places:
+            raise ValueError("available=[], but expected at least one arm")
+        offered = np.zeros(len(self.arm_roster.names), np.bool_)
+        offered[places] = True
+        return offered
+
+    # ---------------------------------------------------------------- rewards
+
+    @overload
+    def observe(self, decision: str, reward: float) -> int: ...
+    @overload
+    def observe(self, decision: Mapping[str, float] | Iterable[tuple[str, float]]) -> int: ...
+    def observe(
+        self, decision: str | Mapping[str, float] | Iterable[tuple[str, float]], reward: float | None = None
+    ) -> int:
+        """Take the reward of a decision, or those of many at once as one round; return how many were new.
+
+        A reward reported again is acknowledged and counted once. If any report is refused, none is taken.
+        """
+        with self._lock:
+            reports = _reports(decision, reward)
+            self._tick()
+            fresh: dict[int, float] = {}
+            for identity, value in reports:
+                serial = self._check_report(identity, value, fresh)
+                if serial is not None:
+                    fresh[serial] = float(value)
+            self._take([(self.ledger.waiting[serial], value) for serial, value in fresh.items()])
+            return len(fresh)
+
+    def _check_report(self, identity: str, value: Any, fresh: dict[int, float]) -> int | None:
+        """The serial number of the decision if its reward is news; None if it is known; an error otherwise."""
+        serial, tag = parse_id(identity)
+        reward = self.setup.check_reward(f"reward of decision {identity}", value)
+        row = self.ledger.waiting.get(serial)
+        if row is not None and row.tag == tag:
+            if fresh.get(serial, reward) != reward:
+                raise ConflictingReward(f"decision {identity} is given two rewards, {fresh[serial]:g} and {reward:g}")
+            return serial
+        known_tag, known, defaulted = self.ledger.answers.get(serial, (None, 0.0, False))
+        if known_tag == tag:
+            if self._steps(known) == self._steps(reward):
+                return None
+            how = f", taken by default after {self.setup.patience:g} s" if defaulted else ""
+            raise ConflictingReward(f"decision {identity} already has the reward {known:g}{how}; {reward:g} is refused")
+        if known_tag is None and row is None and serial < self.decisions:
+            raise UnknownDecision(
+                f"decision {identity} is not waiting: either it never was a decision of this learner, or "
+                f"{self.setup.waiting_limit:,} newer ones made it give this one up"
+            )
+        raise UnknownDecision(f"decision {identity} is not known to this learner")
+
+    def _take(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:
+        """Take in rewards as one round, and write them down."""
+        if not answered:
+            return
+        self.events += 1
+        for row, reward in answered:
+            self.ledger.answer(row, Answer(reward, self.events, self._now, defaulted))
+            if row.serial >= 0:
+                self._count_waiting(row, -1)
+        self.core.absorb(
+            self.tally,
+            [row.player for row, _ in answered],
+            [row.arm for row, _ in answered],
+            [self._steps(reward) for _, reward in answered],
+        )
+
+    def _steps(self, reward: float) -> int:
+        return to_steps(reward, self.setup.low, self.setup.high)
+
+    def record(self, rewards: Iterable[tuple[str, str, float]]) -> None:
+        """Take rewards of the past, as (player, arm, reward), that this learner did not decide; one call, one round."""
+        with self._lock:
+            now = self._tick()
+            rows = []
+            for player, arm, reward in rewards:
+                places = self.player_roster.place(player), self.arm_roster.place(arm)
+                value = self.setup.check_reward(f"reward of {player!r} for {arm!r}", reward)
+                rows.append((Row(-1, 0, self.rounds + 1, *places, 0.0, False, 0.0, now), value))
+            self.rounds += 1
+            self._take(rows)
+
+    def _tick(self) -> float:
+        """The time, which never goes back; take the default for every decision that has waited too long."""
+        self._now = max(self._now, float(self._clock()))
+        if self.setup.patience is not None and self.setup.default_reward is not None:
+            late = []
+            for row in self.ledger.waiting.values():
+                if row.decided_at + self.setup.patience > self._now:
+                    break
+                late.append((row, self.setup.default_reward))
+            self._take(late, defaulted=True)
+        return self._now
+
+    # ---------------------------------------------------------------- players and arms
+
+    def join(self, player: str, *, knows_others: bool = True) -> None:
+        """Let a player join, or come back with all it had learnt.
+
+        A new one starts from what the others know, unless `knows_others=False`: then it takes others' data for an arm
+        into account only once it has pulled it, as in the paper. Only policies refreshed at own pulls differ in this.
+        """
+        with self._lock:
+            self._change("join", player, knows_others=knows_others)
+
+    def retire(self, player: str) -> None:
+        """Let a player leave. What it has learnt stays with the others, and its late rewards are still taken."""
+        with self._lock:
+            self._change("retire", player)
+
+    def add_arm(self, arm: str) -> None:
+        """Offer a new arm to all players, or one that was retired again."""
+        with self._lock:
+            self._change("add arm", arm)
+
+    def retire_arm(self, arm: str) -> None:
+        """Offer an arm no longer. Its late rewards are still taken."""
+        with self._lock:
+            self._change("retire arm", arm)
+
+    def _change(self, kind: str, name: str, knows_others: bool = True) -> None:
+        if kind == "join":
+            self.player_roster.add(name)
+        elif kind == "retire":
+            self.player_roster.retire(name)
+        elif kind == "add arm":
+            self.setup.check_floor(self.arm_roster.count + 1)
+            self.arm_roster.add(name)
+        else:
+            self.arm_roster.retire(name)
+        self.events += 1
+        self.changes.append({"event": self.events, "kind": kind, "name": name, "knows_others": knows_others})
+        self._make_room(knows_others)
+
+    def _make_room(self, knows_others: bool) -> None:
+        """Give everybody and everything on the rosters a place in the numbers."""
+        players, arms = len(self.player_roster.names), len(self.arm_roster.names)
+        before = self.tally.pulls.shape[0]
+        if self.tally.pulls.shape == (players, arms):
+            return
+        self.tally = self.tally.grown(players, arms)
+        self.core.share_all(self.tally)
+        if knows_others:
+            self.tally.seen[:, before:] = self.tally.shared[:, None, :]
+        waiting, self.waiting = self.waiting, np.zeros((players, arms), np.int64)
+        self.waiting[: waiting.shape[0], : waiting.shape[1]] = waiting
+        self.all_waiting = self.waiting.sum(axis=0)
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """The players that are here."""
+        return tuple(name for _, name in self.player_roster.listed())
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms that are offered."""
+        return tuple(name for _, name in self.arm_roster.listed())
+
+    # ---------------------------------------------------------------- what there is to see
+
+    def counts(self) -> Counts:
+        """Observed pulls and reward sums of the players that are here and the arms that are offered."""
+        with self._lock:
+            rows = np.flatnonzero(self.player_roster.here)
+            columns = np.flatnonzero(self.arm_roster.here)
+            pulls = self.tally.pulls[np.ix_(rows, columns)]
+            low, high = self.setup.low, self.setup.high
+            sums = low * pulls + (high - low) / GRID * self.tally.sums[np.ix_(rows, columns)]
+            epsilon = getattr(self.setup.policy, "epsilon", None)
+            return Counts(self.players, self.arms, pulls, sums, low, high, epsilon)
+
+    def log(self) -> Any:
+        """Decisions and rewards as an Arrow table, one row a decision; docs/learner.md lists the columns."""
+        with self._lock:
+            self._tick()
+            return log.to_arrow(self)
+
+    @classmethod
+    def replay(cls, table: Any, clock: Callable[[], float] = time.time) -> Learner:
+        """The learner that wrote a log, from nothing but that log."""
+        learner = cls.__new__(cls)
+        log.replay(learner, table, clock)
+        return learner
+
+    def save(self, path: str | Path) -> None:
+        """Write everything into one file; a crash at any moment leaves the old file or the new one, whole."""
+        with self._lock:
+            snapshot.write(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | Path, clock: Callable[[], float] = time.time) -> Learner:
+        """The learner that was saved, as if it had never stopped."""
+        learner = cls.__new__(cls)
+        snapshot.read(learner, Path(path), clock)
+        return learner
+
+    def __repr__(self) -> str:
+        return (
+            f"<Learner {self.setup.policy.label}: {self.player_roster.count} players, {self.arm_roster.count} arms, "
+            f"{self.decisions:,} decisions, {len(self.ledger.waiting):,} waiting>"
+        )
+
+
+def _tag(key: tuple[int, int], serial: int, player: str, arm: str) -> int:
+    """What makes a decision's id its own, so that a reward meant for another is not taken by mistake."""
+    return zlib.crc32(repr((key, serial, player, arm)).encode())
+
+
+def _reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
+    """Reports as a list of (id, reward)."""
+    if isinstance(decision, str):
+        if reward is None:
+            raise TypeError(f"reward=None for decision {decision}, but expected a number")
+        return [(decision, reward)]
+    if reward is not None:
+        raise TypeError("many decisions with one reward; expected pairs (decision, reward)")
+    pairs = list(decision.items() if isinstance(decision, Mapping) else decision)
+    for pair in pairs:
+        if not (isinstance(pair, tuple) and len(pair) == 2):
+            raise TypeError(f"{pair!r}, but expected a pair (decision, reward)")
+    return pairs

@@ -1,0 +1,120 @@
+"""What happened to each decision: those that wait for a reward, those that have one, and those given up."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from array import array
+from typing import Any, NamedTuple
+
+
+class Row(NamedTuple):
+    """A decision, or a reward of the past that was recorded without one."""
+
+    serial: int  # −1 for a reward of the past
+    tag: int
+    round: int
+    player: int
+    arm: int
+    propensity: float  # 0 for a reward of the past
+    holdout: bool
+    shared: float
+    decided_at: float
+
+
+class Answer(NamedTuple):
+    """What came of it."""
+
+    reward: float
+    observed: int  # the number of the event that brought it
+    observed_at: float
+    defaulted: bool  # nothing came in time, and the default was taken
+
+
+COLUMNS = {"serial": "q", "tag": "q", "round": "q", "player": "q", "arm": "q", "propensity": "d", "holdout": "b"}
+COLUMNS |= {"shared": "d", "decided_at": "d", "reward": "d", "observed": "q", "observed_at": "d", "defaulted": "b"}
+
+
+class UnknownDecision(ValueError):
+    """A reward for a decision that this learner does not know, or no longer."""
+
+
+def write_id(serial: int, tag: int) -> str:
+    """A decision's id: its serial number, and a tag that ties it to learner, player and arm."""
+    return f"{serial}-{tag:08x}"
+
+
+def parse_id(identity: Any) -> tuple[int, int]:
+    """Serial number and tag of a decision's id.
+
+    >>> parse_id("17-000000ff")
+    (17, 255)
+    """
+    if isinstance(identity, str) and (match := _ID.fullmatch(identity)):
+        return int(match[1]), int(match[2], 16)
+    raise UnknownDecision(f"decision {str(identity)[:60]!r} is not known: expected the id of a decision")
+
+
+_ID = re.compile("(0|[1-9][0-9]{0,17})-([0-9a-f]{8})", re.ASCII)
+
+
+class Ledger:
+    """The decisions of a learner. Those that wait are bounded in number; answered ones are kept if the log is."""
+
+    def __init__(self, waiting_limit: int, keep_log: bool) -> None:
+        self.waiting_limit = waiting_limit
+        self.keep_log = keep_log
+        self.waiting: dict[int, Row] = {}  # by serial number, oldest first
+        self.answers: dict[int, tuple[int, float, bool]] = {}  # tag, reward and defaulted, by serial number
+        self.columns: dict[str, Any] = {name: array(code) for name, code in COLUMNS.items()}
+        self.given_up = 0
+
+    def wait(self, row: Row) -> Row | None:
+        """Let a decision wait for its reward; return the oldest, given up, if that is one too many."""
+        self.waiting[row.serial] = row
+        if len(self.waiting) <= self.waiting_limit:
+            return None
+        self.given_up += 1
+        return self.waiting.pop(next(iter(self.waiting)))
+
+    def answer(self, row: Row, answer: Answer) -> None:
+        """Move a decision from those that wait to those that are answered, or add a reward of the past."""
+        if row.serial >= 0:
+            del self.waiting[row.serial]
+            self.answers[row.serial] = (row.tag, answer.reward, answer.defaulted)
+            if not self.keep_log and len(self.answers) > self.waiting_limit:
+                del self.answers[next(iter(self.answers))]
+        if self.keep_log:
+            for column, value in zip(self.columns.values(), itertools.chain(row, answer), strict=True):
+                column.append(value)
+
+    def rows(self) -> list[tuple[Row, Answer | None]]:
+        """Everything kept, in the order of rounds and decisions."""
+        done = [(Row(*values[:9]), Answer(*values[9:])) for values in zip(*self.columns.values(), strict=True)]
+        both: list[tuple[Row, Answer | None]] = [*done, *((row, None) for row in self.waiting.values())]
+        return sorted(both, key=lambda pair: (pair[0].round, pair[0].serial))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ledger as plain values."""
+        return {
+            "given_up": self.given_up,
+            "waiting": [list(row) for row in self.waiting.values()],
+            "answered": {name: column.tolist() for name, column in self.columns.items()},
+            "recent": [] if self.keep_log else [[serial, *rest] for serial, rest in self.answers.items()],
+        }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any], waiting_limit: int, keep_log: bool) -> Ledger:
+        """The ledger from plain values."""
+        ledger = cls(waiting_limit, keep_log)
+        ledger.given_up = plain["given_up"]
+        ledger.waiting = {row[0]: Row(*row) for row in plain["waiting"]}
+        ledger.columns = {name: array(code, plain["answered"][name]) for name, code in COLUMNS.items()}
+        ledger.answers = {serial: (tag, reward, defaulted) for serial, tag, reward, defaulted in plain["recent"]}
+        columns = ledger.columns
+        for serial, *rest in zip(
+            columns["serial"], columns["tag"], columns["reward"], columns["defaulted"], strict=True
+        ):
+            if serial >= 0:
+                ledger.answers[serial] = (rest[0], rest[1], bool(rest[2]))
+        return ledger

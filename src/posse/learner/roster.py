@@ -1,0 +1,76 @@
+"""Who is here: names in the order in which they came, and which of them have retired."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from posse.learner.setup import check_name
+
+
+class Roster:
+    """Players or arms. A name keeps its place for good, so that old data stays where it is."""
+
+    def __init__(self, kind: str, names: list[str]) -> None:
+        self.kind = kind
+        self.names = list(names)
+        self.here = np.ones(len(names), np.bool_)
+        self._places = {name: place for place, name in enumerate(names)}
+
+    @classmethod
+    def of(cls, kind: str, entries: list[tuple[str, bool]]) -> Roster:
+        """The roster with these names, each here or retired."""
+        roster = cls(kind, [name for name, _ in entries])
+        roster.here[:] = [here for _, here in entries]
+        return roster
+
+    def __iter__(self) -> Iterator[tuple[str, bool]]:
+        """Names, and whether each is here."""
+        return zip(self.names, self.here.tolist(), strict=True)
+
+    @property
+    def count(self) -> int:
+        """How many are here."""
+        return int(self.here.sum())
+
+    def listed(self) -> list[tuple[int, str]]:
+        """Place and name of those that are here."""
+        return [(place, name) for place, name in enumerate(self.names) if self.here[place]]
+
+    def place(self, name: str) -> int:
+        """The place of a name, retired or not."""
+        check_name(self.kind, name)
+        if name not in self._places:
+            known = ", ".join(self.names[:10]) + (", …" if len(self.names) > 10 else "")
+            how = "join" if self.kind == "player" else "add_arm"
+            raise ValueError(f"no {self.kind} {name!r}; there are {known or 'none'} ({how} adds one)")
+        return self._places[name]
+
+    def current(self, name: str) -> int:
+        """The place of a name that is here."""
+        place = self.place(name)
+        if not self.here[place]:
+            raise ValueError(f"{self.kind} {name!r} has retired")
+        return place
+
+    def add(self, name: str) -> None:
+        """Take a name in, or back."""
+        check_name(self.kind, name)
+        place = self._places.setdefault(name, len(self.names))
+        if place == len(self.names):
+            self.names.append(name)
+            self.here = np.append(self.here, True)
+        elif self.here[place]:
+            raise ValueError(f"{self.kind} {name!r} is here already")
+        else:
+            self.here = self.here.copy()
+            self.here[place] = True
+
+    def retire(self, name: str) -> None:
+        """Let a name go; the last arm cannot."""
+        place = self.current(name)
+        if self.kind == "arm" and self.count == 1:
+            raise ValueError(f"arm {name!r} is the last one, and at least one must be offered")
+        self.here = self.here.copy()
+        self.here[place] = False

@@ -1,0 +1,106 @@
+"""How a learner is set up, checked once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from posse.checks import number, whole
+from posse.policies.base import OwnLabel, Policy, all_policies
+from posse.streams import check_seed
+
+LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class Setup:
+    """All that is fixed for a learner's life. The fields are explained where users meet them, in `Learner`."""
+
+    policy: Policy
+    horizon: int | None
+    seed: int
+    low: float
+    high: float
+    floor: float
+    holdout: float
+    default_reward: float | None
+    patience: float | None
+    waiting_limit: int
+    keep_log: bool
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.policy, Policy):
+            raise TypeError(f"policy={self.policy!r}, but expected a policy such as posse.RobustAggTS(0.1)")
+        if self.horizon is not None:
+            whole("horizon", self.horizon, least=1)
+        check_seed(self.seed)
+        low, high = number("the lowest reward", self.low), number("the highest reward", self.high)
+        if not (low < high and math.isfinite(high - low)):
+            raise ValueError(f"reward_range=({low:g}, {high:g}), but expected (lowest, highest) with lowest < highest")
+        self.policy.for_rewards(low, high)
+        number("floor", self.floor, least=0, most=1)
+        number("holdout", self.holdout, least=0, most=1)
+        if (self.default_reward is None) != (self.patience is None):
+            raise ValueError(
+                f"default_reward={self.default_reward!r} and patience={self.patience!r}, but expected both or neither: "
+                "the reward to take, and after how many seconds"
+            )
+        if self.default_reward is not None:
+            self.check_reward("default_reward", self.default_reward)
+            number("patience", self.patience, above=0)
+        whole("waiting_limit", self.waiting_limit, least=1)
+        if not isinstance(self.keep_log, bool):
+            raise TypeError(f"keep_log={self.keep_log!r}, but expected True or False")
+
+    def check_reward(self, name: str, reward: Any) -> float:
+        """A reward as a float in the range that was declared."""
+        return number(name, reward, least=self.low, most=self.high)
+
+    def check_floor(self, arms: int) -> None:
+        """A least probability that every one of so many arms can have."""
+        if self.floor * arms > 1:
+            raise ValueError(f"floor={self.floor:g}, but {arms} arms can have at most {1 / arms:.4g} each")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The set-up as plain values."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        constants = zip(self.policy.constant_names(), self.policy.constants(), strict=True)
+        plain["policy"] = {
+            "name": type(self.policy).__name__,
+            "constants": dict(constants),
+            "label": None if isinstance(self.policy.label, OwnLabel) else self.policy.label,
+        }
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Setup:
+        """The set-up from plain values."""
+        policy = plain["policy"]
+        known = {found.__name__: found for found in all_policies()}
+        if policy["name"] not in known:
+            raise ValueError(f"the policy {policy['name']} is not known here; import the module that defines it first")
+        made = known[policy["name"]](**policy["constants"], label=policy["label"] or "")
+        return cls(**{**plain, "policy": made})
+
+
+def check_names(kind: str, names: Iterable[str]) -> list[str]:
+    """The names of arms or players, each a printable string of its own."""
+    if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
+        raise TypeError(f"{kind}s={names!r}, but expected names, such as ['first', 'second']")
+    checked = [check_name(kind, name) for name in names]
+    repeated = {name for name in checked if checked.count(name) > 1} if len(set(checked)) < len(checked) else set()
+    if repeated:
+        raise ValueError(f"{kind} {min(repeated)!r} is named twice")
+    return checked
+
+
+def check_name(kind: str, name: Any) -> str:
+    """One name."""
+    if not isinstance(name, str):
+        raise TypeError(f"{kind}={name!r}, but a name is a string")
+    if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
+        shown = name if len(name) <= LONGEST_NAME else name[:30] + "…"
+        raise ValueError(f"{kind}={shown!r}, but a name has 1 to {LONGEST_NAME} printable characters")
+    return name

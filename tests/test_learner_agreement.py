@@ -1,0 +1,162 @@
+"""The learner runs the simulator's policies: same numbers after every round, same choices from every state."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import posse
+from posse.compile import bind
+from posse.policies import Refresh, all_policies
+from posse.schedule import Concurrent, Fixed, Random, Sequential
+from posse.simulation import kernel
+from posse.simulation.engine import new_state
+from posse.testing import example
+
+PLAYERS, ARMS, HORIZON = 4, 5, 40
+POLICIES = [example(cls) for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
+MASK = np.random.default_rng(4).random((HORIZON, PLAYERS)) < 0.6
+MASK[7] = False
+SCHEDULES = [Concurrent(), Sequential(), Sequential("random"), Random(0.5), Fixed(MASK)]
+PROBLEM = posse.generate.uniform(players=PLAYERS, arms=ARMS, epsilon=0.2, seed=8)[0]
+NAMES = [f"player {number}" for number in range(PLAYERS)]
+OPTIONS = [f"arm {number}" for number in range(ARMS)]
+
+
+def each_policy(function):
+    return pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)(function)
+
+
+def feed(policy, run, rounds, horizon, start=0, learner=None):
+    """A learner that was told the rounds of a trace."""
+    learner = learner or posse.Learner(policy, OPTIONS, NAMES, horizon)
+    for t in range(start, rounds):
+        active = np.flatnonzero(run.active[t])
+        learner.record([(NAMES[p], OPTIONS[run.arms[t, p]], run.rewards[t, p]) for p in active])
+    return learner
+
+
+def indices(learner):
+    """Centers and scales, [player, arm]."""
+    table = np.array([list(learner.indices(name).values()) for name in NAMES])
+    return table[..., 0], table[..., 1]
+
+
+@each_policy
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+@pytest.mark.parametrize("anytime", [False, True], ids=["horizon", "anytime"])
+def test_centers_and_scales_are_the_simulators_after_every_round(policy, schedule, anytime):
+    run = posse.simulation.trace(PROBLEM, policy, HORIZON, seed=6, schedule=schedule, anytime=anytime)
+    learner = feed(policy, run, 0, None if anytime else HORIZON)
+    for t in range(HORIZON):
+        centers, scales = indices(learner)
+        np.testing.assert_allclose(centers, run.centers[t], rtol=1e-12, atol=0)
+        np.testing.assert_allclose(scales, run.scales[t], rtol=1e-12, atol=0)
+        feed(policy, run, t + 1, None, t, learner)
+
+
+def test_a_batch_is_one_round_and_not_several():
+    """The negative control: the same rewards one by one leave RobustAgg-TS with other numbers."""
+    policy = posse.RobustAggTS(0.2)
+    run = posse.simulation.trace(PROBLEM, policy, HORIZON, seed=6)
+    learner = posse.Learner(policy, OPTIONS, NAMES, HORIZON)
+    for t in range(HORIZON):
+        for p in range(PLAYERS):
+            learner.record([(NAMES[p], OPTIONS[run.arms[t, p]], run.rewards[t, p])])
+    assert not np.allclose(indices(learner)[0], run.centers[HORIZON], rtol=1e-12)
+
+
+def choices_of_the_simulator(policy, centers, scales, draws):
+    """How often the simulator's own code pulls each arm in a state, [player, arm]."""
+    state = new_state(policy, PLAYERS, ARMS)
+    state.center[:], state.scale[:], state.active[:] = centers, scales, np.arange(PLAYERS)
+    choose = bind(kernel.choose, RANDOMISED=policy.randomised)
+    counts = np.zeros((PLAYERS, ARMS))
+    for t in range(1, draws + 1):
+        choose(state.active, PLAYERS, t, (5, 7), state.center, state.scale, state.halves, state.rewards, state.arms)
+        counts[np.arange(PLAYERS), state.arms] += 1
+    return counts
+
+
+def p_value(counts, probabilities):
+    """χ² of counts against probabilities, arms expected less than five times taken together."""
+    expected = counts.sum() * probabilities
+    rare = expected < 5
+    observed, expected = np.append(counts[~rare], counts[rare].sum()), np.append(expected[~rare], expected[rare].sum())
+    if expected[-1] < 5:
+        assert observed[-1] <= 30
+        observed, expected = observed[:-1], expected[:-1]
+    statistic = ((observed - expected) ** 2 / expected).sum()
+    return stats.chi2.sf(statistic, max(len(expected) - 1, 1))
+
+
+@each_policy
+@pytest.mark.parametrize("rounds", [0, 3, 39])
+def test_propensities_are_the_frequencies_of_the_simulators_choices(policy, rounds):
+    run = posse.simulation.trace(PROBLEM, policy, HORIZON, seed=2)
+    learner = feed(policy, run, rounds, HORIZON)
+    counts = choices_of_the_simulator(policy, run.centers[rounds], run.scales[rounds], 4000)
+    for player, name in enumerate(NAMES):
+        probabilities = np.array(list(learner.probabilities(name).values()))
+        assert probabilities.sum() == pytest.approx(1, abs=1e-12)
+        if not policy.randomised:
+            assert counts[player].argmax() == probabilities.argmax()
+            assert probabilities.max() == 1
+        else:
+            assert p_value(counts[player], probabilities) > 1e-4
+
+
+def test_frequencies_do_not_match_the_propensities_of_another_state():
+    """The negative control."""
+    policy = posse.IndTS()
+    run = posse.simulation.trace(PROBLEM, policy, HORIZON, seed=2)
+    counts = choices_of_the_simulator(policy, run.centers[39], run.scales[39], 4000)
+    other = np.array(list(feed(policy, run, 20, HORIZON).probabilities(NAMES[0]).values()))
+    assert p_value(counts[0], other) < 1e-6
+
+
+@each_policy
+def test_decisions_come_from_the_logged_probabilities(policy):
+    run = posse.simulation.trace(PROBLEM, policy, HORIZON, seed=2)
+    learner = feed(policy, run, 25, 10**6)
+    probabilities = None
+    counts = dict.fromkeys(OPTIONS, 0)
+    for _ in range(3000):
+        decision = learner.choose(NAMES[1])
+        if not policy.randomised:
+            break  # pending pulls count there, so the state moves on
+        assert probabilities in (None, decision.probabilities)
+        probabilities = decision.probabilities
+        assert decision.propensity == probabilities[decision.arm]
+        counts[decision.arm] += 1
+    if policy.randomised:
+        assert p_value(np.array(list(counts.values())), np.array(list(probabilities.values()))) > 1e-4
+    else:
+        assert decision.propensity == 1
+
+
+@each_policy
+def test_the_shared_weight_is_how_far_a_center_follows_the_others(policy):
+    """Against moving every reward of the others by hand."""
+    run = posse.simulation.trace(PROBLEM, policy, HORIZON, seed=3)
+    learner = feed(policy, run, HORIZON, HORIZON)
+    weights = learner.core.evaluate(
+        learner.core.numbers(learner.tally, 0, learner.waiting, learner.all_waiting), PLAYERS, math.log(HORIZON)
+    )[2]
+    n, s = learner.tally.pulls[0] * 1.0, learner.tally.sums[0] / 2.0**24
+    for arm in range(ARMS):
+        N, S = learner.tally.seen[:, 0, arm] if policy.refresh is Refresh.OWN_PULL else learner.tally.shared[:, arm]
+        own = n[arm] if policy.contribution is None else policy.contribution(n[arm], s[arm], *policy.constants())[0]
+        args = PLAYERS, math.log(HORIZON), *policy.constants()
+        here = policy.index(n[arm], s[arm], N, S, *args)[0]
+        there = policy.index(n[arm], s[arm], N, S + 1e-3 * (N - own), *args)[0]
+        assert 0 <= weights[arm] <= 1
+        if here < math.inf:
+            assert weights[arm] == pytest.approx((there - here) / 1e-3, abs=1e-9)
+    if isinstance(policy, (posse.IndTS, posse.IndUCB)):
+        assert not weights.any()
+    else:
+        assert weights.any()
