@@ -45,15 +45,18 @@ format: $(STAMP) ## rewrite the code in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP) ## run the benchmark
+bench: $(STAMP) ## run the benchmark, other libraries' learners beside ours
+	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-rivals.lock
 	$(BIN)/posse bench
 
-lock: ## write requirements.lock anew, with the latest versions
+COMPILE := $(LOCK_VENV)/bin/uv pip compile pyproject.toml --upgrade --quiet --universal --python-version 3.11 \
+	--fork-strategy fewest --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
+
+lock: ## write requirements.lock and requirements-rivals.lock anew, with the latest versions
 	"$(PYTHON)" -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/python -m pip install --quiet 'uv>=0.7'
-	$(LOCK_VENV)/bin/uv pip compile pyproject.toml --extra dev --upgrade --quiet \
-		--universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
-		--no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements.lock
+	$(COMPILE) --extra dev --output-file requirements.lock
+	$(COMPILE) --extra rivals --constraint requirements.lock --output-file requirements-rivals.lock
 
 clean: ## remove what the other targets made
 	rm -rf $(VENV) $(LOCK_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -22,6 +22,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from posse.bench.learner import measure_learner
+from posse.bench.setting import ARMS, EPSILON, PLAYERS
 from posse.compile import bind
 from posse.generate import subpar, uniform
 from posse.policies import Policy, all_policies
@@ -33,8 +35,7 @@ from posse.simulation.kernel import draw_halves
 from posse.streams import DRAW, block
 from posse.version import __version__
 
-EPSILON = 0.15
-PLAYERS, ARMS, HORIZON = 20, 10, 50_000
+HORIZON = 50_000
 SUBPAR_COUNTS = (0, 5, 8)
 PIECES = 50
 NUMPY_DRAWS = 100  # fills of a players × arms array for each piece
@@ -53,6 +54,11 @@ BARS: dict[str, float] = {
     "speed-up over naive.py": 200,
     "two threads": 1.8,
 }
+LEARNER_BARS = {
+    "pair": 100.0,
+    "100": 50.0,
+    "1e+06": 200.0,
+}  # µs: choose and observe; propensities by the scales' factor
 
 
 @dataclasses.dataclass
@@ -78,6 +84,8 @@ class Report:
     """Peak memory of a process that simulates, by horizon."""
     startup_seconds: float
     """A new process to its first result, with a warm cache."""
+    learner: dict[str, Any]
+    """The learner: µs for a choose and an observe, beside other libraries', and for exact propensities."""
     paper: dict[str, float] | None = None
     """The paper's own evaluation at full size: wall seconds, what the bar allows, and peak memory in MB."""
 
@@ -119,6 +127,8 @@ def run(
     note("memory and start-up")
     memory = {f"T={rounds:,}": peak_memory(rounds) for rounds in (horizon, 10 * horizon)}
     startup = min(start_up() for _ in range(2 if quick else 4))
+    note("the learner")
+    learner = measure_learner(blocks=10 if quick else 60, past=500 if quick else 20_000)
     evaluation = None
     if paper:
         note("the paper's evaluation")
@@ -134,6 +144,7 @@ def run(
         large=large,
         memory_mb=memory,
         startup_seconds=startup,
+        learner=learner,
         paper=evaluation,
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from posse.bench.measure import ARMS, BARS, PLAYERS, SUBPAR_COUNTS, Report
+from posse.bench.measure import BARS, LEARNER_BARS, SUBPAR_COUNTS, Report
+from posse.bench.setting import ARMS, PLAYERS
 
 
 def render(report: Report) -> str:
@@ -22,7 +23,7 @@ def render(report: Report) -> str:
             f"{row['label']:<24}{row['ns']:>18.1f}{row['to_numpy']:>10.3f}{row['bar'] or '':>7}{row['to_floor']:>10.1f}"
             + _mark(row["to_numpy"], row["bar"])
         )
-    lines += ["", *_others(report)]
+    lines += ["", *_others(report), "", *_learner(report)]
     return "\n".join(lines)
 
 
@@ -68,6 +69,27 @@ def _others(report: Report) -> list[str]:
             f"the paper's own evaluation, full size with figures and report: {paper['seconds']:.0f} s (bar: at most "
             f"{paper['allowed_seconds']:.0f} s = 1.3 × {paper['kernel_seconds']:.0f} s kernel time ÷ cores + 20 s), "
             f"peak memory {paper['peak_memory_mb']:.0f} MB" + _mark(paper["seconds"], paper["allowed_seconds"])
+        )
+    return rows
+
+
+def _learner(report: Report) -> list[str]:
+    learner = report.learner
+    rows = [
+        f"The learner, after {learner['past_decisions']:,} decisions (none where new): µs for a choose, with exact "
+        "propensities, and an observe; MABWiser and river give none.",
+        "",
+        f"{'':<28}{'median':>8}{'99 %':>8}{'bar':>7}",
+    ]
+    for name, us in learner["pair_us"].items():
+        bar = None if name in ("MABWiser", "river") else LEARNER_BARS["pair"]
+        rows.append(f"{name:<28}{us:>8.1f}{learner['pair_us_99'][name]:>8.1f}{bar or '':>7}" + _mark(us, bar))
+    if learner["not_installed"]:
+        rows.append(f"not installed, so not measured: {', '.join(learner['not_installed'])} (make bench installs them)")
+    for factor, us in learner["propensity_us"].items():
+        rows.append(
+            f"exact propensities of {ARMS} arms, scales within a factor of {float(factor):,.0f}: {us:.1f} µs "
+            f"(bar: at most {LEARNER_BARS[factor]:.0f})" + _mark(us, LEARNER_BARS[factor])
         )
     return rows
 

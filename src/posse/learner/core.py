@@ -114,19 +114,17 @@ class Core:
         return Numbers(tally.pulls[player], tally.sums[player], waiting[player], follows, N, S)
 
     def evaluate(self, numbers: Numbers, players: int, log_T: float) -> np.ndarray:
-        """Rows of centers, scales and weights of other players' data, one column an arm."""
-        out = np.empty((3, numbers.pulls.size))
-        self.kernels.evaluate(*numbers, players, log_T, self.constants, out[0], out[1], out[2])
+        """Rows of centers, scales and weights of other players' data, one column an arm; a fourth for probabilities."""
+        out = np.empty((4, numbers.pulls.size))
+        self.kernels.evaluate(*numbers, players, log_T, self.constants, out)
         return out
 
     def probabilities(
         self, evaluated: np.ndarray, available: np.ndarray, floor: float = 0.0, holdout: float = 0.0
     ) -> np.ndarray:
-        """The probability of each arm."""
-        out = np.empty(available.size)
-        work = np.empty((3 + SCRATCH, available.size))
-        self.kernels.weigh(evaluated[0], evaluated[1], available, floor, holdout, out, work)
-        return out
+        """The probability of each arm, from what `evaluate` gave."""
+        self.kernels.weigh(available, floor, holdout, evaluated, np.empty((3 + SCRATCH, available.size)))
+        return evaluated[kernel.PROBABILITY]
 
     def decide(
         self,
@@ -140,12 +138,13 @@ class Core:
         holdout: float = 0.0,
     ) -> Choice:
         """The decision with this serial number, which is the counter of its draw."""
-        center, scale, weight = self.evaluate(numbers, players, log_T)
-        out = np.empty(available.size)
+        out = np.empty((4, available.size))
         work = np.empty((3 + SCRATCH, available.size))
-        arm, held_out = self.kernels.decide(center, scale, available, floor, holdout, serial, key, out, work)
-        probabilities = out.tolist()
-        return Choice(arm, probabilities[arm], probabilities, float(weight[arm]), bool(held_out))
+        arm, held_out = self.kernels.decide(
+            *numbers, players, log_T, self.constants, available, floor, holdout, serial, key, out, work
+        )
+        probabilities = out[kernel.PROBABILITY].tolist()
+        return Choice(arm, probabilities[arm], probabilities, float(out[kernel.WEIGHT, arm]), held_out)
 
     def absorb(self, tally: Tally, players: list[int], arms: list[int], steps: list[int]) -> None:
         """Take in one round's rewards."""

@@ -31,8 +31,11 @@ STEP = 1.0 / GRID
 SHIFT = 2.0**-10  # by how much others' mean is moved to see how far a center follows
 
 
-def evaluate(pulls, sums, waiting, all_waiting, N, S, M, log_T, constants, center, scale, weight):
-    """Fill a player's centers and scales, and how much of each center is other players' data.
+CENTER, SCALE, WEIGHT, PROBABILITY = 0, 1, 2, 3  # the rows of `out`, one column an arm
+
+
+def evaluate(pulls, sums, waiting, all_waiting, N, S, M, log_T, constants, out):
+    """Fill a player's centers and scales, and the weight of other players' data in each center.
 
     The weight is d center / d (mean of the others' rewards), so it is 1 where the index follows the others alone.
     """
@@ -43,9 +46,10 @@ def evaluate(pulls, sums, waiting, all_waiting, N, S, M, log_T, constants, cente
             if not OWN_SUMS:
                 others_n, others_s = with_waiting(others_n, others_s, all_waiting[arm])
         own, _ = contribution(n, s, *constants)
-        center[arm], scale[arm] = index(n, s, others_n, others_s, M, log_T, *constants)
+        center, scale = index(n, s, others_n, others_s, M, log_T, *constants)
         moved, _ = index(n, s, others_n, others_s + SHIFT * (others_n - own), M, log_T, *constants)
-        weight[arm] = min(max((moved - center[arm]) / SHIFT, 0.0), 1.0) if center[arm] < math.inf else 0.0
+        out[CENTER, arm], out[SCALE, arm] = center, scale
+        out[WEIGHT, arm] = min(max((moved - center) / SHIFT, 0.0), 1.0) if center < math.inf else 0.0
 
 
 def with_waiting(n, s, waiting):
@@ -54,35 +58,38 @@ def with_waiting(n, s, waiting):
     return n + waiting, s + waiting * mean
 
 
-def weigh(center, scale, available, floor, holdout, probabilities, work):
+def weigh(available, floor, holdout, out, work):
     """Fill each arm's probability of having the largest index, mixed with floor and holdout; return how many arms."""
     count = 0
-    for arm in range(center.size):
+    for arm in range(available.size):
         if available[arm]:
-            work[0, count], work[1, count] = center[arm], scale[arm]
+            work[0, count], work[1, count] = out[CENTER, arm], out[SCALE, arm]
             count += 1
     fill_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:, :count])
     uniform = holdout / count + (1.0 - holdout) * floor
     rest = (1.0 - holdout) * (1.0 - count * floor)
     count = 0
-    for arm in range(center.size):
-        probabilities[arm] = 0.0
+    for arm in range(available.size):
+        out[PROBABILITY, arm] = 0.0
         if available[arm]:
-            probabilities[arm] = uniform + rest * work[2, count]
+            out[PROBABILITY, arm] = uniform + rest * work[2, count]
             count += 1
     return count
 
 
-def decide(center, scale, available, floor, holdout, serial, key, probabilities, work):
-    """Fill the probabilities and draw an arm from them; return it, and whether the decision is of the holdout.
+def decide(
+    pulls, sums, waiting, all_waiting, N, S, M, log_T, constants, available, floor, holdout, serial, key, out, work
+):
+    """Draw an arm from its exact probabilities; return it, and whether the decision is of the holdout.
 
     The arm comes first: given the arm, the decision is of the holdout with the share that the holdout has in the
     arm's probability. So a decision is of the holdout with the probability set, and its arm is then uniform.
     """
-    count = weigh(center, scale, available, floor, holdout, probabilities, work)
+    evaluate(pulls, sums, waiting, all_waiting, N, S, M, log_T, constants, out)
+    count = weigh(available, floor, holdout, out, work)
     high, low, coin, _ = block(0, 0, serial, DECISION, key)
-    arm = draw(probabilities, (high * 2.0**20 + (low >> 12) + 0.5) * 2.0**-52)
-    return arm, (coin + 0.5) * 2.0**-32 * probabilities[arm] * count < holdout
+    arm = draw(out[PROBABILITY], (high * 2.0**20 + (low >> 12) + 0.5) * 2.0**-52)
+    return arm, (coin + 0.5) * 2.0**-32 * out[PROBABILITY, arm] * count < holdout
 
 
 def absorb(players, arms, steps, pulls, sums, all_pulls, all_sums, shared, seen, constants):

@@ -163,7 +163,9 @@ class Learner:
         self.decisions += 1
         name, arm = self.player_roster.names[player], self.arm_roster.names[choice.arm]
         tag = _tag(self._key, serial, name, arm)
-        probabilities = {self.arm_roster.names[k]: p for k, p in enumerate(choice.probabilities) if offered[k]}
+        probabilities = dict(zip(self.arm_roster.names, choice.probabilities, strict=True))
+        if np.count_nonzero(offered) < len(probabilities):
+            probabilities = {self.arm_roster.names[k]: choice.probabilities[k] for k in np.flatnonzero(offered)}
         shared = 0.0 if choice.holdout else choice.shared
         decision = Decision(
             write_id(serial, tag), name, arm, choice.propensity, probabilities, self.rounds, shared, choice.holdout
@@ -192,7 +194,7 @@ class Learner:
     def indices(self, player: str) -> dict[str, tuple[float, float]]:
         """Center and scale of each arm's index for the player, for rewards mapped to [0, 1]."""
         with self._lock:
-            center, scale, _ = self._evaluate(self.player_roster.current(player)).tolist()
+            center, scale, _, _ = self._evaluate(self.player_roster.current(player)).tolist()
             return {name: (center[arm], scale[arm]) for arm, name in self.arm_roster.listed()}
 
     def shared_weights(self) -> np.ndarray:

@@ -16,6 +16,7 @@ class Roster:
         self.kind = kind
         self.names = list(names)
         self.here = np.ones(len(names), np.bool_)
+        self.count = len(names)  # of those that are here
         self._places = {name: place for place, name in enumerate(names)}
 
     @classmethod
@@ -23,16 +24,12 @@ class Roster:
         """The roster with these names, each here or retired."""
         roster = cls(kind, [name for name, _ in entries])
         roster.here[:] = [here for _, here in entries]
+        roster.count = int(roster.here.sum())
         return roster
 
     def __iter__(self) -> Iterator[tuple[str, bool]]:
         """Names, and whether each is here."""
         return zip(self.names, self.here.tolist(), strict=True)
-
-    @property
-    def count(self) -> int:
-        """How many are here."""
-        return int(self.here.sum())
 
     def listed(self) -> list[tuple[int, str]]:
         """Place and name of those that are here."""
@@ -66,6 +63,7 @@ class Roster:
         else:
             self.here = self.here.copy()
             self.here[place] = True
+        self.count += 1
 
     def retire(self, name: str) -> None:
         """Let a name go; the last arm cannot."""
@@ -74,3 +72,4 @@ class Roster:
             raise ValueError(f"arm {name!r} is the last one, and at least one must be offered")
         self.here = self.here.copy()
         self.here[place] = False
+        self.count -= 1

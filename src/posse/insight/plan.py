@@ -1,0 +1,309 @@
+"""Planning: what sharing would save, and what a wrong ε would cost, before an experiment is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posse.checks import whole
+from posse.insight.plan_policies import MOST_POLICIES, check_policies, line_up
+from posse.insight.plan_setting import Setting, from_guess, from_history
+from posse.insight.plan_text import conclusions, to_text
+from posse.policies.base import Policy
+from posse.problem import Problem
+from posse.simulation import Difference, Result, simulate
+from posse.simulation.progress import Bar
+from posse.simulation.simulate import Progress
+from posse.simulation.statistics import paired_difference
+from posse.streams import check_seed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEAST_EPSILON = 0.001  # of the reward range; the ε assumed where historical data shows no difference at all
+CHECKPOINTS = 25
+WORK = 250_000_000  # decisions to simulate unless told: about ten seconds on two cores
+FEWEST, MOST = 10, 100  # problems
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to expect of policies in a planned experiment. Rewards are in the user's units; `str(plan)` is for people.
+
+    Axes of the arrays, in this order: policy (as in `labels`), problem, then what the array is about.
+    """
+
+    players: tuple[str, ...]
+    arms: tuple[str, ...]
+    decisions: np.ndarray
+    """Decisions of each player over the whole run, expected, int64 [player]."""
+    days: int | None
+    """How many days that takes, None if not told."""
+    epsilon: float
+    """The ε that is taken as right: the most by which two players' means for an arm are assumed to differ."""
+    assumed: tuple[str, ...]
+    """What was assumed, in sentences."""
+    low: float
+    """The least reward that is possible."""
+    high: float
+    """The greatest reward that is possible."""
+    result: Result = field(repr=False)
+    """The simulation: rewards on the scale [0, 1], a round in which the busiest player decides once."""
+    compared: tuple[int, ...]
+    """The policies that the table shows, the first one learning alone; numbers on the first axis."""
+    sweep: tuple[int, ...]
+    """RobustAgg-TS with each of the ε in `sweep_epsilons`."""
+    sweep_epsilons: np.ndarray
+    """From a tenth of ε to ten times it, as far as the reward range goes."""
+    pooled: int
+    """Naive-Agg, which pools blindly."""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The policies' labels."""
+        return self.result.labels
+
+    @property
+    def alone(self) -> int:
+        """Ind-TS, which learns alone."""
+        return self.compared[0]
+
+    @property
+    def right(self) -> int:
+        """RobustAgg-TS with the ε that is taken as right."""
+        return self.sweep[int(np.argmin(np.abs(self.sweep_epsilons - self.epsilon)))]
+
+    @property
+    def unit(self) -> float:
+        """The length of the reward range."""
+        return self.high - self.low
+
+    @property
+    def lost(self) -> np.ndarray:
+        """Rewards lost over the whole run against always choosing each player's best arm, [policy, problem]."""
+        return self.unit * self.result.final_regret[:, :, 0]
+
+    @property
+    def lost_over_time(self) -> np.ndarray:
+        """Rewards lost up to each checkpoint, [policy, problem, checkpoint]; see `traffic`."""
+        return self.unit * self.result.regret[:, :, 0]
+
+    @property
+    def lost_by_player(self) -> np.ndarray:
+        """Rewards lost by each player, [policy, problem, player]."""
+        return self.unit * self.result.player_regret[:, :, 0]
+
+    @property
+    def traffic(self) -> np.ndarray:
+        """Decisions a player, averaged over players, up to each checkpoint, [checkpoint]."""
+        return self.result.checkpoints / self.result.horizon * float(self.decisions.mean())
+
+    @property
+    def attainable(self) -> np.ndarray:
+        """What always choosing each player's best arm would earn, [problem]."""
+        return self._by_fixed_choice(lambda means: means.max(axis=1))
+
+    @property
+    def lost_by_random(self) -> np.ndarray:
+        """What choosing among the arms at random throughout, without learning, would lose, [problem]."""
+        return self.attainable - self._by_fixed_choice(lambda means: means.mean(axis=1))
+
+    @property
+    def lost_by_one_arm(self) -> np.ndarray:
+        """What one arm for all players, the best one such, would lose from the start, [problem]."""
+        arms = range(len(self.arms))
+        return self.attainable - np.max([self._by_fixed_choice(lambda m, k=k: m[:, k]) for k in arms], axis=0)
+
+    def _by_fixed_choice(self, value: Any) -> np.ndarray:
+        decisions = self.result.pulls[0, :, 0].sum(axis=-1)  # who was active is the same for every policy
+        earned = self.low + self.unit * np.array([value(problem.means) for problem in self.result.problems])
+        return (decisions * earned).sum(axis=1)
+
+    def mean_lost(self, policy: int) -> Difference:
+        """What a policy loses, the mean over problems with its 95 % interval."""
+        return paired_difference(self.lost[policy])
+
+    def difference(self, policy: int, other: int) -> Difference:
+        """How much more a policy loses than another on the same problems and noise, with its 95 % interval."""
+        return paired_difference(self.lost[policy] - self.lost[other])
+
+    def saving(self, policy: int, other: int | None = None) -> Difference:
+        """The share of what another policy (learning alone unless told) loses that a policy saves.
+
+        A ratio of means, 1 − L'/L; its interval is Student's t of L' − (L'/L) L over problems (delta method).
+        """
+        first, second = self.lost[policy], self.lost[self.alone if other is None else other]
+        if second.mean() == 0:
+            return Difference(0.0, 0.0, 0.0, 0.95, len(first))
+        ratio = float(first.mean() / second.mean())
+        error = paired_difference((first - ratio * second) / second.mean())
+        return Difference(1 - ratio, 1 - ratio - error.high, 1 - ratio - error.low, error.level, error.units)
+
+    def conclusions(self) -> list[str]:
+        """What the numbers say, in sentences."""
+        return conclusions(self)
+
+    def figure(self) -> Figure:
+        """Rewards lost as decisions go by, and what a wrong ε costs: a matplotlib figure."""
+        from posse.insight.plan_figure import draw
+
+        return draw(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plan as numbers, lists and words, ready for JSON."""
+        return {
+            "players": list(self.players),
+            "arms": list(self.arms),
+            "decisions": self.decisions.tolist(),
+            "days": self.days,
+            "epsilon": self.epsilon,
+            "reward_range": [self.low, self.high],
+            "assumed": list(self.assumed),
+            "problems": len(self.result.problems),
+            "seed": self.result.seed,
+            "attainable": float(self.attainable.mean()),
+            "lost_by_random": float(self.lost_by_random.mean()),
+            "lost_by_one_arm": float(self.lost_by_one_arm.mean()),
+            "traffic": self.traffic.tolist(),
+            "policies": [self._policy_as_dict(policy) for policy in self.compared],
+            "wrong_epsilon": [
+                {"epsilon": float(epsilon), "lost": _interval(self.mean_lost(policy))}
+                for epsilon, policy in zip(self.sweep_epsilons, self.sweep, strict=True)
+            ],
+            "conclusions": self.conclusions(),
+        }
+
+    def _policy_as_dict(self, policy: int) -> dict[str, Any]:
+        return {
+            "policy": self.labels[policy],
+            "lost": _interval(self.mean_lost(policy)),
+            "against_alone": _interval(self.difference(policy, self.alone)),
+            "saving": _interval(self.saving(policy)),
+            "lost_by_player": self.lost_by_player[policy].mean(axis=0).tolist(),
+            "lost_over_time": self.lost_over_time[policy].mean(axis=0).tolist(),
+        }
+
+    def __str__(self) -> str:
+        return to_text(self)
+
+
+def plan(
+    history: Any = None,
+    *,
+    players: int | None = None,
+    arms: int | None = None,
+    decisions: float | Sequence[float] | None = None,
+    days: int | None = None,
+    epsilon: float | None = None,
+    effect: float | None = None,
+    base: float | None = None,
+    reward: str = "reward",
+    reward_range: tuple[float, float] | None = None,
+    policies: Policy | Iterable[Policy] | None = None,
+    problems: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    progress: Progress = None,
+) -> Plan:
+    """Simulate an experiment that is planned, on many problems that it may turn out to be.
+
+    Args:
+        history: data to draw the problems from: `learner.counts()`, a `Log`, or what `read_log` reads. The problems
+            then have its players and arms; without it they are drawn from the guess below.
+        players: how many players; 12 if omitted.
+        arms: how many arms; 3 if omitted.
+        decisions: how many decisions a player, or one number for each player. Omitted: 2,000, or with a history
+            as many as each player has there.
+        days: how many days the run takes; `decisions` are then decisions a day.
+        epsilon: the most by which players' means for an arm differ, in units of reward. Omitted: 0.05, or with a
+            history the median range of the problems drawn from it.
+        effect: how far the best arm is ahead of the others, on average over players; 0.03 if omitted.
+        base: the mean reward of the other arms; 0.2 if omitted.
+        reward: the column of rewards, for a history that is a log.
+        reward_range: the least and the greatest reward possible, for a log from elsewhere whose rewards are not
+            in [0, 1].
+        policies: what to compare with learning alone, for rewards scaled to [0, 1]; a small set if omitted.
+        problems: how many problems to draw; omitted, up to 100 as time allows (some ten seconds).
+        seed: a non-negative integer.
+        threads: how many threads to use; all cores if omitted.
+        progress: True for a bar on standard error, or a function that is called with the fraction done.
+
+    >>> found = plan(players=4, arms=2, decisions=300, epsilon=0.05, effect=0.2, problems=10)
+    >>> found.lost.shape == (len(found.labels), 10)
+    True
+    >>> found.saving(found.right).low > 0
+    True
+    """
+    seed = check_seed(seed)
+    days = None if days is None else whole("days", days, least=1)
+    count = None if problems is None else whole("problems", problems, least=2)
+    chosen = None if policies is None else check_policies(policies)
+    if history is None:
+        if reward_range is not None:
+            raise ValueError(f"reward_range={reward_range!r}, but a guess is about rewards of 0 and 1; leave it out")
+        setting = from_guess(players, arms, decisions, days, epsilon, effect, base)
+    else:
+        for name, value in (("players", players), ("arms", arms), ("effect", effect), ("base", base)):
+            if value is not None:
+                raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
+        setting = from_history(history, decisions, days, epsilon, reward, reward_range)
+    if count is None:
+        count = min(MOST, max(FEWEST, WORK // (int(setting.decisions.sum()) * MOST_POLICIES)))
+    drawn = setting.draw(count, seed)
+    right, assumed = _right_epsilon(setting, drawn)
+    lines = line_up(right, setting.high - setting.low, chosen)
+    if progress is True:
+        _compile(lines.policies)
+    result = simulate(
+        drawn,
+        lines.policies,
+        int(setting.decisions.max()),
+        seed=seed,
+        schedule=setting.schedule,
+        checkpoints=CHECKPOINTS,
+        threads=threads,
+        progress=progress,
+    )
+    return Plan(
+        players=setting.players,
+        arms=setting.arms,
+        decisions=setting.decisions,
+        days=days,
+        epsilon=right,
+        assumed=(*setting.assumed, *assumed),
+        low=setting.low,
+        high=setting.high,
+        result=result,
+        compared=lines.compared,
+        sweep=lines.sweep,
+        sweep_epsilons=lines.sweep_epsilons,
+        pooled=lines.pooled,
+    )
+
+
+def _right_epsilon(setting: Setting, problems: list[Problem]) -> tuple[float, tuple[str, ...]]:
+    """The ε taken as right, and what to say about where it comes from."""
+    if setting.epsilon is not None:
+        return setting.epsilon, ()
+    unit = setting.high - setting.low
+    found = unit * float(np.median([problem.epsilon for problem in problems]))
+    if found < LEAST_EPSILON * unit:
+        return LEAST_EPSILON * unit, (f"No difference between players shows; ε = {LEAST_EPSILON * unit:g} is assumed.",)
+    found = float(f"{found:.2g}")
+    return found, (f"ε = {found:g} is the median over the problems of the most by which players differ on an arm.",)
+
+
+def _compile(policies: list[Policy]) -> None:
+    """Compile the policies one by one under a bar of its own: the first time takes longer than the simulation."""
+    bar = Bar()
+    kinds = list({type(policy): policy for policy in policies}.values())
+    for number, policy in enumerate(kinds):
+        simulate(Problem([[0.5, 0.5]]), policy, 1, threads=1)
+        bar((number + 1) / len(kinds))
+
+
+def _interval(difference: Difference) -> dict[str, float]:
+    return {"mean": difference.mean, "low": difference.low, "high": difference.high}

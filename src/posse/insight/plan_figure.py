@@ -1,0 +1,169 @@
+"""The picture of a plan: rewards lost as decisions go by, and what a wrong ε costs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+
+from posse.simulation.statistics import paired_difference
+
+if TYPE_CHECKING:
+    from posse.insight.plan import Plan
+
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so a file is the same on every machine
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.labelsize": 8.5,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#444444",
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "posse",
+    "svg.fonttype": "path",
+}
+
+Line = str | tuple[int, tuple[float, ...]]
+
+# Okabe and Ito's colours; colours and lines are those of the algorithms in all of posse's figures.
+LOOKS: dict[str, tuple[str, Line]] = {
+    "RobustAgg-TS": ("#D55E00", "-"),
+    "RobustAgg-TS-V": ("#CC79A7", (0, (3, 1, 1, 1, 1, 1))),
+    "RobustAgg": ("#0072B2", (0, (5, 1.5))),
+    "Ind-TS": ("#009E73", (0, (6, 1.5, 1.5, 1.5))),
+    "Ind-UCB": ("#E69F00", (0, (1.2, 1.2))),
+    "Naive-Agg": ("#56B4E9", (0, (8, 2))),
+    "HierTS": ("#000000", (0, (4, 1, 1, 1))),
+}
+OTHER_COLOURS = ("#332288", "#882255", "#117733", "#999933", "#666666")
+OTHER_LINES: tuple[Line, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
+
+
+def draw(plan: Plan) -> Figure:
+    """Left, rewards lost over traffic for each policy compared; right, at the end, against the assumed ε."""
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(9.6, 3.7), dpi=150)
+        FigureCanvasAgg(figure)
+        left, right = figure.subplots(1, 2, width_ratios=(1, 0.82))
+        _draw_traffic(left, plan)
+        _draw_wrong_epsilon(right, plan)
+        count = len(plan.result.problems)
+        note = f"Means over {count} problems; bands: 95 % intervals of the difference to Ind-TS on the same problems."
+        figure.text(0.01, 0.015, note, color="#666666", fontsize=7.5)
+        figure.tight_layout(w_pad=2.5, rect=(0, 0.04, 1, 1))
+        return figure
+
+
+def _draw_traffic(axes: Axes, plan: Plan) -> None:
+    traffic = np.insert(plan.traffic, 0, 0.0)  # nothing is lost before the first decision
+    if plan.days is not None:
+        traffic *= plan.days / traffic[-1]
+    ends = []
+    lost = np.insert(plan.lost_over_time, 0, 0.0, axis=2)
+    for policy, (colour, line) in _looks(plan).items():
+        mean = _band(axes, traffic, lost[policy].T, lost[plan.alone].T, colour)
+        axes.plot(traffic, mean, color=colour, linestyle=line, gid=plan.labels[policy])
+        ends.append((mean[-1], plan.labels[policy], colour))
+    axes.set_xlim(0, traffic[-1])
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+    axes.set_title("Rewards lost as decisions go by")
+    one = "" if (plan.decisions == plan.decisions[0]).all() else ", on average"
+    axes.set_xlabel(f"decisions a player{one}" if plan.days is None else "days")
+    axes.set_ylabel("rewards lost")
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 5, 10]))
+    _thousands(axes.xaxis)
+    _thousands(axes.yaxis)
+    _name_ends(axes, ends)
+
+
+def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
+    colour, line = LOOKS["RobustAgg-TS"]
+    ends = []
+    for policy, name in ((plan.alone, "Ind-TS"), (plan.pooled, "Naive-Agg")):
+        reference, line_of_it = LOOKS[name]
+        both = np.tile(plan.lost[policy], (2, 1))
+        across = np.array([plan.sweep_epsilons[0] / 1.1, plan.sweep_epsilons[-1] * 1.1])
+        mean = _band(axes, across, both, plan.lost[plan.alone], reference)
+        axes.plot(across, mean, color=reference, linestyle=line_of_it, gid=name)
+        ends.append((mean[-1], name, reference))
+    mean = _band(axes, plan.sweep_epsilons, plan.lost[list(plan.sweep)], plan.lost[plan.alone], colour)
+    axes.plot(plan.sweep_epsilons, mean, color=colour, linestyle=line, marker="o", gid="sweep")
+    ends.append((mean[-1], "RobustAgg-TS", colour))
+    axes.axvline(plan.epsilon, color="#444444", linewidth=0.8, linestyle=(0, (1.2, 1.2)))
+    axes.set_xscale("log")
+    axes.set_xlim(across[0], across[1])
+    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
+    axes.annotate(
+        "right ε", (plan.epsilon, 0.02), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points"
+    )
+    shown = [e for e in plan.sweep_epsilons if np.isclose(e / plan.epsilon, (1 / 10, 1 / 3, 1, 3, 10)).any()]
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(shown, [f"{epsilon:.3g}" for epsilon in shown])
+    axes.set_title("What a wrong ε costs")
+    axes.set_xlabel("ε given to the policy")
+    axes.set_ylabel("rewards lost in the end")
+    _thousands(axes.yaxis)
+    _name_ends(axes, ends)
+
+
+def _looks(plan: Plan) -> dict[int, tuple[Any, Line]]:
+    """Colour and line of each policy compared: the algorithm's own, paler where only a constant is another."""
+    families: dict[str, list[int]] = {}
+    for policy in sorted(plan.compared, key=lambda number: number not in (plan.alone, plan.right)):
+        families.setdefault(plan.labels[policy].split("(")[0], []).append(policy)
+    found: dict[int, tuple[Any, Line]] = {}
+    for place, (name, members) in enumerate(families.items()):
+        colour, line = LOOKS.get(name, (OTHER_COLOURS[place % len(OTHER_COLOURS)], "-"))
+        for number, policy in enumerate(members):
+            share = 0.65 * number / (number + 1)
+            paler = tuple(part + (1 - part) * share for part in to_rgb(colour))
+            found[policy] = (paler, OTHER_LINES[number % len(OTHER_LINES)] if number else line)
+    return found
+
+
+def _band(axes: Axes, x: np.ndarray, lost: np.ndarray, alone: np.ndarray, colour: Any) -> np.ndarray:
+    """Draw the interval of the difference to learning alone around the mean of `lost[place, problem]`; the mean."""
+    mean = lost.mean(axis=1)
+    intervals = [paired_difference(differences) for differences in lost - alone]
+    low, high = (np.array([getattr(one, end) - one.mean for one in intervals]) for end in ("low", "high"))
+    axes.fill_between(x, mean + low, mean + high, color=colour, alpha=0.2, linewidth=0)
+    return mean
+
+
+def _thousands(axis: Any) -> None:
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value == int(value) else f"{value:g}"))
+
+
+def _name_ends(axes: Axes, ends: list[tuple[float, str, Any]]) -> None:
+    """Write each curve's name where it ends, names pushed apart until none touch."""
+    top = axes.get_ylim()[1]
+    ends = sorted(ends, key=lambda end: end[0])
+    heights = np.array([end / top for end, _, _ in ends])
+    gap = 0.066
+    for _ in range(300):
+        for place in np.flatnonzero(np.diff(heights) < gap - 1e-6):
+            middle = heights[place : place + 2].mean()
+            heights[place : place + 2] = middle - gap / 2, middle + gap / 2
+        heights += max(0.0, 0.02 - heights[0]) - max(0.0, heights[-1] - 1)
+    for (end, name, colour), height in zip(ends, heights, strict=True):
+        axes.plot([1, 1.03], [end / top, height], transform=axes.transAxes, color=colour, linewidth=0.8, clip_on=False)
+        shown = name if len(name) <= 32 else name[:31] + "…"
+        axes.text(1.04, height, shown.replace("$", r"\$"), transform=axes.transAxes, va="center")
