@@ -15,11 +15,11 @@ import scipy.stats
 
 import posse
 from posse.cli import main
-from posse.insight import plan_problems
+from posse.insight import Plan, plan
 from posse.insight.logs import read_log
-from posse.insight.plan import Plan, plan
-from posse.insight.plan_policies import line_up
-from posse.insight.plan_problems import fit_population, guessed_problems, reward_dispersion
+from posse.insight.planning import problems as plan_problems
+from posse.insight.planning.policies import line_up
+from posse.insight.planning.problems import fit_population, guessed_problems, reward_dispersion
 from posse.learner import Counts, Learner
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
@@ -579,7 +579,7 @@ class Guard:
         if name.split(".")[0] in ("pyarrow", "matplotlib", "scipy"):
             raise ModuleNotFoundError(f"{name} is hidden from this process")
 sys.meta_path.insert(0, Guard())
-from posse.insight.plan import plan
+from posse.insight import plan
 print(len(plan(players=2, arms=2, decisions=10, problems=2).conclusions()))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

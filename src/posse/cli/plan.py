@@ -70,7 +70,7 @@ def _plan(options: argparse.Namespace) -> None:
         raise ValueError(f"--figure {options.figure}, but expected a file that ends in {', '.join(FIGURES)}")
     if options.history is None and options.reward is not None:
         raise ValueError(f"--reward {options.reward}, but that is a column of a log; give one with --from")
-    from posse.insight.plan import plan
+    from posse.insight import plan
 
     found = plan(
         options.history,

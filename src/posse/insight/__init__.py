@@ -1,5 +1,9 @@
-"""Insight: what theory says of a problem, beside what is measured on it."""
+"""Insight: what theory says of a problem; whether ε is right; what other policies would have earned; what to expect."""
 
+from posse.insight.evaluation.evaluate import evaluate
+from posse.insight.evaluation.results import Estimate, Evaluation
+from posse.insight.evaluation.targets import FixedPolicy
+from posse.insight.planning.plan import Plan, plan
 from posse.insight.theory import (
     Bound,
     individual_gap_dependent,
@@ -14,10 +18,16 @@ from posse.insight.theory import (
 
 __all__ = [
     "Bound",
+    "Estimate",
+    "Evaluation",
+    "FixedPolicy",
+    "Plan",
+    "evaluate",
     "individual_gap_dependent",
     "individual_gap_independent",
     "lower_bound_gap_dependent",
     "lower_bound_gap_independent",
+    "plan",
     "robustagg_gap_dependent",
     "robustagg_gap_independent",
     "robustagg_ts_gap_dependent",

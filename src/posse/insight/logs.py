@@ -32,6 +32,8 @@ class Log:
     """How much of the decision rested on other players' data; None if the log has no such column."""
     about: dict[str, Any] = field(default_factory=dict)
     """What a learner wrote about itself, empty for a log from elsewhere."""
+    holdout: np.ndarray | None = None
+    """Whether the arm was drawn uniformly, as one of the decisions held out; None if the log has no such column."""
 
     @property
     def missing(self) -> int:
@@ -70,14 +72,28 @@ def read_log(source: Any, reward: str = "reward") -> Log:
         if name not in table.column_names:
             there = ", ".join(table.column_names) or "none"
             raise ValueError(f"the log has no column {name!r}; its columns are {there}")
+    for name in ("player", "arm", reward, "propensity", "shared", "holdout"):
+        if table.column_names.count(name) > 1:
+            raise ValueError(
+                f"the log has column {name!r} {table.column_names.count(name)} times, but expected it once"
+            )
     if table.num_rows == 0:
         raise ValueError("the log has no rows")
-    about = json.loads((table.schema.metadata or {}).get(b"posse", b"{}"))
+    about = _about(table)
     players, player = _names(table, "player", about.get("players", []))
     arms, arm = _names(table, "arm", about.get("arms", []))
-    optional = {name: _numbers(table, name) for name in ("propensity", "shared") if name in table.column_names}
+    known = [name for name in ("propensity", "shared", "holdout") if name in table.column_names]
+    optional = {name: _numbers(table, name) for name in known}
     log = Log(
-        players, arms, player, arm, _numbers(table, reward), optional.get("propensity"), optional.get("shared"), about
+        players,
+        arms,
+        player,
+        arm,
+        _numbers(table, reward),
+        optional.get("propensity"),
+        optional.get("shared"),
+        about,
+        optional["holdout"] == 1 if "holdout" in optional else None,
     )
     _check_rewards(log, reward)
     _check_propensities(log)
@@ -109,15 +125,29 @@ def _table(source: Any) -> Any:
     raise ValueError(f"{path} ends in {path.suffix!r}, but a log is a .parquet or .csv file")
 
 
+def _about(table: Any) -> dict[str, Any]:
+    """What a learner wrote about itself into the table's metadata."""
+    written = (table.schema.metadata or {}).get(b"posse", b"{}")
+    try:
+        about = json.loads(written)
+    except ValueError:
+        about = None
+    if not isinstance(about, dict):
+        raise ValueError(f"what the log says of itself cannot be read: {written[:60]!r}, but expected a JSON object")
+    return about
+
+
 def _names(table: Any, column: str, first: list[str]) -> tuple[tuple[str, ...], np.ndarray]:
     """The names in a column, those in `first` before others, and each row's number among them."""
     import pyarrow
 
     encoded = table[column].combine_chunks().cast(pyarrow.string()).dictionary_encode()
-    if encoded.null_count:
-        row = int(np.flatnonzero(encoded.is_null().to_numpy(zero_copy_only=False))[0])
-        raise ValueError(f"row {row + 1} has no {column}; every row needs one")
     found = encoded.dictionary.to_pylist()
+    empty = encoded.is_null().to_numpy(zero_copy_only=False)
+    if "" in found:
+        empty |= encoded.indices.fill_null(-1).to_numpy() == found.index("")
+    if empty.any():
+        raise ValueError(f"row {int(empty.argmax()) + 1} has no {column}; every row needs one")
     names = list(dict.fromkeys([*first, *sorted(found)]))
     place = {name: number for number, name in enumerate(names)}
     mapping = np.array([place[name] for name in found], np.int64)

@@ -144,6 +144,8 @@ class Core:
             *numbers, players, log_T, self.constants, available, floor, holdout, serial, key, out, work
         )
         probabilities = out[kernel.PROBABILITY].tolist()
+        if not 0.0 < probabilities[arm] <= 1.0:
+            raise ValueError(f"{self.policy.label} gives no usable index: centers and scales {out[:2].tolist()}")
         return Choice(arm, probabilities[arm], probabilities, float(out[kernel.WEIGHT, arm]), held_out)
 
     def absorb(self, tally: Tally, players: list[int], arms: list[int], steps: list[int]) -> None:

@@ -65,7 +65,7 @@ def weigh(available, floor, holdout, out, work):
         if available[arm]:
             work[0, count], work[1, count] = out[CENTER, arm], out[SCALE, arm]
             count += 1
-    fill_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:, :count])
+    fill_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:])
     uniform = holdout / count + (1.0 - holdout) * floor
     rest = (1.0 - holdout) * (1.0 - count * floor)
     count = 0

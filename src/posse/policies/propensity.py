@@ -11,15 +11,15 @@ in its own standard deviations; x itself is never formed, so that nothing depend
   does the maximum. Arms with center + 8 scale below L are out. All others are followed from L on, until z = 8.
 - **Panels.** Every followed arm is a smooth function of x on its own scale, so Gauss-Legendre quadrature is as good as
   exact on a panel of a few times the smallest scale. As narrow arms are left behind, panels grow: scales that differ by
-  10⁶ cost a few panels for each power of ten, not 10⁶ of them.
-- **Width.** The maximum of m like arms is narrower than one arm, about 1/√(2 ln m) of its scale (it tends to a Gumbel
-  law), and panels shrink with it; in m an arm counts by the square of how narrow it is.
-- **End.** The probability of two arms above x is at most Σ_{j<k} (1 − F_j)(1 − F_k). Once this is below 1e-12, arm k
-  is the largest in all that is left of its tail, 1 − F_k.
+  10⁶ cost a few panels for every arm, not 10⁶ of them.
+- **Width.** The maximum of m like arms is narrower than one arm, by a factor that grows like √(2 ln m) (it tends to a
+  Gumbel law), and panels shrink a little faster than that. In m an arm counts by the square of how narrow it is.
+- **End.** The probability of two arms above x is at most Σ_{j<k} (1 − F_j)(1 − F_k). Once this is negligible, arm k is
+  the largest in all that is left of its tail, 1 − F_k.
 
-What is cut off, at 8 scales, before the start, at the end and in panels below which the maximum falls with probability
-1e-13, makes less than 2e-12 + 2e-15 K in all. Quadrature adds less than 1e-12. The sum of all p_k before rounding is
-1 to that accuracy, and dividing by it moves each p_k by no more.
+What is left out makes less than 2e-13 + 2e-15 K: before the start, in panels below whose end the maximum falls with
+probability 1e-13, beyond 8 scales, at the end. Quadrature adds about 1e-13, by search for the worst among thousands of
+hard cases up to 3,000 arms. So the sum of all p_k is 1 to that accuracy, and dividing by it moves none by more.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ import numpy as np
 from posse.compile import bind
 
 REACH = 8.0  # standard deviations to follow an arm; a power of two, so that REACH * scale is exact
-WIDEST = 4.0  # width of a panel for one arm, in its standard deviations
+WIDEST = 4.0  # width of a panel for one arm, in its standard deviations;
+NARROWING = 0.4  # for m like arms it is divided by 1 + 0.4 ln m
 NEGLIGIBLE = 1e-13  # the probability of what is left out at either end of the sweep
 
 # Gauss-Legendre quadrature of order 16: the positive nodes on [-1, 1] and their weights, which sum to 1.
@@ -124,15 +125,14 @@ def follow(center, scale, first, work):
     count = 0
     below = 1.0
     for arm in range(center.size):
-        if scale[arm] > 0.0:
-            place = ((center[first] - center[arm]) - REACH * scale[first]) / scale[arm]
-            if place < REACH:
-                # Less than −8 is rounding at the foot of an arm so much wider that nothing here matters.
-                place = max(place, -REACH)
-                work[ARM, count] = arm
-                work[PLACE, count] = place
-                below *= normal_law(place)[0]
-                count += 1
+        ahead = (center[first] - center[arm]) - REACH * scale[first]  # of the arm's center
+        if scale[arm] > 0.0 and ahead < REACH * scale[arm]:
+            # Less than −8 scales is rounding, at the foot of an arm so much wider that nothing here matters.
+            place = max(ahead, -REACH * scale[arm]) / scale[arm]
+            work[ARM, count] = arm
+            work[PLACE, count] = place
+            below *= normal_law(place)[0]
+            count += 1
     return count, below
 
 
@@ -146,7 +146,7 @@ def advance(scale, count, work):
         pace = narrowest / scale[int(work[ARM, i])]
         work[PACE, i] = pace
         alike += pace * pace
-    width = WIDEST / math.sqrt(1.0 + math.log(alike))
+    width = WIDEST / (1.0 + NARROWING * math.log(alike))
     below = 1.0
     above = 0.0
     pairs = 0.0
@@ -194,8 +194,8 @@ def normal_law(z):
     """Φ(z) and φ(z) for −12 ≤ z ≤ 12.
 
     >>> below, density = normal_law(1.0)
-    >>> round(below, 12), round(density, 12)
-    (0.841344746069, 0.241970724519)
+    >>> print(f"{below:.12f} {density:.12f}")
+    0.841344746069 0.241970724519
     """
     row = int((z + FARTHEST) * ROWS_PER_UNIT + 0.5) & 255  # the mask changes nothing, but rules out negative rows
     step = z - (row / ROWS_PER_UNIT - FARTHEST)
@@ -234,7 +234,7 @@ def propensities(center: Any, scale: Any) -> np.ndarray:
     lowest arm wins a tie; an arm with center +inf is pulled before all others.
 
     >>> propensities([0.5, 0.4, 0.1], [0.1, 0.1, 0.2]).round(4)
-    array([0.7423, 0.2294, 0.0282])
+    array([0.7416, 0.2316, 0.0268])
     """
     centers = _vector("center", center)
     scales = _vector("scale", scale)

@@ -10,7 +10,7 @@ import numpy as np
 
 from posse.checks import number, whole
 from posse.insight.logs import Log, read_log
-from posse.insight.plan_problems import Population, fit_population, guessed_problems, reward_dispersion
+from posse.insight.planning.problems import Population, fit_population, guessed_problems, reward_dispersion
 from posse.learner import Counts
 from posse.problem import Problem
 from posse.schedule import Concurrent, Random, Schedule

@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from posse.simulation.statistics import paired_difference
 
 if TYPE_CHECKING:
-    from posse.insight.plan import Plan
+    from posse.insight.planning.plan import Plan
 
 STYLE: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so a file is the same on every machine

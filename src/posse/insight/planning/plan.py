@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import whole
-from posse.insight.plan_policies import MOST_POLICIES, check_policies, line_up
-from posse.insight.plan_setting import Setting, from_guess, from_history
-from posse.insight.plan_text import conclusions, to_text
+from posse.insight.planning.policies import MOST_POLICIES, check_policies, line_up
+from posse.insight.planning.setting import Setting, from_guess, from_history
+from posse.insight.planning.text import conclusions, to_text
 from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.simulation import Difference, Result, simulate
@@ -148,7 +148,7 @@ class Plan:
 
     def figure(self) -> Figure:
         """Rewards lost as decisions go by, and what a wrong ε costs: a matplotlib figure."""
-        from posse.insight.plan_figure import draw
+        from posse.insight.planning.figure import draw
 
         return draw(self)
 

@@ -13,7 +13,7 @@ from posse.policies.robustagg_tsv import RobustAggTSV
 from posse.simulation import Difference
 
 if TYPE_CHECKING:
-    from posse.insight.plan import Plan
+    from posse.insight.planning.plan import Plan
 
 WRONG = {1 / 3: "a third of that ε", 3.0: "three times that ε"}
 

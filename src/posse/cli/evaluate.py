@@ -1,0 +1,162 @@
+"""posse evaluate: what would other policies have earned, judging from a log?"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from posse.insight.evaluation.targets import FixedPolicy
+    from posse.policies import Policy
+
+PLACE = 30
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the evaluation of policies from a log."""
+    parser = commands.add_parser(
+        "evaluate",
+        help="judge policies from a log of decisions",
+        description="What would other policies have earned, overall and for each player? The log is a Parquet or CSV "
+        "file with the columns player, arm, propensity (the probability with which the arm was chosen) and a reward. "
+        "Without a policy to judge: every arm, the uniform policy and what the log itself did.",
+    )
+    parser.add_argument("log", metavar="LOG", help="a .parquet or .csv file")
+    what = parser.add_argument_group("what to judge (all may be repeated and combined)")
+    what.add_argument("--arm", action="append", default=[], metavar="NAME", help="one arm for everybody")
+    what.add_argument("--uniform", action="store_true", help="every arm with the same probability")
+    what.add_argument("--logged", action="store_true", help="what the log itself did")
+    what.add_argument(
+        "--table",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help='a fixed policy: JSON {player: arm} or {player: {arm: probability}}, or CSV "player,arm,probability"; '
+        "the player * is everybody who is not named",
+    )
+    what.add_argument(
+        "--policy", action="append", default=[], metavar="POLICY", help="one that learns, such as 'RobustAggTS(0.1)'"
+    )
+    parser.add_argument("--against", metavar="NAME", help="also the differences to this: an arm, uniform or logged")
+    parser.add_argument("--player", action="append", metavar="NAME", help="only these players' rows (may be repeated)")
+    parser.add_argument("--holdout", action="store_true", help="only the decisions that a learner held out")
+    parser.add_argument("--reward", default="reward", metavar="COLUMN", help="the column of rewards (default: reward)")
+    parser.add_argument(
+        "--range",
+        nargs=2,
+        type=float,
+        metavar=("LOW", "HIGH"),
+        help="the least and the greatest reward (default: what the log says, or 0 1)",
+    )
+    parser.add_argument("--level", type=float, default=0.05, help="how often an interval may miss (default: 0.05)")
+    parser.add_argument("--estimator", default="auto", metavar="NAME", help="dr, snips, ips (default: auto)")
+    parser.add_argument(
+        "--adaptive",
+        action=argparse.BooleanOptionalAction,
+        help="whether the log's choices depended on its earlier rewards (default: what the log says, or looks like)",
+    )
+    parser.add_argument("--passes", type=int, default=10, metavar="N", help="shuffles of a replay (default: 10)")
+    parser.add_argument("--seed", type=int, default=0, help="of a replay (default: 0)")
+    parser.add_argument("--json", metavar="FILE", help="also write everything as JSON to FILE; - prints only JSON")
+    parser.set_defaults(run=_evaluate)
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from posse.insight import evaluate
+    from posse.simulation.progress import Bar
+
+    targets: list[Any] = [*(["logged"] if options.logged else []), *(["uniform"] if options.uniform else [])]
+    targets += options.arm
+    targets += [read_table(Path(path)) for path in options.table]
+    targets += [read_policy(text) for text in options.policy]
+    evaluation = evaluate(
+        options.log,
+        targets or None,
+        reward=options.reward,
+        level=options.level,
+        estimator=options.estimator,
+        against=options.against,
+        players=options.player,
+        holdout=options.holdout,
+        reward_range=options.range,
+        adaptive=options.adaptive,
+        passes=options.passes,
+        seed=options.seed,
+        progress=Bar() if sys.stderr.isatty() else None,
+    )
+    written = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False)
+    if options.json == "-":
+        print(written)
+        return
+    print(evaluation)
+    if options.json:
+        Path(options.json).write_text(written + "\n", encoding="utf-8")
+
+
+def read_policy(text: str) -> Policy:
+    """A policy from its name and numbers.
+
+    >>> read_policy("RobustAggTS(0.1, c1=2)").label
+    'RobustAgg-TS(0.1, c1=2)'
+    """
+    from posse import policies
+
+    own = {cls.__name__: cls for cls in policies.all_policies() if cls.__module__.startswith("posse.policies.")}
+    try:
+        call = ast.parse(text.strip(), mode="eval").body
+        call = call if isinstance(call, ast.Call) else ast.Call(call, [], [])
+        name = call.func.id if isinstance(call.func, ast.Name) else ""
+        given = [ast.literal_eval(argument) for argument in call.args]
+        named = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError):
+        raise ValueError(f"--policy {text!r}, but expected a name and numbers, such as 'RobustAggTS(0.1)'") from None
+    if name not in own:
+        raise ValueError(f"--policy {text!r}, but expected one of {', '.join(sorted(own))}, such as 'RobustAggTS(0.1)'")
+    try:
+        return own[name](*given, **named)
+    except TypeError as error:
+        raise ValueError(f"--policy {text!r}: {error}") from None
+
+
+def read_table(path: Path) -> FixedPolicy:
+    """A fixed policy from a JSON or CSV file; it is named like the file."""
+    from posse.insight.evaluation.targets import FixedPolicy
+
+    if path.suffix.lower() not in (".json", ".csv"):
+        raise ValueError(f"--table {path}, but expected a .json or .csv file")
+    text = path.read_text(encoding="utf-8-sig")
+    if path.suffix.lower() == ".csv":
+        return FixedPolicy(path.stem, _table_of_csv(path, text))
+    try:
+        table = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not isinstance(table, dict) or not all(isinstance(entry, (str, dict)) for entry in table.values()):
+        raise ValueError(f"{path}: expected {{player: arm}} or {{player: {{arm: probability}}}}")
+    return FixedPolicy(path.stem, table)
+
+
+def _table_of_csv(path: Path, text: str) -> dict[str, dict[str, float]]:
+    reader = csv.DictReader(text.splitlines())
+    columns = reader.fieldnames or []
+    if not {"player", "arm"} <= set(columns):
+        raise ValueError(
+            f"{path} has the columns {', '.join(columns) or 'none'}, but expected player, arm, probability"
+        )
+    table: dict[str, dict[str, float]] = {}
+    for line in reader:
+        entry = table.setdefault(line["player"], {})
+        if line["arm"] in entry:
+            raise ValueError(f"{path}, line {reader.line_num}: {line['player']} and {line['arm']} are there twice")
+        try:
+            entry[line["arm"]] = float(line["probability"]) if "probability" in columns else 1.0
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"{path}, line {reader.line_num}: probability={line['probability']!r}, but expected a number"
+            ) from None
+    return table

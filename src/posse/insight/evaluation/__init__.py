@@ -1,0 +1,1 @@
+"""Evaluation: what other policies would have earned, judged from a log."""

@@ -1,0 +1,568 @@
+"""Judging policies from a log: closed forms by hand, slow oracles, coverage over many seeds, and controls that fail."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+from scipy.stats import binomtest
+
+import posse
+from posse.cli import main
+from posse.cli.evaluate import read_policy, read_table
+from posse.insight import evaluate
+from posse.insight.evaluation import estimators
+from posse.insight.evaluation.replay import replay
+from posse.insight.evaluation.support import usable
+from posse.insight.evaluation.targets import FixedPolicy
+from posse.insight.logs import read_log
+
+STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
+MEANS = np.array([[0.3, 0.5, 0.7], [0.35, 0.6, 0.5]])
+CHANCES = np.array([[0.2, 0.3, 0.5], [0.6, 0.2, 0.2]])
+
+
+def table(player, arm, propensity, reward, **about):
+    columns = {"player": player, "arm": arm, "propensity": propensity, "reward": reward}
+    made = pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
+    return made.replace_schema_metadata({"posse": json.dumps(about)}) if about else made
+
+
+def randomised(rng, rows, means=MEANS, chances=CHANCES):
+    """A log of a randomised experiment, and its parts."""
+    player = rng.integers(means.shape[0], size=rows)
+    arm = (rng.random(rows)[:, None] > chances.cumsum(axis=1)[player]).sum(axis=1)
+    reward = (rng.random(rows) < means[player, arm]) * 1.0
+    return table([f"p{i}" for i in player], [f"a{i}" for i in arm], chances[player, arm], reward), player
+
+
+def thompson_logs(seed, logs, rounds, means):
+    """Many logs of Thompson sampling with two arms, all at once: arms, propensities, rewards, [log, round, player]."""
+    rng = np.random.default_rng(seed)
+    shape = (logs, means.shape[0])
+    pulls, sums = np.zeros((*shape, 2)), np.zeros((*shape, 2))
+    kept = []
+    for _ in range(rounds):
+        center, variance = (sums + 0.5) / (pulls + 1), 0.25 / (pulls + 1)
+        second = ndtr((center[..., 1] - center[..., 0]) / np.sqrt(variance.sum(axis=-1)))
+        arm = (rng.random(shape) < second).astype(int)
+        reward = (rng.random(shape) < means[np.arange(means.shape[0]), arm]) * 1.0
+        kept.append((arm, np.where(arm == 1, second, 1 - second), reward))
+        played = np.arange(2) == arm[..., None]
+        pulls += played
+        sums += played * reward[..., None]
+    return [np.stack(parts, axis=1) for parts in zip(*kept, strict=True)]
+
+
+def agrees(hits, trials, promised=0.95):
+    """Whether a coverage is at least what was promised, as far as so many trials can tell."""
+    return binomtest(int(hits), trials, promised, alternative="less").pvalue > 1e-3
+
+
+class TestEstimatorsByHand:
+    # player a: x at 1/2 earned 1; y at 1/2 earned 0; x at 1/4 earned 0; y at 3/4 earned 1
+    LOG = table(["a"] * 4, ["x", "y", "x", "y"], [0.5, 0.5, 0.25, 0.75], [1.0, 0.0, 0.0, 1.0])
+
+    def test_ips_is_the_mean_of_weighted_rewards(self):
+        assert evaluate(self.LOG, "x", estimator="ips").of("x").value == pytest.approx((2 * 1 + 4 * 0) / 4)
+        y = evaluate(self.LOG, "y", estimator="ips").of("y")
+        assert y.value == pytest.approx((2 * 0 + 4 / 3) / 4)
+
+    def test_snips_divides_by_the_weights(self):
+        assert evaluate(self.LOG, "x", estimator="snips").of("x").value == pytest.approx(2 / 6)
+        assert evaluate(self.LOG, "y", estimator="snips").of("y").value == pytest.approx((4 / 3) / (2 + 4 / 3))
+
+    def test_rows_effective_rows_and_the_largest_weight(self):
+        estimate = evaluate(self.LOG, "x").of("x", "a")
+        assert (estimate.rows, estimate.largest_weight) == (2, 4)
+        assert estimate.effective_rows == pytest.approx(36 / 20)
+
+    def test_dr_on_an_adaptive_log_uses_the_past_alone(self):
+        # with k = 10: q starts at 1/2; after x earned 1 its arm mean is 6/11, shrunk: (1 + 60/11)/11
+        x2 = (1 + 10 * 6 / 11) / 11
+        after = (1 + 10 * 6 / 12) / 12
+        scores = [0.5 + 2 * (1 - 0.5), x2, x2 + 4 * (0 - x2), after]
+        assert evaluate(self.LOG, "x", estimator="dr").of("x").value == pytest.approx(np.mean(scores))
+
+    def test_the_logging_policy_is_the_plain_mean(self):
+        estimate = evaluate(self.LOG, "logged").of("logged")
+        assert (estimate.value, estimate.estimator) == (0.5, "mean")
+
+    def test_rewards_in_other_units_give_values_in_those_units(self):
+        moved = self.LOG.set_column(3, "reward", pyarrow.array([30.0, 10.0, 10.0, 30.0]))
+        estimate = evaluate(moved, "x", estimator="snips", reward_range=(10, 30)).of("x")
+        assert estimate.value == pytest.approx(10 + 20 * 2 / 6)
+        assert 10 <= estimate.low <= estimate.value <= estimate.high <= 30
+
+
+def slow_shrunken(rows, player, arm):
+    """The model's value for a cell, from (player, arm, reward) triples."""
+    of_arm = [r for p, a, r in rows if a == arm]
+    mean = (sum(of_arm) + 5) / (len(of_arm) + 10)
+    own = [r for p, a, r in rows if a == arm and p == player]
+    return (sum(own) + 10 * mean) / (len(own) + 10)
+
+
+class TestModels:
+    rng = np.random.default_rng(3)
+    player, arm, reward = rng.integers(2, size=40), rng.integers(3, size=40), rng.random(40)
+    triples = tuple(zip(player.tolist(), arm.tolist(), reward.tolist(), strict=True))
+
+    def test_from_the_past_is_what_a_slow_loop_gives(self):
+        model = estimators.from_the_past(self.player, self.arm, self.reward, (2, 3))
+        for t in range(40):
+            slow = [slow_shrunken(self.triples[:t], self.player[t], arm) for arm in range(3)]
+            np.testing.assert_allclose(model[t], slow)
+
+    def test_cross_fitted_is_what_a_slow_loop_gives(self):
+        model = estimators.cross_fitted(self.player, self.arm, self.reward, (2, 3))
+        seen: dict[tuple[int, int], int] = {}
+        folds = []
+        for p, a, _ in self.triples:
+            seen[p, a] = seen.get((p, a), -1) + 1
+            folds.append(seen[p, a] % 5)
+        for t in range(40):
+            others = [row for row, fold in zip(self.triples, folds, strict=True) if fold != folds[t]]
+            np.testing.assert_allclose(model[t], [slow_shrunken(others, self.player[t], arm) for arm in range(3)])
+
+
+def slow_wealth(weights, rewards, value, level, by_design):
+    """The average wealth of the bets against `value`, term by term."""
+    n = len(weights)
+    square = sum(w * w for w in weights) / n
+    variance = square * value * (1 - value) if by_design else 2 * value - value**2
+    stakes = weights if by_design else [1.0] * n
+    total, prior = 0.0, [1 / (1 + abs(j)) ** 2 for j in range(-6, 5)]
+    for share, j in zip(prior, range(-6, 5), strict=True):
+        bet = min(math.sqrt(2 * math.log(1 / level) / (n * variance)) * 2.0**j, 0.9 / (max(stakes) * value))
+        total += share * math.prod(
+            1 + bet * (w * r - s * value) for w, r, s in zip(weights, rewards, stakes, strict=True)
+        )
+    return total / sum(prior)
+
+
+class TestBetting:
+    @pytest.mark.parametrize("by_design", [True, False])
+    def test_it_refutes_what_the_slow_oracle_refutes_and_nothing_above(self, by_design):
+        rng = np.random.default_rng(5)
+        for _ in range(4):
+            weights = rng.choice([0.0, 0.5, 1.0, 6.0], size=60)
+            weights = weights / weights.mean() if by_design else weights
+            rewards = (rng.random(60) < 0.6) * 1.0
+            low, high = estimators.betting_interval(weights, rewards, 0.1, by_design=by_design)
+            for value in np.linspace(0.01, 0.99, 99):
+                wealth = slow_wealth(weights.tolist(), rewards.tolist(), value, 0.05, by_design)
+                if abs(value - low) > 0.002:
+                    assert (wealth > 20) == (value < low), value
+                mirrored = slow_wealth(weights.tolist(), (1 - rewards).tolist(), 1 - value, 0.05, by_design)
+                if abs(value - high) > 0.002:
+                    assert (mirrored > 20) == (value > high), value
+
+    @settings(max_examples=200, deadline=None, derandomize=True)
+    @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1)), min_size=1, max_size=20), st.booleans())
+    def test_any_weights_and_rewards_give_an_interval_within_the_range(self, pairs, by_design):
+        weights, rewards = (np.array(each) for each in zip(*pairs, strict=True))
+        if by_design and not weights.mean() > 1e-9:
+            weights = np.ones_like(weights)
+        weights = weights / weights.mean() if by_design else weights
+        low, high = estimators.betting_interval(weights, rewards, 0.05, by_design=by_design)
+        assert 0 <= low <= 1
+        assert 0 <= high <= 1
+
+    def test_a_single_row_says_next_to_nothing(self):
+        low, high = estimators.betting_interval(np.ones(1), np.ones(1), 0.05, by_design=True)
+        assert low < 0.05
+        assert high == 1
+
+
+class TestCoverageOnRandomisedLogs:
+    RUNS = 150
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def evaluations(cls):
+        found = []
+        for seed in range(cls.RUNS):
+            log, player = randomised(np.random.default_rng(seed), 400)
+            shares = np.bincount(player, minlength=2) / 400
+            found.append((shares, evaluate(log, against="a0")))
+        return found
+
+    @pytest.mark.parametrize("arm", [0, 1, 2])
+    def test_arms_overall_and_by_player(self, evaluations, arm):
+        overall, by_player = 0, 0
+        for shares, evaluation in evaluations:
+            estimate = evaluation.of(f"a{arm}")
+            overall += estimate.low <= shares @ MEANS[:, arm] <= estimate.high
+            own = evaluation.of(f"a{arm}", "p0")
+            by_player += own.low <= MEANS[0, arm] <= own.high
+        assert agrees(overall, self.RUNS, 0.94)  # the normal law is an approximation
+        assert agrees(by_player, self.RUNS, 0.94)
+
+    def test_the_uniform_policy_and_the_logging_policy(self, evaluations):
+        uniform, logged = 0, 0
+        for shares, evaluation in evaluations:
+            estimate = evaluation.of("uniform")
+            uniform += estimate.low <= shares @ MEANS.mean(axis=1) <= estimate.high
+            estimate = evaluation.of("logged")
+            logged += estimate.low <= shares @ (MEANS * CHANCES).sum(axis=1) <= estimate.high
+        assert agrees(uniform, self.RUNS, 0.94)
+        assert agrees(logged, self.RUNS, 0.94)
+
+    def test_differences(self, evaluations):
+        hits = 0
+        for shares, evaluation in evaluations:
+            difference = evaluation.of("a2").difference
+            hits += difference.low <= shares @ (MEANS[:, 2] - MEANS[:, 0]) <= difference.high
+        assert agrees(hits, self.RUNS, 0.94)
+
+    def test_rare_rewards_in_small_logs(self):
+        """Where the normal interval would often have no width at all."""
+        means = np.full((1, 2), 0.97)
+        hits = ordinary = 0
+        for seed in range(self.RUNS):
+            log, _ = randomised(np.random.default_rng(seed), 60, means, np.array([[0.5, 0.5]]))
+            estimate = evaluate(log, "a0").of("a0")
+            assert estimate.interval == "betting"
+            hits += estimate.low <= 0.97 <= estimate.high
+            rewards = np.array([row["reward"] for row in log.to_pylist() if row["arm"] == "a0"])
+            low, high = estimators.normal_interval(rewards, 0.05)
+            ordinary += low <= 0.97 <= high
+        assert agrees(hits, self.RUNS)
+        assert not agrees(ordinary, self.RUNS, 0.94)
+
+    def test_wrong_propensities_do_not_cover_and_are_noticed(self):
+        hits, noticed = 0, 0
+        for seed in range(50):
+            log, player = randomised(np.random.default_rng(seed), 2000)
+            wrong = log.set_column(2, "propensity", pyarrow.array(np.full(2000, 1 / 3)))
+            shares = np.bincount(player, minlength=2) / 2000
+            evaluation = evaluate(wrong, "a0", estimator="snips")
+            estimate = evaluation.of("a0")
+            hits += estimate.low <= shares @ MEANS[:, 0] <= estimate.high
+            noticed += any("do not fit" in note for note in evaluation.notes)
+        assert hits < 45
+        assert noticed > 35
+
+
+class TestCoverageOnAdaptiveLogs:
+    RUNS = 150
+    ROUNDS = 150
+    MEANS = np.array([[0.5, 0.6], [0.45, 0.7]])
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def logs(cls):
+        arms, propensities, rewards = thompson_logs(11, cls.RUNS, cls.ROUNDS, cls.MEANS)
+        player = np.tile(["p0", "p1"], cls.ROUNDS)
+        return [
+            table(player, [f"a{i}" for i in arms[run].ravel()], propensities[run].ravel(), rewards[run].ravel())
+            for run in range(cls.RUNS)
+        ]
+
+    @pytest.mark.parametrize("arm", [0, 1])
+    def test_arms_overall_and_by_player(self, logs, arm):
+        overall, by_player = 0, 0
+        for log in logs:
+            evaluation = evaluate(log, f"a{arm}")
+            assert evaluation.adaptive
+            estimate, own = evaluation.of(f"a{arm}"), evaluation.of(f"a{arm}", "p1")
+            assert estimate.interval == "betting"
+            overall += estimate.low <= self.MEANS[:, arm].mean() <= estimate.high
+            by_player += own.low <= self.MEANS[1, arm] <= own.high
+        assert agrees(overall, self.RUNS)
+        assert agrees(by_player, self.RUNS)
+
+    def test_the_plain_mean_of_the_worse_arm_does_not_cover(self, logs):
+        hits = 0
+        for log in logs:
+            rows = [row["reward"] for row in log.to_pylist() if row["arm"] == "a0" and row["player"] == "p1"]
+            low, high = estimators.normal_interval(np.array(rows), 0.05)
+            hits += low <= 0.45 <= high
+        assert not agrees(hits, self.RUNS)
+
+    def test_dr_is_unbiased_where_the_plain_mean_is_not(self, logs):
+        robust = np.array([evaluate(log, "a0", estimator="dr").of("a0", "p1").value for log in logs])
+        plain = np.array(
+            [
+                np.mean([row["reward"] for row in log.to_pylist() if row["arm"] == "a0" and row["player"] == "p1"])
+                for log in logs
+            ]
+        )
+        errors = [values.std() / math.sqrt(self.RUNS) for values in (robust, plain)]
+        assert abs(robust.mean() - 0.45) < 3.5 * errors[0]
+        assert plain.mean() - 0.45 < -3.5 * errors[1]
+
+    def test_a_learners_log(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a", "b"], seed=4)
+        rng = np.random.default_rng(4)
+        for _ in range(60):
+            for decision in learner.choose(["a", "b"]):
+                learner.observe(decision.id, float(rng.random() < (0.8 if decision.arm == "x" else 0.3)))
+        learner.choose("a")
+        learner.record([("a", "x", 1.0)])
+        evaluation = evaluate(learner.log())
+        assert evaluation.adaptive
+        assert (evaluation.rows, evaluation.missing, evaluation.undrawn) == (120, 1, 1)
+        assert evaluation.of("x").low <= 0.8 <= evaluation.of("x").high
+        frozen = evaluate(learner.log(), learner)
+        assert frozen.estimates[0].target == "Learner"
+        assert frozen.estimates[0].value == pytest.approx(0.8, abs=0.15)
+
+    def test_decisions_that_a_learner_held_out_are_a_randomised_log(self):
+        learner = posse.Learner(posse.IndUCB(), ["x", "y"], ["a", "b"], seed=4, holdout=0.5)
+        rng = np.random.default_rng(4)
+        for _ in range(200):
+            decision = learner.choose("ab"[rng.integers(2)])
+            learner.observe(decision.id, float(rng.random() < (0.8 if decision.arm == "x" else 0.3)))
+        evaluation = evaluate(learner.log(), ["x", "y", posse.IndTS()], holdout=True, passes=3)
+        assert not evaluation.adaptive
+        assert evaluation.rows == sum(learner.log()["holdout"].to_pylist())
+        for arm, mean in (("x", 0.8), ("y", 0.3)):
+            assert evaluation.of(arm).low <= mean <= evaluation.of(arm).high
+        assert 0.5 < evaluation.of("Ind-TS").value < 0.9
+        with pytest.raises(ValueError, match="a learner held out can"):
+            evaluate(learner.log(), posse.IndTS())
+        learner.add_arm("z")
+        with pytest.raises(ValueError, match="came or went"):
+            evaluate(learner.log(), "x", holdout=True)
+        with pytest.raises(ValueError, match="no decisions that were held out"):
+            evaluate(TestEstimatorsByHand.LOG, "x", holdout=True)
+
+    def test_rows_that_could_play_nothing_else_are_said(self):
+        log = table(["a"] * 6, ["x", "y"] * 3, [0.5, 0.5, 1.0, 0.4, 0.6, 0.3], [1.0, 0.0] * 3)
+        assert any("16.7%" in note for note in evaluate(log, "y").notes)
+
+
+class TestReplay:
+    def test_it_finds_what_simulation_finds(self):
+        """IndUCB and IndTS over their first 300 decisions, from logs in which arms had unequal chances."""
+        rng = np.random.default_rng(8)
+        log, _ = randomised(rng, 1500)
+        policies = [posse.IndTS(), posse.IndUCB()]
+        evaluation = evaluate(log, policies, passes=5)
+        for policy in policies:
+            truth = posse.simulate(
+                posse.Problem(MEANS), policy, 300, replications=300, schedule=posse.schedule.Sequential("random")
+            )
+            estimate = evaluation.of(policy.label)
+            assert estimate.rows == pytest.approx(300, abs=40)
+            assert estimate.low <= truth.reward.mean() / 300 <= estimate.high
+            assert estimate.high - estimate.low < 0.3
+
+    def test_without_rejection_it_would_be_wrong(self):
+        """The control: said to be uniform, a log with unequal chances is used too often where its arms are frequent."""
+        means = np.array([[0.1, 0.9]])
+        log, _ = randomised(np.random.default_rng(1), 1200, means, np.array([[0.9, 0.1]]))
+        wrong = log.set_column(2, "propensity", pyarrow.array(np.full(1200, 0.5)))
+        policy = posse.IndTS()
+        right = replay(usable(read_log(log), None, None), policy, 4, 0)
+        biased = replay(usable(read_log(wrong), None, None), policy, 4, 0)
+        truth = posse.simulate(posse.Problem(means), policy, 120, replications=200).reward.mean() / 120
+        assert right.means.sum() / right.rows.sum() == pytest.approx(truth, abs=0.06)
+        assert biased.means.sum() / biased.rows.sum() < truth - 0.1
+
+    def test_a_seed_gives_the_same_again(self):
+        log, _ = randomised(np.random.default_rng(2), 200)
+        first, again, other = (evaluate(log, posse.IndTS(), passes=2, seed=seed) for seed in (1, 1, 2))
+        assert first == again
+        assert first.estimates != other.estimates
+
+    def test_an_adaptive_log_is_refused(self):
+        log = table(["a"] * 4, ["x", "y"] * 2, [0.5, 0.5, 0.3, 0.7], [1.0, 0.0] * 2)
+        with pytest.raises(ValueError, match="fixed propensities"):
+            evaluate(log, posse.IndTS())
+        assert evaluate(log, posse.IndTS(), adaptive=False, passes=2).of("Ind-TS").rows > 0
+
+    def test_rewards_in_other_units(self):
+        log, _ = randomised(np.random.default_rng(2), 300)
+        wide = log.set_column(3, "reward", pyarrow.array(np.array(log["reward"]) * 50 - 20))
+        plain = evaluate(log, posse.RobustAggTS(0.1), passes=2).estimates
+        moved = evaluate(wide, posse.RobustAggTS(5), reward_range=(-20, 30), passes=2).estimates
+        for one, other in zip(plain, moved, strict=True):
+            assert other.value == pytest.approx(one.value * 50 - 20)
+
+
+class TestOverlap:
+    def test_an_arm_that_a_player_never_had_is_an_error_that_names_both(self):
+        log = table(["a", "a", "b", "b"], ["x", "y", "x", "x"], [0.5, 0.5, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0])
+        with pytest.raises(ValueError, match="arm 'y' for player 'b'"):
+            evaluate(log, "y")
+        with pytest.raises(ValueError, match="arm 'y' for player 'b'"):
+            evaluate(log, posse.IndTS())
+        assert evaluate(log, {"a": "y", "b": "x"}).of("table").value == pytest.approx(0.25, abs=0.2)
+        assert evaluate(log, "y", players=["a"]).of("y").rows == 1
+
+    def test_judging_everything_leaves_out_what_cannot_be_judged_and_says_so(self):
+        log = table(["a", "a", "b", "b"], ["x", "y", "x", "x"], [0.5, 0.5, 1.0, 1.0], [1.0, 0.0, 1.0, 0.0])
+        evaluation = evaluate(log)
+        assert {estimate.target for estimate in evaluation.estimates} == {"logged", "x"}
+        assert sum("is left out" in note for note in evaluation.notes) == 2
+
+    def test_an_arm_that_chance_denied_a_player_is_no_error(self):
+        log = table(["a", "a", "a", "b"], ["x", "y", "x", "x"], [0.5] * 4, [1.0, 0.0, 1.0, 0.0])
+        evaluation = evaluate(log, "y")
+        assert math.isnan(evaluation.of("y", "b").value)
+        assert evaluation.of("y").rows == 1
+        assert "never played" in str(evaluation)
+        assert json.loads(json.dumps(evaluation.to_dict()))["estimates"][2]["value"] is None
+
+
+class TestHostileInput:
+    LOG = table(["a"] * 4, ["x", "y"] * 2, [0.5] * 4, [1.0, 0.0, None, 1.0])
+
+    @pytest.mark.parametrize(
+        ("target", "options", "expected"),
+        [
+            ("z", {}, "no arm 'z'; its arms are x, y"),
+            (3, {}, "3 is no policy"),
+            ({"b": "x"}, {}, "nothing for player 'a'"),
+            ({"a": "z"}, {}, "no arm 'z'"),
+            ({"a": {"x": 0.5}}, {}, "add up to 0.5"),
+            ({"a": {"x": 1.5, "y": -0.5}}, {}, "expected a number in"),
+            ("x", {"level": 0}, "level=0"),
+            ("x", {"level": 0.7}, "level=0.7"),
+            ("x", {"estimator": "magic"}, "estimator='magic'"),
+            ("x", {"adaptive": "yes"}, "adaptive='yes'"),
+            ("x", {"reward": "sales"}, "no column 'sales'"),
+            ("x", {"reward_range": (0.0, 0.5)}, r"row 1 has reward 1, but rewards are in \[0, 0.5\]"),
+            ("x", {"reward_range": 3}, "reward_range=3"),
+            ("x", {"reward_range": (1, 0)}, "the greatest reward=0"),
+            ("x", {"players": ["nobody"]}, "no player 'nobody'"),
+            ("x", {"passes": 1}, "passes=1"),
+            ("x", {"against": "z"}, "no arm 'z'"),
+            ([], {}, "at least one policy"),
+            (["x", "y", "x"], {}, "2 targets are called 'x'"),
+        ],
+    )
+    def test_errors_name_the_value(self, target, options, expected):
+        with pytest.raises((ValueError, TypeError), match=expected):
+            evaluate(self.LOG, target, **options)
+
+    def test_no_propensities_no_judgement(self):
+        with pytest.raises(ValueError, match="no column 'propensity'"):
+            evaluate(self.LOG.drop_columns(["propensity"]))
+        empty = self.LOG.set_column(2, "propensity", pyarrow.array([None] * 4, pyarrow.float64()))
+        with pytest.raises(ValueError, match="no row has both"):
+            evaluate(empty)
+
+    def test_propensities_that_add_up_to_more_than_one(self):
+        with pytest.raises(ValueError, match=r"player 'a' .* add up to 1.6"):
+            evaluate(table(["a", "a"], ["x", "y"], [0.8, 0.8], [1.0, 0.0]))
+
+    def test_missing_rewards_and_propensities_are_counted_and_said(self):
+        log = table(["a"] * 4, ["x", "y"] * 2, [0.5, 0.5, 0.5, None], [1.0, 0.0, None, 1.0])
+        evaluation = evaluate(log, "x")
+        assert (evaluation.rows, evaluation.missing, evaluation.undrawn) == (2, 1, 1)
+        assert "1 rows without a reward" in str(evaluation)
+
+    def test_an_unknown_estimate_says_what_there_is(self):
+        with pytest.raises(ValueError, match="judged were x"):
+            evaluate(self.LOG, "x").of("y")
+
+
+class TestCommandLine:
+    @pytest.fixture
+    def log(self, tmp_path):
+        import pyarrow.csv
+
+        made, _ = randomised(np.random.default_rng(0), 300)
+        pyarrow.csv.write_csv(made, tmp_path / "log.csv")
+        return str(tmp_path / "log.csv")
+
+    def test_everything_by_default(self, log, capsys):
+        assert main(["evaluate", log]) == 0
+        shown = capsys.readouterr().out
+        for name in ("logged", "uniform", "a0", "a1", "a2", "p0", "p1", "95 % interval"):
+            assert name in shown
+
+    def test_targets_of_every_kind(self, log, capsys, tmp_path):
+        (tmp_path / "best.json").write_text('{"p0": "a2", "p1": {"a1": 0.5, "a2": 0.5}}')
+        (tmp_path / "mine.csv").write_text("player,arm,probability\np0,a2,1\np1,a1,0.25\np1,a0,0.75\n")
+        out = tmp_path / "out.json"
+        options = ["--arm", "a0", "--uniform", "--table", str(tmp_path / "best.json"), "--policy", "IndUCB"]
+        options += ["--table", str(tmp_path / "mine.csv"), "--against", "logged", "--passes", "2", "--json", str(out)]
+        assert main(["evaluate", log, *options]) == 0
+        assert "minus logged" in capsys.readouterr().out
+        written = json.loads(out.read_text())
+        assert [each["target"] for each in written["estimates"] if each["player"] is None] == [
+            "uniform",
+            "a0",
+            "best",
+            "mine",
+            "Ind-UCB",
+        ]
+
+    def test_json_alone(self, log, capsys):
+        assert main(["evaluate", log, "--arm", "a0", "--json", "-"]) == 0
+        assert json.loads(capsys.readouterr().out)["rows"] == 300
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            (["--policy", "Nobody(1)"], "RobustAggTS"),
+            (["--policy", "RobustAggTS(2)"], "epsilon=2"),
+            (["--policy", "RobustAggTS("], "a name and numbers"),
+            (["--policy", "RobustAggTS(x)"], "a name and numbers"),
+            (["--policy", "RobustAggTS()"], "epsilon"),
+            (["--table", "nowhere.json"], "nowhere.json"),
+            (["--table", "table.txt"], ".json or .csv"),
+            (["--arm", "z"], "its arms are a0, a1, a2"),
+        ],
+    )
+    def test_errors(self, log, capsys, options, expected):
+        assert main(["evaluate", log, *options]) == 1
+        assert expected in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("name", "text", "expected"),
+        [
+            ("t.json", "{", "no JSON"),
+            ("t.json", "[1]", "expected {player: arm}"),
+            ("t.csv", "a,b\n1,2\n", "player, arm, probability"),
+            ("t.csv", "player,arm,probability\np,x,much\n", "line 2"),
+            ("t.csv", "player,arm\np,x\np,x\n", "twice"),
+        ],
+    )
+    def test_tables_that_are_none(self, tmp_path, name, text, expected):
+        (tmp_path / name).write_text(text)
+        with pytest.raises(ValueError, match=expected):
+            read_table(tmp_path / name)
+
+    def test_policies_by_name(self):
+        assert read_policy("IndTS") == posse.IndTS()
+        assert read_policy("RobustAggTS(0.1, c1=2)") == posse.RobustAggTS(0.1, c1=2)
+
+
+@pytest.mark.skipif(not STROKE.exists(), reason="the stroke trial's data is not here")
+class TestStrokeTrial:
+    @pytest.mark.parametrize("outcome", ["alive_14_days", "independent_6_months"])
+    def test_all_estimators_agree_with_the_means_of_the_trial(self, outcome):
+        rows = read_log(STROKE, outcome)
+        known = ~np.isnan(rows.reward)
+        for estimator in ("auto", "ips"):
+            evaluation = evaluate(STROKE, reward=outcome, estimator=estimator)
+            assert not evaluation.adaptive
+            for number, arm in enumerate(rows.arms):
+                estimate = evaluation.of(arm)
+                assert estimate.low <= rows.reward[known & (rows.arm == number)].mean() <= estimate.high
+                assert estimate.interval == "normal"
+
+    def test_its_text_fits_a_terminal_and_says_what_is_missing(self):
+        text = str(evaluate(STROKE, reward="independent_6_months", against="no-aspirin+no-heparin"))
+        assert max(map(len, text.splitlines())) <= 120
+        assert "150 rows without a reward" in text
+
+    def test_a_policy_for_each_country(self):
+        counts = read_log(STROKE, "independent_6_months").counts()
+        best = counts.arms[int((counts.sums.sum(axis=0) / counts.pulls.sum(axis=0)).argmax())]
+        everywhere = FixedPolicy("everywhere", {"UK": {best: 1.0}, "*": best})
+        one = evaluate(STROKE, everywhere, reward="independent_6_months").of("everywhere")
+        assert one.value == evaluate(STROKE, best, reward="independent_6_months").of(best).value
