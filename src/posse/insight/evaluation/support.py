@@ -103,7 +103,8 @@ def held_out(log: Log) -> Log:
 def _kept(log: Log, keep: np.ndarray) -> Log:
     names = ("player", "arm", "reward", "propensity", "shared", "holdout")
     columns: dict[str, Any] = {name: getattr(log, name) for name in names}
-    return replace(log, **{name: column if column is None else column[keep] for name, column in columns.items()})
+    kept: dict[str, Any] = {name: column if column is None else column[keep] for name, column in columns.items()}
+    return replace(log, **kept)
 
 
 def unseen(rows: Rows, probabilities: np.ndarray, target: str) -> np.ndarray:
