@@ -20,11 +20,11 @@ from scipy.stats import norm
 
 import posse
 from posse.cli import main
-from posse.insight import spread as spreads
-from posse.insight.boundary import interval, shares
-from posse.insight.diagnose import Diagnosis, diagnose
-from posse.insight.diagnosis_figure import MOST_ARMS, MOST_PLAYERS, _band
-from posse.insight.spread import estimate_spread, variances_within
+from posse.insight import Diagnosis, diagnose
+from posse.insight.diagnosis import spread as spreads
+from posse.insight.diagnosis.boundary import interval, shares
+from posse.insight.diagnosis.figure import MOST_ARMS, MOST_PLAYERS, _band
+from posse.insight.diagnosis.spread import estimate_spread, variances_within
 from posse.learner import Counts
 from posse.simulation import trace
 
@@ -328,6 +328,25 @@ class TestSources:
         assert diagnosis.shared.tolist() == [0.25, 0.75]
         assert "50% are other players' data: from 25% (p1) to 75% (p2)" in str(diagnosis)
         assert diagnosis.missing is None
+
+    def test_a_real_learner_and_its_log_say_the_same_and_the_log_keeps_those_who_retired(self):
+        learner = posse.Learner(posse.RobustAggTS(20.0), ["x", "y"], ["north", "south"], reward_range=(0, 100))
+        random = np.random.default_rng(0)
+        for number in range(40):
+            if number == 20:
+                learner.join("east")
+            for player in learner.players:
+                decision = learner.choose(player)
+                if number < 38:
+                    learner.observe(decision.id, float(random.integers(0, 101)))
+        itself, log = diagnose(learner), diagnose(learner.log())
+        assert itself.players == log.players == ("north", "south", "east")
+        assert itself.epsilon == log.epsilon == 20
+        assert itself.lower == pytest.approx(log.lower, abs=1e-4)  # a learner keeps rewards on a grid
+        assert itself.upper == pytest.approx(log.upper, abs=1e-4)
+        assert log.missing == 6
+        learner.retire("north")
+        assert (diagnose(learner.log()).lower == log.lower).all()
 
     @pytest.mark.parametrize("suffix", ["csv", "parquet"])
     def test_files(self, tmp_path, suffix):

@@ -24,7 +24,8 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", re.DOTALL)
 @pytest.mark.parametrize(
     "document", [path for path in DOCUMENTS if BLOCK.search(path.read_text())], ids=lambda p: p.name
 )
-def test_examples_run_and_print_what_they_say(document):
+def test_examples_run_and_print_what_they_say(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
     for code, shown in BLOCK.findall(document.read_text()):
         printed = io.StringIO()

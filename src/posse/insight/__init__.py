@@ -1,5 +1,6 @@
 """Insight: what theory says of a problem; whether ε is right; what other policies would have earned; what to expect."""
 
+from posse.insight.diagnosis.diagnose import Diagnosis, diagnose
 from posse.insight.evaluation.evaluate import evaluate
 from posse.insight.evaluation.results import Estimate, Evaluation
 from posse.insight.evaluation.targets import FixedPolicy
@@ -18,10 +19,12 @@ from posse.insight.theory import (
 
 __all__ = [
     "Bound",
+    "Diagnosis",
     "Estimate",
     "Evaluation",
     "FixedPolicy",
     "Plan",
+    "diagnose",
     "evaluate",
     "individual_gap_dependent",
     "individual_gap_independent",

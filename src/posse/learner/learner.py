@@ -198,11 +198,11 @@ class Learner:
             return {name: (center[arm], scale[arm]) for arm, name in self.arm_roster.listed()}
 
     def shared_weights(self) -> np.ndarray:
-        """For each player, how much its next decision is expected to rest on other players' data, from 0 to 1."""
+        """How much the next decision of each player in `counts` is expected to rest on others' data, from 0 to 1."""
         with self._lock:
             offered = self._offered(None)
             weights = []
-            for player, _ in self.player_roster.listed():
+            for player in range(len(self.player_roster.names)):
                 evaluated = self._evaluate(player)
                 weights.append(float(evaluated[2] @ self.core.probabilities(evaluated, offered)))
             return np.array(weights)
@@ -377,15 +377,18 @@ class Learner:
     # ---------------------------------------------------------------- what there is to see
 
     def counts(self) -> Counts:
-        """Observed pulls and reward sums of the players that are here and the arms that are offered."""
+        """Observed pulls and reward sums, of all who ever joined and all arms, in the order in which they came."""
         with self._lock:
-            rows = np.flatnonzero(self.player_roster.here)
-            columns = np.flatnonzero(self.arm_roster.here)
-            pulls = self.tally.pulls[np.ix_(rows, columns)]
             low, high = self.setup.low, self.setup.high
-            sums = low * pulls + (high - low) / GRID * self.tally.sums[np.ix_(rows, columns)]
-            epsilon = getattr(self.setup.policy, "epsilon", None)
-            return Counts(self.players, self.arms, pulls, sums, low, high, epsilon)
+            return Counts(
+                tuple(self.player_roster.names),
+                tuple(self.arm_roster.names),
+                self.tally.pulls.copy(),
+                low * self.tally.pulls + (high - low) / GRID * self.tally.sums,
+                low,
+                high,
+                getattr(self.setup.policy, "epsilon", None),
+            )
 
     def log(self) -> Any:
         """Decisions and rewards as an Arrow table, one row a decision; docs/learner.md lists the columns."""

@@ -1,0 +1,1 @@
+"""Diagnosis: how far players really differ, and whether that breaks ε."""

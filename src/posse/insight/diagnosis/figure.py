@@ -1,0 +1,207 @@
+"""A diagnosis as a picture: a panel for each arm, a row for each player, and a band as wide as ε.
+
+The band lies where it touches the most intervals. While it touches all, ε holds so far: intervals on a line of which
+every two can be touched at once can all be (Helly). A player whose interval it cannot touch differs by more than ε from
+some other, else the band could be moved, and is drawn in another colour and shape.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posse.insight.diagnosis.text import headline
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from posse.insight.diagnosis.diagnose import Diagnosis
+
+MOST_ARMS = 10
+MOST_PLAYERS = 40
+COLUMNS = (0, 1, 2, 3, 4, 3, 3, 4, 4, 5, 5)  # of panels, for so many arms
+DPI = 150
+PLAIN, BROKEN, BAND, INK = "#0072B2", "#D55E00", "#BBBBBB", "#444444"  # Okabe and Ito's blue and vermilion, and greys
+STYLE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so a file is the same on every machine
+    "font.size": 8.5,
+    "axes.titlesize": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "axes.edgecolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.grid": True,
+    "axes.grid.axis": "x",
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "xtick.labelsize": 8,
+    "ytick.left": False,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "svg.hashsalt": "posse",
+}
+
+
+def draw(diagnosis: Diagnosis) -> Figure:
+    """The picture, as a matplotlib Figure; `figure.savefig(file)` writes it."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    arms = _arms(diagnosis)
+    rows = {arm: _rows(diagnosis, arm) for arm in arms}
+    columns = COLUMNS[len(arms)]
+    lines = math.ceil(len(arms) / columns)
+    tallest = max(len(players) for players in rows.values())
+    width = max(2.6 * columns, 6.4)
+    verdict = textwrap.wrap(_plain(headline(diagnosis), 200), int(11 * width))
+    note = textwrap.wrap(_note(diagnosis, arms, rows), int(17 * width))
+    head = 0.48 + 0.18 * len(verdict) + 0.14 * len(note)  # inches above the panels
+    size = (width, lines * (0.75 + 0.155 * max(tallest, 3)) + head)
+    with matplotlib.rc_context(STYLE):
+        layout = ConstrainedLayoutEngine(rect=(0, 0, 1, 1 - head / size[1]), hspace=0.04, wspace=0.03)
+        figure = Figure(figsize=size, dpi=DPI, layout=layout)
+        FigureCanvasAgg(figure)
+        panels = figure.subplots(lines, columns, sharex=True, squeeze=False).ravel()
+        for axes, arm in zip(panels, arms, strict=False):
+            _panel(axes, diagnosis, arm, rows[arm])
+        for axes in panels[len(arms) :]:
+            axes.set_visible(False)
+        _limits(panels[0], diagnosis, rows)
+        _words(figure, diagnosis, verdict, note)
+    return figure
+
+
+def _arms(diagnosis: Diagnosis) -> list[int]:
+    """The arms that are drawn: all, or those with the largest bounds and estimates, in the diagnosis's order."""
+    estimates = np.nan_to_num(diagnosis.spread.ranges, nan=-1.0)
+    return sorted(np.lexsort((-estimates, -diagnosis.bounds))[:MOST_ARMS].tolist())
+
+
+def _rows(diagnosis: Diagnosis, arm: int) -> np.ndarray:
+    """The players that are drawn, by mean: those with data; of many, those whose intervals reach out the furthest."""
+    players = np.flatnonzero(diagnosis.pulls[:, arm] > 0)
+    if len(players) > MOST_PLAYERS:
+        highest = players[np.argsort(-diagnosis.lower[players, arm], kind="stable")][: MOST_PLAYERS // 2]
+        rest = np.setdiff1d(players, highest)
+        lowest = rest[np.argsort(diagnosis.upper[rest, arm], kind="stable")][: MOST_PLAYERS // 2]
+        players = np.concatenate([highest, lowest])
+    return np.asarray(players[np.argsort(diagnosis.means[players, arm], kind="stable")])
+
+
+def _band(diagnosis: Diagnosis, arm: int) -> tuple[float, float] | None:
+    """Where the band lies: where it touches the most intervals, and there as near as can be to the mean reward."""
+    there = diagnosis.pulls[:, arm] > 0
+    if diagnosis.epsilon is None or not there.any():
+        return None
+    # Starting at x it touches the interval from l to u if x is in [l − ε, u].
+    first, last = diagnosis.lower[there, arm] - diagnosis.epsilon, diagnosis.upper[there, arm]
+    wish = np.average(diagnosis.means[there, arm], weights=diagnosis.pulls[there, arm]) - diagnosis.epsilon / 2
+    starts = np.array([wish, *first, *last])
+    touched = ((first <= starts[:, None]) & (starts[:, None] <= last)).sum(axis=1)
+    best = starts[touched == touched.max()]
+    start = float(best[np.abs(best - wish).argmin()])
+    return start, start + diagnosis.epsilon
+
+
+def _panel(axes: Axes, diagnosis: Diagnosis, arm: int, players: np.ndarray) -> None:
+    band = _band(diagnosis, arm)
+    off = np.zeros(len(diagnosis.players), bool)
+    if band is not None:
+        off = (diagnosis.lower[:, arm] > band[1]) | (diagnosis.upper[:, arm] < band[0])
+        axes.axvspan(*band, color=BAND, alpha=0.45, linewidth=0, zorder=0)
+    for row, player in enumerate(players):
+        broken = off[player]
+        colour = BROKEN if broken else PLAIN
+        ends = diagnosis.lower[player, arm], diagnosis.upper[player, arm]
+        width = (ends[1] - ends[0]) / (diagnosis.high - diagnosis.low)
+        alpha = 1.0 if broken else float(np.clip(1.15 - width, 0.3, 1))  # what says little is drawn faintly
+        axes.plot(ends, (row, row), color=colour, alpha=alpha, linewidth=2.2 if broken else 1.4, solid_capstyle="butt")
+        axes.plot(
+            diagnosis.means[player, arm],
+            row,
+            marker="D" if broken else "o",
+            markersize=4.2 if broken else 3.6,
+            color=colour,
+            alpha=alpha,
+            markeredgecolor="white",
+            markeredgewidth=0.4,
+        )
+    axes.set_yticks(range(len(players)), [_plain(diagnosis.players[player]) for player in players], fontsize=7)
+    for label, player in zip(axes.get_yticklabels(), players, strict=True):
+        if off[player]:
+            label.set_color(BROKEN)
+            label.set_fontweight("bold")
+    axes.set_ylim(-0.7, max(len(players), 3) - 0.3)
+    axes.tick_params(labelbottom=True)
+    axes.set_title(_plain(diagnosis.arms[arm]), loc="left", fontweight="bold", fontsize=8.5, pad=15)
+    above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 7, "color": INK}
+    axes.annotate(_about(diagnosis, arm), (0, 1), (0, 3.5), **above)
+
+
+def _about(diagnosis: Diagnosis, arm: int) -> str:
+    """A line for a panel: what is sure and what is likely."""
+    digits = f".{max(0, 2 - math.floor(math.log10(diagnosis.high - diagnosis.low)))}f"
+    estimate = diagnosis.spread.ranges[arm]
+    if math.isnan(estimate):
+        return "too little data for an estimate"
+    bound = diagnosis.bounds[arm]
+    pair = " − ".join(_plain(name, 12) for name in diagnosis.pairs[arm] or ())
+    return f"estimate {estimate:{digits}}; " + (f"{pair} ≥ {bound:{digits}}" if pair else "no difference shown")
+
+
+def _limits(axes: Axes, diagnosis: Diagnosis, rows: dict[int, np.ndarray]) -> None:
+    """One horizontal scale for all panels, as long as the intervals need."""
+    ends = [end[players, arm] for arm, players in rows.items() for end in (diagnosis.lower, diagnosis.upper)]
+    reach = np.concatenate(ends)
+    if reach.size == 0:
+        reach = np.array([diagnosis.low, diagnosis.high])
+    margin = 0.02 * (reach.max() - reach.min())
+    axes.set_xlim(reach.min() - margin, reach.max() + margin)
+
+
+def _words(figure: Figure, diagnosis: Diagnosis, verdict: list[str], note: list[str]) -> None:
+    """The verdict, the note and the legend, from the top down."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    height = figure.get_size_inches()[1]
+    text: dict[str, Any] = {"x": 0.012, "ha": "left", "va": "top"}
+    figure.text(y=1 - 0.1 / height, s="\n".join(verdict), fontsize=10, fontweight="bold", **text)
+    below = 0.16 + 0.18 * len(verdict)
+    figure.text(y=1 - below / height, s="\n".join(note), fontsize=7.5, color=INK, **text)
+    handles: list[Any] = [Line2D([], [], color=PLAIN, marker="o", markersize=4, label="mean reward and its interval")]
+    if diagnosis.alarm:
+        label = "differs from some player by more than ε"
+        handles.append(Line2D([], [], color=BROKEN, marker="D", markersize=4.5, linewidth=2.2, label=label))
+    if diagnosis.epsilon is not None:
+        handles.append(Patch(color=BAND, alpha=0.45, label=f"as wide as ε = {diagnosis.epsilon:g}"))
+    place = (0.0, 1 - (below + 0.04 + 0.14 * len(note)) / height)
+    figure.legend(handles=handles, loc="upper left", bbox_to_anchor=place, ncols=3, fontsize=7.5, columnspacing=1.5)
+
+
+def _note(diagnosis: Diagnosis, arms: list[int], rows: dict[int, np.ndarray]) -> str:
+    """What the intervals are, and what is not drawn."""
+    parts = [f"Intervals hold for ever, all together, with probability {1 - diagnosis.level:g}."]
+    without = len(diagnosis.arms) - len(arms)
+    if without:
+        parts.append(f"The {without} arms with the least spread are left out.")
+    if any((diagnosis.pulls[:, arm] > 0).sum() > len(players) for arm, players in rows.items()):
+        parts.append(f"Of more than {MOST_PLAYERS} players those in the middle are left out.")
+    if (diagnosis.pulls[:, arms] == 0).any():
+        parts.append("Players without data for an arm are not shown there.")
+    return "  ".join(parts)
+
+
+def _plain(name: str, longest: int = 26) -> str:
+    """A name that matplotlib shows as it is: no mathematics, no lines, not too long."""
+    shown = " ".join(name.split())
+    return (shown if len(shown) <= longest else shown[: longest - 1] + "…").replace("$", r"\$")

@@ -1,0 +1,128 @@
+"""A diagnosis in words and a table, for people: the verdict first."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from posse.insight.diagnosis.diagnose import Diagnosis
+
+LONGEST_NAME = 30
+
+
+def to_text(diagnosis: Diagnosis) -> str:
+    """The verdict, the estimate, a table of the arms, how much is shared, and what would make it void."""
+    first, last = (_verdict(diagnosis), _estimate(diagnosis)), (_shared(diagnosis), _void(diagnosis))
+    return "\n".join(part for part in (*first, "", *_table(diagnosis), "", *last) if part is not None)
+
+
+def headline(diagnosis: Diagnosis) -> str:
+    """The verdict in a line.
+
+    >>> from posse.insight.diagnosis.diagnose import diagnose
+    >>> from posse.learner import Counts
+    >>> counts = Counts(("north", "south"), ("old",), np.array([[400], [400]]), np.array([[80.0], [240.0]]))
+    >>> print(headline(diagnose(counts, epsilon=0.1)))
+    ε = 0.1 is broken by arm old: players south and north differ by at least 0.178
+    """
+    show = _decimals(diagnosis)
+    epsilon = diagnosis.epsilon
+    proven = None
+    if diagnosis.bound > 0:
+        arm = int(diagnosis.bounds.argmax())
+        first, second = diagnosis.pairs[arm] or ("", "")
+        proven = (
+            f"arm {_short(diagnosis.arms[arm])}: players {_short(first)} and {_short(second)} "
+            f"differ by at least {diagnosis.bound:{show}}"
+        )
+    if diagnosis.alarm:
+        return f"ε = {epsilon:g} is broken by {proven}"
+    if epsilon is None:
+        return "No two players are shown to differ" if proven is None else f"Players differ; {proven}"
+    # Where there is no estimate, the comparison with NaN is false.
+    likely = "is probably too small, but not shown to be" if epsilon < diagnosis.spread.low else "holds so far"
+    return f"ε = {epsilon:g} {likely}; {proven or 'no two players are shown to differ at all'}"
+
+
+def _verdict(diagnosis: Diagnosis) -> str:
+    line = headline(diagnosis) + "."
+    others = len(diagnosis.broken) - 1
+    if others > 0:
+        line += f" Also by {others} other arm{'s' if others > 1 else ''}; see the table."
+    if len(diagnosis.players) == 1:
+        return "There is one player, and nobody to compare it with."
+    return f"{line}\n(Guaranteed: the chance of ever raising a false alarm is at most {diagnosis.level:g}.)"
+
+
+def _estimate(diagnosis: Diagnosis) -> str | None:
+    spread, show = diagnosis.spread, _decimals(diagnosis)
+    if math.isnan(spread.range):
+        return None if len(diagnosis.players) == 1 else "No arm has enough rewards from two players for an estimate."
+    return (
+        f"Estimate, sampling noise taken out: players differ by {spread.range:{show}} in the arm where they differ "
+        f"most\n({100 * (1 - diagnosis.level):.3g} % interval {spread.low:{show}} to {spread.high:{show}}), "
+        f"standard deviation between players {spread.deviation:{show}}. {_advice(diagnosis)}"
+    )
+
+
+def _advice(diagnosis: Diagnosis) -> str:
+    spread, epsilon = diagnosis.spread, diagnosis.epsilon
+    if epsilon is None:
+        return f"An ε to start with: {spread.range:.2g}."
+    if epsilon < spread.low:
+        return f"ε = {epsilon:g} lies below that."
+    if epsilon > spread.high:
+        return f"ε = {epsilon:g} could be smaller: players would share more."
+    return f"ε = {epsilon:g} lies within that."
+
+
+def _table(diagnosis: Diagnosis) -> list[str]:
+    spread, show = diagnosis.spread, _decimals(diagnosis)
+    names = [_short(arm) for arm in diagnosis.arms]
+    width = max(3, *map(len, names))
+    titles = f"{'rewards':>9}  {'players':>7}  {'at least':>8}  {'estimate':>8}  {'interval':^18}  between"
+    lines = [f"{'arm':<{width}}  {titles}"]
+    for arm, name in enumerate(names):
+        pulls = diagnosis.pulls[:, arm]
+        line = f"{name:<{width}}  {pulls.sum():>9,}  {(pulls > 0).sum():>7}  {diagnosis.bounds[arm]:>8{show}}  "
+        if math.isnan(spread.ranges[arm]):
+            line += f"{'–':>8}  {'–':^18}  –"
+        else:
+            interval = f"{spread.lows[arm]:{show}} to {spread.highs[arm]:{show}}"
+            line += f"{spread.ranges[arm]:>8{show}}  {interval:^18}  "
+            line += " and ".join(map(_short, diagnosis.pairs[arm] or ("–",)))
+        lines.append(line + ("  ← broken" if diagnosis.arms[arm] in diagnosis.broken else ""))
+    return lines
+
+
+def _shared(diagnosis: Diagnosis) -> str | None:
+    shared = diagnosis.shared
+    if shared is None or np.isnan(shared).all():
+        return None
+    least, most = int(np.nanargmin(shared)), int(np.nanargmax(shared))
+    text = f"Of what decisions rest on, {np.nanmean(shared):.0%} are other players' data"
+    if f"{shared[least]:.0%}" == f"{shared[most]:.0%}":
+        return f"{text}, for every player."
+    return (
+        f"{text}: from {shared[least]:.0%} ({_short(diagnosis.players[least])}) "
+        f"to {shared[most]:.0%} ({_short(diagnosis.players[most])})."
+    )
+
+
+def _void(diagnosis: Diagnosis) -> str:
+    void = "All this is void if rewards go missing because of their value"
+    if diagnosis.missing is None:
+        return f"{void}; counts do not show whether any do."
+    return f"{void}; {diagnosis.missing:,} of {diagnosis.decisions:,} are missing."
+
+
+def _decimals(diagnosis: Diagnosis) -> str:
+    """A format with three digits after the point for rewards in [0, 1], fewer for wider ranges, more for narrower."""
+    return f".{max(0, 3 - math.floor(math.log10(diagnosis.high - diagnosis.low)))}f"
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
