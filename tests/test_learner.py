@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import threading
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -234,7 +239,7 @@ class TestRewards:
         assert len(learner.ledger.waiting) == 50
         assert learner.ledger.given_up == 450
         assert learner.waiting.sum() == 50
-        with pytest.raises(UnknownDecision, match="50 newer ones made it give this one up"):
+        with pytest.raises(UnknownDecision, match="given up when 50 newer ones waited"):
             learner.observe(decisions[0].id, 1.0)
         assert learner.observe(decisions[-50].id, 1.0) == 1
 
@@ -407,6 +412,9 @@ class TestBadInput:
             ({"default_reward": 0.0, "patience": 0}, "patience=0"),
             ({"waiting_limit": 0}, "waiting_limit=0"),
             ({"keep_log": 1}, "keep_log=1"),
+            ({"reward_range": (0, 5e-324)}, "lowest < highest"),
+            ({"arms": [" "]}, "printable"),
+            ({"clock": 5}, "clock=5"),
         ],
     )
     def test_a_wrong_set_up_is_named(self, options, message):
@@ -434,6 +442,10 @@ class TestBadInput:
             lambda learner: learner.record([("north", "tea", 1.0), ("north", "juice", 1.0)]),
             lambda learner: learner.record([("north", "tea", 1.0), ("north", "tea", 7.0)]),
             lambda learner: learner.record([("north", "tea")]),
+            lambda learner: learner.record(5),
+            lambda learner: learner.observe(5),
+            lambda learner: learner.observe(learner.choose, 1.0),
+            lambda learner: learner.join("west", knows_others="no"),
             lambda learner: learner.join("north"),
             lambda learner: learner.join(""),
             lambda learner: learner.retire("west"),
@@ -448,6 +460,56 @@ class TestBadInput:
         with pytest.raises((ValueError, TypeError)):
             act(learner)
         assert state(learner) == before
+
+    def test_a_decision_in_place_of_its_id_is_told(self):
+        learner = new()
+        decision = learner.choose("north")
+        with pytest.raises(TypeError, match=f"expected its id, '{decision.id}'"):
+            learner.observe(decision, 1.0)
+        assert {decision: 1}[decision] == 1
+
+    def test_a_clock_without_a_time_is_refused(self):
+        clock = Clock()
+        learner = new(clock=clock)
+        clock.now = float("nan")
+        with pytest.raises(ValueError, match="the clock says nan"):
+            learner.choose("north")
+        assert learner.rounds == 0
+
+    def test_a_policy_without_a_usable_index_changes_nothing(self):
+        @dataclass(frozen=True)
+        class Broken(posse.Policy):
+            @staticmethod
+            def index(n, s, N, S, M, log_T):
+                return float("nan"), 1.0
+
+        learner = new(Broken())
+        before = state(learner)
+        with pytest.raises(ValueError, match="Broken gives no usable index"):
+            learner.choose(["north", "south"])
+        assert state(learner) == before
+
+    def test_numbers_of_other_kinds_are_taken_and_saved(self, tmp_path):
+        learner = new(
+            horizon=np.int64(100),
+            seed=np.int64(5),
+            floor=np.float32(0.125),
+            holdout=Fraction(1, 4),
+            reward_range=np.array([0, 10]),
+            waiting_limit=np.int32(7),
+            default_reward=Decimal(0),
+            patience=np.int64(60),
+            players=[np.str_("north"), "south"],
+        )
+        decision = learner.choose("north")
+        learner.observe(decision.id, Decimal("2.5"))
+        learner.save(tmp_path / "learner.json")
+        assert posse.Learner.load(tmp_path / "learner.json").counts().sums.sum() == pytest.approx(2.5)
+
+    def test_a_copy_is_refused(self):
+        for act in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match="save it and load it"):
+                act(new())
 
     def test_a_floor_that_another_arm_would_break_refuses_the_arm(self):
         learner = new(floor=0.3)

@@ -112,8 +112,34 @@ class TestLog:
         learner, _ = busy(posse.RobustAggTS(0.1))
         table = learner.log()
         answered = [row for row, reward in enumerate(table["reward"].to_pylist()) if reward is not None]
-        with pytest.raises(ValueError, match="rows are missing"):
-            posse.Learner.replay(table.take([row for row in range(table.num_rows) if row not in answered[5:25]]))
+        rows = range(table.num_rows)
+        for kept in (
+            [row for row in rows if row not in answered[5:25]],
+            [row for row in rows if row != answered[-1]],
+            [*rows, table.num_rows - 1],
+            [0, *list(rows)[:-1]],
+        ):
+            with pytest.raises(ValueError, match=r"the log was written with \d+ rows|lacks event"):
+                posse.Learner.replay(table.take(kept))
+        with pytest.raises(ValueError, match="no column 'shared'"):
+            posse.Learner.replay(table.drop_columns(["shared"]))
+
+    def test_the_order_of_rows_does_not_matter(self):
+        learner, clock = busy(posse.RobustAggTS(0.1))
+        table = learner.log()
+        again = posse.Learner.replay(table.take(list(range(table.num_rows))[::-1]), clock=clock)
+        assert list(again.ledger.waiting) == list(learner.ledger.waiting)
+        assert future(again) == future(learner)
+
+    def test_time_goes_on_where_it_was(self):
+        clock = Clock()
+        learner = new(clock=clock, default_reward=0.0, patience=60)
+        learner.choose("north")
+        clock.now = 500
+        again = posse.Learner.replay(learner.log(), clock=clock)
+        clock.now = 561
+        again.choose("north")
+        assert again.counts().pulls.sum() == 0
 
     def test_another_table_is_refused(self):
         with pytest.raises(ValueError, match="not a learner's log"):
@@ -128,6 +154,7 @@ class TestFile:
         assert (content["kind"], content["schema"], content["version"]) == ("posse learner", 1, posse.__version__)
         assert content["learner"]["setup"]["policy"] == {
             "name": "RobustAggTS",
+            "module": "posse",
             "constants": {"epsilon": 0.1, "c1": 0.5, "c2": 1.0},
             "label": None,
         }
@@ -139,6 +166,22 @@ class TestFile:
             learner.save(tmp_path / "learner.json")
         assert [path.name for path in tmp_path.iterdir()] == ["learner.json"]
         assert posse.Learner.load(tmp_path / "learner.json").decisions == 3
+
+    def test_odd_places(self, tmp_path):
+        learner = new()
+        with pytest.raises(IsADirectoryError, match="is a folder"):
+            learner.save(tmp_path)
+        with pytest.raises(FileNotFoundError, match="there is no folder"):
+            learner.save(tmp_path / "nowhere" / "learner.json")
+        learner.save(tmp_path / "learner.json")
+        (tmp_path / "learner.json").chmod(0o600)
+        (tmp_path / "link.json").symlink_to(tmp_path / "learner.json")
+        learner.choose("north")
+        learner.save(tmp_path / "link.json")
+        assert (tmp_path / "link.json").is_symlink()
+        assert (tmp_path / "learner.json").stat().st_mode & 0o777 == 0o600
+        assert posse.Learner.load(tmp_path / "learner.json").decisions == 1
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["learner.json", "link.json"]
 
     @pytest.mark.parametrize("keep", [0, 1, 50, 400, 700])
     def test_a_truncated_file_is_refused(self, tmp_path, keep):
@@ -189,7 +232,7 @@ class TestFile:
             "learner": body,
         }
         path.write_text(json.dumps(content))
-        with pytest.raises(ValueError, match="MyOwnTS is not known here; import the module"):
+        with pytest.raises(ValueError, match=r"posse\.MyOwnTS is not known here; import the module"):
             posse.Learner.load(path)
 
     def test_a_label_of_its_own_is_kept(self, tmp_path):
@@ -202,11 +245,13 @@ class TestFile:
         learner = new(arms=[f"arm {k}" for k in range(20)])
         learner.save(tmp_path / "learner.json")
         lost = learner.choose("north")
-        loaded = posse.Learner.load(tmp_path / "learner.json")
-        other = loaded.choose("south")
-        assert lost.id != other.id
-        with pytest.raises(ValueError, match=lost.id):
-            loaded.observe(lost.id, 1.0)
+        for player in ("north", "south"):
+            loaded = posse.Learner.load(tmp_path / "learner.json")
+            other = loaded.choose(player)
+            assert lost.id != other.id
+            with pytest.raises(ValueError, match=lost.id):
+                loaded.observe(lost.id, 1.0)
+            assert loaded.observe(other.id, 1.0) == 1
 
 
 CRASHES = """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -18,8 +20,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not hasattr(options, "run"):
         parser.print_help()
         return 2
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # ε becomes ? where a terminal has no Greek
     try:
         options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has stopped: so do we, quietly
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except ModuleNotFoundError as error:
         print(f"posse: {error}; this command needs more: pip install 'posse[experiments]'", file=sys.stderr)
         return 1
@@ -27,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"posse: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("posse: interrupted; started again, `paper` and `run` go on from here", file=sys.stderr)
+        again = "; started again, it goes on from here" if getattr(options, "resumes", False) else ""
+        print(f"posse: interrupted{again}", file=sys.stderr)
         return 130
     return 0
 

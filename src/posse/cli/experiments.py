@@ -31,7 +31,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     paper.add_argument("--subpar", metavar="V,V,…", help="which |I_5ε| (default: 0,1,…,9)")
     paper.add_argument("--seed", type=int, help="default: 0")
     _where(paper, "results/paper, or results/paper-quick with --quick")
-    paper.set_defaults(run=_paper)
+    paper.set_defaults(run=_paper, resumes=True)
 
     run = commands.add_parser(
         "run",
@@ -41,7 +41,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     run.add_argument("spec", metavar="EXPERIMENT.toml")
     _where(run, "results/NAME")
-    run.set_defaults(run=_run)
+    run.set_defaults(run=_run, resumes=True)
 
     init = commands.add_parser("init", help="write a commented example of an experiment")
     init.add_argument("file", nargs="?", default="experiment.toml", help="default: experiment.toml")

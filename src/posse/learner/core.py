@@ -144,7 +144,7 @@ class Core:
             *numbers, players, log_T, self.constants, available, floor, holdout, serial, key, out, work
         )
         probabilities = out[kernel.PROBABILITY].tolist()
-        if not 0.0 < probabilities[arm] <= 1.0:
+        if math.isnan(out[: kernel.WEIGHT].sum()):
             raise ValueError(f"{self.policy.label} gives no usable index: centers and scales {out[:2].tolist()}")
         return Choice(arm, probabilities[arm], probabilities, float(out[kernel.WEIGHT, arm]), held_out)
 

@@ -45,6 +45,9 @@ class Decision:
     holdout: bool
     """Whether the arm was drawn uniformly, as one of the decisions held out."""
 
+    def __hash__(self) -> int:
+        return hash(self.id)
+
 
 class Learner:
     """Chooses arms for players, and learns from the rewards whenever they come.
@@ -99,6 +102,8 @@ class Learner:
         setup = Setup(
             policy, horizon, seed, low, high, floor, holdout, default_reward, patience, waiting_limit, keep_log
         )
+        if not callable(clock):
+            raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, check_names("arm", arms), check_names("player", players), clock)
 
     def _begin(self, setup: Setup, arms: list[str], players: list[str], clock: Callable[[], float]) -> None:
@@ -140,37 +145,37 @@ class Learner:
             places = [self.player_roster.current(name) for name in names]
             offered = self._offered(available)
             now = self._tick()
+            made = [self._decide(place, offered, self.decisions + number, now) for number, place in enumerate(places)]
             self.rounds += 1
-            log_T = log_horizon(self.setup.horizon, self.rounds)
-            made = [self._decide(place, offered, log_T, now) for place in places]
+            self.decisions += len(made)
             for _, row in made:
                 self._wait(row)
             decisions = [decision for decision, _ in made]
             return decisions[0] if isinstance(player, str) else decisions
 
-    def _decide(self, player: int, offered: np.ndarray, log_T: float, now: float) -> tuple[Decision, Row]:
+    def _decide(self, player: int, offered: np.ndarray, serial: int, now: float) -> tuple[Decision, Row]:
+        """The decision with this serial number, for the round to come; nothing changes yet."""
+        round_ = self.rounds + 1
         choice = self.core.decide(
             self.core.numbers(self.tally, player, self.waiting, self.all_waiting),
             self.player_roster.count,
-            log_T,
+            log_horizon(self.setup.horizon, round_),
             offered,
             self._key,
-            self.decisions,
+            serial,
             self.setup.floor,
             self.setup.holdout,
         )
-        serial = self.decisions
-        self.decisions += 1
         name, arm = self.player_roster.names[player], self.arm_roster.names[choice.arm]
-        tag = _tag(self._key, serial, name, arm)
+        tag = zlib.crc32(repr((self._key, serial, name, arm, now)).encode())
         probabilities = dict(zip(self.arm_roster.names, choice.probabilities, strict=True))
         if np.count_nonzero(offered) < len(probabilities):
             probabilities = {self.arm_roster.names[k]: choice.probabilities[k] for k in np.flatnonzero(offered)}
         shared = 0.0 if choice.holdout else choice.shared
         decision = Decision(
-            write_id(serial, tag), name, arm, choice.propensity, probabilities, self.rounds, shared, choice.holdout
+            write_id(serial, tag), name, arm, choice.propensity, probabilities, round_, shared, choice.holdout
         )
-        row = Row(serial, tag, self.rounds, player, choice.arm, choice.propensity, choice.holdout, shared, now)
+        row = Row(serial, tag, round_, player, choice.arm, choice.propensity, choice.holdout, shared, now)
         return decision, row
 
     def _wait(self, row: Row) -> None:
@@ -186,20 +191,24 @@ class Learner:
     def probabilities(self, player: str, available: Iterable[str] | None = None) -> dict[str, float]:
         """The probability of each arm if the player were to choose now; nothing is decided."""
         with self._lock:
-            offered = self._offered(available)
-            evaluated = self._evaluate(self.player_roster.current(player))
+            offered, place = self._offered(available), self.player_roster.current(player)
+            self._tick()
+            evaluated = self._evaluate(place)
             shares = self.core.probabilities(evaluated, offered, self.setup.floor, self.setup.holdout).tolist()
             return {self.arm_roster.names[arm]: p for arm, p in enumerate(shares) if offered[arm]}
 
     def indices(self, player: str) -> dict[str, tuple[float, float]]:
         """Center and scale of each arm's index for the player, for rewards mapped to [0, 1]."""
         with self._lock:
-            center, scale, _, _ = self._evaluate(self.player_roster.current(player)).tolist()
+            place = self.player_roster.current(player)
+            self._tick()
+            center, scale, _, _ = self._evaluate(place).tolist()
             return {name: (center[arm], scale[arm]) for arm, name in self.arm_roster.listed()}
 
     def shared_weights(self) -> np.ndarray:
         """How much the next decision of each player in `counts` is expected to rest on others' data, from 0 to 1."""
         with self._lock:
+            self._tick()
             offered = self._offered(None)
             weights = []
             for player in range(len(self.player_roster.names)):
@@ -251,7 +260,7 @@ class Learner:
         reward = self.setup.check_reward(f"reward of decision {identity}", value)
         row = self.ledger.waiting.get(serial)
         if row is not None and row.tag == tag:
-            if fresh.get(serial, reward) != reward:
+            if serial in fresh and self._steps(fresh[serial]) != self._steps(reward):
                 raise ConflictingReward(f"decision {identity} is given two rewards, {fresh[serial]:g} and {reward:g}")
             return serial
         known_tag, known, defaulted = self.ledger.answers.get(serial, (None, 0.0, False))
@@ -261,9 +270,10 @@ class Learner:
             how = f", taken by default after {self.setup.patience:g} s" if defaulted else ""
             raise ConflictingReward(f"decision {identity} already has the reward {known:g}{how}; {reward:g} is refused")
         if known_tag is None and row is None and serial < self.decisions:
+            forgotten = "" if self.setup.keep_log else ", or answered and forgotten, for want of a log"
             raise UnknownDecision(
-                f"decision {identity} is not waiting: either it never was a decision of this learner, or "
-                f"{self.setup.waiting_limit:,} newer ones made it give this one up"
+                f"decision {identity} is not waiting: it was not made here, or was given up when "
+                f"{self.setup.waiting_limit:,} newer ones waited{forgotten}"
             )
         raise UnknownDecision(f"decision {identity} is not known to this learner")
 
@@ -271,6 +281,7 @@ class Learner:
         """Take in rewards as one round, and write them down."""
         if not answered:
             return
+        steps = [self._steps(reward) for _, reward in answered]
         self.events += 1
         for row, reward in answered:
             self.ledger.answer(row, Answer(reward, self.events, self._now, defaulted))
@@ -280,7 +291,7 @@ class Learner:
             self.tally,
             [row.player for row, _ in answered],
             [row.arm for row, _ in answered],
-            [self._steps(reward) for _, reward in answered],
+            steps,
         )
 
     def _steps(self, reward: float) -> int:
@@ -289,18 +300,27 @@ class Learner:
     def record(self, rewards: Iterable[tuple[str, str, float]]) -> None:
         """Take rewards of the past, as (player, arm, reward), that this learner did not decide; one call, one round."""
         with self._lock:
+            checked = [self._check_past(entry) for entry in _listed("rewards", rewards)]
             now = self._tick()
-            rows = []
-            for player, arm, reward in rewards:
-                places = self.player_roster.place(player), self.arm_roster.place(arm)
-                value = self.setup.check_reward(f"reward of {player!r} for {arm!r}", reward)
-                rows.append((Row(-1, 0, self.rounds + 1, *places, 0.0, False, 0.0, now), value))
             self.rounds += 1
-            self._take(rows)
+            self._take(
+                [(Row(-1, 0, self.rounds, player, arm, 0.0, False, 0.0, now), value) for player, arm, value in checked]
+            )
+
+    def _check_past(self, entry: Any) -> tuple[int, int, float]:
+        """Places of player and arm, and the reward, of one that is recorded."""
+        if not (isinstance(entry, (tuple, list)) and len(entry) == 3):
+            raise TypeError(f"{entry!r}, but expected (player, arm, reward)")
+        player, arm, reward = entry
+        places = self.player_roster.place(player), self.arm_roster.place(arm)
+        return *places, self.setup.check_reward(f"reward of {player!r} for {arm!r}", reward)
 
     def _tick(self) -> float:
         """The time, which never goes back; take the default for every decision that has waited too long."""
-        self._now = max(self._now, float(self._clock()))
+        now = float(self._clock())
+        if not np.isfinite(now):
+            raise ValueError(f"the clock says {now}, but expected seconds")
+        self._now = max(self._now, now)
         if self.setup.patience is not None and self.setup.default_reward is not None:
             late = []
             for row in self.ledger.waiting.values():
@@ -318,6 +338,8 @@ class Learner:
         A new one starts from what the others know, unless `knows_others=False`: then it takes others' data for an arm
         into account only once it has pulled it, as in the paper. Only policies refreshed at own pulls differ in this.
         """
+        if not isinstance(knows_others, bool):
+            raise TypeError(f"knows_others={knows_others!r}, but expected True or False")
         with self._lock:
             self._change("join", player, knows_others=knows_others)
 
@@ -367,18 +389,21 @@ class Learner:
     @property
     def players(self) -> tuple[str, ...]:
         """The players that are here."""
-        return tuple(name for _, name in self.player_roster.listed())
+        with self._lock:
+            return tuple(name for _, name in self.player_roster.listed())
 
     @property
     def arms(self) -> tuple[str, ...]:
         """The arms that are offered."""
-        return tuple(name for _, name in self.arm_roster.listed())
+        with self._lock:
+            return tuple(name for _, name in self.arm_roster.listed())
 
     # ---------------------------------------------------------------- what there is to see
 
     def counts(self) -> Counts:
         """Observed pulls and reward sums, of all who ever joined and all arms, in the order in which they came."""
         with self._lock:
+            self._tick()
             low, high = self.setup.low, self.setup.high
             return Counts(
                 tuple(self.player_roster.names),
@@ -415,6 +440,9 @@ class Learner:
         snapshot.read(learner, Path(path), clock)
         return learner
 
+    def __reduce__(self) -> Any:
+        raise TypeError("a learner is not copied or pickled; save it and load it")
+
     def __repr__(self) -> str:
         return (
             f"<Learner {self.setup.policy.label}: {self.player_roster.count} players, {self.arm_roster.count} arms, "
@@ -422,21 +450,25 @@ class Learner:
         )
 
 
-def _tag(key: tuple[int, int], serial: int, player: str, arm: str) -> int:
-    """What makes a decision's id its own, so that a reward meant for another is not taken by mistake."""
-    return zlib.crc32(repr((key, serial, player, arm)).encode())
+def _listed(name: str, values: Any) -> list[Any]:
+    """Values as a list."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}={values!r}, but expected several")
+    return list(values)
 
 
 def _reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
     """Reports as a list of (id, reward)."""
+    if isinstance(decision, Decision):
+        raise TypeError(f"a Decision, but expected its id, {decision.id!r}")
     if isinstance(decision, str):
         if reward is None:
             raise TypeError(f"reward=None for decision {decision}, but expected a number")
         return [(decision, reward)]
     if reward is not None:
         raise TypeError("many decisions with one reward; expected pairs (decision, reward)")
-    pairs = list(decision.items() if isinstance(decision, Mapping) else decision)
+    pairs = list(decision.items()) if isinstance(decision, Mapping) else _listed("decisions", decision)
     for pair in pairs:
-        if not (isinstance(pair, tuple) and len(pair) == 2):
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{pair!r}, but expected a pair (decision, reward)")
     return pairs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from array import array
+from collections import OrderedDict
 from typing import Any, NamedTuple
 
 
@@ -64,8 +65,8 @@ class Ledger:
     def __init__(self, waiting_limit: int, keep_log: bool) -> None:
         self.waiting_limit = waiting_limit
         self.keep_log = keep_log
-        self.waiting: dict[int, Row] = {}  # by serial number, oldest first
-        self.answers: dict[int, tuple[int, float, bool]] = {}  # tag, reward and defaulted, by serial number
+        self.waiting: OrderedDict[int, Row] = OrderedDict()  # by serial number, oldest first
+        self.answers: OrderedDict[int, tuple[int, float, bool]] = OrderedDict()  # tag, reward, defaulted; likewise
         self.columns: dict[str, Any] = {name: array(code) for name, code in COLUMNS.items()}
         self.given_up = 0
 
@@ -75,7 +76,7 @@ class Ledger:
         if len(self.waiting) <= self.waiting_limit:
             return None
         self.given_up += 1
-        return self.waiting.pop(next(iter(self.waiting)))
+        return self.waiting.popitem(last=False)[1]
 
     def answer(self, row: Row, answer: Answer) -> None:
         """Move a decision from those that wait to those that are answered, or add a reward of the past."""
@@ -83,7 +84,7 @@ class Ledger:
             del self.waiting[row.serial]
             self.answers[row.serial] = (row.tag, answer.reward, answer.defaulted)
             if not self.keep_log and len(self.answers) > self.waiting_limit:
-                del self.answers[next(iter(self.answers))]
+                self.answers.popitem(last=False)
         if self.keep_log:
             for column, value in zip(self.columns.values(), itertools.chain(row, answer), strict=True):
                 column.append(value)
@@ -108,9 +109,9 @@ class Ledger:
         """The ledger from plain values."""
         ledger = cls(waiting_limit, keep_log)
         ledger.given_up = plain["given_up"]
-        ledger.waiting = {row[0]: Row(*row) for row in plain["waiting"]}
+        ledger.waiting = OrderedDict((row[0], Row(*row)) for row in plain["waiting"])
         ledger.columns = {name: array(code, plain["answered"][name]) for name, code in COLUMNS.items()}
-        ledger.answers = {serial: (tag, reward, defaulted) for serial, tag, reward, defaulted in plain["recent"]}
+        ledger.answers = OrderedDict((serial, (tag, reward, late)) for serial, tag, reward, late in plain["recent"])
         columns = ledger.columns
         for serial, *rest in zip(
             columns["serial"], columns["tag"], columns["reward"], columns["defaulted"], strict=True

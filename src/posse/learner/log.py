@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from posse.learner.learner import Learner
 
 SCHEMA = 1
+COLUMNS = ["decision", "round", "player", "arm", "propensity", "holdout", "shared"]
+COLUMNS += ["reward", "observed", "defaulted", "decided_at", "observed_at"]
 
 
 def to_arrow(learner: Learner) -> Any:
@@ -62,21 +65,20 @@ def _about(learner: Learner) -> str:
             "events": learner.events,
             "decisions": learner.decisions,
             "given_up": learner.ledger.given_up,
+            "rows": len(learner.ledger.columns["serial"]) + len(learner.ledger.waiting),
+            "recorded": learner.ledger.columns["serial"].count(-1),
+            "time": learner._now if math.isfinite(learner._now) else None,
         }
     )
 
 
 def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     """Begin a learner and take it through everything that a log tells."""
-    about = json.loads((table.schema.metadata or {}).get(b"posse", b"{}"))
-    if about.get("kind") != "learner log":
-        raise ValueError("the table is not a learner's log: what a learner writes about itself is missing from it")
-    if about["schema"] > SCHEMA:
-        raise ValueError(f"the log has schema {about['schema']}, but this posse reads up to {SCHEMA}; use a newer one")
+    about, entries = _read(table)
     learner._begin(Setup.from_dict(about["setup"]), about["first"]["arms"], about["first"]["players"], clock)
     rewards: dict[int, list[dict[str, Any]]] = defaultdict(list)
     waiting = []
-    for entry in table.to_pylist():
+    for entry in entries:
         if entry["reward"] is None:
             waiting.append(entry)
         else:
@@ -94,6 +96,26 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
         learner._wait(_row(learner, entry))
     learner.rounds, learner.decisions = about["rounds"], about["decisions"]
     learner.ledger.given_up = about["given_up"]
+    learner._now = -math.inf if about["time"] is None else about["time"]
+
+
+def _read(table: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What a log says about itself, and its rows in order, if all of them are there."""
+    metadata = getattr(getattr(table, "schema", None), "metadata", None) or {}
+    about = json.loads(metadata.get(b"posse", b"{}"))
+    if about.get("kind") != "learner log":
+        raise ValueError("this is not a learner's log: expected an Arrow table as `log` gives it, with its metadata")
+    if about["schema"] > SCHEMA:
+        raise ValueError(f"the log has schema {about['schema']}, but this posse reads up to {SCHEMA}; use a newer one")
+    missing = [name for name in COLUMNS if name not in table.column_names]
+    if missing:
+        raise ValueError(f"the log has no column {missing[0]!r}")
+    entries = table.select(COLUMNS).to_pylist()
+    ids = [entry["decision"] for entry in entries if entry["decision"] is not None]
+    if len(entries) != about["rows"] or len(set(ids)) != about["rows"] - about["recorded"]:
+        raise ValueError(f"the log was written with {about['rows']} rows, but has {len(entries)}, or some twice")
+    order = {id(entry): parse_id(entry["decision"])[0] if entry["decision"] else -1 for entry in entries}
+    return about, sorted(entries, key=lambda entry: (entry["round"], order[id(entry)]))
 
 
 def _take(learner: Learner, entries: list[dict[str, Any]]) -> None:
@@ -104,7 +126,7 @@ def _take(learner: Learner, entries: list[dict[str, Any]]) -> None:
         row = _row(learner, entry)
         if row.serial >= 0:
             learner._wait(row)
-        answered.append((row, entry["reward"]))
+        answered.append((row, learner.setup.check_reward("reward in the log", entry["reward"])))
     learner._take(answered, defaulted=entries[0]["defaulted"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -12,6 +11,7 @@ from posse.policies.base import OwnLabel, Policy, all_policies
 from posse.streams import check_seed
 
 LONGEST_NAME = 200
+NARROWEST, WIDEST = 1e-100, 1e100  # of reward ranges
 
 
 @dataclass(frozen=True)
@@ -33,26 +33,31 @@ class Setup:
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
             raise TypeError(f"policy={self.policy!r}, but expected a policy such as posse.RobustAggTS(0.1)")
-        if self.horizon is not None:
-            whole("horizon", self.horizon, least=1)
-        check_seed(self.seed)
         low, high = number("the lowest reward", self.low), number("the highest reward", self.high)
-        if not (low < high and math.isfinite(high - low)):
+        if not NARROWEST <= high - low <= WIDEST:
             raise ValueError(f"reward_range=({low:g}, {high:g}), but expected (lowest, highest) with lowest < highest")
-        self.policy.for_rewards(low, high)
-        number("floor", self.floor, least=0, most=1)
-        number("holdout", self.holdout, least=0, most=1)
         if (self.default_reward is None) != (self.patience is None):
             raise ValueError(
                 f"default_reward={self.default_reward!r} and patience={self.patience!r}, but expected both or neither: "
                 "the reward to take, and after how many seconds"
             )
-        if self.default_reward is not None:
-            self.check_reward("default_reward", self.default_reward)
-            number("patience", self.patience, above=0)
-        whole("waiting_limit", self.waiting_limit, least=1)
         if not isinstance(self.keep_log, bool):
             raise TypeError(f"keep_log={self.keep_log!r}, but expected True or False")
+        self.policy.for_rewards(low, high)
+        checked: dict[str, Any] = {
+            "horizon": None if self.horizon is None else whole("horizon", self.horizon, least=1),
+            "seed": check_seed(self.seed),
+            "low": low,
+            "high": high,
+            "floor": number("floor", self.floor, least=0, most=1),
+            "holdout": number("holdout", self.holdout, least=0, most=1),
+            "waiting_limit": whole("waiting_limit", self.waiting_limit, least=1),
+        }
+        if self.default_reward is not None:
+            checked["default_reward"] = number("default_reward", self.default_reward, least=low, most=high)
+            checked["patience"] = number("patience", self.patience, above=0)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
 
     def check_reward(self, name: str, reward: Any) -> float:
         """A reward as a float in the range that was declared."""
@@ -69,6 +74,7 @@ class Setup:
         constants = zip(self.policy.constant_names(), self.policy.constants(), strict=True)
         plain["policy"] = {
             "name": type(self.policy).__name__,
+            "module": _module(type(self.policy)),
             "constants": dict(constants),
             "label": None if isinstance(self.policy.label, OwnLabel) else self.policy.label,
         }
@@ -78,11 +84,19 @@ class Setup:
     def from_dict(cls, plain: dict[str, Any]) -> Setup:
         """The set-up from plain values."""
         policy = plain["policy"]
-        known = {found.__name__: found for found in all_policies()}
-        if policy["name"] not in known:
-            raise ValueError(f"the policy {policy['name']} is not known here; import the module that defines it first")
-        made = known[policy["name"]](**policy["constants"], label=policy["label"] or "")
+        known = {(_module(found), found.__name__): found for found in all_policies()}
+        wanted = (policy["module"], policy["name"])
+        if wanted not in known:
+            raise ValueError(
+                f"the policy {'.'.join(wanted)} is not known here; import the module that defines it first"
+            )
+        made = known[wanted](**policy["constants"], label=policy["label"] or "")
         return cls(**{**plain, "policy": made})
+
+
+def _module(policy: type[Policy]) -> str:
+    """Where a policy is defined; posse's own are all in one place, whatever their file."""
+    return "posse" if policy.__module__.startswith("posse.policies.") else policy.__module__
 
 
 def check_names(kind: str, names: Iterable[str]) -> list[str]:
@@ -100,7 +114,7 @@ def check_name(kind: str, name: Any) -> str:
     """One name."""
     if not isinstance(name, str):
         raise TypeError(f"{kind}={name!r}, but a name is a string")
-    if not (0 < len(name) <= LONGEST_NAME and name.isprintable()):
+    if not (name.strip() and len(name) <= LONGEST_NAME and name.isprintable()):
         shown = name if len(name) <= LONGEST_NAME else name[:30] + "…"
         raise ValueError(f"{kind}={shown!r}, but a name has 1 to {LONGEST_NAME} printable characters")
-    return name
+    return str(name)

@@ -6,6 +6,8 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 KIND = "posse learner"
 SCHEMA = 1
+_writing = threading.Lock()  # the file beside has one name, so one writer at a time
 
 
 class SnapshotError(ValueError):
@@ -35,13 +38,30 @@ def write(learner: Learner, path: Path) -> None:
     lines = [f'"kind": {json.dumps(KIND)}', f'"schema": {SCHEMA}', f'"version": {json.dumps(__version__)}']
     lines += [f'"sha256": "{_digest(body)}"', '"learner": {\n  ' + ",\n  ".join(_lines(body)) + "\n }"]
     text = "{\n " + ",\n ".join(lines) + "\n}\n"
+    path = _target(path)
     beside = path.with_name(path.name + ".new")
-    with beside.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
-    _sync_folder(path.parent)
+    with _writing:
+        try:
+            with beside.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            if path.exists():
+                beside.chmod(stat.S_IMODE(path.stat().st_mode))
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+
+
+def _target(path: Path) -> Path:
+    """The file to replace, behind links, or an error that says why there can be none."""
+    path = Path(os.path.realpath(path))
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, but expected a file to save to")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} to save {path.name} in")
+    return path
 
 
 def _sync_folder(folder: Path) -> None:
@@ -98,10 +118,10 @@ def _checked(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("kind") != KIND:
         raise SnapshotError(f"{path} is not a saved learner: expected the kind {KIND!r}")
     schema = content.get("schema")
-    if not isinstance(schema, int) or schema > SCHEMA:
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
         raise SnapshotError(
             f"{path} has schema {schema}, written by posse {content.get('version')}; this posse, {__version__}, reads "
-            f"up to {SCHEMA}: use a newer one"
+            f"1 to {SCHEMA}: use a newer one"
         )
     body = content.get("learner")
     if not isinstance(body, dict) or _digest(body) != content.get("sha256"):

@@ -1,0 +1,276 @@
+"""A learner in slow and obvious Python, the oracle of `posse.Learner`.
+
+It keeps a list of what happened and counts everything anew from that list whenever it is asked. It draws nothing: it
+says what the probabilities are, and is told what was decided.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+from posse.policies import Refresh
+
+STEPS = 2**24  # rewards are kept in steps of 1 / 2²⁴ of their range
+
+
+class Refused(Exception):
+    """A report that must be refused; `why` names the reasons, any of which may be given."""
+
+    def __init__(self, *why):
+        super().__init__(*why)
+        self.why = set(why)
+
+
+@dataclass
+class Entry:
+    """A decision, or a reward of the past; `event` is that of its reward."""
+
+    number: int
+    id: str | None
+    round: int
+    player: str
+    arm: str
+    decided_at: float
+    propensity: float | None = None
+    holdout: bool = False
+    shared: float = 0.0
+    reward: float | None = None
+    steps: int = 0
+    event: int | None = None
+    defaulted: bool | None = None
+    observed_at: float | None = None
+    given_up: bool = False
+
+
+class SlowLearner:
+    def __init__(self, policy, arms, players, horizon, low, high, floor, holdout, default, patience, limit, keep_log):
+        self.policy, self.horizon = policy, horizon
+        self.low, self.high = low, high
+        self.floor, self.holdout = floor, holdout
+        self.default, self.patience = default, patience
+        self.limit, self.keep_log = limit, keep_log
+        self.players, self.arms = list(players), list(arms)
+        self.active, self.offered = set(players), set(arms)
+        self.starts = dict.fromkeys(players, 0)  # the event whose knowledge a player began with, None for none
+        self.entries = []
+        self.answer_order = []  # ids
+        self.rounds = self.events = 0
+        self.time = -math.inf
+
+    # ---------------------------------------------------------------- what follows from the list
+
+    def waiting(self):
+        return [entry for entry in self.entries if entry.reward is None and not entry.given_up]
+
+    def answered(self):
+        return [entry for entry in self.entries if entry.reward is not None]
+
+    def given_up(self):
+        return sum(entry.given_up for entry in self.entries)
+
+    def waiting_for(self, player, arm):
+        return sum((entry.player, entry.arm) == (player, arm) for entry in self.waiting())
+
+    def steps(self, reward):
+        return round((Fraction(reward) - Fraction(self.low)) / (Fraction(self.high) - Fraction(self.low)) * STEPS)
+
+    def own(self, player, arm, event=math.inf):
+        """A player's count and sum for an arm, the sum for rewards mapped to [0, 1], up to an event."""
+        mine = [e for e in self.answered() if (e.player, e.arm) == (player, arm) and e.event <= event]
+        return float(len(mine)), sum(entry.steps for entry in mine) / STEPS
+
+    def money(self, player, arm):
+        """A player's sum for an arm in the units of the rewards."""
+        return sum(e.reward for e in self.answered() if (e.player, e.arm) == (player, arm))
+
+    def contribution(self, n, s):
+        return (n, s) if self.policy.contribution is None else self.policy.contribution(n, s, *self.constants())
+
+    def everybodys(self, arm, event=math.inf):
+        """N and S of an arm up to an event."""
+        pairs = [self.contribution(*self.own(player, arm, event)) for player in self.players]
+        return sum(a for a, _ in pairs), sum(b for _, b in pairs)
+
+    def seen(self, player, arm):
+        """N and S when the player's last reward for the arm came; before the first, when the player came."""
+        mine = [e.event for e in self.answered() if (e.player, e.arm) == (player, arm)]
+        last = max(mine) if mine else self.starts[player]
+        return (0.0, 0.0) if last is None else self.everybodys(arm, last)
+
+    # ---------------------------------------------------------------- indices and probabilities
+
+    def constants(self):
+        """The policy's constants for rewards mapped to [0, 1]."""
+        width = self.high - self.low
+        named = zip(self.policy.constant_names(), self.policy.constants(), strict=True)
+        return [value / width if name in ("epsilon", "spread") else value for name, value in named]
+
+    def log_T(self, round_):
+        return math.log(max(round_, 2 if self.horizon is None else self.horizon))
+
+    def index(self, player, arm, round_, move=0.0):
+        """Center and scale, with the mean of the others' rewards moved."""
+        n, s = self.own(player, arm)
+        at_own_pulls = self.policy.refresh is Refresh.OWN_PULL
+        N, S = self.seen(player, arm) if at_own_pulls else self.everybodys(arm)
+        if not self.policy.randomised:  # a pull that waits counts as if it had earned the mean so far
+            mine = self.waiting_for(player, arm)
+            all_ = mine if at_own_pulls else sum(self.waiting_for(other, arm) for other in self.players)
+            n, s = n + mine, s + mine * (s / n if n else 1.0)
+            N, S = N + all_, S + all_ * (S / N if N else 1.0)
+        S += move * (N - self.contribution(n, s)[0])
+        return self.policy.index(n, s, N, S, len(self.active), self.log_T(round_), *self.constants())
+
+    def weight(self, player, arm, round_):
+        """How far the center follows the mean of the others."""
+        here, there = self.index(player, arm, round_)[0], self.index(player, arm, round_, move=0.01)[0]
+        return 0.0 if here == math.inf else min(max((there - here) / 0.01, 0.0), 1.0)
+
+    def probabilities(self, player, available, round_):
+        arms = [arm for arm in self.arms if arm in available]
+        shares = race([self.index(player, arm, round_) for arm in arms])
+        floored = [self.floor + (1 - len(arms) * self.floor) * share for share in shares]
+        return {
+            arm: self.holdout / len(arms) + (1 - self.holdout) * share for arm, share in zip(arms, floored, strict=True)
+        }
+
+    # ---------------------------------------------------------------- what happens
+
+    def tick(self, now):
+        """Time never goes back; the default is taken for every decision that has waited too long."""
+        self.time = max(self.time, now)
+        if self.patience is not None:
+            late = [entry for entry in self.waiting() if entry.decided_at + self.patience <= self.time]
+            self.take([(entry, self.default) for entry in late], defaulted=True)
+
+    def take(self, rewards, defaulted=False):
+        if rewards:
+            self.events += 1
+        for entry, reward in rewards:
+            entry.reward, entry.event, entry.defaulted = reward, self.events, defaulted
+            entry.steps, entry.observed_at = self.steps(reward), self.time
+            if entry.id is not None:
+                self.answer_order.append(entry.id)
+
+    def decided(self, decisions):
+        """Be told what was decided in a round."""
+        for made in decisions:
+            self.entries.append(
+                Entry(
+                    len(self.entries),
+                    made.id,
+                    made.round,
+                    made.player,
+                    made.arm,
+                    self.time,
+                    made.propensity,
+                    made.holdout,
+                    made.shared,
+                )
+            )
+        while len(self.waiting()) > self.limit:
+            self.waiting()[0].given_up = True
+
+    def record(self, rewards):
+        self.rounds += 1
+        past = [
+            Entry(len(self.entries) + k, None, self.rounds, player, arm, self.time)
+            for k, (player, arm, _) in enumerate(rewards)
+        ]
+        self.take([(entry, reward) for entry, (_, _, reward) in zip(past, rewards, strict=True)])
+        self.entries += past
+
+    def observe(self, reports):
+        """Judge all reports, then take the new ones; how many there are."""
+        fresh = {}
+        for identity, reward in reports:
+            entry = self.judge(identity, reward, fresh)
+            if entry is not None:
+                fresh[entry.number] = (entry, reward)
+        self.take(list(fresh.values()))
+        return len(fresh)
+
+    def judge(self, identity, reward, fresh):
+        """The decision if its reward is news, None if it is known."""
+        entry = next((entry for entry in self.entries if entry.id is not None and entry.id == identity), None)
+        why = set()
+        if entry is None or entry.given_up or self.forgotten(entry):
+            why.add("unknown")
+        if not self.low <= reward <= self.high:  # false for NaN, too
+            why.add("value")
+        if why:
+            raise Refused(*why)
+        if entry.reward is not None:
+            if entry.steps != self.steps(reward):
+                raise Refused("conflict")
+            return None
+        if entry.number in fresh and fresh[entry.number][1] != reward:
+            raise Refused("conflict")
+        return entry
+
+    def forgotten(self, entry):
+        """Without a log only the newest answers are remembered."""
+        return entry.reward is not None and not self.keep_log and entry.id not in self.answer_order[-self.limit :]
+
+    def join(self, player, knows_others):
+        self.events += 1
+        self.active.add(player)
+        if player not in self.players:
+            self.players.append(player)
+            self.starts[player] = self.events if knows_others else None
+
+    def retire(self, player):
+        self.events += 1
+        self.active.remove(player)
+
+    def add_arm(self, arm):
+        self.events += 1
+        self.offered.add(arm)
+        if arm not in self.arms:
+            self.arms.append(arm)
+
+    def retire_arm(self, arm):
+        self.events += 1
+        self.offered.remove(arm)
+
+    def log(self):
+        """The rows of the log."""
+        return [
+            {
+                "decision": entry.id,
+                "round": entry.round,
+                "player": entry.player,
+                "arm": entry.arm,
+                "propensity": entry.propensity,
+                "holdout": entry.holdout,
+                "shared": entry.shared,
+                "reward": entry.reward,
+                "observed": entry.event,
+                "defaulted": entry.defaulted,
+                "decided_at": entry.decided_at,
+                "observed_at": entry.observed_at,
+            }
+            for entry in self.entries
+            if not entry.given_up
+        ]
+
+
+def race(indices):
+    """The probability that each arm's index is the largest, by the trapezoid rule with steps far below any scale."""
+    best = max(center for center, _ in indices)
+    if best == math.inf or all(scale == 0 for _, scale in indices):
+        first = next(arm for arm, (center, _) in enumerate(indices) if center == best)
+        return [float(arm == first) for arm in range(len(indices))]
+    low = min(center - 9 * scale for center, scale in indices)
+    high = max(center + 9 * scale for center, scale in indices)
+    step = min(scale for _, scale in indices) / 4
+    wins = [0.0] * len(indices)
+    for node in range(math.ceil((high - low) / step)):
+        places = [(low + node * step - center) / scale for center, scale in indices]
+        below = [math.erfc(-place / math.sqrt(2)) / 2 for place in places]
+        for arm, (_, scale) in enumerate(indices):
+            density = math.exp(-0.5 * places[arm] ** 2) / (scale * math.sqrt(2 * math.pi))
+            wins[arm] += density * step * math.prod(below[:arm] + below[arm + 1 :])
+    return wins

@@ -1,0 +1,504 @@
+"""Whatever is done to a learner, in whatever order, it is where slow and obvious Python says that it is."""
+
+from __future__ import annotations
+
+import io
+import math
+import tempfile
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, Phase, seed, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from slow_learner import Refused, SlowLearner
+
+import posse
+from posse.learner import ConflictingReward, UnknownDecision
+from posse.policies import Refresh
+
+PLAYERS = ["north", "south", "east", "Москва", "a b, 'c'"]
+ARMS = ["tea", "coffee", "cocoa", "☕"]
+POLICIES = [
+    posse.RobustAggTS(0.1),
+    posse.RobustAggTS(0.5, c1=0.01),
+    posse.RobustAggTSV(0.2, c1=0.01),
+    posse.RobustAgg(0.1),
+    posse.NaiveAgg(),
+    posse.IndTS(),
+    posse.IndUCB(),
+    posse.HierTS(0.2),
+]
+RANGES = [(0.0, 1.0), (0.0, 1.0), (-10.0, 40.0), (3, 4)]
+ERRORS = {"unknown": UnknownDecision, "conflict": ConflictingReward, "value": ValueError}
+NO_IDS = ["", "7", "0-00000000", "999-00000000", " 0-00000000", "north"]
+
+setups = st.fixed_dictionaries(
+    {
+        "arms": st.integers(1, 3).map(lambda count: ARMS[:count]),
+        "players": st.integers(0, 3).map(lambda count: PLAYERS[:count]),
+        "horizon": st.sampled_from([None, 5, 1000]),
+        "range": st.sampled_from(RANGES),
+        "floor": st.sampled_from([0.0, 0.05, 0.25]),
+        "holdout": st.sampled_from([0.0, 0.0, 0.3, 1.0]),
+        "defaults": st.sampled_from([(None, None), (0.0, 20.0), (0.5, 4.5)]),
+        "limit": st.sampled_from([3, 5, 20]),
+        "keep_log": st.sampled_from([True, True, False]),
+        "seed": st.integers(0, 5),
+    }
+)
+eighths = st.integers(0, 8)
+kinds = st.sampled_from([float, float, np.float64, np.float32, Fraction, Decimal])
+
+
+class Clock:
+    """A clock that stands until it is moved, forwards or backwards."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Machine(RuleBasedStateMachine):
+    """A learner and its oracle, side by side."""
+
+    learner_class = posse.Learner
+    policy = POLICIES[0]
+
+    @initialize(setup=setups)
+    def begin(self, setup):
+        self.low, self.high = setup["range"]
+        default, patience = setup["defaults"]
+        default = None if default is None else self.reward(int(8 * default))
+        self.clock, self.ids = Clock(), []
+        same = {"arms": setup["arms"], "players": setup["players"], "horizon": setup["horizon"]}
+        policy = self.policy
+        if isinstance(policy, (posse.RobustAggTS, posse.RobustAgg, posse.HierTS)):
+            first, *rest = policy.constants()  # ε or spread, in the units of the rewards
+            policy = type(policy)(first * (self.high - self.low), *rest)
+        mixed = {"floor": setup["floor"], "holdout": setup["holdout"], "patience": patience}
+        self.learner = self.learner_class(
+            policy,
+            **same,
+            **mixed,
+            seed=setup["seed"],
+            reward_range=(self.low, self.high),
+            default_reward=default,
+            waiting_limit=setup["limit"],
+            keep_log=setup["keep_log"],
+            clock=self.clock,
+        )
+        self.slow = SlowLearner(
+            policy,
+            **same,
+            **mixed,
+            low=self.low,
+            high=self.high,
+            default=default,
+            limit=setup["limit"],
+            keep_log=setup["keep_log"],
+        )
+
+    def reward(self, eighth):
+        return self.low + (self.high - self.low) * eighth / 8
+
+    def identity(self, back):
+        """The id of one of the last decisions."""
+        return self.ids[-1 - back % len(self.ids)]
+
+    # ---------------------------------------------------------------- decisions
+
+    def foretell(self, players, available):
+        """What the oracle says of a round: for each player, probabilities and weights."""
+        self.slow.tick(self.clock.now)
+        self.slow.rounds += 1
+        offered = self.slow.offered if available is None else set(available)
+        return [
+            (
+                self.slow.probabilities(player, offered, self.slow.rounds),
+                {arm: self.slow.weight(player, arm, self.slow.rounds) for arm in offered},
+            )
+            for player in players
+        ]
+
+    def check_decision(self, decision, probabilities, weights):
+        assert decision.round == self.slow.rounds
+        assert list(decision.probabilities) == list(probabilities)
+        assert decision.propensity == decision.probabilities[decision.arm] > 0
+        assert sum(decision.probabilities.values()) == pytest.approx(1, abs=1e-12)
+        assert min(decision.probabilities.values()) >= self.slow.floor - 1e-15
+        assert decision.probabilities == pytest.approx(probabilities, abs=1e-9)
+        if decision.holdout:
+            assert self.slow.holdout > 0
+            assert decision.shared == 0
+        else:
+            assert self.slow.holdout < 1
+            assert decision.shared == pytest.approx(weights[decision.arm], abs=1e-9)
+        assert decision.id not in self.ids
+
+    def decided(self, decisions, players, foretold):
+        assert [decision.player for decision in decisions] == players
+        for decision, (probabilities, weights) in zip(decisions, foretold, strict=True):
+            self.check_decision(decision, probabilities, weights)
+            self.ids.append(decision.id)
+        self.slow.decided(decisions)
+
+    def some(self, among, picks):
+        """Some of the names, in an order that the picks give."""
+        among = [name for name in among if picks[PLAYERS.index(name) if name in PLAYERS else ARMS.index(name)]]
+        return among[::-1] if picks[-1] else among
+
+    picks = st.lists(st.booleans(), min_size=6, max_size=6)
+
+    @precondition(lambda self: self.slow.active)
+    @rule(pick=st.integers(0, 9), times=st.integers(1, 6))
+    def choose_for_one(self, pick, times):
+        for _ in range(times):
+            player = self.learner.players[pick % len(self.learner.players)]
+            foretold = self.foretell([player], None)
+            self.decided([self.learner.choose(player)], [player], foretold)
+
+    @rule(picks=picks, arm_picks=picks, restrict=st.booleans(), lazy=st.booleans())
+    def choose_for_several(self, picks, arm_picks, restrict, lazy):
+        players = self.some(self.learner.players, picks)
+        available = self.some(self.learner.arms, arm_picks) if restrict else []
+        foretold = self.foretell(players, available or None)
+        if available and lazy:
+            decisions = self.learner.choose(iter(players), available=iter(available))
+        else:
+            decisions = self.learner.choose(players, available or None)
+        self.decided(decisions, players, foretold)
+
+    @precondition(lambda self: self.slow.active)
+    @rule(pick=st.integers(0, 9))
+    def ask_for_probabilities(self, pick):
+        self.slow.tick(self.clock.now)
+        player = self.learner.players[pick % len(self.learner.players)]
+        expected = self.slow.probabilities(player, self.slow.offered, self.slow.rounds + 1)
+        assert self.learner.probabilities(player) == pytest.approx(expected, abs=1e-9)
+
+    # ---------------------------------------------------------------- rewards
+
+    def report(self, reports, call):
+        """Report to both; they agree on how many are new, or on why nothing is taken."""
+        self.slow.tick(self.clock.now)
+        try:
+            expected = self.slow.observe(reports)
+        except Refused as refused:
+            errors = tuple(ERRORS[why] for why in refused.why)
+            with pytest.raises(errors) as caught:
+                call()
+            assert type(caught.value) in errors
+        else:
+            assert call() == expected
+
+    @precondition(lambda self: self.ids)
+    @rule(back=st.integers(0, 7), eighth=eighths, kind=kinds, times=st.integers(1, 2))
+    def observe_one(self, back, eighth, kind, times):
+        identity, reward = self.identity(back), self.reward(eighth)
+        for _ in range(times):
+            self.report([(identity, reward)], lambda: self.learner.observe(identity, kind(reward)))
+
+    @precondition(lambda self: self.slow.waiting())
+    @rule(thirds=st.lists(st.integers(0, 3), min_size=1, max_size=20), backwards=st.booleans(), as_dict=st.booleans())
+    def observe_those_that_wait(self, thirds, backwards, as_dict):
+        self.slow.tick(self.clock.now)
+        width = self.high - self.low
+        reports = [
+            (entry.id, self.low + width * (third / 3))
+            for entry, third in zip(self.slow.waiting(), thirds, strict=False)
+        ]
+        reports = reports[::-1] if backwards else reports
+        self.report(reports, lambda: self.learner.observe(dict(reports) if as_dict else iter(reports)))
+
+    @precondition(lambda self: self.ids)
+    @rule(reports=st.lists(st.tuples(st.integers(0, 12), eighths), max_size=8))
+    def observe_any(self, reports):
+        """New ones, known ones, conflicting ones, given up ones, all in one batch."""
+        reports = [(self.identity(back), self.reward(eighth)) for back, eighth in reports]
+        self.report(reports, lambda: self.learner.observe(reports))
+
+    @precondition(lambda self: self.ids)
+    @rule(back=st.integers(0, 40))
+    def repeat_what_was_taken(self, back):
+        identity = self.identity(back)
+        self.slow.tick(self.clock.now)
+        known = next(entry.reward for entry in self.slow.entries if entry.id == identity)
+        reward = self.low if known is None else known
+        self.report([(identity, reward)], lambda: self.learner.observe(identity, reward))
+
+    @precondition(lambda self: self.ids)
+    @rule(
+        back=st.integers(0, 9),
+        bad=st.sampled_from(["nan", "inf", "-inf", "above", "below"]) | st.sampled_from(NO_IDS),
+        first=st.booleans(),
+    )
+    def observe_a_batch_with_one_that_is_wrong(self, back, bad, first):
+        good = [(entry.id, self.low) for entry in self.slow.waiting()[-3:]]
+        wrong = {
+            "above": self.high + 1e-6,
+            "below": self.low - 1e-6,
+            "nan": math.nan,
+            "inf": math.inf,
+            "-inf": -math.inf,
+        }
+        report = (self.identity(back), wrong[bad]) if bad in wrong else (bad, self.high)
+        reports = [report, *good] if first else [*good, report]
+        self.report(reports, lambda: self.learner.observe(reports))
+
+    @precondition(lambda self: self.slow.players)
+    @rule(rewards=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), eighths), max_size=12))
+    def record_history(self, rewards):
+        players, arms = self.slow.players, self.slow.arms
+        rewards = [(players[p % len(players)], arms[a % len(arms)], self.reward(e)) for p, a, e in rewards]
+        self.slow.tick(self.clock.now)
+        self.slow.record(rewards)
+        self.learner.record(iter(rewards))
+
+    @rule(seconds=st.sampled_from([0.5, 4.5, 10.0, 10.0, 20.0, -3.0, -50.0]))
+    def let_time_pass(self, seconds):
+        self.clock.now += seconds
+
+    # ---------------------------------------------------------------- players and arms
+
+    @rule(player=st.sampled_from(PLAYERS), knows_others=st.booleans())
+    def join(self, player, knows_others):
+        if player in self.slow.active:
+            with pytest.raises(ValueError, match="is here already"):
+                self.learner.join(player, knows_others=knows_others)
+        else:
+            self.learner.join(player, knows_others=knows_others)
+            self.slow.join(player, knows_others)
+
+    @rule(player=st.sampled_from(PLAYERS))
+    def retire(self, player):
+        if player in self.slow.active:
+            self.learner.retire(player)
+            self.slow.retire(player)
+        else:
+            with pytest.raises(ValueError, match=r"no player|has retired"):
+                self.learner.retire(player)
+
+    @rule(arm=st.sampled_from(ARMS))
+    def add_arm(self, arm):
+        if arm in self.slow.offered or (len(self.slow.offered) + 1) * self.slow.floor > 1:
+            with pytest.raises(ValueError, match=r"is here already|arms can have at most"):
+                self.learner.add_arm(arm)
+        else:
+            self.learner.add_arm(arm)
+            self.slow.add_arm(arm)
+
+    @rule(arm=st.sampled_from(ARMS))
+    def retire_arm(self, arm):
+        if arm in self.slow.offered and len(self.slow.offered) > 1:
+            self.learner.retire_arm(arm)
+            self.slow.retire_arm(arm)
+        else:
+            with pytest.raises(ValueError, match=r"no arm|has retired|is the last one"):
+                self.learner.retire_arm(arm)
+
+    # ---------------------------------------------------------------- wrong calls
+
+    @rule(which=st.integers(0, 9))
+    def call_wrongly(self, which):
+        """That nothing but the time has changed is seen by the comparison that follows every step."""
+        self.report([], lambda: self.learner.observe([]))
+        player, arm = (self.slow.players or ["north"])[0], self.slow.arms[0]
+        wrong = [
+            lambda: self.learner.choose("nobody"),
+            lambda: self.learner.choose([player, "nobody"]),
+            lambda: self.learner.choose([player, player]),
+            lambda: self.learner.choose([], available=[]),
+            lambda: self.learner.choose([], available=[arm, "nothing"]),
+            lambda: self.learner.probabilities("nobody"),
+            lambda: self.learner.observe("0-00000000"),
+            lambda: self.learner.record([(player, arm, self.low), (player, arm, math.nan)]),
+            lambda: self.learner.record([(player, arm, self.low), (player, "nothing", self.low)]),
+            lambda: self.learner.join("\n"),
+        ]
+        with pytest.raises((ValueError, TypeError)):
+            wrong[which]()
+
+    # ---------------------------------------------------------------- files
+
+    def saved_and_loaded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "learner.json"
+            self.learner.save(path)
+            return self.learner_class.load(path, clock=self.clock)
+
+    def replayed(self, through_parquet):
+        table = self.learner.log()
+        if through_parquet:
+            file = io.BytesIO()
+            pyarrow.parquet.write_table(table, file)
+            table = pyarrow.parquet.read_table(file)
+        return self.learner_class.replay(table, clock=self.clock)
+
+    @rule(way=st.sampled_from(["load", "load", "replay", "Parquet"]), go_on=st.booleans(), choose=st.booleans())
+    def come_back(self, way, go_on, choose):
+        """A learner that was loaded or replayed is in the same state and decides the same."""
+        if way == "load" or not self.slow.keep_log:
+            other = self.saved_and_loaded()
+        else:
+            self.slow.tick(self.clock.now)
+            other = self.replayed(way == "Parquet")
+        self.compare(other)
+        if choose:
+            players = list(self.learner.players)
+            foretold = self.foretell(players, None)
+            decisions = self.learner.choose(players)
+            assert other.choose(players) == decisions
+            self.decided(decisions, players, foretold)
+        self.learner, other = (other, self.learner) if go_on else (self.learner, other)
+        self.compare(other)
+        self.compare_logs(other)
+
+    @rule(other_time=st.sampled_from([-3.0, 0.0, 4.5]))
+    def read_the_log(self, other_time):
+        self.clock.now += other_time
+        self.compare_logs(self.learner)
+
+    # ---------------------------------------------------------------- comparison
+
+    @invariant()
+    def nothing_differs(self):
+        if self.slow.time >= self.clock.now:  # looking brings the learner's time up to date: leave that to the rules
+            self.compare(self.learner)
+
+    def compare(self, learner):
+        slow = self.slow
+        assert learner.players == tuple(player for player in slow.players if player in slow.active)
+        assert learner.arms == tuple(arm for arm in slow.arms if arm in slow.offered)
+        assert (learner.rounds, learner.events, learner.decisions) == (slow.rounds, slow.events, len(self.ids))
+        assert learner.ledger.given_up == slow.given_up()
+        assert len(learner.ledger.waiting) == len(slow.waiting()) <= slow.limit
+        counts = learner.counts()
+        assert (counts.players, counts.arms) == (tuple(slow.players), tuple(slow.arms))
+        width = self.high - self.low
+        for player in slow.players:
+            indices = learner.indices(player) if player in slow.active else {}
+            for arm in slow.arms:
+                self.compare_pair(learner, player, arm)
+                place = slow.players.index(player), slow.arms.index(arm)
+                assert counts.pulls[place] == slow.own(player, arm)[0]
+                assert counts.sums[place] == pytest.approx(slow.money(player, arm), abs=width * 1e-5)
+                if player in slow.active and arm in slow.offered:
+                    expected = slow.index(player, arm, slow.rounds + 1)
+                    assert indices[arm] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+    def compare_logs(self, other):
+        self.slow.tick(self.clock.now)
+        for learner in (self.learner, other):
+            if self.slow.keep_log:
+                assert learner.log().to_pylist() == self.slow.log()
+            else:
+                with pytest.raises(ValueError, match="keeps no log"):
+                    learner.log()
+
+    def compare_pair(self, learner, player, arm):
+        """What is kept inside, of those who are gone too."""
+        p, a = self.slow.players.index(player), self.slow.arms.index(arm)
+        n, s = self.slow.own(player, arm)
+        assert (learner.tally.pulls[p, a], learner.tally.sums[p, a] / 2**24) == (n, s)
+        assert learner.waiting[p, a] == self.slow.waiting_for(player, arm)
+        if self.slow.policy.refresh is Refresh.OWN_PULL:
+            assert tuple(learner.tally.seen[:, p, a]) == self.slow.seen(player, arm)
+
+
+def run(machine, examples, number=0):
+    """Run a machine, with other random numbers for each number; without shrinking, which would take minutes."""
+    limits = settings(
+        max_examples=examples,
+        stateful_step_count=50,
+        phases=[Phase.generate],
+        derandomize=True,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    run_state_machine_as_test(seed(number)(machine), settings=limits)
+
+
+@pytest.mark.parametrize("number", range(len(POLICIES)), ids=lambda number: POLICIES[number].label)
+def test_whatever_happens_the_learner_is_where_the_oracle_is(number):
+    run(type("Machine", (Machine,), {"policy": POLICIES[number]}), 12, number)
+
+
+class CountsARepeatedRewardTwice(posse.Learner):
+    def observe(self, decision, reward=None):
+        new = super().observe(decision, reward)
+        if isinstance(decision, str) and not new:
+            self.tally.pulls[0, 0] += 1
+        return new
+
+
+class SeesOthersWhenItChooses(posse.Learner):
+    def _wait(self, row):
+        super()._wait(row)
+        self.tally.seen[:, row.player, row.arm] = self.tally.shared[:, row.arm]
+
+
+class SeesOthersOfABatchTooEarly(posse.Learner):
+    def _take(self, answered, defaulted=False):
+        events = self.events + bool(answered)
+        for one in answered:
+            super()._take([one], defaulted)
+        self.events = events
+
+
+class TakesABatchUntilAReportIsWrong(posse.Learner):
+    def observe(self, decision, reward=None):
+        if isinstance(decision, list):
+            return sum(posse.Learner.observe(self, *report) for report in decision)
+        return super().observe(decision, reward)
+
+
+class GivesUpOneTooLate(posse.Learner):
+    def _begin(self, *arguments):
+        super()._begin(*arguments)
+        self.ledger.waiting_limit += 1
+
+
+class CountsTheRetired(posse.Learner):
+    def retire(self, player):
+        super().retire(player)
+        self.player_roster.count += 1
+
+
+class ForgetsTheFloor(posse.Learner):
+    def _begin(self, setup, *arguments):
+        super()._begin(setup, *arguments)
+        object.__setattr__(self.setup, "floor", 0.0)
+
+
+class LoadsWithoutWhatWaits(posse.Learner):
+    @classmethod
+    def load(cls, path, clock):
+        learner = super().load(path, clock)
+        learner.waiting[:] = 0
+        return learner
+
+
+BROKEN = posse.Learner.__subclasses__()
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
+def test_a_learner_with_a_fault_is_caught(broken):
+    """The negative controls."""
+    machine = type("Machine", (Machine,), {"learner_class": broken})
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        run(machine, 60)
