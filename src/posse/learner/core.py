@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,15 +30,21 @@ class Kernels(NamedTuple):
 
 
 @functools.cache
-def _kernels(policy: type[Policy]) -> Kernels:
+def _kernels(
+    index: Callable[..., Any],
+    contribution: Callable[..., Any] | None,
+    summary: Callable[..., Any] | None,
+    refresh: Refresh,
+    randomised: bool,
+) -> Kernels:
     names = {
-        "index": policy.index,
-        "contribution": policy.contribution or kernel.contribution,
-        "summary": policy.summary or kernel.summary,
-        "OWN_SUMS": policy.contribution is not None,
-        "SUMMARISED": policy.summary is not None,
-        "REFRESH_AT_OWN_PULL": policy.refresh is Refresh.OWN_PULL,
-        "RANDOMISED": policy.randomised,
+        "index": index,
+        "contribution": contribution or kernel.contribution,
+        "summary": summary or kernel.summary,
+        "OWN_SUMS": contribution is not None,
+        "SUMMARISED": summary is not None,
+        "REFRESH_AT_OWN_PULL": refresh is Refresh.OWN_PULL,
+        "RANDOMISED": randomised,
     }
     return Kernels(*(bind(getattr(kernel, name), **names) for name in Kernels._fields))
 
@@ -88,7 +94,7 @@ class Core:
         self.policy = policy
         self.constants = policy.constants()
         self.own_pull = policy.refresh is Refresh.OWN_PULL
-        self.kernels = _kernels(type(policy))
+        self.kernels = _kernels(policy.index, policy.contribution, policy.summary, policy.refresh, policy.randomised)
 
     def empty(self, players: int, arms: int) -> Tally:
         """Nothing seen yet."""
@@ -117,8 +123,8 @@ class Core:
         new.all_pulls[:k], new.all_sums[:k], new.summed[0] = tally.all_pulls, tally.all_sums, tally.summed[0]
         new.of_arm[:k], new.of_player[:m] = tally.of_arm, tally.of_player
         self.share_all(new)
-        new.seen[:] = new.shared[:, None, :] if knows_others else 0.0
-        new.seen[:, :m, k:] = 0.0
+        if knows_others:
+            new.seen[:, m:] = new.shared[:, None, :]
         new.seen[:, :m, :k] = tally.seen
         return new
 

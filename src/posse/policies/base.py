@@ -103,9 +103,7 @@ class Policy:
         if not isinstance(inspect.getattr_static(cls, "index", None), staticmethod):
             raise TypeError(f"{cls.__name__} needs a static method index(n, s, N, S, M, log_T, *constants)")
         if (cls.summary is not None) != (cls.refresh is Refresh.SUMMARY):
-            raise TypeError(
-                f"{cls.__name__} has refresh {cls.refresh}; a summary goes with Refresh.SUMMARY, and only so"
-            )
+            raise TypeError(f"{cls.__name__}: a summary goes with refresh = Refresh.SUMMARY, but it is {cls.refresh}")
         shared = ["arm", "player"] if cls.summary is not None else ["N", "S"]
         tables = ["pulls", "sums", "squares", "of_arm", "of_player", "work"]
         for name, first in (

@@ -16,7 +16,9 @@ from posse.compile import bind
 from posse.generate import subpar, uniform
 from posse.normal import normal
 from posse.policies.base import Policy, Refresh
+from posse.policies.summaries import due
 from posse.problem import Problem
+from posse.rewards import GRID
 from posse.schedule import Concurrent, Fixed, Random, Schedule, Sequential
 from posse.simulation import Trace, simulate, trace
 
@@ -125,8 +127,8 @@ def check_learns(policy: Policy) -> None:
     assert regret < guessing / 2, f"regret {regret:.0f}, but guessing has {guessing:.0f}"
 
 
-def _states(policy: Policy) -> list[tuple[float, float, float, float, int, float]]:
-    """States (n, s, N, S, M, ln T) that can occur, from nothing to past 32-bit counts."""
+def _states(policy: Policy) -> list[tuple[Any, ...]]:
+    """What `index` may be called with, from nothing to past 32-bit counts."""
     states = []
     for n, others, own_mean, other_mean, players, horizon in itertools.product(
         (0, 1, 7, 400, 2**33), (0, 1, 50, 2**34), (0.0, 0.3, 1.0), (0.0, 0.7, 1.0), (1, 20), (1, 50_000)
@@ -135,15 +137,69 @@ def _states(policy: Policy) -> list[tuple[float, float, float, float, int, float
             continue
         if policy.refresh is Refresh.OWN_PULL and n == 0 and others:
             continue  # nothing is seen before the first own pull
-        s, other_s = n * own_mean, others * other_mean
-        if policy.contribution is None:
-            N, S = float(n + others), s + other_s
-        else:
-            own_share = policy.contribution(float(n), s, *policy.constants())
-            other_share = policy.contribution(float(others), other_s, *policy.constants())
-            N, S = own_share[0] + other_share[0], own_share[1] + other_share[1]
-        states.append((float(n), s, N, S, players, math.log(horizon)))
+        counts, sums = np.zeros((players, 2)), np.zeros((players, 2))
+        counts[0, 0], sums[0, 0] = n, n * own_mean
+        counts[-1, 0], sums[-1, 0] = counts[-1, 0] + others, sums[-1, 0] + others * other_mean
+        shared = _Summary(policy, players, 2) if policy.summary else _Sums(policy, players, 2)
+        shared.update(counts, sums, sums, np.arange(players), np.zeros(players, int))
+        states.append((float(n), n * own_mean, *shared.of(0, 0), players, math.log(horizon)))
     return states
+
+
+class _Sums:
+    """N and S as each player sees them, of a policy without a summary."""
+
+    def __init__(self, policy: Policy, players: int, arms: int) -> None:
+        self.policy = policy
+        self.seen = np.zeros((players, arms, 2))
+        self.seen[:] = self.now(np.zeros((players, arms)), np.zeros((players, arms)))
+
+    def now(self, n: np.ndarray, s: np.ndarray) -> np.ndarray:
+        """N and S of every arm, [arm, 2]."""
+        shares = np.stack([n, s], axis=-1)
+        if self.policy.contribution is not None:
+            for where in np.ndindex(n.shape):
+                shares[where] = self.policy.contribution(n[where], s[where], *self.policy.constants())
+        return shares.sum(axis=0)
+
+    def update(self, n: np.ndarray, s: np.ndarray, q: np.ndarray, players: np.ndarray, arms: np.ndarray) -> None:
+        """After a round in which these players pulled these arms."""
+        shared = self.now(n, s)
+        if self.policy.refresh is Refresh.ANY_PULL:
+            self.seen[:] = shared
+        self.seen[players, arms] = shared[arms]
+
+    def of(self, player: int, arm: int) -> tuple[Any, Any]:
+        """What the index takes."""
+        return float(self.seen[player, arm, 0]), float(self.seen[player, arm, 1])
+
+
+class _Summary:
+    """The numbers of arms and players, of a policy with a summary."""
+
+    def __init__(self, policy: Policy, players: int, arms: int) -> None:
+        self.policy = policy
+        self.of_arm, self.of_player = np.zeros((arms, policy.arm_numbers)), np.zeros((players, policy.player_numbers))
+        self.pulls = 0
+        zeros = np.zeros((players, arms))
+        self.make(zeros, zeros, zeros)
+
+    def make(self, n: np.ndarray, s: np.ndarray, q: np.ndarray) -> None:
+        """Make the summary anew."""
+        tables = [np.rint(table.T * unit).astype(np.int64) for table, unit in ((n, 1), (s, GRID), (q, GRID))]
+        work = np.full((self.policy.work_tables, *n.T.shape), np.nan)
+        assert self.policy.summary is not None
+        self.policy.summary(*tables, self.of_arm, self.of_player, work, *self.policy.constants())
+
+    def update(self, n: np.ndarray, s: np.ndarray, q: np.ndarray, players: np.ndarray, arms: np.ndarray) -> None:
+        """After a round."""
+        if due(int(n.sum()), self.pulls, len(n)):
+            self.make(n, s, q)
+            self.pulls = int(n.sum())
+
+    def of(self, player: int, arm: int) -> tuple[Any, Any]:
+        """What the index takes."""
+        return self.of_arm[arm].copy(), self.of_player[player].copy()
 
 
 def _check_traces(policy: Policy, anytime: bool) -> None:
@@ -162,14 +218,13 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
     """Recompute every center and scale from the arms and rewards alone."""
     players, arms = problem.means.shape
     horizon = len(run.arms)
-    n, s = np.zeros((players, arms)), np.zeros((players, arms))
-    seen = np.zeros((players, arms, 2))
-    seen[:] = _shared(policy, n, s)
+    n, s, q = (np.zeros((players, arms)) for _ in range(3))
+    shared = _Summary(policy, players, arms) if policy.summary else _Sums(policy, players, arms)
     for t in range(horizon + 1):
         log_T = math.log(max(t + 1, 2) if anytime else horizon)
         for player, arm in np.ndindex(players, arms):
-            N, S = seen[player, arm]
-            index = policy.index(n[player, arm], s[player, arm], N, S, players, log_T, *policy.constants())
+            seen = shared.of(player, arm)
+            index = policy.index(n[player, arm], s[player, arm], *seen, players, log_T, *policy.constants())
             np.testing.assert_allclose(
                 (run.centers[t, player, arm], run.scales[t, player, arm]),
                 index,
@@ -180,23 +235,11 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
         if t == horizon:
             return
         active = np.flatnonzero(run.active[t])
-        for player in active:
-            n[player, run.arms[t, player]] += 1
-            s[player, run.arms[t, player]] += run.rewards[t, player]
-        shared = _shared(policy, n, s)
-        if policy.refresh is Refresh.ANY_PULL:
-            seen[:] = shared
-        for player in active:
-            seen[player, run.arms[t, player]] = shared[run.arms[t, player]]
-
-
-def _shared(policy: Policy, n: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """N and S of every arm, [arm, 2]."""
-    shares = np.zeros((*n.shape, 2))
-    for where in np.ndindex(n.shape):
-        own = (n[where], s[where])
-        shares[where] = own if policy.contribution is None else policy.contribution(*own, *policy.constants())
-    return shares.sum(axis=0)
+        pulled, rewards = run.arms[t, active], run.rewards[t, active]
+        n[active, pulled] += 1
+        s[active, pulled] += rewards
+        q[active, pulled] += np.floor(rewards**2 * GRID + 0.5) / GRID
+        shared.update(n, s, q, active, pulled)
 
 
 def _check_picks(policy: Policy, problem: Problem, run: Trace, schedule: Schedule) -> None:

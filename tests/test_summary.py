@@ -1,0 +1,131 @@
+"""Policies with a summary: a second stage over everybody's data, now and then."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from test_learner_agreement import HORIZON, OPTIONS, PROBLEM, feed, indices
+
+import posse
+import posse.testing
+from posse.policies import Refresh
+from posse.policies.summaries import due, square
+from posse.rewards import GRID
+
+STEP = 1.0 / GRID
+
+
+@dataclass(frozen=True)
+class ShrinkTS(posse.Policy):
+    """Shrinks a player's mean to the arm's and its own level, with the noise that all rewards show together."""
+
+    weight: float = 20.0
+
+    refresh = Refresh.SUMMARY
+    arm_numbers = 2
+    player_numbers = 1
+    work_tables = 1
+
+    @staticmethod
+    def summary(pulls, sums, squares, of_arm, of_player, work, weight):
+        arms, players = pulls.shape
+        for arm in range(arms):
+            N = 2.0
+            S = 1.0
+            Q = 0.75
+            for player in range(players):
+                work[0, arm, player] = sums[arm, player] * STEP
+                N += pulls[arm, player]
+                S += work[0, arm, player]
+                Q += squares[arm, player] * STEP
+            of_arm[arm, 0] = S / N
+            of_arm[arm, 1] = max(Q / N - (S / N) ** 2, 0.0) + 0.01
+        for player in range(players):
+            level = 0.0
+            n = weight
+            for arm in range(arms):
+                level += work[0, arm, player] - pulls[arm, player] * of_arm[arm, 0]
+                n += pulls[arm, player]
+            of_player[player, 0] = level / n
+
+    @staticmethod
+    def index(n, s, arm, player, M, log_T, weight):
+        expected = arm[0] + player[0]
+        return (s + weight * expected) / (n + weight), math.sqrt(arm[1] / (n + weight)) + 1e-3 * log_T / (n + 1)
+
+
+def test_it_keeps_the_contract():
+    posse.testing.check_policy(ShrinkTS())
+
+
+@pytest.mark.parametrize("anytime", [False, True])
+def test_the_learner_has_the_simulators_numbers_after_every_round(anytime):
+    policy = ShrinkTS()
+    for schedule in (posse.schedule.Concurrent(), posse.schedule.Random(0.5)):
+        run = posse.simulation.trace(PROBLEM, policy, HORIZON, seed=6, schedule=schedule, anytime=anytime)
+        learner = feed(policy, run, 0, None if anytime else HORIZON)
+        for t in range(HORIZON):
+            centers, scales = indices(learner)
+            np.testing.assert_allclose(centers, run.centers[t], rtol=1e-12)
+            np.testing.assert_allclose(scales, run.scales[t], rtol=1e-12)
+            feed(policy, run, t + 1, None, t, learner)
+
+
+def test_a_learner_with_it_is_saved_and_replayed(tmp_path):
+    learner = posse.Learner(ShrinkTS(), OPTIONS, ["a", "b"])
+    for t in range(50):
+        learner.observe(learner.choose("ab"[t % 2]).id, t % 3 / 2)
+    learner.join("c")
+    learner.add_arm("new")
+    learner.observe(learner.choose("c").id, 1.0)
+    learner.save(tmp_path / "learner.json")
+    for other in (posse.Learner.load(tmp_path / "learner.json"), posse.Learner.replay(learner.log())):
+        for name in ("pulls", "sums", "squares", "of_arm", "of_player", "summed"):
+            assert np.array_equal(getattr(other.tally, name), getattr(learner.tally, name)), name
+        assert other.indices("c") == learner.indices("c")
+
+
+def test_its_shared_weight_is_that_of_the_arms_mean():
+    learner = posse.Learner(ShrinkTS(), ["x"], ["a", "b"])
+    learner.record([("a", "x", 1.0)] * 60)
+    assert learner.shared_weights() == pytest.approx([20 / 80, 1.0])
+
+
+def test_a_summary_is_due_often_at_first_and_rarely_later():
+    made = [0]
+    for pulls in range(1, 20_000):
+        if due(pulls, made[-1], 2):
+            made.append(pulls)
+    assert made[:17] == list(range(17))
+    gaps = np.diff(made)
+    assert (np.diff(gaps) >= 0).all()
+    assert gaps[-1] == 64
+
+
+def test_squares_are_exact_on_the_grid():
+    assert [square(step) for step in (0, GRID)] == [0, GRID]
+    for reward in (1, 12345, GRID // 3, GRID - 1):
+        assert abs(square(reward) - reward**2 / GRID) <= 0.5
+
+
+def test_a_summary_without_its_refresh_is_refused():
+    @dataclass(frozen=True)
+    class Wrong(ShrinkTS):
+        refresh = Refresh.OWN_PULL
+
+    with pytest.raises(TypeError, match=r"a summary goes with refresh = Refresh\.SUMMARY"):
+        Wrong()
+
+
+def test_wrong_arguments_are_refused():
+    @dataclass(frozen=True)
+    class Wrong(ShrinkTS):
+        @staticmethod
+        def index(n, s):
+            return 0.0, 1.0
+
+    with pytest.raises(TypeError, match=r"Wrong\.index must take \(n, s, arm, player, M, log_T, weight\)"):
+        Wrong()
