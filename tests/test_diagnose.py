@@ -13,9 +13,8 @@ import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
 from scipy.stats import norm
 
 import posse
@@ -24,7 +23,8 @@ from posse.insight import Diagnosis, diagnose
 from posse.insight.diagnosis import spread as spreads
 from posse.insight.diagnosis.boundary import interval, shares
 from posse.insight.diagnosis.figure import MOST_ARMS, MOST_PLAYERS, _band
-from posse.insight.diagnosis.spread import estimate_spread, variances_within
+from posse.insight.diagnosis.shapes import Ends, Normal, Window
+from posse.insight.diagnosis.spread import estimate_spread, observations
 from posse.learner import Counts
 from posse.simulation import trace
 
@@ -190,30 +190,89 @@ class TestAlarm:
         assert (few.upper == many.upper[:4, :2]).all()
 
 
-class TestEstimate:
-    def test_the_evidence_is_the_integral_over_the_arms_mean(self):
-        pulls, sums, variance = np.array([20, 50, 300]), np.array([4.0, 20.0, 90.0]), 0.2
-        arm = spreads._Arm.of(pulls, sums, variance)
-        x = sums / pulls
-        direct = []
-        for scale in spreads._SCALES[[0, 60, 120, 199]]:
-            deviation = np.sqrt(scale**2 + variance / pulls)
-            density = lambda mean, deviation=deviation: norm.pdf(x, mean, deviation).prod()  # noqa: E731
-            direct.append(math.log(quad(density, -3, 4, points=[0.2, 0.4], epsabs=0, limit=500)[0]))
-        expected = np.array(direct) - direct[0]
-        assert arm.evidence[[0, 60, 120, 199]] - arm.evidence[0] == pytest.approx(expected, abs=1e-6)
+def normal_density(x, noise, m, s):
+    return norm.pdf(x, m, np.sqrt(s**2 + noise))
 
-    def test_draws_of_means_are_those_of_the_normal_model(self):
-        arm = spreads._Arm.of(np.array([100, 400]), np.array([20.0, 160.0]), 0.16)
-        certain = np.zeros((spreads.DRAWS, spreads.GRID))
-        certain[:, 150] = 1  # one τ_a only
-        draws = arm.draw(certain, np.random.default_rng(0))
-        between, noise, x = spreads._SCALES[150] ** 2, np.array([0.0016, 0.0004]), np.array([0.2, 0.4])
-        weight = 1 / (between + noise)
-        expected = weight @ x / weight.sum() * noise * weight + x * between * weight
-        assert draws.mean(axis=0) == pytest.approx(expected, abs=4 * 0.04 / math.sqrt(spreads.DRAWS))
-        variance = noise * between * weight + (noise * weight) ** 2 / weight.sum()
-        assert draws.var(axis=0) == pytest.approx(variance, rel=0.25)
+
+def window_density(x, noise, m, s):
+    half, deviation = math.sqrt(3) * s, np.sqrt(noise)
+    return (norm.cdf((m + half - x) / deviation) - norm.cdf((m - half - x) / deviation)) / (2 * half)
+
+
+def ends_density(x, noise, m, s):
+    return (norm.pdf(x, m - s, np.sqrt(noise)) + norm.pdf(x, m + s, np.sqrt(noise))) / 2
+
+
+DENSITY = {Normal: normal_density, Window: window_density, Ends: ends_density}
+
+
+class TestEstimate:
+    OBSERVED, NOISE = np.array([0.2, 0.4, 0.3, 0.34]), np.array([0.01, 0.004, 0.0007, 0.002])
+
+    @pytest.mark.parametrize("shape", DENSITY, ids=lambda shape: shape.__name__)
+    def test_the_evidence_is_the_integral_over_the_arms_mean(self, shape):
+        scales = np.array([0.001, 0.03, 0.08, 0.3])
+        places = np.linspace(-1, 1.6, 26_001)
+        direct = [
+            math.log(
+                np.trapezoid(DENSITY[shape](self.OBSERVED, self.NOISE, places[:, None], scale).prod(axis=1), places)
+            )
+            for scale in scales
+        ]
+        assert shape(self.OBSERVED, self.NOISE, scales).evidence == pytest.approx(direct, abs=0.03)
+
+    @pytest.mark.parametrize("shape", DENSITY, ids=lambda shape: shape.__name__)
+    def test_draws_of_means_are_those_of_the_shape(self, shape):
+        scale, random = 0.08, np.random.default_rng(0)
+        draws = shape(self.OBSERVED, self.NOISE, np.array([scale])).draw(np.zeros(20_000, int), random)
+        # Players drawn from the shape, weighted by how well they explain what was observed.
+        place = random.uniform(0, 0.6, (400_000, 1))
+        parts = (400_000, len(self.OBSERVED))
+        away = {
+            Normal: lambda: random.standard_normal(parts),
+            Window: lambda: random.uniform(-math.sqrt(3), math.sqrt(3), parts),
+            Ends: lambda: random.choice([-1, 1], parts),
+        }[shape]()
+        means = place + scale * away
+        weight = norm.pdf(self.OBSERVED, means, np.sqrt(self.NOISE)).prod(axis=1)
+        centre = np.average(means, axis=0, weights=weight)
+        assert draws.mean(axis=0) == pytest.approx(centre, abs=0.004)
+        variance = np.average((means - centre) ** 2, axis=0, weights=weight)
+        assert draws.std(axis=0) == pytest.approx(np.sqrt(variance), rel=0.1)
+
+    def coverage(self, population, pulls, runs):
+        """The share of intervals that hold, and of those that lie too high."""
+        rows = []
+        for run in range(runs):
+            random = np.random.default_rng(run)
+            means = population(random)
+            table = np.full(means.shape, pulls)
+            zero = np.zeros(means.shape[1])
+            spread = estimate_spread(table, random.binomial(table, means).astype(float), None, zero, LEVEL, seed=0)
+            true = np.ptp(means, axis=0).max()
+            rows.append((spread.low <= true <= spread.high, spread.low > true))
+        return np.mean(rows, axis=0)
+
+    @pytest.mark.parametrize("edge", ["even", "at the ends"])
+    def test_many_players_within_a_window_are_not_taken_to_differ_more_where_normal_ones_are(self, edge, monkeypatch):
+        def population(random):
+            within = random.uniform(-0.05, 0.05, (50, 3)) if edge == "even" else random.choice([-0.05, 0.05], (50, 3))
+            return random.uniform(0.3, 0.7, 3) + within
+
+        holds, too_high = self.coverage(population, 500, runs=10)
+        assert holds >= 0.85
+        assert too_high <= 0.15
+        monkeypatch.setattr(spreads, "SHAPES", (Normal,))
+        assert self.coverage(population, 500, runs=10)[1] > 0.3
+
+    @pytest.mark.parametrize(("means", "pulls"), [((0.2, 0.8), 5), ((0.1, 0.9), 8), ((0.3, 0.5, 0.7), 40)])
+    def test_few_players_with_few_rewards_are_not_taken_for_certain(self, means, pulls):
+        assert self.coverage(lambda _: np.array(means)[:, None], pulls, runs=60)[0] >= 0.9
+
+    def test_five_failures_against_five_successes_leave_much_open(self):
+        spread = diagnose(counts([[5], [5]], [[0], [5]])).spread
+        assert spread.low < 0.55
+        assert spread.high > 0.9
 
     def test_a_large_amount_of_data_gives_the_spread_itself(self):
         means = np.array([[0.2, 0.5], [0.3, 0.5], [0.35, 0.51]])
@@ -257,13 +316,14 @@ class TestEstimate:
         assert first.range == again.range
         assert first.range != other.range
 
-    def test_the_variance_within_is_that_of_bernoulli_rewards_or_that_of_the_squares(self):
+    def test_the_noise_is_that_of_bernoulli_rewards_or_that_of_the_squares(self):
         random = np.random.default_rng(2)
         rewards = random.beta(20, 20, (2, 2000))
         pulls, sums = np.full((2, 1), 2000), rewards.sum(axis=1, keepdims=True)
         squares = (rewards**2).sum(axis=1, keepdims=True)
-        assert variances_within(pulls, sums) == pytest.approx([0.25], rel=0.01)
-        assert variances_within(pulls, sums, squares) == pytest.approx([0.25 / 41], rel=0.1)
+        assert observations(pulls, sums, None)[1] == pytest.approx(0.25 / 2000, rel=0.01)
+        assert observations(pulls, sums, squares)[1] == pytest.approx(0.25 / 41 / 2000, rel=0.1)
+        assert observations(pulls, np.round(sums), np.round(sums))[1] == pytest.approx(0.25 / 2000, rel=0.01)
 
     def test_a_log_with_little_noise_shows_a_spread_that_counts_alone_hide(self):
         random = np.random.default_rng(2)
@@ -277,8 +337,8 @@ class TestEstimate:
 
     def test_a_cell_with_next_to_no_data_is_left_aside(self):
         pulls, sums = np.array([[500], [500], [1]]), np.array([[50.0], [52.0], [1.0]])
-        with_it = estimate_spread(pulls, sums, np.array([0.09]), np.zeros(1), 0.05, seed=0)
-        without = estimate_spread(pulls[:2], sums[:2], np.array([0.09]), np.zeros(1), 0.05, seed=0)
+        with_it = estimate_spread(pulls, sums, None, np.zeros(1), 0.05, seed=0)
+        without = estimate_spread(pulls[:2], sums[:2], None, np.zeros(1), 0.05, seed=0)
         assert with_it.range == pytest.approx(without.range, abs=1e-3)
 
 
@@ -348,6 +408,36 @@ class TestSources:
         learner.retire("north")
         assert (diagnose(learner.log()).lower == log.lower).all()
 
+    def test_decisions_that_were_given_up_are_missing_too(self):
+        learner = posse.Learner(posse.RobustAggTS(0.1), ["x", "y"], ["a", "b"], waiting_limit=5)
+        for number in range(40):
+            decision = learner.choose("ab"[number % 2])
+            if number % 4 == 0:
+                learner.observe(decision.id, 1.0)
+        log = diagnose(learner.log())
+        assert (log.decisions, log.missing) == (40, 30)
+        assert "30 of 40 are missing" in str(log)
+
+    def test_rewards_of_the_past_are_no_decisions(self):
+        decisions = pyarrow.array([None, "one", "two", None, "three"])
+        told = self.TABLE.append_column("decision", decisions).replace_schema_metadata({b"posse": b'{"schema": 1}'})
+        diagnosis = diagnose(told)
+        assert diagnosis.pulls.tolist() == diagnose(self.TABLE).pulls.tolist()
+        assert (diagnosis.decisions, diagnosis.missing) == (3, 1)
+        assert diagnosis.shared == pytest.approx([0.65, 0.2])
+
+    def test_a_learner_that_was_told_of_the_past_and_its_log_share_alike(self):
+        learner = posse.Learner(posse.RobustAggTS(0.1), ["x", "y"], ["a", "b"])
+        learner.record([(player, arm, reward) for player in "ab" for arm in "xy" for reward in (0.0, 1.0) * 20])
+        for number in range(20):
+            learner.observe(learner.choose("ab"[number % 2]).id, 1.0)
+        assert np.mean(diagnose(learner.log()).shared) == pytest.approx(np.mean(diagnose(learner).shared), abs=0.05)
+
+    def test_columns_that_are_not_needed_are_not_read(self):
+        more = self.TABLE.append_column("propensity", pyarrow.array(["33%"] * 5))
+        more = more.append_column("holdout", pyarrow.array(["yes"] * 5))
+        assert diagnose(more).to_dict() == diagnose(self.TABLE).to_dict()
+
     @pytest.mark.parametrize("suffix", ["csv", "parquet"])
     def test_files(self, tmp_path, suffix):
         path = tmp_path / f"log.{suffix}"
@@ -368,24 +458,50 @@ class TestSources:
 
     def test_what_is_wrong_is_named(self):
         good = counts([[3], [3]], [[1], [2]])
-        with pytest.raises(ValueError, match="player p1 has rewards of 4 from 3 pulls of arm a1, but a reward is in"):
+        with pytest.raises(ValueError, match="player 'p1' earned 4 with 3 pulls of arm 'a1', but rewards are in"):
             diagnose(counts([[3], [3]], [[4], [2]]))
-        with pytest.raises(ValueError, match="player p2 has rewards of nan"):
-            diagnose(counts([[3], [3]], [[1], [math.nan]]))
-        with pytest.raises(ValueError, match=r"row 3 has reward=7, but rewards are in \[0, 1\]; give their range"):
+        with pytest.raises(ValueError, match=r"row 3 has reward 7, but rewards are in \[0, 1\]; give --range"):
             diagnose(pyarrow.table({"player": ["p"] * 3, "arm": ["a"] * 3, "reward": [0.0, None, 7.0]}))
         with pytest.raises(ValueError, match=r"epsilon=1.5, but expected a number in \[0, 1\]"):
             diagnose(good, epsilon=1.5)
         with pytest.raises(ValueError, match="level=0"):
             diagnose(good, level=0)
-        with pytest.raises(ValueError, match="the greatest reward=0"):
-            diagnose(good, reward_range=(0, 0))
-        with pytest.raises(TypeError, match="reward_range=3, but expected two numbers"):
-            diagnose(good, reward_range=3)
+        for wrong in ((0, 0), 3, (0, 1e300), (0, 1e-300)):
+            with pytest.raises(ValueError, match=r"reward_range=.*, but expected the least and the greatest reward"):
+                diagnose(good, reward_range=wrong)
         with pytest.raises(ValueError, match="0 players and 1 arms"):
             diagnose(Counts((), ("a",), np.zeros((0, 1), np.int64), np.zeros((0, 1))))
-        with pytest.raises(TypeError, match="3 is no log"):
+        with pytest.raises(TypeError, match="is no log"):
             diagnose(3)
+
+
+class TestCounts:
+    def test_lists_become_arrays(self):
+        made = Counts(("p",), ("a", "b"), [[1, 2]], [[0, 2]], 0, 3)
+        assert (made.pulls.dtype, made.sums.dtype, made.high) == (np.int64, np.float64, 3.0)
+
+    @pytest.mark.parametrize(
+        ("changed", "message"),
+        [
+            ({"pulls": [3, 3]}, r"pulls has shape \(2,\), but expected \(2, 1\): players × arms"),
+            ({"sums": [[1.0]]}, r"sums has shape \(1, 1\), but expected \(2, 1\)"),
+            ({"pulls": [[3.0], [3.0]]}, "expected whole numbers of at least 0"),
+            ({"pulls": [[3], [-1]]}, "expected whole numbers of at least 0"),
+            ({"pulls": [[3], [1, 2]]}, r"expected an array \[player, arm\]"),
+            ({"sums": [[1.0], [math.nan]]}, "player 'q' has the sum nan for arm 'a', but expected finite numbers"),
+            ({"low": 1.0}, "high=1.0, but expected a number above 1"),
+            ({"high": math.inf}, "high=inf, but expected a number above 0"),
+        ],
+    )
+    def test_what_cannot_be_counts_is_refused(self, changed, message):
+        good = {"players": ("p", "q"), "arms": ("a",), "pulls": [[3], [3]], "sums": [[1.0], [2.0]]}
+        assert Counts(**good).low == 0
+        with pytest.raises(ValueError, match=message):
+            Counts(**{**good, **changed})
+
+    def test_words_are_no_numbers(self):
+        with pytest.raises(TypeError, match="sums is an array of <U1, but expected numbers"):
+            Counts(("p",), ("a",), [[1]], [["1"]])
 
 
 EDGES = {
@@ -433,7 +549,25 @@ class TestText:
         assert str(small).startswith("ε = 0.05 is probably too small, but not shown to be;")
         large = diagnose(counts(np.full((6, 1), 4000), np.full((6, 1), 2000), 0.3))
         assert "ε = 0.3 could be smaller" in str(large)
-        assert "An ε to start with: 0." in str(diagnose(counts(np.full((4, 1), 400), [[200], [240], [170], [205]])))
+
+    def test_an_epsilon_is_suggested_only_where_players_are_likely_to_differ(self):
+        differ = str(diagnose(counts(np.full((4, 1), 400), [[200], [260], [150], [205]])))
+        assert "An ε to start with: 0." in differ
+        assert "posse plan --from LOG" in differ
+        random = np.random.default_rng(0)
+        alike = str(diagnose(counts(np.full((12, 3), 17), random.binomial(17, 0.3, (12, 3)))))
+        assert "An ε to start with" not in alike
+        assert "no ε is suggested here. `posse plan --from LOG`" in alike
+
+    def test_rewards_that_are_all_the_same_are_not_called_too_few(self):
+        zeros = diagnose(counts(np.full((3, 2), 40_000), np.zeros((3, 2))))
+        assert "No arm has an estimate: all rewards are 0." in str(zeros)
+        ones = diagnose(counts([[5000, 50], [5000, 50]], [[5000, 20], [5000, 25]]))
+        words = [text.get_text() for axes in ones.figure().axes for text in axes.texts]
+        assert words[0] == "no estimate: all rewards are 1"
+        assert words[1].startswith("estimate 0.")
+        few = diagnose(counts([[1], [1]], [[0], [1]]))
+        assert "No arm has an estimate: too few rewards from two players." in str(few)
 
     def test_missing_rewards_are_counted(self):
         assert "1 of 5 are missing" in str(diagnose(TestSources.TABLE))
@@ -450,8 +584,8 @@ class TestFigure:
 
     def test_what_is_too_much_is_left_out_and_said(self):
         random = np.random.default_rng(0)
-        pulls = np.full((60, 12), 200)
-        diagnosis = diagnose(counts(pulls, random.binomial(pulls, random.random((60, 12)))))
+        pulls = np.full((42, 12), 200)
+        diagnosis = diagnose(counts(pulls, random.binomial(pulls, random.random((42, 12)))))
         figure = diagnosis.figure()
         shown = self.labels(figure)
         assert len(shown) == MOST_ARMS
@@ -462,6 +596,7 @@ class TestFigure:
         assert "2 arms with the least spread are left out" in words
         assert "those in the middle are left out" in words
 
+    @settings(max_examples=25, deadline=None)
     @given(seed=st.integers(0, 10**6), epsilon=st.floats(0, 0.5))
     def test_the_band_touches_every_interval_exactly_while_epsilon_holds(self, seed, epsilon):
         random = np.random.default_rng(seed)
@@ -493,7 +628,7 @@ class TestCommand:
 
     def test_it_prints_writes_and_draws(self, log, tmp_path, capsys):
         files = [tmp_path / "out.json", tmp_path / "out.svg"]
-        options = ["--reward", "sales", "--range", "0,10", "--epsilon", "2"]
+        options = ["--reward", "sales", "--range", "0", "10", "--epsilon", "2"]
         assert main(["diagnose", str(log), *options, "--json", str(files[0]), "--figure", str(files[1])]) == 0
         printed = capsys.readouterr().out
         assert printed.startswith("ε = 2 is broken by arm new: players south and north differ by at least 3.")
@@ -507,10 +642,28 @@ class TestCommand:
     def test_errors_are_one_line(self, log, capsys):
         assert main(["diagnose", str(log)]) == 1
         assert capsys.readouterr().err == "posse: the log has no column 'reward'; its columns are player, arm, sales\n"
-        assert main(["diagnose", str(log), "--reward", "sales", "--range", "0"]) == 1
-        assert "--range '0', but expected two numbers" in capsys.readouterr().err
         assert main(["diagnose", str(log), "--reward", "sales"]) == 1
-        assert "has sales=10, but rewards are in [0, 1]" in capsys.readouterr().err
+        assert "reward 10, but rewards are in [0, 1]; give --range LOW HIGH" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("option", "path", "message"),
+        [
+            ("--figure", "x", "expected a file that ends in .png, .svg, .pdf"),
+            ("--figure", "x.txt", "expected a file that ends in"),
+            ("--figure", "", "expected a file that ends in"),
+            ("--figure", "nowhere/x.png", "expected a file in a directory that exists"),
+            ("--json", "nowhere/x.json", "expected a file in a directory that exists"),
+            ("--json", ".", "expected a file in a directory that exists"),
+            ("--json", "", "expected a file in a directory that exists"),
+        ],
+    )
+    def test_where_to_write_is_checked_first(self, log, tmp_path, monkeypatch, capsys, option, path, message):
+        monkeypatch.chdir(tmp_path)
+        assert main(["diagnose", str(log), "--reward", "sales", "--range", "0", "10", option, path]) == 1
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert f"{option} {path!r}, but {message}" in printed.err
+        assert list(tmp_path.iterdir()) == [log]
 
 
 @pytest.mark.skipif(not STROKE.is_file(), reason="the stroke trial's data is not beside this checkout")

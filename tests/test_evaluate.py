@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow
+import pyarrow.csv
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,10 +20,12 @@ from posse.cli import main
 from posse.cli.evaluate import read_policy, read_table
 from posse.insight import evaluate
 from posse.insight.evaluation import estimators
+from posse.insight.evaluation.doubts import doubtful_arms
+from posse.insight.evaluation.judge import Judge
 from posse.insight.evaluation.replay import replay
 from posse.insight.evaluation.support import usable
 from posse.insight.evaluation.targets import FixedPolicy
-from posse.insight.logs import read_log
+from posse.insight.logs import read_log, with_range
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
 MEANS = np.array([[0.3, 0.5, 0.7], [0.35, 0.6, 0.5]])
@@ -59,6 +62,10 @@ def thompson_logs(seed, logs, rounds, means):
         pulls += played
         sums += played * reward[..., None]
     return [np.stack(parts, axis=1) for parts in zip(*kept, strict=True)]
+
+
+def rows_of(log):
+    return usable(with_range(read_log(log, also=["propensity"])), None)
 
 
 def agrees(hits, trials, promised=0.95):
@@ -336,9 +343,162 @@ class TestCoverageOnAdaptiveLogs:
         with pytest.raises(ValueError, match="no decisions that were held out"):
             evaluate(TestEstimatorsByHand.LOG, "x", holdout=True)
 
+    def test_held_out_decisions_need_to_know_how_they_were_drawn(self, tmp_path):
+        learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a"], seed=4, holdout=0.5)
+        rng = np.random.default_rng(4)
+        for _ in range(100):
+            learner.observe(learner.choose("a").id, float(rng.random() < 0.5))
+        log = learner.log()
+        pyarrow.csv.write_csv(log, tmp_path / "log.csv")
+        with pytest.raises(ValueError, match=r"arms came or went is not in this log.* a propensity of 0\.5 in those"):
+            evaluate(tmp_path / "log.csv", "x", holdout=True)
+        bare = log.replace_schema_metadata(None)
+        equal = bare.set_column(bare.column_names.index("propensity"), "propensity", pyarrow.array([0.5] * 100))
+        assert evaluate(equal, "x", holdout=True).of("x") == evaluate(log, "x", holdout=True).of("x")
+
+    def test_decisions_that_were_given_up_are_missing_too(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a"], seed=4, waiting_limit=10)
+        rng = np.random.default_rng(4)
+        for number in range(200):
+            decision = learner.choose("a")
+            if number % 3 == 0:
+                learner.observe(decision.id, float(rng.random() < 0.5))
+        evaluation = evaluate(learner)
+        assert evaluation.rows + evaluation.missing + evaluation.given_up == 200
+        assert (evaluation.missing, evaluation.to_dict()["given_up"]) == (10, evaluation.given_up)
+        assert f"10 rows without a reward and {evaluation.given_up} decisions that the learner gave up" in " ".join(
+            str(evaluation).split()
+        )
+
     def test_rows_that_could_play_nothing_else_are_said(self):
         log = table(["a"] * 6, ["x", "y"] * 3, [0.5, 0.5, 1.0, 0.4, 0.6, 0.3], [1.0, 0.0] * 3)
         assert any("16.7%" in note for note in evaluate(log, "y").notes)
+
+
+def learners_log(seed, rounds, during=lambda learner, number: None, arms=("x", "y", "z")):
+    """The log of a learner for which z has mean 0.8 and all else 0.4; `during` may change it, or restrict a choice."""
+    learner = posse.Learner(posse.IndTS(), arms, ["a", "b"], seed=seed, horizon=1000)
+    rng = np.random.default_rng(seed)
+    for number in range(rounds):
+        offered = during(learner, number)
+        decision = learner.choose("ab"[rng.integers(2)], available=offered)
+        learner.observe(decision.id, float(rng.random() < (0.8 if decision.arm == "z" else 0.4)))
+    return learner.log()
+
+
+def late(learner, number):
+    if number == 60:
+        learner.add_arm("z")
+
+
+def early(learner, number):
+    if number == 40:
+        learner.retire_arm("z")
+
+
+class TestArmsThatWereNotAlwaysOnOffer:
+    RUNS = 60
+
+    @pytest.mark.parametrize(
+        ("change", "arms", "estimator"),
+        [(late, ("x", "y"), "dr"), (late, ("x", "y"), "ips"), (early, ("x", "y", "z"), "ips")],
+    )
+    def test_an_arm_that_came_or_went_is_judged_by_the_time_it_was_there(self, change, arms, estimator):
+        right, wrong = [], []
+        for seed in range(self.RUNS):
+            log = learners_log(seed, 100, change, arms)
+            right.append(evaluate(log, "z", estimator=estimator).of("z").value)
+            about = {**json.loads(log.schema.metadata[b"posse"]), "changes": []}
+            told_nothing = log.replace_schema_metadata({"posse": json.dumps(about)})
+            wrong.append(evaluate(told_nothing, "z", estimator=estimator).of("z").value)
+        errors = [np.std(values) / math.sqrt(self.RUNS) for values in (right, wrong)]
+        assert abs(np.mean(right) - 0.8) < 3.5 * errors[0]
+        assert np.mean(wrong) - 0.8 < -3.5 * errors[1]
+
+    def test_it_is_said_and_arms_that_stayed_are_judged_by_everything(self):
+        evaluation = evaluate(learners_log(1, 200, late, ("x", "y")), against="logged")
+        first = next(note for note in evaluation.notes if note.startswith("z is judged by"))
+        assert "of the 200 rows" in first
+        assert not any(note.startswith(("x is judged", "logged is judged")) for note in evaluation.notes)
+        assert evaluation.of("z").difference is not None
+        assert evaluation.of("z", "a").low <= 0.8 <= evaluation.of("z", "a").high
+
+    def test_arms_that_never_met_are_not_judged_together(self):
+        def swapped(learner, number):
+            if number == 100:
+                learner.retire_arm("x")
+                learner.add_arm("z")
+
+        log = learners_log(1, 200, swapped, ("x", "y"))
+        evaluation = evaluate(log, against="x")
+        assert any(note.startswith("uniform is left out: no row is known") for note in evaluation.notes)
+        assert evaluation.of("z").difference is None
+        assert evaluation.of("y").difference is not None
+        with pytest.raises(ValueError, match="all of x, z were on offer"):
+            evaluate(log, {"*": {"x": 0.5, "z": 0.5}})
+
+    def test_a_player_who_was_gone_by_then_has_no_value(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a", "b"], seed=1)
+        for number in range(90):
+            if number == 30:
+                learner.add_arm("z")
+            learner.observe(learner.choose("b" if number < 30 else "a").id, 0.5)
+        evaluation = evaluate(learner, "z")
+        assert math.isnan(evaluation.of("z", "b").value)
+        assert evaluation.of("z", "a").value == pytest.approx(0.5, abs=0.1)
+        assert "—" in str(evaluation)
+
+    def test_a_restricted_choice_leaves_no_trace_but_its_weights(self):
+        rng = np.random.default_rng(1)
+        log = learners_log(1, 400, lambda learner, number: ["x", "y"] if rng.random() < 0.75 else None)
+        notes = evaluate(log).notes
+        assert any("always on offer" in note and "z (average 0.2" in note for note in notes)
+        always = evaluate(learners_log(1, 400)).notes
+        assert not any("z (average" in note for note in always)
+
+    def test_held_out_decisions_with_a_restricted_choice_do_not_fit(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y", "z"], ["a"], seed=1, holdout=0.9)
+        rng = np.random.default_rng(1)
+        for _ in range(400):
+            offered = ["x", "y"] if rng.random() < 0.75 else None
+            learner.observe(learner.choose("a", available=offered).id, float(rng.random() < 0.5))
+        assert any("z (average" in note and "do not fit" in note for note in evaluate(learner, holdout=True).notes)
+
+
+class TestDoubts:
+    @pytest.mark.parametrize(
+        ("rows", "chances"), [(1, [0.5, 0.5]), (10, [1 / 3] * 3), (60, [0.8, 0.1, 0.1]), (100, [0.999, 0.001])]
+    )
+    def test_small_logs_with_right_propensities_are_not_accused(self, rows, chances):
+        accused = caught = 0
+        for seed in range(400):
+            rng = np.random.default_rng(seed)
+            log, _ = randomised(rng, rows, np.full((1, len(chances)), 0.5), np.array([chances]))
+            accused += any(doubtful_arms(rows_of(log)))
+        assert accused == 0
+        for seed in range(20):  # the control: 0.8 said to be 1/3
+            log, _ = randomised(np.random.default_rng(seed), 200, np.full((1, 3), 0.5), np.array([[0.8, 0.1, 0.1]]))
+            wrong = log.set_column(2, "propensity", pyarrow.array(np.full(200, 1 / 3)))
+            caught += any(doubtful_arms(rows_of(wrong)))
+        assert caught == 20
+
+    def test_many_players_with_few_rows_each_are_not_accused(self):
+        """Half of them play at 0.8 to 0.2, half at 0.2 to 0.8: whose arms were all seen is itself chance."""
+        chances = np.tile([[0.8, 0.2], [0.2, 0.8]], (100, 1))
+        for seed in range(20):
+            log, _ = randomised(np.random.default_rng(seed), 600, np.full((200, 2), 0.5), chances)
+            assert not any(doubtful_arms(rows_of(log)))
+
+    def test_propensities_that_add_up_to_too_little_are_noticed(self):
+        log = table(["a"] * 200, ["x", "y"] * 100, [0.3] * 200, [1.0, 0.0] * 100)
+        assert any("x (average 1.67" in note and "do not fit" in note for note in evaluate(log, "x").notes)
+
+    def test_propensities_may_be_rounded_to_two_digits(self):
+        rng = np.random.default_rng(1)
+        arms = [f"a{arm}" for arm in rng.integers(6, size=300)]
+        evaluation = evaluate(table(["p"] * 300, arms, [0.17] * 300, [1.0, 0.0] * 150))
+        assert not evaluation.notes
+        assert not evaluation.adaptive
 
 
 class TestReplay:
@@ -363,8 +523,8 @@ class TestReplay:
         log, _ = randomised(np.random.default_rng(1), 1200, means, np.array([[0.9, 0.1]]))
         wrong = log.set_column(2, "propensity", pyarrow.array(np.full(1200, 0.5)))
         policy = posse.IndTS()
-        right = replay(usable(read_log(log), None, None), policy, 4, 0)
-        biased = replay(usable(read_log(wrong), None, None), policy, 4, 0)
+        right = replay(rows_of(log), policy, 4, 0)
+        biased = replay(rows_of(wrong), policy, 4, 0)
         truth = posse.simulate(posse.Problem(means), policy, 120, replications=200).reward.mean() / 120
         assert right.means.sum() / right.rows.sum() == pytest.approx(truth, abs=0.06)
         assert biased.means.sum() / biased.rows.sum() < truth - 0.1
@@ -411,8 +571,41 @@ class TestOverlap:
         evaluation = evaluate(log, "y")
         assert math.isnan(evaluation.of("y", "b").value)
         assert evaluation.of("y").rows == 1
-        assert "never played" in str(evaluation)
+        assert "—: no row of that player" in str(evaluation)
         assert json.loads(json.dumps(evaluation.to_dict()))["estimates"][2]["value"] is None
+
+
+def test_no_interval_is_computed_twice(monkeypatch):
+    asked, plain = [], Judge._interval
+
+    def counted(self, scored, player, level):
+        asked.append((scored.name, player, level))
+        return plain(self, scored, player, level)
+
+    monkeypatch.setattr(Judge, "_interval", counted)
+    log, _ = randomised(np.random.default_rng(2), 300)
+    evaluate(log, against="a0")
+    assert len(asked) == len(set(asked)) == 5 * 3 * 2  # targets, players and overall, levels
+
+
+class TestNames:
+    def test_an_arm_may_be_called_like_a_policy(self):
+        log = table(["a"] * 4, ["uniform", "logged"] * 2, [0.5] * 4, [1.0, 0.0, 1.0, 1.0])
+        evaluation = evaluate(log)
+        assert [each.target for each in evaluation.estimates if each.player is None] == ["logged", "uniform"]
+        assert evaluation.of("uniform").value == 1.0
+        assert "uniform is an arm here, not the policy" in evaluation.notes
+
+    def test_rows_are_counted_in_the_whole_log(self):
+        log = table(["a", "b", "b"], ["x", "x", "y"], [0.5] * 3, [1.0, 0.0, 7.0])
+        with pytest.raises(ValueError, match="row 3 has reward 7"):
+            evaluate(log, "x", players=["b"])
+
+    def test_only_what_is_needed_must_be_right(self):
+        odd = TestHostileInput.LOG.append_column("holdout", [["yes"] * 4]).append_column("shared", [["?"] * 4])
+        assert evaluate(odd, "x").rows == 3
+        with pytest.raises(ValueError, match="column 'holdout' must hold numbers"):
+            evaluate(odd, "x", holdout=True)
 
 
 class TestHostileInput:
@@ -432,9 +625,9 @@ class TestHostileInput:
             ("x", {"estimator": "magic"}, "estimator='magic'"),
             ("x", {"adaptive": "yes"}, "adaptive='yes'"),
             ("x", {"reward": "sales"}, "no column 'sales'"),
-            ("x", {"reward_range": (0.0, 0.5)}, r"row 1 has reward 1, but rewards are in \[0, 0.5\]"),
+            ("x", {"reward_range": (0.0, 0.5)}, r"row 1 has reward 1, .* in \[0, 0.5\]; give --range"),
             ("x", {"reward_range": 3}, "reward_range=3"),
-            ("x", {"reward_range": (1, 0)}, "the greatest reward=0"),
+            ("x", {"reward_range": (1, 0)}, r"reward_range=\(1, 0\)"),
             ("x", {"players": ["nobody"]}, "no player 'nobody'"),
             ("x", {"passes": 1}, "passes=1"),
             ("x", {"against": "z"}, "no arm 'z'"),
@@ -461,7 +654,8 @@ class TestHostileInput:
         log = table(["a"] * 4, ["x", "y"] * 2, [0.5, 0.5, 0.5, None], [1.0, 0.0, None, 1.0])
         evaluation = evaluate(log, "x")
         assert (evaluation.rows, evaluation.missing, evaluation.undrawn) == (2, 1, 1)
-        assert "1 rows without a reward" in str(evaluation)
+        assert "1 row without a reward" in str(evaluation)
+        assert "reward of 2 decisions, 1 player, 2 arms" in str(evaluation)
 
     def test_an_unknown_estimate_says_what_there_is(self):
         with pytest.raises(ValueError, match="judged were x"):
@@ -471,8 +665,6 @@ class TestHostileInput:
 class TestCommandLine:
     @pytest.fixture
     def log(self, tmp_path):
-        import pyarrow.csv
-
         made, _ = randomised(np.random.default_rng(0), 300)
         pyarrow.csv.write_csv(made, tmp_path / "log.csv")
         return str(tmp_path / "log.csv")
@@ -515,6 +707,9 @@ class TestCommandLine:
             (["--table", "nowhere.json"], "nowhere.json"),
             (["--table", "table.txt"], ".json or .csv"),
             (["--arm", "z"], "its arms are a0, a1, a2"),
+            (["--json", ""], "--json ''"),
+            (["--json", "nowhere/out.json"], "folder that exists"),
+            (["--range", "0", "0.5"], "give --range LOW HIGH"),
         ],
     )
     def test_errors(self, log, capsys, options, expected):

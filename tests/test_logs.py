@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pyarrow
@@ -11,7 +12,8 @@ import pyarrow.parquet
 import pytest
 
 import posse
-from posse.insight.logs import read_log
+from posse.insight.logs import read_log, with_range
+from posse.learner import Counts
 
 TABLE = pyarrow.table(
     {
@@ -23,13 +25,16 @@ TABLE = pyarrow.table(
 )
 
 
+EVERYTHING = ("propensity", "shared", "holdout", "observed", "decision")
+
+
 def with_column(name, values):
     return TABLE.set_column(TABLE.column_names.index(name), name, pyarrow.array(values))
 
 
 def same(first, second):
     assert (first.players, first.arms, first.about) == (second.players, second.arms, second.about)
-    for name in ("player", "arm", "reward", "propensity"):
+    for name in ("player", "arm", "reward"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
 
 
@@ -41,7 +46,7 @@ class TestReading:
         assert log.arm.tolist() == [1, 0, 1, 1]
 
     def test_what_is_unknown_is_nan(self):
-        log = read_log(TABLE)
+        log = read_log(TABLE, also=EVERYTHING)
         assert np.isnan(log.reward).tolist() == [False, False, False, True]
         assert np.isnan(log.propensity).tolist() == [False, False, True, False]
         assert log.missing == 1
@@ -87,7 +92,7 @@ class TestReading:
         )
         learner.observe(learner.choose("north").id, 10.0)
         learner.choose("north")
-        log = read_log(learner.log())
+        log = read_log(learner.log(), also=EVERYTHING)
         assert (log.players, log.arms) == (("north", "east"), ("tea", "coffee"))
         assert log.missing == 1
         assert log.about["adaptive"] is True
@@ -96,6 +101,72 @@ class TestReading:
         assert counts.pulls.tolist() == own.pulls.tolist()
         np.testing.assert_allclose(counts.sums, own.sums, atol=1e-5)
         assert (counts.low, counts.high, counts.epsilon) == (-5.0, 15.0, 2.0)
+
+    def test_a_learner_is_its_log_and_knows_what_it_gave_up_and_what_it_was_told(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a"], seed=1, waiting_limit=2)
+        learner.record([("a", "x", 1.0)])
+        for _ in range(5):
+            learner.choose("a")
+        log = read_log(learner, also=EVERYTHING)
+        assert (log.missing, log.given_up) == (2, 3)
+        assert log.decided.tolist() == [False, True, True]
+        assert np.isnan(log.observed).tolist() == [False, True, True]
+        assert (read_log(TABLE).given_up, read_log(TABLE, also=EVERYTHING).decided) == (0, None)
+
+    def test_only_what_is_asked_for_is_read(self):
+        table = TABLE.append_column("holdout", [["yes"] * 4]).append_column("shared", [["50 %"] * 4])
+        table = table.set_column(2, "propensity", pyarrow.array(["33%"] * 4))
+        log = read_log(table)
+        assert (log.propensity, log.holdout, log.shared) == (None, None, None)
+        strangers = table.append_column("observed", [["today"] * 4]).append_column("decision", [["buy", None] * 2])
+        log = read_log(strangers, also=["observed", "decision"])
+        assert (log.observed, log.decided) == (None, None)
+        for name in ("propensity", "holdout", "shared"):
+            with pytest.raises(ValueError, match=f"column '{name}' must hold numbers"):
+                read_log(table, also=[name])
+
+    def test_rows_that_are_kept_take_all_their_columns_along(self):
+        log = read_log(TABLE, also=EVERYTHING).kept(np.array([True, False, False, True]))
+        assert (log.player.tolist(), log.propensity.tolist(), log.holdout) == ([1, 1], [0.5, 0.5], None)
+
+    def test_a_data_frame(self):
+        pandas = pytest.importorskip("pandas")
+        frame = pandas.DataFrame({"player": ["b", "a"], "arm": [1, 2], "reward": [1.0, None]})
+        log = read_log(frame)
+        assert (log.players, log.arms, log.missing) == (("a", "b"), ("1", "2"), 1)
+        with pytest.raises(ValueError, match=r"DataFrame cannot be made an Arrow table.*player"):
+            read_log(frame.assign(player=["a", 3]))
+
+
+class TestTheRangeOfRewards:
+    COUNTS = Counts(("a", "b"), ("x",), np.array([[2], [0]]), np.array([[1.5], [0.0]]))
+    EURO = with_column("reward", [30.0, -2.0, None, 5.0])
+
+    def test_what_was_given_goes_before_what_is_known(self):
+        log = with_range(read_log(self.EURO), (-10, 50))
+        assert (log.counts().low, log.counts().high) == (-10.0, 50.0)
+        assert (with_range(self.COUNTS).high, with_range(self.COUNTS, [0, 7]).high) == (1.0, 7.0)
+        told = self.EURO.replace_schema_metadata({"posse": json.dumps({"reward_range": [-2, 30]})})
+        assert with_range(read_log(told)).counts().high == 30.0
+
+    @pytest.mark.parametrize(
+        ("what", "given", "expected"),
+        [
+            (EURO, None, "row 1 has reward 30, but rewards are in [0, 1]; give --range LOW HIGH (reward_range=(low, "),
+            (EURO, (0, 50), "row 2 has reward -2, but rewards are in [0, 50]; give --range"),
+            (COUNTS, (0, 0.5), "player 'a' earned 1.5 with 2 pulls of arm 'x', but rewards are in [0, 0.5]; give --r"),
+            (EURO, 3, "reward_range=3, but expected the least and the greatest reward"),
+            (EURO, (1, 0), "reward_range=(1, 0), but expected"),
+            (EURO, (0, 1, 2), "reward_range=(0, 1, 2), but expected"),
+            (EURO, ("0", "1"), "reward_range=('0', '1'), but expected"),
+            (EURO, (0, np.inf), "but expected the least"),
+            (EURO, (0, 1e300), "but expected the least"),
+            (COUNTS, (0, 1e-300), "but expected the least"),
+        ],
+    )
+    def test_whatever_is_wrong_is_a_value_error_that_says_what_to_give(self, what, given, expected):
+        with pytest.raises(ValueError, match=re.escape(expected)):
+            with_range(what if isinstance(what, Counts) else read_log(what), given)
 
 
 class TestRefusing:
@@ -116,12 +187,15 @@ class TestRefusing:
             (TABLE.append_column("arm", [["x"] * 4]), "column 'arm' 2 times"),
             (TABLE.replace_schema_metadata({"posse": "{"}), "what the log says of itself"),
             (TABLE.replace_schema_metadata({"posse": "[]"}), "what the log says of itself"),
-            (TABLE.replace_schema_metadata({"posse": json.dumps({"reward_range": [0, 0.4]})}), r"in \[0, 0.4\]"),
+            (TABLE.rename_columns(["player;arm;reward", "a", "b", "c"]), "separated by semicolons"),
+            (TABLE.rename_columns(["player\tarm\treward", "a", "b", "c"]), "separated by tabs"),
+            (with_column("player", [["a"], ["b"], ["a"], ["b"]]), "column 'player' holds list<.*, but expected names"),
+            (with_column("arm", [b"\xff", b"y", b"y", b"y"]), "column 'arm' holds binary, but expected names"),
         ],
     )
     def test_tables(self, table, expected):
         with pytest.raises(ValueError, match=expected):
-            read_log(table)
+            read_log(table, also=EVERYTHING)
 
     @pytest.mark.parametrize(
         ("name", "text", "expected"),
@@ -141,5 +215,5 @@ class TestRefusing:
     def test_what_is_no_file_and_no_table(self, tmp_path):
         with pytest.raises(FileNotFoundError, match=r"there is no file .*nowhere.csv"):
             read_log(tmp_path / "nowhere.csv")
-        with pytest.raises(TypeError, match="is no log"):
+        with pytest.raises(TypeError, match="a list is no log; expected a path"):
             read_log([("a", "x", 1.0)])

@@ -17,9 +17,11 @@ import posse
 from posse.cli import main
 from posse.insight import Plan, plan
 from posse.insight.logs import read_log
-from posse.insight.planning import problems as plan_problems
+from posse.insight.planning import population as plan_population
 from posse.insight.planning.policies import line_up
-from posse.insight.planning.problems import fit_population, guessed_problems, reward_dispersion
+from posse.insight.planning.population import draw_means, population_of, reward_dispersion
+from posse.insight.planning.problems import guessed_problems
+from posse.insight.planning.spread import interaction_freedom, level_and_own
 from posse.learner import Counts, Learner
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
@@ -65,11 +67,25 @@ def test_guessed_problems_stay_within_what_a_mean_can_be_and_keep_the_effect():
 
 def test_it_says_where_there_is_no_room_for_epsilon():
     narrow, wide = (
-        plan(players=2, arms=2, decisions=9, problems=2, base=base, effect=0.01, epsilon=0.1, policies=[])
+        plan(players=2, arms=2, decisions=9, problems=2, base=base, effect=0.03, epsilon=0.1, policies=[])
         for base in (0.03, 0.06)
     )
     assert "within ε = 0.1, or 0.06 where they would leave [0, 1] otherwise." in narrow.assumed[1]
     assert wide.assumed[1].endswith("within ε = 0.1.")
+
+
+def test_an_epsilon_without_room_is_not_taken_as_right():
+    found = plan(players=4, decisions=50, problems=3, base=0.03, effect=0.02, epsilon=0.2)
+    assert found.epsilon == pytest.approx(0.1)
+    assert "no room for ε = 0.2: means that stay in [0, 1] around 0.05 and 0.03 lie within 0.1. So" in found.assumed[1]
+    assert "RobustAgg-TS(0.1)" in str(found)
+    assert "RobustAgg-TS(0.2)" not in [found.labels[n] for n in found.compared]
+    assert max(problem.epsilon for problem in found.result.problems) <= 0.1 + 1e-12
+    fits = plan(players=4, decisions=50, problems=3, base=0.08, effect=0.02, epsilon=0.2)
+    assert fits.epsilon == 0.2
+    assert not any("no room" in line for line in fits.assumed)
+    with pytest.raises(ValueError, match="base=0 with effect=0, but rewards are 0 or 1"):
+        plan(base=0, effect=0)
 
 
 def test_a_guessed_problem_depends_on_seed_and_number_alone():
@@ -91,28 +107,65 @@ def drawn_counts(level: float, own: float, pulls: np.ndarray, seed: int) -> tupl
     return Counts(tuple(f"p{n}" for n in range(players)), ("a", "b", "c"), pulls, sums), means
 
 
-def test_the_fit_recovers_what_the_data_was_made_of():
-    """With few pulls a cell, so that noise (0.1) exceeds both spreads; the observed spread itself is far off."""
-    counts, _ = drawn_counts(0.08, 0.04, np.full((1500, 3), 25), seed=2)
-    found = fit_population(counts)
-    assert found.arm_means == pytest.approx([0.3, 0.4, 0.5], abs=0.012)
-    assert found.level == pytest.approx(0.08, abs=0.008)
-    assert found.own == pytest.approx(0.04, abs=0.008)
-    assert found.observed.std(axis=0).mean() > 0.12
+def drawn_means(counts: Counts, count: int = 100, seed: int = 0) -> np.ndarray:
+    return np.array([problem.means for problem in population_of(counts).problems(count=count, seed=seed)])
 
 
-def test_the_fit_finds_no_spread_where_there_is_none():
-    counts, _ = drawn_counts(0.0, 0.0, np.full((1500, 3), 25), seed=4)
-    found = fit_population(counts)
-    assert max(found.level, found.own) < 0.02
+def test_problems_from_data_vary_as_what_the_data_was_made_of():
+    """With few pulls a cell, so that noise (0.05) exceeds what is to be found; the observed spread is far off."""
+    counts, _ = drawn_counts(0.08, 0.04, np.full((120, 3), 100), seed=2)
+    means = drawn_means(counts, count=20)
+    assert means.mean(axis=(0, 1)) == pytest.approx([0.3, 0.4, 0.5], abs=0.03)
+    level, own = level_and_own(means)
+    assert level.mean() == pytest.approx(0.08, abs=0.015)
+    assert own.mean() == pytest.approx(0.04, abs=0.015)
+    assert level_and_own((counts.sums / counts.pulls)[None])[1] > 0.058
 
 
-def dense(counts: Counts, level: float, own: float) -> tuple[np.ndarray, np.ndarray]:
+def odd_counts(seed: int, by: float = 0.25, pulls: tuple[int, ...] = (35, 300, 65)) -> Counts:
+    """Twelve players alike, but for one in one arm that is rarely pulled."""
+    means = np.tile([0.2, 0.3, 0.25], (12, 1))
+    means[3, 0] += by
+    every = np.tile(pulls, (12, 1))
+    sums = np.random.default_rng(seed).binomial(every, means).astype(float)
+    return Counts(tuple(f"p{n}" for n in range(12)), ("a", "b", "c"), every, sums)
+
+
+def test_one_odd_player_in_one_rare_arm_shows_in_proportion_to_the_evidence():
+    """0.25 off with noise of 0.07, among 36 cells: in some of the problems, the more the more its data says so."""
+    shares, covered = [], 0
+    for seed in range(6):
+        means = drawn_means(odd_counts(seed))
+        excess = means[:, 3, 0] - np.median(means[:, :, 0], axis=1)
+        shares.append((excess > 0.1).mean())
+        low, high = np.quantile(np.ptp(means, axis=1)[:, 0], (0.02, 0.98))
+        covered += low < 0.25 < high
+    assert covered >= 4
+    assert 0.3 < np.mean(shares) < 0.9
+    seen = [odd_counts(seed).sums[3, 0] for seed in range(6)]
+    assert scipy.stats.spearmanr(seen, shares).statistic > 0.8
+    means = drawn_means(odd_counts(0, pulls=(350, 300, 65)))
+    assert np.quantile(means[:, 3, 0] - np.median(means[:, :, 0], axis=1), 0.05) > 0.12, "ten times the data"
+    assert np.median(np.ptp(means, axis=1)[:, 0]) == pytest.approx(0.27, abs=0.07)
+    others = np.ptp(np.delete(means, 3, axis=1), axis=1)
+    assert np.median(others, axis=0).max() < 0.1, "nobody else is odd, and no other arm"
+
+
+def test_players_who_are_alike_stay_alike():
+    """Observed means differ by 0.23 and more."""
+    alike = [drawn_means(odd_counts(seed, by=0.0)) for seed in range(4)]
+    assert np.median([np.ptp(means, axis=1).max(axis=1) for means in alike]) < 0.1
+    assert np.mean([means[:, 3, 0] - np.median(means[:, :, 0], axis=1) > 0.1 for means in alike]) < 0.1
+    many = drawn_means(odd_counts(0, by=0.0, pulls=(20000, 20000, 20000)))
+    assert np.median(np.ptp(many, axis=1)) < 0.008
+
+
+def dense(counts: Counts, level: float, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Covariance of all observed means, and the design of arm means, with every cell a row."""
     pooled = (counts.sums.sum(axis=0) + 0.5) / (counts.pulls.sum(axis=0) + 1)
     player, arm = np.nonzero(counts.pulls)
     noise = (pooled * (1 - pooled))[arm] / counts.pulls[player, arm]
-    together = level**2 * (player[:, None] == player) + np.diag(own**2 + noise)
+    together = level**2 * (player[:, None] == player) + np.diag(own[arm] ** 2 + noise)
     return together, np.eye(counts.pulls.shape[1])[arm]
 
 
@@ -121,49 +174,103 @@ def unbalanced() -> Counts:
     return drawn_counts(0.08, 0.05, pulls, seed=8)[0]
 
 
-def test_the_likelihood_is_the_one_of_the_whole_covariance():
-    counts = unbalanced()
-    found = fit_population(counts)
+def restricted_likelihood(counts: Counts, level: float, own: np.ndarray) -> float:
+    """Of standard deviations, arm means integrated out, by the whole covariance (Patterson and Thompson, 1971)."""
     seen = counts.sums[counts.pulls > 0] / counts.pulls[counts.pulls > 0]
-    for level, own in ((0.0, 0.0), (0.1, 0.0), (0.0, 0.07), (0.05, 0.1)):
-        covariance, design = dense(counts, level, own)
-        inverse = np.linalg.inv(covariance)
-        precision = design.T @ inverse @ design
-        arms = np.linalg.solve(precision, design.T @ inverse @ seen)
-        rest = seen - design @ arms
-        expected = -0.5 * (np.linalg.slogdet(covariance)[1] + np.linalg.slogdet(precision)[1] + rest @ inverse @ rest)
-        fit = plan_problems._fit(found.observed, found.noise, level, own)
-        assert fit.log_likelihood == pytest.approx(expected, rel=1e-9)
-        assert fit.arm_means == pytest.approx(arms, rel=1e-9)
-        best = plan_problems._fit(found.observed, found.noise, found.level, found.own)
-        assert best.log_likelihood >= fit.log_likelihood
+    covariance, design = dense(counts, level, own)
+    inverse = np.linalg.inv(covariance)
+    precision = design.T @ inverse @ design
+    rest = seen - design @ np.linalg.solve(precision, design.T @ inverse @ seen)
+    return -0.5 * (np.linalg.slogdet(covariance)[1] + np.linalg.slogdet(precision)[1] + rest @ inverse @ rest)
 
 
-def test_problems_from_data_are_drawn_from_the_posterior():
+def test_standard_deviations_are_drawn_from_their_posterior(monkeypatch):
+    """Against sums over a whole coarse grid, for normal own deviations (σ_pk = σ_k); the prior alone is far off."""
+    monkeypatch.setattr(plan_population, "GRID", 6)
+    monkeypatch.setattr(plan_population, "REACH", 60.0)
+    monkeypatch.setattr(plan_population, "FREEDOMS", (1e6,))
+    pulls = np.array([[150, 40], [90, 60], [60, 200], [100, 30]])
+    sums = np.array([[45, 25], [30, 20], [12, 130], [28, 6]]).astype(float)
+    counts = Counts(("p", "q", "r", "s"), ("a", "b"), pulls, sums)
+    population = population_of(counts)
+    grid = population.grid
+    of_arm = np.exp(plan_population.scale_priors(grid)[0])
+    prior = of_arm.T @ of_arm  # of the two arms' σ, s summed out
+    scores = [[[restricted_likelihood(counts, t, np.array([a, b])) for b in grid] for a in grid] for t in grid]
+    exact = np.exp(np.array(scores) - np.max(scores)) * prior
+    exact /= exact.sum()
+    chain = plan_population._chain(population, np.random.default_rng(0))
+    states = [next(chain) for _ in range(6000)][100:]
+    for column, axes in ((lambda s: s.level, (1, 2)), (lambda s: s.scale[0], (0, 2)), (lambda s: s.scale[1], (0, 1))):
+        place = np.searchsorted(grid, np.array([column(state) for state in states]) * (1 - 1e-9))
+        shares = np.bincount(place, minlength=6) / len(states)
+        assert shares == pytest.approx(exact.sum(axis=axes), abs=0.04)
+        assert np.abs(shares - 1 / 6).max() > 0.1
+
+
+def test_means_are_drawn_from_their_posterior():
     """Against the Gaussian posterior of all cells at once, empty cells and an empty player included."""
     counts = unbalanced()
-    fitted = fit_population(counts)
-    population = dataclasses.replace(fitted, level=0.03, own=0.02)  # small, so that nothing is clipped
-    covariance, design = dense(counts, 0.03, 0.02)
+    population = population_of(counts)
+    own = np.array([0.02, 0.05, 0.03])
+    covariance, design = dense(counts, 0.03, own)
     inverse = np.linalg.inv(covariance)
     player, arm = np.nonzero(counts.pulls)
     everyone, every_arm = (index.ravel() for index in np.indices(counts.pulls.shape))
-    cross = 0.03**2 * (everyone[:, None] == player) + 0.02**2 * (
-        (everyone[:, None] == player) & (every_arm[:, None] == arm)
-    )
+    same = everyone[:, None] == player
+    cross = 0.03**2 * same + own[arm] ** 2 * (same & (every_arm[:, None] == arm))
     full = np.eye(3)[every_arm]
     of_arms = np.linalg.inv(design.T @ inverse @ design)
-    arms = of_arms @ design.T @ inverse @ fitted.observed[player, arm]
-    mean = full @ arms + cross @ inverse @ (fitted.observed[player, arm] - design @ arms)
+    arms = of_arms @ design.T @ inverse @ population.observed[player, arm]
+    mean = full @ arms + cross @ inverse @ (population.observed[player, arm] - design @ arms)
     part = full - cross @ inverse @ design
-    prior = 0.03**2 * (everyone[:, None] == everyone) + 0.02**2 * np.eye(15)
+    prior = 0.03**2 * (everyone[:, None] == everyone) + np.diag(own[every_arm] ** 2)
     spread = prior - cross @ inverse @ cross.T + part @ of_arms @ part.T
 
-    draws = np.array([problem.means.ravel() for problem in population.problems(count=6000, seed=1)])
+    random = np.random.default_rng(1)
+    every_own = np.tile(own, (5, 1))
+    draws = np.array(
+        [draw_means(population.observed, population.noise, 0.03, every_own, random)[2].ravel() for _ in range(6000)]
+    )
     error = np.sqrt(np.diag(spread) / len(draws))
     assert (np.abs(draws.mean(axis=0) - mean) < 4.5 * error).all()
     assert (np.abs(draws.mean(axis=0) - full @ arms) > 4.5 * error).any(), "the players' own data matters"
     assert np.cov(draws.T) == pytest.approx(spread, abs=6 * np.diag(spread).max() / np.sqrt(len(draws)))
+
+
+def test_a_problem_from_data_does_not_depend_on_how_many_are_drawn():
+    population = population_of(unbalanced())
+    few, many = (population.problems(count=count, seed=5) for count in (2, 4))
+    assert few == many[:2]
+    assert population.problems(count=2, seed=6) != few
+
+
+def test_freedom_for_own_deviations_is_that_of_the_design():
+    random = np.random.default_rng(0)
+    for _ in range(40):
+        known = random.random((6, 4)) < 0.35
+        player, arm = np.nonzero(known)
+        design = np.hstack([np.eye(6)[player], np.eye(4)[arm]])
+        assert interaction_freedom(known) == len(player) - np.linalg.matrix_rank(design)
+
+
+def test_levels_and_own_deviations_are_those_of_an_analysis_of_variance():
+    random = np.random.default_rng(3)
+    means = 0.5 + random.normal(0, 0.05, (4, 2000, 1)) + random.normal(0, 0.02, (4, 2000, 3))
+    level, own = level_and_own(means)
+    assert level == pytest.approx(np.full(4, 0.05), rel=0.1)
+    assert own == pytest.approx(np.full(4, 0.02), rel=0.1)
+
+
+def test_it_says_where_levels_and_own_deviations_cannot_be_told_apart():
+    pulls = np.array([[90, 0], [80, 0], [0, 70], [0, 90]])
+    one_each = Counts(("p", "q", "r", "s"), ("a", "b"), pulls, np.round(pulls * [[0.2], [0.5], [0.4], [0.3]]))
+    found = plan(one_each, decisions=20, problems=3, policies=[])
+    assert any("cannot be told apart" in line for line in found.assumed)
+    crossed = plan(drawn_counts(0.05, 0.02, np.full((4, 3), 50), seed=1)[0], decisions=20, problems=3, policies=[])
+    assert not any("cannot be told apart" in line for line in crossed.assumed)
+    with pytest.raises(ValueError, match="no arm has rewards of two players on record"):
+        plan(Counts(("p", "q"), ("a", "b"), np.diag([10, 10]), np.diag([5.0, 5.0])))
 
 
 def test_dispersion_tells_rewards_of_0_and_1_from_others():
@@ -215,10 +322,27 @@ def test_a_history_gives_players_arms_traffic_and_epsilon():
     assert found.decisions.tolist() == [600, 100, 300, 1]
     ranges = [np.ptp(problem.means, axis=0).max() for problem in found.result.problems]
     assert found.epsilon == pytest.approx(np.median(ranges), rel=0.05)
-    given = plan(counts, problems=20, epsilon=0.2)
-    assert given.epsilon == 0.2
-    assert given.result.problems == found.result.problems
-    assert "ε = 0.2 as given." in given.assumed
+
+
+def test_an_epsilon_given_beside_data_is_compared_and_not_called_right():
+    counts, _ = drawn_counts(0.05, 0.01, np.full((4, 3), 200), seed=3)
+    free, given = plan(counts, problems=10), plan(counts, problems=10, epsilon=0.6)
+    assert given.result.problems == free.result.problems
+    assert given.epsilon == free.epsilon < 0.3
+    assert free.given is None
+    assert given.labels[given.given] == "RobustAgg-TS(0.6)"
+    assert given.result.policies[given.given].epsilon == 0.6
+    assert given.given_epsilon == given.to_dict()["given_epsilon"] == 0.6
+    assert "In 0 % of the problems players differ by more than ε = 0.6." in given.assumed
+    row = next(line for line in str(given).splitlines() if line.startswith("RobustAgg-TS(0.6)"))
+    assert "sharing, ε as given" in row
+    start = f"With ε = 0.6 as given, {0.6 / given.epsilon:.2g} times that, it loses "
+    change = given.difference(given.given, given.right).mean
+    said = next(line for line in given.conclusions() if line.startswith(start))
+    assert f"{abs(change):.0f}" in said or f"{abs(change):.1f}" in said
+    exact = plan(counts, problems=10, epsilon=free.epsilon)
+    assert exact.given == exact.right
+    assert not any("as given" in line for line in exact.conclusions())
 
 
 def test_a_learner_s_counts_and_its_log_give_the_same_plan():
@@ -228,27 +352,32 @@ def test_a_learner_s_counts_and_its_log_give_the_same_plan():
         decision = learner.choose("ab"[turn % 2])
         learner.observe(decision.id, 10.0 * random.integers(0, 2))
     learner.choose("a")  # its reward never comes
-    plans = [plan(history, problems=3) for history in (learner.counts(), learner.log())]
-    assert str(plans[0]) == str(plans[1])
+    plans = [plan(history, problems=3) for history in (learner.counts(), learner.log(), learner)]
+    assert str(plans[0]) == str(plans[1]) == str(plans[2])
     assert plans[0].high == 10
     assert plans[0].decisions.tolist() == [200, 200]
 
 
-def test_players_that_show_no_difference_get_the_least_epsilon():
+def test_data_that_shows_no_difference_still_gives_an_epsilon():
     counts = Counts(("a", "b"), ("x", "y"), np.full((2, 2), 10**6), np.array([[2e5, 5e5], [2e5, 5e5]]))
-    found = plan(counts, decisions=50, problems=2)
-    assert found.epsilon == 0.001
-    assert any("No difference" in line for line in found.assumed)
+    assert 1e-5 < plan(counts, decisions=50, problems=20, policies=[]).epsilon < 0.003
+
+
+def test_columns_that_a_plan_does_not_need_do_not_matter():
+    plain = table(np.random.default_rng(1).integers(0, 2, 200).astype(float))
+    odd = plain.append_column("propensity", [["33%"] * 200]).append_column("holdout", [["yes"] * 200])
+    assert str(plan(odd, reward="sales", problems=2)) == str(plan(plain, reward="sales", problems=2))
 
 
 @pytest.mark.skipif(not STROKE.exists(), reason="the stroke trial's data is not here")
 def test_the_stroke_trial():
     """Countries alike in the first outcome, far apart in the second, by a level that leaves the best arm alone."""
     alike, apart = (
-        fit_population(read_log(STROKE, reward).counts()) for reward in ("alive_14_days", "independent_6_months")
+        level_and_own(drawn_means(read_log(STROKE, reward).counts(), count=20))
+        for reward in ("alive_14_days", "independent_6_months")
     )
-    assert alike.level < 0.04 < 0.08 < apart.level
-    assert max(alike.own, apart.own) < 0.03
+    assert np.median(alike[0]) < 0.04 < 0.08 < np.median(apart[0])
+    assert max(np.median(alike[1]), np.median(apart[1])) < 0.05
     found = plan(STROKE, reward="independent_6_months", decisions=100, problems=4)
     assert found.epsilon > 0.3
 
@@ -309,6 +438,17 @@ def test_policies_of_one_s_own_are_compared_with_learning_alone(small):
     assert found.lost[found.right].tolist() == small.lost[small.right].tolist()
     assert plan(**SMALL, policies=posse.IndUCB()).compared == (0, 1)
     assert len(found.sweep) == len(found.sweep_epsilons) == 11
+
+
+def test_policies_of_one_s_own_are_in_the_user_s_units():
+    rewards = 100.0 * np.random.default_rng(1).integers(0, 2, 400)
+    found = plan(
+        table(rewards), reward="sales", reward_range=(0, 100), problems=2, decisions=20, policies=posse.RobustAggTS(4)
+    )
+    assert found.labels[found.compared[1]] == "RobustAgg-TS(4)"
+    assert found.result.policies[found.compared[1]].epsilon == pytest.approx(0.04)
+    with pytest.raises(ValueError, match="epsilon=400, but expected at most 100"):
+        plan(table(rewards), reward="sales", reward_range=(0, 100), policies=posse.RobustAggTS(400))
 
 
 def test_wrong_epsilons_stay_within_the_rewards():
@@ -380,6 +520,20 @@ def test_it_says_that_sharing_does_not_pay_where_it_does_not():
     assert f"{-100 * saving.mean:.0f}" in sentence or f"{-100 * saving.mean:.1f}" in sentence
     assert "a third of that ε" in found.conclusions()[2]
     assert "more than learning alone; the best single arm" in " ".join(found.conclusions())
+
+
+def test_it_says_where_only_another_epsilon_pays(small):
+    alone = np.full(8, 100.0) + np.linspace(-1, 1, 8)
+    least = dict(zip(small.sweep, small.sweep_epsilons, strict=True))
+    regret = with_losses(small, alone=alone, right=1.2 * alone).result.regret.copy()
+    for policy in set(small.sweep) - {small.right}:
+        regret[policy, :, 0, -1] = (0.7 if policy == min(least, key=least.get) else 1.1) * alone
+    found = dataclasses.replace(small, result=dataclasses.replace(small.result, regret=regret))
+    assert re.fullmatch(
+        r"Sharing with ε = 0\.05 \(RobustAgg-TS\) loses 20\.00 % .* more than learning alone; "
+        r"the ε tried that does best, 0\.005, saves 30\.00 % .*\.",
+        found.conclusions()[1],
+    )
 
 
 def test_it_says_so_where_no_difference_shows(small):
@@ -488,8 +642,6 @@ def test_data_that_makes_no_sense_is_refused():
         plan(counts, players=4)
     with pytest.raises(ValueError, match="days=3, but how many decisions a day"):
         plan(counts, days=3)
-    with pytest.raises(ValueError, match="the counts have their own"):
-        plan(counts, reward_range=(0, 2))
     with pytest.raises(ValueError, match=r"epsilon=2, but expected a number above 0 and at most 1"):
         plan(counts, epsilon=2)
     with pytest.raises(ValueError, match="arm 'b' has no rewards on record"):
@@ -500,12 +652,12 @@ def test_data_that_makes_no_sense_is_refused():
         plan(dataclasses.replace(counts, sums=np.full((4, 3), 99.0)))
     with pytest.raises(ValueError, match="1 × 3 players and arms"):
         plan(Counts(("a",), counts.arms, counts.pulls[:1], counts.sums[:1]))
-    with pytest.raises(ValueError, match=r"a reward of 7, but rewards are in \[0, 1\]; give the range"):
+    with pytest.raises(ValueError, match=r"reward 7, but rewards are in \[0, 1\]; give --range LOW HIGH"):
         plan(table(np.full(50, 7.0)), reward="sales")
     with pytest.raises(ValueError, match="no column 'profit'"):
         plan(table(np.ones(50)), reward="profit")
-    for wrong in ((3, 1), (1,), 5):
-        with pytest.raises(ValueError, match=r"reward_range=|the greatest reward=1"):
+    for wrong in ((3, 1), (1,), 5, (0, 1e300), (0, 1e-300)):
+        with pytest.raises(ValueError, match=r"reward_range="):
             plan(table(np.ones(50)), reward="sales", reward_range=wrong)
 
 
@@ -551,13 +703,44 @@ def test_the_command_reads_a_log(capsys, tmp_path):
     assert main(["plan", *options, "--problems", "3", "--decisions", "20,30,40,50", "--days", "2"]) == 0
     out = capsys.readouterr().out
     assert "4 players, 2 arms, 40 to 100 decisions each in 2 days: 280 in all." in out
-    assert "what 2,000 rewards on record leave possible. Means over players: x " in out
+    assert "what 2,000 rewards on record leave possible." in out
+    assert "Means over players: x " in out
+
+
+def test_the_command_checks_where_to_write_before_it_simulates(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("posse.insight.plan", lambda *_, **__: pytest.fail("it simulated"))
+    folder = tmp_path / "folder.png"
+    folder.mkdir()
+    for option, file, message in (
+        ("--figure", tmp_path / "no" / "p.png", f"there is no directory {tmp_path / 'no'}"),
+        ("--figure", folder, "but expected a file"),
+        ("--json", tmp_path / "no" / "p.json", f"there is no directory {tmp_path / 'no'}"),
+        ("--json", tmp_path, "but expected a file"),
+        ("--json", "", "--json '', but expected a file"),
+        ("--figure", "", "--figure , but expected a file that ends in"),
+    ):
+        assert main(["plan", option, str(file)]) == 1
+        shown = capsys.readouterr()
+        assert message in shown.err
+        assert shown.out == ""
+
+
+def test_the_command_prints_before_it_saves(small, capsys, tmp_path, monkeypatch):
+    def fail(plan: Plan) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(Plan, "figure", fail)
+    assert main([*GUESS, "--decisions", "300", "--figure", str(tmp_path / "p.png")]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == f"{small}\n"
+    assert "the disk is full" in shown.err
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         (["--figure", "plan.doc"], "--figure plan.doc, but expected a file that ends in .png, .svg, .pdf"),
+        (["--range", "0", "5"], "--range is about the rewards of a log"),
         (["--reward", "sales"], "--reward sales, but that is a column of a log"),
         (["--from", "nowhere.csv"], "there is no file nowhere.csv"),
         (["--epsilon", "2"], "epsilon=2.0, but expected"),

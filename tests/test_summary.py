@@ -102,7 +102,7 @@ def test_a_summary_is_due_often_at_first_and_rarely_later():
     assert made[:17] == list(range(17))
     gaps = np.diff(made)
     assert (np.diff(gaps) >= 0).all()
-    assert gaps[-1] == 64
+    assert gaps[-1] == 128
 
 
 def test_squares_are_exact_on_the_grid():

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 PLACE = 20
+FIGURES = (".png", ".svg", ".pdf")
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,14 +24,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--reward", default="reward", metavar="COLUMN", help="the column of rewards (default: reward)"
     )
     diagnose.add_argument(
-        "--range", metavar="LOW,HIGH", help="least and greatest reward (default: the log's own, or 0,1); --range=-1,1"
+        "--range",
+        nargs=2,
+        type=float,
+        metavar=("LOW", "HIGH"),
+        help="the least and the greatest reward (default: the log's own, or 0 1)",
     )
     diagnose.add_argument(
         "--level",
         type=float,
         default=0.05,
         metavar="P",
-        help="probability of ever raising a false alarm (default: 0.05)",
+        help="how probable it may be at most that a false alarm is ever raised (default: 0.05)",
     )
     diagnose.add_argument("--figure", metavar="FILE", help="also draw it: .png, .svg or .pdf")
     diagnose.add_argument("--json", metavar="FILE", help="also write it as JSON to FILE; - prints only JSON")
@@ -38,26 +43,23 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _diagnose(options: argparse.Namespace) -> None:
+    if options.figure is not None and Path(options.figure).suffix.lower() not in FIGURES:
+        raise ValueError(f"--figure {options.figure!r}, but expected a file that ends in {', '.join(FIGURES)}")
+    for name, path in (("--figure", options.figure), ("--json", options.json)):
+        if path not in (None, "-") and (not path or Path(path).is_dir() or not Path(path).parent.is_dir()):
+            raise ValueError(f"{name} {path!r}, but expected a file in a directory that exists")
     from posse.insight import diagnose
 
     diagnosis = diagnose(
         options.log,
         epsilon=options.epsilon,
         reward=options.reward,
-        reward_range=None if options.range is None else _pair(options.range),
+        reward_range=None if options.range is None else tuple(options.range),
         level=options.level,
     )
     text = json.dumps(diagnosis.to_dict(), ensure_ascii=False, indent=1, allow_nan=False)
     print(text if options.json == "-" else diagnosis)
     if options.json not in (None, "-"):
         Path(options.json).write_text(text + "\n", encoding="utf-8")
-    if options.figure:
+    if options.figure is not None:
         diagnosis.figure().savefig(options.figure)
-
-
-def _pair(text: str) -> tuple[float, float]:
-    try:
-        low, high = (float(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"--range {text!r}, but expected two numbers with a comma between them, as 0,100") from None
-    return low, high

@@ -70,6 +70,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     from posse.insight import evaluate
     from posse.simulation.progress import Bar
 
+    _check_place(options.json)
     targets: list[Any] = [*(["logged"] if options.logged else []), *(["uniform"] if options.uniform else [])]
     targets += options.arm
     targets += [read_table(Path(path)) for path in options.table]
@@ -94,8 +95,17 @@ def _evaluate(options: argparse.Namespace) -> None:
         print(written)
         return
     print(evaluation)
-    if options.json:
+    if options.json is not None:
         Path(options.json).write_text(written + "\n", encoding="utf-8")
+
+
+def _check_place(json_file: str | None) -> None:
+    """An error if what is found could not be written."""
+    if json_file in (None, "-"):
+        return
+    path = Path(str(json_file))
+    if not json_file or path.is_dir() or not path.parent.is_dir():
+        raise ValueError(f"--json {json_file!r}, but expected a file in a folder that exists, or -")
 
 
 def read_policy(text: str) -> Policy:

@@ -46,7 +46,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--epsilon",
         type=float,
         metavar="ε",
-        help="the most by which players differ on an arm (default: 0.05, or as on record)",
+        help="the most by which players differ on an arm (default: 0.05); with --from, to be compared with the data's",
     )
     both.add_argument("--problems", type=int, metavar="N", help="how many problems to draw (default: up to 100)")
     both.add_argument("--seed", type=int, default=0, help="default: 0")
@@ -66,10 +66,11 @@ def _numbers(text: str) -> float | list[float]:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    if options.figure and Path(options.figure).suffix.lower() not in FIGURES:
-        raise ValueError(f"--figure {options.figure}, but expected a file that ends in {', '.join(FIGURES)}")
+    _check_outputs(options.figure, options.json)
     if options.history is None and options.reward is not None:
         raise ValueError(f"--reward {options.reward}, but that is a column of a log; give one with --from")
+    if options.history is None and options.range is not None:
+        raise ValueError("--range is about the rewards of a log, but a guess is about rewards of 0 and 1; leave it out")
     from posse.insight import plan
 
     found = plan(
@@ -88,12 +89,22 @@ def _plan(options: argparse.Namespace) -> None:
         threads=options.threads,
         progress=True,
     )
-    if options.figure:
+    numbers = json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
+    print(numbers if options.json == "-" else found)
+    if options.json not in (None, "-"):
+        Path(options.json).write_text(numbers + "\n", encoding="utf-8")
+    if options.figure is not None:
         found.figure().savefig(options.figure)
-    text = json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False) if options.json else ""
-    if options.json == "-":
-        print(text)
-        return
-    print(found)
-    if options.json:
-        Path(options.json).write_text(text + "\n", encoding="utf-8")
+
+
+def _check_outputs(figure: str | None, numbers: str | None) -> None:
+    """Refuse a file that cannot be written now, not after the simulation."""
+    if figure is not None and Path(figure).suffix.lower() not in FIGURES:
+        raise ValueError(f"--figure {figure}, but expected a file that ends in {', '.join(FIGURES)}")
+    for option, file in (("--figure", figure), ("--json", numbers)):
+        if file is None or (option, file) == ("--json", "-"):
+            continue
+        if not file or Path(file).is_dir():
+            raise ValueError(f"{option} {file!r}, but expected a file")
+        if not Path(file).parent.is_dir():
+            raise ValueError(f"{option} {file}, but there is no directory {Path(file).parent}")

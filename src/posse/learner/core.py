@@ -55,6 +55,8 @@ class Tally(NamedTuple):
     pulls: np.ndarray  # int64 [player, arm]
     sums: np.ndarray  # int64 [player, arm]
     squares: np.ndarray  # int64 [player, arm], sums of squared rewards
+    own_pulls: np.ndarray  # int64 [player, arm], counts and sums in a player's indices, where the policy has a summary
+    own_sums: np.ndarray  # int64 [player, arm]
     all_pulls: np.ndarray  # int64 [arm]
     all_sums: np.ndarray  # int64 [arm]
     shared: np.ndarray  # float64 [2, arm], N and S
@@ -102,6 +104,8 @@ class Core:
             pulls=np.zeros((players, arms), np.int64),
             sums=np.zeros((players, arms), np.int64),
             squares=np.zeros((players, arms), np.int64),
+            own_pulls=np.zeros((players, arms), np.int64),
+            own_sums=np.zeros((players, arms), np.int64),
             all_pulls=np.zeros(arms, np.int64),
             all_sums=np.zeros(arms, np.int64),
             shared=np.zeros((2, arms)),
@@ -133,6 +137,8 @@ class Core:
         follows = waiting[player] if self.own_pull else all_waiting
         N, S = (tally.seen[0, player], tally.seen[1, player]) if self.own_pull else (tally.shared[0], tally.shared[1])
         own = tally.pulls[player], tally.sums[player], waiting[player]
+        if self.policy.summary is not None:
+            own = tally.own_pulls[player], tally.own_sums[player], waiting[player]
         return Numbers(*own, follows, N, S, tally.of_arm, tally.of_player[player])
 
     def evaluate(self, numbers: Numbers, players: int, log_T: float) -> np.ndarray:

@@ -6,10 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from posse.checks import number
+
 
 @dataclass(frozen=True, eq=False)
 class Counts:
-    """How often each player pulled each arm and what it earned, in the user's reward units."""
+    """How often each player pulled each arm and what it earned, in the user's reward units.
+
+    >>> Counts(("north", "south"), ("old",), [[4], [5]], [[1.0], [3.5]]).sums.shape
+    (2, 1)
+    """
 
     players: tuple[str, ...]
     arms: tuple[str, ...]
@@ -23,3 +29,38 @@ class Counts:
     """The greatest reward that is possible."""
     epsilon: float | None = None
     """The ε that the policy works with, None if it has none."""
+
+    def __post_init__(self) -> None:
+        shape = (len(self.players), len(self.arms))
+        pulls, sums = _numbers("pulls", self.pulls, shape), _numbers("sums", self.sums, shape).astype(np.float64)
+        if pulls.size and not (np.issubdtype(pulls.dtype, np.integer) and pulls.min() >= 0):
+            raise ValueError(
+                f"pulls={pulls.tolist()!r:.60}, but expected whole numbers of at least 0, of an integer type"
+            )
+        if not np.isfinite(sums).all():
+            player, arm = np.argwhere(~np.isfinite(sums))[0]
+            raise ValueError(
+                f"player {self.players[player]!r} has the sum {sums[player, arm]:g} for arm {self.arms[arm]!r}, but "
+                "expected finite numbers"
+            )
+        low = number("low", self.low)
+        checked = {
+            "pulls": pulls.astype(np.int64),
+            "sums": sums,
+            "low": low,
+            "high": number("high", self.high, above=low),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+
+def _numbers(name: str, value: object, shape: tuple[int, int]) -> np.ndarray:
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name}={value!r:.60}, but expected an array [player, arm]") from None
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}, but expected {shape}: players × arms")
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{name} is an array of {array.dtype}, but expected numbers")
+    return array

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from posse.policies.propensity import draw, fill_propensities
-from posse.policies.summaries import due, square
+from posse.policies.summaries import due, follows, square
 from posse.rewards import GRID
 from posse.streams import DECISION, block
 
@@ -142,6 +142,12 @@ def absorb(players, arms, steps, tally, tables, constants):
     if SUMMARISED:
         if due(tally.summed[0], tally.summed[1], tally.pulls.shape[0]):
             share_all(tally, tables, constants)
+        else:
+            for event in range(players.size):
+                player, arm = players[event], arms[event]
+                if follows(tally.pulls[player, arm]):
+                    tally.own_pulls[player, arm] = tally.pulls[player, arm]
+                    tally.own_sums[player, arm] = tally.sums[player, arm]
     else:
         for event in range(players.size):
             share(arms[event], tally, constants)
@@ -172,6 +178,10 @@ def share_all(tally, tables, constants):
         pulls, sums, squares = tally.pulls.T, tally.sums.T, tally.squares.T
         summary(pulls, sums, squares, tally.of_arm, tally.of_player, tables, *constants)
         tally.summed[1] = tally.summed[0]
+        for player in range(tally.pulls.shape[0]):
+            for arm in range(tally.pulls.shape[1]):
+                tally.own_pulls[player, arm] = tally.pulls[player, arm]
+                tally.own_sums[player, arm] = tally.sums[player, arm]
     else:
         for arm in range(tally.all_pulls.size):
             share(arm, tally, constants)

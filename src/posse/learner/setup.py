@@ -71,11 +71,11 @@ class Setup:
     def to_dict(self) -> dict[str, Any]:
         """The set-up as plain values."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        constants = zip(self.policy.constant_names(), self.policy.constants(), strict=True)
+        constants = {name: getattr(self.policy, name) for name in self.policy.constant_names()}
         plain["policy"] = {
             "name": type(self.policy).__name__,
             "module": _module(type(self.policy)),
-            "constants": dict(constants),
+            "constants": constants,
             "label": None if isinstance(self.policy.label, OwnLabel) else self.policy.label,
         }
         return plain

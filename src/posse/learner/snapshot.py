@@ -96,6 +96,8 @@ def _body(learner: Learner) -> dict[str, Any]:
         "sums": learner.tally.sums.tolist(),
         "squares": learner.tally.squares.tolist(),
         "seen": learner.tally.seen.tolist(),
+        "own_pulls": learner.tally.own_pulls.tolist(),
+        "own_sums": learner.tally.own_sums.tolist(),
         "of_arm": learner.tally.of_arm.tolist(),
         "of_player": learner.tally.of_player.tolist(),
         "summed": learner.tally.summed.tolist(),
@@ -146,7 +148,7 @@ def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float])
         getattr(tally, name)[:] = np.array(body[name], np.int64).reshape(shape)
     tally.all_pulls[:], tally.all_sums[:] = tally.pulls.sum(axis=0), tally.sums.sum(axis=0)
     learner.core.share_all(tally)
-    for name in ("seen", "of_arm", "of_player", "summed"):
+    for name in ("seen", "own_pulls", "own_sums", "of_arm", "of_player", "summed"):
         array = getattr(tally, name)
         array[:] = np.array(body[name], array.dtype).reshape(array.shape)
     learner.tally = tally

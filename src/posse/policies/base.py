@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -22,8 +23,8 @@ class Refresh(enum.Enum):
     """When anybody pulls the arm (RobustAgg, RobustAgg-TS-V)."""
 
     SUMMARY = "summary"
-    """When the player itself pulls the arm, from a summary of everybody's data that is made anew now and then: when the
-    pulls since the last one reach a sixteenth of all, or 32 for each player (PosseTS)."""
+    """When a summary of everybody's data is made: when the pulls since the last one reach a sixteenth of all, or 64 for
+    each player. In between, a player's first 64 pulls of an arm count at once for itself (PosseTS)."""
 
 
 class OwnLabel(str):
@@ -89,7 +90,9 @@ class Policy:
         self._check_shape()
         self.check()
         for field in self._constant_fields():
-            object.__setattr__(self, field.name, number(field.name, getattr(self, field.name)))
+            value = getattr(self, field.name)
+            if value is not None or field.default is not None:  # None, where it is the default: not known
+                object.__setattr__(self, field.name, number(field.name, value))
         if not self.label or isinstance(self.label, OwnLabel):  # made anew for a copy with other constants
             object.__setattr__(self, "label", OwnLabel(self._own_label()))
 
@@ -125,7 +128,7 @@ class Policy:
         Constants that are differences of mean rewards shrink with the range; all others are about rewards in [0, 1].
         """
         width = high - low
-        there = dict(zip(self.constant_names(), self.constants(), strict=True))
+        there = {name: value for name in self.constant_names() if (value := getattr(self, name)) is not None}
         epsilon = there.get("epsilon", 0.0)
         if epsilon > width:
             raise ValueError(f"epsilon={epsilon:g}, but expected at most {width:g}: rewards are in [{low:g}, {high:g}]")
@@ -135,8 +138,9 @@ class Policy:
         return dataclasses.replace(self, **changes) if changes else self
 
     def constants(self) -> tuple[float, ...]:
-        """The constants in the order of the fields, as `index` takes them."""
-        return tuple(getattr(self, field.name) for field in self._constant_fields())
+        """The constants in the order of the fields, as `index` takes them; what is not known, None, is infinite."""
+        values = (getattr(self, field.name) for field in self._constant_fields())
+        return tuple(math.inf if value is None else value for value in values)
 
     @classmethod
     def constant_names(cls) -> list[str]:

@@ -8,10 +8,21 @@ from posse.rewards import GRID
 def due(pulls, before, players):
     """Whether a summary is due after so many pulls, the last one having been made after so many before.
 
-    It is when the pulls since then reach a sixteenth of all, or 32 for each player: at every pull at first, and at
+    It is when the pulls since then reach a sixteenth of all, or 64 for each player: at every pull at first, and at
     a fixed cost for each pull later.
     """
-    return 16 * (pulls - before) >= min(pulls, 512 * players) and pulls > before
+    return 16 * (pulls - before) >= min(pulls, 1024 * players) and pulls > before
+
+
+FEW = 64
+
+
+def follows(pulls):
+    """Whether a pair's index follows the player's own pull, its so-manieth of the arm, before the next summary.
+
+    It does while its pulls are few; later one more changes little, and a summary is never far.
+    """
+    return pulls <= FEW
 
 
 def square(reward):

@@ -65,6 +65,8 @@ def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
         shared=(np.float64, (2, arms)),
         seen=(np.float64, (2, arms, players)),
         squares=(np.int64, (arms, players) if summarised else (0, 0)),
+        own_pulls=(np.int64, (arms, players) if summarised else (0, 0)),
+        own_sums=(np.int64, (arms, players) if summarised else (0, 0)),
         of_arm=(np.float64, (arms, policy.arm_numbers)),
         of_player=(np.float64, (players, policy.player_numbers)),
         summed=(np.int64, (2,)),

@@ -19,7 +19,7 @@ import numpy as np
 
 from posse.compile import out_of_line
 from posse.normal import HIGH, LOW, bin_of, normal
-from posse.policies.summaries import due, square
+from posse.policies.summaries import due, follows, square
 from posse.rewards import GRID, draw_reward
 from posse.schedule import CONCURRENT, activate
 from posse.streams import DRAW, REFINE, block
@@ -68,6 +68,8 @@ class State(NamedTuple):
     shared: np.ndarray  # [2, arm], the sums of the contributions
     seen: np.ndarray  # [2, arm, player], N and S as the player last saw them
     squares: np.ndarray  # [arm, player], sums of squared rewards in grid steps, where the policy has a summary
+    own_pulls: np.ndarray  # [arm, player], counts and sums that are in the indices, where the policy has a summary
+    own_sums: np.ndarray  # [arm, player]
     of_arm: np.ndarray  # [arm, number], what the summary says of an arm
     of_player: np.ndarray  # [player, number], what it says of a player
     summed: np.ndarray  # [2], pulls of everybody in all, and at the last summary
@@ -148,7 +150,10 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
                 summarise(state, constants, log_T)
             else:
                 for place in range(count):
-                    evaluate_summarised(state, arms[place], active[place], log_T, constants)
+                    if follows(pulls[arms[place], active[place]]):
+                        state.own_pulls[arms[place], active[place]] = pulls[arms[place], active[place]]
+                        state.own_sums[arms[place], active[place]] = sums[arms[place], active[place]]
+                        evaluate_summarised(state, arms[place], active[place], log_T, constants)
         elif REFRESH_AT_OWN_PULL:
             for place in range(count):
                 arm, player = arms[place], active[place]
@@ -231,6 +236,8 @@ def summarise(state, constants, log_T):
     state.summed[1] = state.summed[0]
     arms, players = pulls.shape
     for arm in range(arms):
+        for player in range(players):
+            state.own_pulls[arm, player], state.own_sums[arm, player] = pulls[arm, player], sums[arm, player]
         for start in range(0, players, TILE):
             size = min(TILE, players - start)
             for place in range(size):
@@ -243,8 +250,8 @@ def summarise(state, constants, log_T):
 
 
 def evaluate_summarised(state, arm, player, log_T, constants):
-    """Bring one (player, arm) pair's center and scale up to date with the player's own data."""
-    n, s = state.pulls[arm, player] * 1.0, state.sums[arm, player] * STEP
+    """Form one (player, arm) pair's center and scale from its numbers."""
+    n, s = state.own_pulls[arm, player] * 1.0, state.own_sums[arm, player] * STEP
     players = state.center.shape[0]
     state.center[player, arm], state.scale[player, arm] = index(
         n, s, state.of_arm[arm], state.of_player[player], players, log_T, *constants

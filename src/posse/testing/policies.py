@@ -16,7 +16,7 @@ from posse.compile import bind
 from posse.generate import subpar, uniform
 from posse.normal import normal
 from posse.policies.base import Policy, Refresh
-from posse.policies.summaries import due
+from posse.policies.summaries import due, follows
 from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Concurrent, Fixed, Random, Schedule, Sequential
@@ -169,8 +169,12 @@ class _Sums:
             self.seen[:] = shared
         self.seen[players, arms] = shared[arms]
 
+    def own(self, n: np.ndarray, s: np.ndarray, player: int, arm: int) -> tuple[float, float]:
+        """The player's own numbers that the index takes."""
+        return n[player, arm], s[player, arm]
+
     def of(self, player: int, arm: int) -> tuple[Any, Any]:
-        """What the index takes."""
+        """The shared ones."""
         return float(self.seen[player, arm, 0]), float(self.seen[player, arm, 1])
 
 
@@ -189,6 +193,7 @@ class _Summary:
         tables = [np.rint(table.T * unit).astype(np.int64) for table, unit in ((n, 1), (s, GRID), (q, GRID))]
         work = np.full((self.policy.work_tables, *n.T.shape), np.nan)
         assert self.policy.summary is not None
+        self.counted = np.stack([n, s], axis=-1)
         self.policy.summary(*tables, self.of_arm, self.of_player, work, *self.policy.constants())
 
     def update(self, n: np.ndarray, s: np.ndarray, q: np.ndarray, players: np.ndarray, arms: np.ndarray) -> None:
@@ -196,9 +201,16 @@ class _Summary:
         if due(int(n.sum()), self.pulls, len(n)):
             self.make(n, s, q)
             self.pulls = int(n.sum())
+        for player, arm in zip(players, arms, strict=True):
+            if follows(n[player, arm]):
+                self.counted[player, arm] = n[player, arm], s[player, arm]
+
+    def own(self, n: np.ndarray, s: np.ndarray, player: int, arm: int) -> tuple[float, float]:
+        """The player's own numbers that the index takes."""
+        return float(self.counted[player, arm, 0]), float(self.counted[player, arm, 1])
 
     def of(self, player: int, arm: int) -> tuple[Any, Any]:
-        """What the index takes."""
+        """The shared ones."""
         return self.of_arm[arm].copy(), self.of_player[player].copy()
 
 
@@ -223,8 +235,9 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
     for t in range(horizon + 1):
         log_T = math.log(max(t + 1, 2) if anytime else horizon)
         for player, arm in np.ndindex(players, arms):
-            seen = shared.of(player, arm)
-            index = policy.index(n[player, arm], s[player, arm], *seen, players, log_T, *policy.constants())
+            index = policy.index(
+                *shared.own(n, s, player, arm), *shared.of(player, arm), players, log_T, *policy.constants()
+            )
             np.testing.assert_allclose(
                 (run.centers[t, player, arm], run.scales[t, player, arm]),
                 index,

@@ -10,22 +10,20 @@ earned.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posse.checks import number, whole
 from posse.insight.diagnosis.boundary import interval, shares
-from posse.insight.diagnosis.spread import Spread, estimate_spread, variances_within
-from posse.insight.logs import Log, read_log
+from posse.insight.diagnosis.spread import Spread, estimate_spread
+from posse.insight.logs import Log, read_log, with_range
+from posse.insight.text import plain
 from posse.learner import Counts
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-ROUNDING = 1e-9  # how far a sum of rewards may be off, for each pull, as a part of the reward range
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +53,13 @@ class Diagnosis:
     epsilon: float | None
     """The ε in question; None if there is none, and then no alarm."""
     level: float
-    """The probability of ever raising a false alarm."""
+    """The probability of ever raising a false alarm is at most this."""
     shared: np.ndarray | None
     """How much each player's decisions rest on other players' data, 0 to 1, [player]; None if the source has none."""
     decisions: int | None
-    """How many decisions the log has; None if the source is no log."""
+    """How many decisions the log tells of; None if the source is no log."""
     missing: int | None
-    """How many of their rewards are unknown; None if the source is no log."""
+    """How many of their rewards are unknown, those that were given up included; None if the source is no log."""
 
     @property
     def bound(self) -> float:
@@ -95,10 +93,9 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as numbers, strings, lists and dictionaries, None where nothing is known; for JSON."""
-        spread = {name: _plain(value) for name, value in vars(self.spread).items()}
-        plain = {name: _plain(value) for name, value in vars(self).items() if name != "spread"}
+        fields: dict[str, Any] = plain({**vars(self), "spread": vars(self.spread)})
         verdict = {"alarm": self.alarm, "broken": list(self.broken), "bound": self.bound}
-        return {"schema": 1, "kind": "diagnosis", **verdict, **plain, "spread": spread}
+        return {"schema": 1, "kind": "diagnosis", **verdict, **fields}
 
     def figure(self) -> Figure:
         """A panel for each arm: players' intervals beside a band as wide as ε. Needs matplotlib."""
@@ -118,10 +115,10 @@ def diagnose(
 ) -> Diagnosis:
     """Say how far players differ, and whether that breaks ε.
 
-    `source` is a learner, its counts, or a log: a Parquet or CSV file or an Arrow table with columns player, arm and
-    the one named by `reward`. ε and the reward range are the source's own unless given; a log from elsewhere has the
-    range 0 to 1 and no ε. `level` is the probability of ever raising a false alarm. `seed` is that of the estimate's
-    draws; the bound has none.
+    `source` is a learner, its counts, or a log: a Parquet or CSV file, an Arrow table or a DataFrame with columns
+    player, arm and the one named by `reward`. ε and the reward range are the source's own unless given; a log from
+    elsewhere has the range 0 to 1 and no ε. The probability of ever raising a false alarm is at most `level`. `seed` is
+    that of the estimate's draws; the bound has none.
 
     The level is shared over players and arms in the order in which they joined, so that more may join at any time:
     player number i and arm number j get shares(i) · shares(j) of it. A log from elsewhere has them in the order of
@@ -140,7 +137,8 @@ def diagnose(
     counts, unit = given.counts, given.counts.high - given.counts.low
     chosen = counts.epsilon if epsilon is None else epsilon
     chosen = None if chosen is None else number("epsilon", chosen, least=0, most=unit)
-    pulls, sums = counts.pulls, _on_unit(counts)
+    pulls = counts.pulls
+    sums = np.clip((counts.sums - pulls * counts.low) / unit, 0, pulls)
     lower, upper = interval(pulls, sums, level * np.outer(shares(len(counts.players)), shares(len(counts.arms))))
     best, worst = lower.argmax(axis=0), upper.argmin(axis=0)
     bounds = np.maximum(lower.max(axis=0) - upper.min(axis=0), 0.0)
@@ -148,7 +146,7 @@ def diagnose(
         (counts.players[p], counts.players[q]) if bound > 0 else None
         for p, q, bound in zip(best, worst, bounds, strict=True)
     )
-    spread = estimate_spread(pulls, sums, variances_within(pulls, sums, given.squares), bounds, level, seed)
+    spread = estimate_spread(pulls, sums, given.squares, bounds, level, seed)
     return Diagnosis(
         counts.players,
         counts.arms,
@@ -183,58 +181,36 @@ class _Given:
 
 def _read(source: Any, reward: str, reward_range: tuple[float, float] | None) -> _Given:
     if isinstance(source, Counts):
-        return _Given(_with_range(source, reward_range))
+        return _Given(_some(with_range(source, reward_range)))
     if hasattr(source, "counts") and hasattr(source, "shared_weights"):
-        return _Given(_with_range(source.counts(), reward_range), shared=np.asarray(source.shared_weights()))
-    log = _in_order_of_joining(read_log(source, reward))
-    counts = _with_range(log.counts(), reward_range)
-    bad = np.flatnonzero((log.reward < counts.low) | (log.reward > counts.high))
-    if bad.size:
-        raise ValueError(
-            f"row {bad[0] + 1} has {reward}={log.reward[bad[0]]:g}, but rewards are in "
-            f"[{counts.low:g}, {counts.high:g}]; give their range if it is another"
-        )
+        counts = _some(with_range(source.counts(), reward_range))
+        return _Given(counts, shared=np.asarray(source.shared_weights()))
+    log = with_range(_in_order_of_joining(read_log(source, reward, also=("shared", "decision"))), reward_range)
+    counts = _some(log.counts())
     known = ~np.isnan(log.reward)
     unit = (log.reward[known] - counts.low) / (counts.high - counts.low)
     cells = log.player[known] * len(log.arms) + log.arm[known]
     squares = np.bincount(cells, weights=unit**2, minlength=counts.pulls.size).reshape(counts.pulls.shape)
-    return _Given(counts, squares, _mean_shared(log), len(log.reward), log.missing)
+    # Rewards of the past that a learner was told are no decisions of its.
+    decided = np.ones(known.shape, bool) if log.decided is None else log.decided | ~known
+    decisions, missing = int(decided.sum()) + log.given_up, log.missing + log.given_up
+    return _Given(counts, squares, _mean_shared(log.kept(decided)), decisions, missing)
 
 
-def _with_range(counts: Counts, reward_range: tuple[float, float] | None) -> Counts:
-    """The counts with the range that was given, or their own."""
-    try:
-        first, second = (counts.low, counts.high) if reward_range is None else reward_range
-    except (TypeError, ValueError):
-        raise TypeError(f"reward_range={reward_range!r}, but expected two numbers, the least and greatest") from None
-    low = number("the least reward", first)
-    high = number("the greatest reward", second, above=low)
+def _some(counts: Counts) -> Counts:
+    """The counts, if they are of anybody and anything."""
     if not (counts.players and counts.arms):
         raise ValueError(
             f"{len(counts.players)} players and {len(counts.arms)} arms, but expected one of each at least"
         )
-    return Counts(counts.players, counts.arms, counts.pulls, counts.sums, low, high, counts.epsilon)
-
-
-def _on_unit(counts: Counts) -> np.ndarray:
-    """The sums of rewards if their range were [0, 1]."""
-    sums = (counts.sums - counts.pulls * counts.low) / (counts.high - counts.low)
-    bad = np.argwhere(~((sums >= -ROUNDING * counts.pulls) & (sums <= (1 + ROUNDING) * counts.pulls)))
-    if bad.size:
-        player, arm = bad[0]
-        raise ValueError(
-            f"player {counts.players[player]} has rewards of {counts.sums[player, arm]:g} from "
-            f"{counts.pulls[player, arm]} pulls of arm {counts.arms[arm]}, but a reward is in "
-            f"[{counts.low:g}, {counts.high:g}]"
-        )
-    return np.asarray(np.clip(sums, 0, counts.pulls))
+    return counts
 
 
 def _in_order_of_joining(log: Log) -> Log:
     """A log whose players and arms are in the order of joining: its learner's, or else that of their first rows."""
     players, player = (log.players, log.player) if "players" in log.about else _by_first_row(log.players, log.player)
     arms, arm = (log.arms, log.arm) if "arms" in log.about else _by_first_row(log.arms, log.arm)
-    return Log(players, arms, player, arm, log.reward, log.propensity, log.shared, log.about)
+    return replace(log, players=players, arms=arms, player=player, arm=arm)
 
 
 def _by_first_row(names: tuple[str, ...], rows: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
@@ -254,12 +230,3 @@ def _mean_shared(log: Log) -> np.ndarray | None:
     count = np.bincount(log.player[known], minlength=len(log.players))
     total = np.bincount(log.player[known], weights=log.shared[known], minlength=len(log.players))
     return np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
-
-
-def _plain(value: Any) -> Any:
-    """A field as JSON can hold it."""
-    if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    return None if isinstance(value, float) and math.isnan(value) else value

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posse.insight.diagnosis.text import headline
+from posse.insight.diagnosis.text import headline, why_no_estimate
+from posse.insight.text import decimals, in_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MOST_ARMS = 10
 MOST_PLAYERS = 40
+LONGEST_NAME = 26
 COLUMNS = (0, 1, 2, 3, 4, 3, 3, 4, 4, 5, 5)  # of panels, for so many arms
 DPI = 150
 PLAIN, BROKEN, BAND, INK = "#0072B2", "#D55E00", "#BBBBBB", "#444444"  # Okabe and Ito's blue and vermilion, and greys
@@ -62,7 +64,7 @@ def draw(diagnosis: Diagnosis) -> Figure:
     lines = math.ceil(len(arms) / columns)
     tallest = max(len(players) for players in rows.values())
     width = max(2.6 * columns, 6.4)
-    verdict = textwrap.wrap(_plain(headline(diagnosis), 200), int(11 * width))
+    verdict = textwrap.wrap(in_figure(headline(diagnosis), 200), int(11 * width))
     note = textwrap.wrap(_note(diagnosis, arms, rows), int(17 * width))
     head = 0.48 + 0.18 * len(verdict) + 0.14 * len(note)  # inches above the panels
     size = (width, lines * (0.75 + 0.155 * max(tallest, 3)) + head)
@@ -135,26 +137,28 @@ def _panel(axes: Axes, diagnosis: Diagnosis, arm: int, players: np.ndarray) -> N
             markeredgecolor="white",
             markeredgewidth=0.4,
         )
-    axes.set_yticks(range(len(players)), [_plain(diagnosis.players[player]) for player in players], fontsize=7)
+    axes.set_yticks(
+        range(len(players)), [in_figure(diagnosis.players[player], LONGEST_NAME) for player in players], fontsize=7
+    )
     for label, player in zip(axes.get_yticklabels(), players, strict=True):
         if off[player]:
             label.set_color(BROKEN)
             label.set_fontweight("bold")
     axes.set_ylim(-0.7, max(len(players), 3) - 0.3)
     axes.tick_params(labelbottom=True)
-    axes.set_title(_plain(diagnosis.arms[arm]), loc="left", fontweight="bold", fontsize=8.5, pad=15)
+    axes.set_title(in_figure(diagnosis.arms[arm], LONGEST_NAME), loc="left", fontweight="bold", fontsize=8.5, pad=15)
     above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 7, "color": INK}
     axes.annotate(_about(diagnosis, arm), (0, 1), (0, 3.5), **above)
 
 
 def _about(diagnosis: Diagnosis, arm: int) -> str:
     """A line for a panel: what is sure and what is likely."""
-    digits = f".{max(0, 2 - math.floor(math.log10(diagnosis.high - diagnosis.low)))}f"
+    digits = f".{decimals(diagnosis.low, diagnosis.high, 2)}f"
     estimate = diagnosis.spread.ranges[arm]
     if math.isnan(estimate):
-        return "too little data for an estimate"
+        return f"no estimate: {why_no_estimate(diagnosis, arm)}"
     bound = diagnosis.bounds[arm]
-    pair = " − ".join(_plain(name, 12) for name in diagnosis.pairs[arm] or ())
+    pair = " − ".join(in_figure(name, 12) for name in diagnosis.pairs[arm] or ())
     return f"estimate {estimate:{digits}}; " + (f"{pair} ≥ {bound:{digits}}" if pair else "no difference shown")
 
 
@@ -199,9 +203,3 @@ def _note(diagnosis: Diagnosis, arms: list[int], rows: dict[int, np.ndarray]) ->
     if (diagnosis.pulls[:, arms] == 0).any():
         parts.append("Players without data for an arm are not shown there.")
     return "  ".join(parts)
-
-
-def _plain(name: str, longest: int = 26) -> str:
-    """A name that matplotlib shows as it is: no mathematics, no lines, not too long."""
-    shown = " ".join(name.split())
-    return (shown if len(shown) <= longest else shown[: longest - 1] + "…").replace("$", r"\$")

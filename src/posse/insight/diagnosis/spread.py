@@ -3,12 +3,12 @@
 The largest mean reward minus the smallest, taken as they are, grows with the noise: twenty players that are alike
 differ by 0.3 after fifty coin flips each. So a model says how much of it is noise. For player p and arm a, on [0, 1],
 
-    observed mean x ~ Normal(θ, v_a / n),   θ ~ Normal(μ_a, τ_a²),   τ_a ~ half-normal of scale τ,   μ_a and τ flat,
+    observed mean x ~ Normal(θ, v / n),   θ ~ a shape around μ_a with deviation τ_a,   τ_a ~ half-normal of scale τ,
 
-with v_a the variance within cells. Arms that were pulled often tell the others, through τ, what spread to expect; an
-arm that is unlike the others can still have its own τ_a. Given τ_a all is normal and in closed form (Gelman and others,
-"Bayesian Data Analysis", 3rd edition, section 5.4), so the two scales live on a grid and draws are exact, without
-Markov chains. Of the draws of θ we take what ε is: the largest minus the smallest over the players.
+with v the variance within the cell, and μ_a and τ flat. The shape is one of three, each as likely before the data, the
+same for all arms (`shapes.py`). Arms that were pulled often tell the others, through τ, what spread to expect; an arm
+that is unlike the others can still have its own τ_a. The scales live on a grid, so draws need no Markov chains. Of the
+draws of θ we take what ε is: the largest minus the smallest over the players.
 
 The likelihood does not care how pulls were chosen, if they were chosen by the past (Rubin, Biometrika 63, 1976). What
 remains of the bias of adaptively gathered means, docs/diagnosis.md has measured.
@@ -22,8 +22,12 @@ from statistics import NormalDist
 
 import numpy as np
 
-GRID = 200
+from posse.insight.diagnosis.shapes import Ends, Normal, Window
+
+GRID = 180
 DRAWS = 1000
+SHAPES = (Normal, Window, Ends)
+FEW = 3  # players that are no population to learn from
 
 _STEPS = (np.arange(GRID) + 0.5) / GRID
 _SCALES = 0.5 * _STEPS**2  # τ; no variable on [0, 1] has a larger standard deviation than ½
@@ -47,19 +51,19 @@ class Spread:
     range: float
     """The largest of the arms' ranges."""
     low: float
-    """The largest of the arms' lower ends; 0 where players that are alike in all arms explain the data as well."""
+    """Lower end for the largest range over the arms; 0 where players that are alike in all explain the data as well."""
     high: float
     """Upper end for the largest range over the arms."""
 
 
 def estimate_spread(
-    pulls: np.ndarray, sums: np.ndarray, variances: np.ndarray, bounds: np.ndarray, level: float, seed: int
+    pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray | None, bounds: np.ndarray, level: float, seed: int
 ) -> Spread:
     """Medians and 1 − level intervals of the spread, nowhere below `bounds` [arm], which are known to hold.
 
     >>> pulls = np.full((4, 2), 400)
     >>> sums = np.array([[80.0, 200], [84, 190], [76, 320], [82, 196]])
-    >>> spread = estimate_spread(pulls, sums, variances_within(pulls, sums), np.zeros(2), 0.05, seed=0)
+    >>> spread = estimate_spread(pulls, sums, None, np.zeros(2), 0.05, seed=0)
     >>> spread.ranges.round(1).tolist()
     [0.0, 0.3]
     """
@@ -70,42 +74,60 @@ def estimate_spread(
         nothing = np.full(len(bounds), np.nan)
         return Spread(nothing, nothing, nothing, nothing, math.nan, math.nan, math.nan, math.nan)
     random = np.random.Generator(np.random.PCG64(seed))
-    arms = [_Arm.of(pulls[informed[:, a], a], sums[informed[:, a], a], variances[a]) for a in compared]
+    observed, noise = observations(pulls, sums, squares)
+    arms = [_Arm.of(observed[informed[:, a], a], noise[informed[:, a], a]) for a in compared]
     prior = _half_normals()
     with np.errstate(divide="ignore"):  # a τ that is far too small explains nothing
-        together = np.sum([np.log(prior @ np.exp(arm.evidence)) for arm in arms], axis=0)
+        together = np.sum([np.log(np.exp(arm.evidence) @ prior.T) for arm in arms], axis=0)
     together -= together.max()
-    posterior = _WEIGHTS * np.exp(together)
-    scales = random.choice(GRID, DRAWS, p=posterior / posterior.sum())
+    posterior = (_WEIGHTS * np.exp(together)).ravel()
+    shape, scale = np.divmod(random.choice(posterior.size, DRAWS, p=posterior / posterior.sum()), GRID)
     for number, arm in zip(compared, arms, strict=True):
-        means = arm.draw(prior[scales], random)
+        means = arm.draw(shape, prior[scale], random)
         ranges[number] = np.maximum(np.ptp(means, axis=1), bounds[number])
         deviations[number] = means.std(axis=1, ddof=1)
     lows, middles, highs = np.quantile(ranges, [level / 2, 0.5, 1 - level / 2], axis=1)
     highest = np.quantile(ranges[compared].max(axis=0), 1 - level / 2)
+    z = NormalDist().inv_cdf(1 - level / 2)
+    for number, arm in zip(compared, arms, strict=True):
+        highs[number] = max(highs[number], arm.without_population(z))
     # Players that are alike are not excluded while twice the logarithm of the likelihood ratio is within χ²(1).
-    slack = NormalDist().inv_cdf(1 - level / 2) ** 2 / 2
-    alike = np.array([arm.evidence[0] > -slack for arm in arms])
+    slack = z**2 / 2
+    alike = np.array([arm.evidence[0, 0] > -slack for arm in arms])
     lows[compared] = np.where(alike, bounds[compared], lows[compared])
-    lowest = 0.0 if together[0] > -slack else lows[compared].max()
+    lowest = 0.0
+    if together[0, 0] <= -slack:  # the largest of many lower ends is right only if each is right more often
+        lowest = np.quantile(ranges[compared], level / 2 / len(arms), axis=1).max()
     deviation = np.median(np.sqrt((deviations[compared] ** 2).mean(axis=0)))
-    overall = [float(max(value, bounds.max())) for value in (middles[compared].max(), lowest, highest)]
+    overall = [
+        float(max(value, bounds.max()))
+        for value in (middles[compared].max(), lowest, max(highest, highs[compared].max()))
+    ]
     return Spread(np.median(deviations, axis=1), middles, lows, highs, float(deviation), *overall)
 
 
-def variances_within(pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray | None = None) -> np.ndarray:
-    """The variance of rewards on [0, 1] around their player's mean, by arm.
+def observations(pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Mean rewards on [0, 1] and the variances of their noise, [player, arm].
 
-    From the sums of squares where there are any. Otherwise a reward of mean μ has at most the variance μ(1−μ), that of
-    a Bernoulli one, and Σ s(1 − s/n) / Σ (n−1) is on average no less than the variance. One reward of variance ¼ is
-    added, so that a few equal rewards are not taken for certainty.
+    One pull with the arm's mean reward is added to each cell, so that a few equal rewards are not taken for certainty.
+    A reward of mean μ then has at most the variance μ(1−μ), that of a Bernoulli one; a cell's is not taken to be less
+    than the average over the arm. Sums of squares, where there are any, tell by how much rewards vary less.
 
-    >>> variances_within(np.array([[100], [100]]), np.array([[50.0], [50.0]])).round(3).tolist()
-    [0.253]
+    >>> mean, noise = observations(np.array([[5], [5]]), np.array([[0.0], [5.0]]), None)
+    >>> mean.ravel().round(3).tolist(), np.sqrt(noise).ravel().round(3).tolist()
+    ([0.083, 0.917], [0.124, 0.124])
     """
-    squared_means = np.divide(sums**2, pulls, out=np.zeros(sums.shape), where=pulls > 0)
-    around = np.maximum((sums if squares is None else squares) - squared_means, 0).sum(axis=0)
-    return (around + 0.25) / (np.maximum(pulls - 1, 0).sum(axis=0) + 1)
+    total = pulls.sum(axis=0)
+    mean = np.divide(sums.sum(axis=0), total, out=np.zeros(total.shape), where=total > 0)
+    shrunk = (sums + mean) / (pulls + 1)
+    own = shrunk * (1 - shrunk)
+    average = ((pulls + 1) * own * (pulls > 0)).sum(axis=0) / np.maximum(total, 1)
+    variance = np.maximum(own, average)
+    if squares is not None:
+        squared_means = np.divide(sums**2, pulls, out=np.zeros(sums.shape), where=pulls > 0)
+        around = [np.maximum(part - squared_means, 0).sum(axis=0) + 0.25 for part in (squares, sums)]
+        variance = variance * np.minimum(around[0] / around[1], 1)
+    return shrunk, variance / (pulls + 1)
 
 
 def _informed(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
@@ -119,37 +141,33 @@ def _informed(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
 class _Arm:
     """One arm's players with data, and what they say at each τ_a of the grid."""
 
+    shapes: tuple[Normal | Window | Ends, ...]
+    evidence: np.ndarray
+    """Logarithm of the marginal likelihood, [shape, grid], its largest 0."""
     observed: np.ndarray
     noise: np.ndarray
-    """Variances of the observed means, [player]."""
-    evidence: np.ndarray
-    """Logarithm of the marginal likelihood, [grid], its largest 0."""
-    centre: np.ndarray
-    """Mean of μ_a given τ_a, [grid]."""
-    precision: np.ndarray
-    """1/variance of μ_a given τ_a, [grid]."""
 
     @staticmethod
-    def of(pulls: np.ndarray, sums: np.ndarray, variance: float) -> _Arm:
-        observed, noise = sums / pulls, variance / pulls
-        weight = 1 / (_SCALES[:, None] ** 2 + noise)
-        precision = weight.sum(axis=1)
-        centre = weight @ observed / precision
-        distance = (weight * (observed - centre[:, None]) ** 2).sum(axis=1)
-        evidence = (np.log(weight).sum(axis=1) - np.log(precision) - distance) / 2
-        return _Arm(observed, noise, evidence - evidence.max(), centre, precision)
+    def of(observed: np.ndarray, noise: np.ndarray) -> _Arm:
+        shapes = tuple(shape(observed, noise, _SCALES) for shape in SHAPES)
+        evidence = np.array([shape.evidence for shape in shapes])
+        return _Arm(shapes, evidence - evidence.max(), observed, noise)
 
-    def draw(self, prior: np.ndarray, random: np.random.Generator) -> np.ndarray:
-        """Players' means, [draw, player], given the probabilities of each τ_a, [draw, grid]."""
-        cumulative = np.cumsum(prior * np.exp(self.evidence), axis=1)
-        reached = random.random((DRAWS, 1)) * cumulative[:, -1:]
-        own = (cumulative < reached).sum(axis=1)
-        centre = self.centre[own] + random.standard_normal(DRAWS) / np.sqrt(self.precision[own])
-        between = _SCALES[own, None] ** 2
-        trust = between / (between + self.noise)
-        shrunk = centre[:, None] + trust * (self.observed - centre[:, None])
-        draws = shrunk + np.sqrt(trust * self.noise) * random.standard_normal(shrunk.shape)
-        return np.asarray(np.clip(draws, 0, 1))
+    def draw(self, shape: np.ndarray, prior: np.ndarray, random: np.random.Generator) -> np.ndarray:
+        """Players' means, [draw, player], given each draw's shape and the probabilities of its τ_a, [draw, grid]."""
+        cumulative = np.cumsum(prior * np.exp(self.evidence[shape]), axis=1)
+        own = (cumulative < random.random((len(shape), 1)) * cumulative[:, -1:]).sum(axis=1)
+        means = np.empty((len(shape), len(self.observed)))
+        for number, one in enumerate(self.shapes):
+            means[shape == number] = one.draw(own[shape == number], random)
+        return np.asarray(np.clip(means, 0, 1))
+
+    def without_population(self, z: float) -> float:
+        """The most by which a pair of a few players can differ if nothing is known of a population; 0 for many."""
+        if len(self.observed) > FEW:
+            return 0.0
+        apart = self.observed[:, None] - self.observed + z * np.sqrt(self.noise[:, None] + self.noise)
+        return float(min(apart[~np.eye(len(apart), dtype=bool)].max(), 1.0))
 
 
 def _half_normals() -> np.ndarray:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posse.insight.text import cut, decimals
+
 if TYPE_CHECKING:
     from posse.insight.diagnosis.diagnose import Diagnosis
 
@@ -59,8 +61,11 @@ def _verdict(diagnosis: Diagnosis) -> str:
 
 def _estimate(diagnosis: Diagnosis) -> str | None:
     spread, show = diagnosis.spread, _decimals(diagnosis)
+    if len(diagnosis.players) == 1:
+        return None
     if math.isnan(spread.range):
-        return None if len(diagnosis.players) == 1 else "No arm has enough rewards from two players for an estimate."
+        reasons = sorted({why_no_estimate(diagnosis, arm) for arm in range(len(diagnosis.arms))})
+        return f"No arm has an estimate: {' or '.join(reasons)}."
     return (
         f"Estimate, sampling noise taken out: players differ by {spread.range:{show}} in the arm where they differ "
         f"most\n({100 * (1 - diagnosis.level):.3g} % interval {spread.low:{show}} to {spread.high:{show}}), "
@@ -68,10 +73,21 @@ def _estimate(diagnosis: Diagnosis) -> str | None:
     )
 
 
+def why_no_estimate(diagnosis: Diagnosis, arm: int) -> str:
+    """What an arm without an estimate lacks."""
+    means = diagnosis.means[diagnosis.pulls[:, arm] > 0, arm]
+    for end in (diagnosis.low, diagnosis.high):
+        if len(means) > 1 and (means == end).all():
+            return f"all rewards are {end:g}"
+    return "too few rewards from two players"
+
+
 def _advice(diagnosis: Diagnosis) -> str:
     spread, epsilon = diagnosis.spread, diagnosis.epsilon
+    if epsilon is None and spread.low == 0:
+        return "Players may be alike:\nno ε is suggested here. `posse plan --from LOG` says what sharing would save."
     if epsilon is None:
-        return f"An ε to start with: {spread.range:.2g}."
+        return f"An ε to start with: {spread.range:.2g};\n`posse plan --from LOG` says whether sharing pays then."
     if epsilon < spread.low:
         return f"ε = {epsilon:g} lies below that."
     if epsilon > spread.high:
@@ -121,8 +137,8 @@ def _void(diagnosis: Diagnosis) -> str:
 
 def _decimals(diagnosis: Diagnosis) -> str:
     """A format with three digits after the point for rewards in [0, 1], fewer for wider ranges, more for narrower."""
-    return f".{max(0, 3 - math.floor(math.log10(diagnosis.high - diagnosis.low)))}f"
+    return f".{decimals(diagnosis.low, diagnosis.high, 3)}f"
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+    return cut(name, LONGEST_NAME)

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from posse.checks import number, whole
-from posse.insight.evaluation import estimators
-from posse.insight.evaluation.doubts import doubts, remarks
+from posse.insight.evaluation.doubts import doubtful_arms, doubts, remarks
+from posse.insight.evaluation.judge import Judge, Scored
 from posse.insight.evaluation.replay import check_replay, replay, replay_estimates
-from posse.insight.evaluation.results import Estimate, Evaluation, Interval
-from posse.insight.evaluation.support import Rows, held_out, only, unseen, usable
+from posse.insight.evaluation.results import Estimate, Evaluation
+from posse.insight.evaluation.support import Rows, held_out, only, usable
 from posse.insight.evaluation.targets import LOGGED, UNIFORM, Target, target_of
-from posse.insight.logs import read_log
+from posse.insight.logs import read_log, with_range
 from posse.policies.base import Policy
 from posse.streams import check_seed
 
-PLENTY = 10
-"""The normal interval needs at least so many rows' worth of reward, and of its absence."""
+_COLUMNS = ("propensity", "observed")
 
 
 def evaluate(
@@ -63,19 +62,21 @@ def evaluate(
     seed = check_seed(seed)
     if adaptive not in (None, True, False):
         raise TypeError(f"adaptive={adaptive!r}, but expected True, False or None")
-    log = read_log(source, reward)
+    log = with_range(read_log(source, reward, _COLUMNS + (("holdout",) if holdout else ())), reward_range)
     log = log if players is None else only(log, players)
-    rows = usable(held_out(log) if holdout else log, reward_range, adaptive)
-    judge = _Judge(rows, level, estimator)
-    baseline = None if against is None else judge.score(target_of(against, rows))
-    prepared, notes = _prepared(target, judge)
+    rows = usable(held_out(log) if holdout else log, adaptive)
+    judges = _Judges(rows, level, estimator)
+    baseline = None if against is None else target_of(against, rows)
+    if baseline is not None:
+        judges.of(baseline).score(baseline)
+    prepared, notes = _prepared(target, judges)
     estimates: list[Estimate] = []
     for each in prepared:
         if isinstance(each, Policy):
             estimates += replay_estimates(rows, each.label, replay(rows, each, passes, seed, progress), level)
         else:
-            estimates += judge.estimates(each, baseline)
-            notes += doubts(rows, each.name, each.weights)
+            estimates += judges.estimates(each, baseline)
+            notes += doubts(judges.of(each).rows, rows, judges.of(each).score(each))
     counts = rows.pulls().sum(axis=1)
     there = [int(player) for player in np.argsort(-counts, kind="stable") if counts[player]]
     return Evaluation(
@@ -88,26 +89,33 @@ def evaluate(
         arms=rows.arms,
         missing=rows.missing,
         undrawn=rows.undrawn,
+        given_up=rows.given_up,
         adaptive=rows.adaptive,
         against=None if baseline is None else baseline.name,
         estimates=tuple(estimates),
-        notes=(*notes, *remarks(rows, estimates, level)),
+        notes=(*notes, *doubtful_arms(rows), *remarks(rows, estimates, level)),
     )
 
 
-def _prepared(target: Any, judge: _Judge) -> tuple[list[Policy | _Scored], list[str]]:
+def _prepared(target: Any, judges: _Judges) -> tuple[list[Policy | Target], list[str]]:
     """What is to be judged, checked before any long work; without a target, what the log cannot judge is left out."""
+    arms = judges.rows.arms
     several = isinstance(target, (list, tuple))
-    asked = [LOGGED, UNIFORM, *judge.rows.arms] if target is None else list(target) if several else [target]
+    general = [name for name in (LOGGED, UNIFORM) if name not in arms]
+    asked = [*general, *arms] if target is None else list(target) if several else [target]
     if not asked:
         raise ValueError("target=[], but expected at least one policy to judge")
-    prepared: list[Policy | _Scored] = []
-    notes = []
+    prepared: list[Policy | Target] = []
+    notes = [f"{name} is an arm here, not the policy" for name in (LOGGED, UNIFORM) if target is None and name in arms]
     for what in asked:
         try:
             if isinstance(what, Policy):
-                check_replay(judge.rows, what)
-            prepared.append(what if isinstance(what, Policy) else judge.score(target_of(what, judge.rows)))
+                check_replay(judges.rows, what)
+                prepared.append(what)
+            else:
+                found = target_of(what, judges.rows)
+                judges.of(found).score(found)
+                prepared.append(found)
         except ValueError as error:
             if target is not None:
                 raise
@@ -121,126 +129,36 @@ def _prepared(target: Any, judge: _Judge) -> tuple[list[Policy | _Scored], list[
     return prepared, notes
 
 
-@dataclass(frozen=True, eq=False)
-class _Scored:
-    """A target with what each row says of it."""
-
-    name: str
-    logged: bool
-    weights: np.ndarray
-    doubly_robust: np.ndarray
-    by_design: np.ndarray | None
-    """Weights from the arms' shares of each player's rows, which leave nothing to chance; None where they cannot be."""
-    unseen: np.ndarray
-    """Whether each player lacks an arm that the target plays."""
-
-
-class _Judge:
-    """What all targets of one evaluation have in common."""
+class _Judges:
+    """A judge for each span of rows: a target is judged by those in which all that it plays was on offer."""
 
     def __init__(self, rows: Rows, level: float, estimator: str) -> None:
         self.rows, self.level, self.estimator = rows, level, estimator
-        model = estimators.from_the_past if rows.adaptive else estimators.cross_fitted
-        self.model = model(rows.player, rows.arm, rows.reward, rows.shape)
-        self.pulls = rows.pulls()
+        self._judges: dict[tuple[int, int], Judge] = {}
 
-    def score(self, target: Target) -> _Scored:
-        rows = self.rows
-        if target.probabilities is None:
-            ones = np.ones(rows.reward.size)
-            return _Scored(target.name, True, ones, rows.reward, ones, np.zeros(len(rows.players), bool))
-        lacking = unseen(rows, target.probabilities, target.name)
-        played = target.probabilities[rows.player, rows.arm]
-        weights = played / rows.propensity
-        expected = (target.probabilities[rows.player] * self.model).sum(axis=1)
-        modelled = self.model[np.arange(rows.arm.size), rows.arm]
-        scores = estimators.dr_scores(weights, rows.reward, expected, modelled)
-        by_design = None
-        if rows.design is not None and not rows.adaptive:  # π over the arm's share, as if that were its propensity
-            by_design = played * self.pulls.sum(axis=1)[rows.player] / self.pulls[rows.player, rows.arm]
-        return _Scored(target.name, False, weights, scores, by_design, lacking)
+    def of(self, *targets: Target) -> Judge:
+        """The judge by the rows in which all that these targets play was on offer."""
+        played = np.any([target.plays(self.rows) for target in targets], axis=0)
+        span = self.rows.on_offer(played)
+        if span not in self._judges:
+            self._judges[span] = Judge(self.rows.during(*span), self.level, self.estimator)
+        return self._judges[span]
 
-    def estimates(self, scored: _Scored, baseline: _Scored | None) -> Iterator[Estimate]:
+    def estimates(self, target: Target, baseline: Target | None) -> Iterator[Estimate]:
         """Overall first, then player by player."""
+        judge = self.of(target)
+        pair = None if baseline is None or baseline.name == target.name else self._pair(target, baseline)
         for player in (None, *np.unique(self.rows.player)):
-            estimate = self._estimate(scored, player)
-            if baseline is not None and baseline.name != scored.name:
-                estimate = replace(estimate, difference=self._difference(scored, baseline, player))
+            estimate = judge.estimate(judge.score(target), player)
+            if pair is not None:
+                both, first, second = pair
+                estimate = replace(estimate, difference=both.difference(first, second, player))
             yield estimate
 
-    def _estimate(self, scored: _Scored, player: int | None) -> Estimate:
-        weights = scored.weights[self._rows(player)]
-        low, span = self.rows.low, self.rows.high - self.rows.low
-        found, estimator, kind = self._interval(scored, player, self.level)
-        return Estimate(
-            scored.name,
-            None if player is None else self.rows.players[player],
-            low + span * found.value,
-            low + span * found.low,
-            low + span * found.high,
-            estimator,
-            kind,
-            int((weights > 0).sum()),
-            estimators.effective_rows(weights),
-            float(weights.max()),
-        )
-
-    def _interval(self, scored: _Scored, player: int | None, level: float) -> tuple[Interval, str, str]:
-        """The value with its interval, for rewards in [0, 1], and how both were made."""
-        chosen = self._rows(player)
-        weights, rewards = scored.weights[chosen], self.rows.reward[chosen]
-        plenty = self._plenty(weights, rewards)
-        estimator = self._estimator(scored, plenty)
-        lacking = scored.unseen.any() if player is None else scored.unseen[player]
-        if (player is not None and lacking) or not weights.any():
-            return Interval(np.nan, 0.0, 1.0), estimator, "none"
-        scores = self._scores(scored, player, estimator)
-        if plenty and (scored.logged or not self.rows.adaptive):
-            kind, (low, high) = "normal", estimators.normal_interval(scores, level)
-        elif scored.logged and self.rows.adaptive:
-            kind, (low, high) = "hoeffding", estimators.hoeffding_interval(rewards, level)
-        elif scored.by_design is not None and not lacking:
-            by_design = scored.by_design[chosen]
-            kind, (low, high) = "betting", estimators.betting_interval(by_design, rewards, level, by_design=True)
-        else:
-            kind, (low, high) = "betting", estimators.betting_interval(weights, rewards, level, by_design=False)
-        value = float(scores.mean())
-        within = min(max(value, 0.0), 1.0)
-        return Interval(value, min(max(low, 0.0), within), max(min(high, 1.0), within)), estimator, kind
-
-    def _plenty(self, weights: np.ndarray, rewards: np.ndarray) -> bool:
-        """Whether there are rows enough for the normal law: n v ≥ 10 and n (1 − v) ≥ 10, n being effective."""
-        if not weights.any():
-            return False
-        value = float((weights * rewards).sum() / weights.sum())
-        return estimators.effective_rows(weights) * min(value, 1 - value) >= PLENTY
-
-    def _estimator(self, scored: _Scored, plenty: bool) -> str:
-        if scored.logged:
-            return "mean"
-        if self.estimator == "auto":
-            return "dr" if plenty else "snips"
-        return self.estimator
-
-    def _scores(self, scored: _Scored, player: int | None, estimator: str) -> np.ndarray:
-        chosen = self._rows(player)
-        weights, rewards = scored.weights[chosen], self.rows.reward[chosen]
-        if estimator == "mean":
-            return np.asarray(rewards)
-        if estimator == "dr":
-            return np.asarray(scored.doubly_robust[chosen])
-        return (estimators.ips_scores if estimator == "ips" else estimators.snips_scores)(weights, rewards)
-
-    def _difference(self, scored: _Scored, baseline: _Scored, player: int | None) -> Interval:
-        """From the rows' differences where both have normal intervals; else both ends, each at half the level."""
-        first, one, kind = self._interval(scored, player, self.level / 2)
-        second, other, other_kind = self._interval(baseline, player, self.level / 2)
-        low, high = first.low - second.high, first.high - second.low
-        if kind == other_kind == "normal":
-            scores = self._scores(scored, player, one) - self._scores(baseline, player, other)
-            low, high = estimators.normal_interval(scores, self.level)
-        span = self.rows.high - self.rows.low
-        return Interval((first.value - second.value) * span, low * span, high * span)
-
-    def _rows(self, player: int | None) -> Any:
-        return slice(None) if player is None else self.rows.player == player
+    def _pair(self, target: Target, baseline: Target) -> tuple[Judge, Scored, Scored] | None:
+        """Both before the same judge; None where no rows can judge both."""
+        try:
+            both = self.of(target, baseline)
+            return both, both.score(target), both.score(baseline)
+        except ValueError:
+            return None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import textwrap
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH = 120
+from posse.insight.text import WIDTH, count, cut, decimals, item, plain
+
 SHOWN = 20
 """How many players the text shows, those with most rows."""
 
@@ -64,6 +64,8 @@ class Evaluation:
     """Rows left out because their reward is unknown."""
     undrawn: int
     """Rows left out because they have no propensity."""
+    given_up: int
+    """Decisions that have no row because the learner gave them up before their rewards came."""
     adaptive: bool
     """Whether the log was gathered by a policy that learns."""
     against: str | None
@@ -80,30 +82,30 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain data that JSON can hold; NaN becomes None."""
-        return {key: _plain(value) for key, value in dataclasses.asdict(self).items()}
+        return dict(plain(dataclasses.asdict(self)))
 
     def __str__(self) -> str:
         head = (
-            f"{self.reward} of {self.rows:,} decisions, {_count(len(self.players), 'player')}, "
-            f"{_count(len(self.arms), 'arm')}, chosen "
+            f"{self.reward} of {count(self.rows, 'decision')}, {count(len(self.players), 'player')}, "
+            f"{count(len(self.arms), 'arm')}, chosen "
             + ("by a policy that learns" if self.adaptive else "at random, whatever the rewards")
         )
         parts = [head, self._overall()]
         if len(self.players) > 1:
             parts.append(self._by_player())
         if self.notes:
-            parts.append("\n".join(_wrapped(note) for note in self.notes))
+            parts.append("\n".join(item(note) for note in self.notes))
         return "\n\n".join(parts)
 
     def _overall(self) -> str:
         digits = self._digits()
-        columns = [["", *(_cut(estimate.target, 40) for estimate in self._of_player(None))]]
+        columns = [["", *(cut(estimate.target, 40) for estimate in self._of_player(None))]]
         shown = [self._interval(estimate, digits) for estimate in self._of_player(None)]
         columns.append(["value", *(value for value, _ in shown)])
         columns.append([f"{100 * (1 - self.level):g} % interval", *(interval for _, interval in shown)])
         if self.against is not None:
             columns.append(
-                [f"minus {_cut(self.against, 24)}", *(self._difference(each, digits) for each in self._of_player(None))]
+                [f"minus {cut(self.against, 24)}", *(self._difference(each, digits) for each in self._of_player(None))]
             )
         for title, field, style in (
             ("rows", "rows", ",.0f"),
@@ -122,14 +124,14 @@ class Evaluation:
         blocks, columns = [], list(first)
         for target in targets:
             cells = [self._cell(self.of(target, player), digits) for player in players]
-            column = [_cut(target, 24), *cells]
+            column = [cut(target, 24), *cells]
             if len(columns) > len(first) and _width([*columns, column]) > WIDTH:
                 blocks.append(_aligned(columns))
                 columns = list(first)
             columns.append(column)
         blocks.append(_aligned(columns))
         if len(self.players) > SHOWN:
-            more = f"{_count(len(self.players) - SHOWN, 'more player')} with {sum(self.player_rows[SHOWN:]):,} rows"
+            more = f"{count(len(self.players) - SHOWN, 'more player')} with {sum(self.player_rows[SHOWN:]):,} rows"
             blocks.append(f"… and {more}, which are in to_dict() and in --json")
         return "\n\n".join(blocks)
 
@@ -137,8 +139,7 @@ class Evaluation:
         return [estimate for estimate in self.estimates if estimate.player == player]
 
     def _digits(self) -> int:
-        low, high = self.reward_range
-        return max(0, 4 - math.floor(math.log10(high - low)))
+        return decimals(*self.reward_range, 4)
 
     def _interval(self, estimate: Estimate, digits: int) -> tuple[str, str]:
         if math.isnan(estimate.value):
@@ -168,25 +169,3 @@ def _aligned(columns: list[list[str]]) -> str:
 
 def _width(columns: list[list[str]]) -> int:
     return sum(max(map(len, column)) + 2 for column in columns) - 2
-
-
-def _wrapped(note: str) -> str:
-    return textwrap.fill(note, WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
-
-
-def _cut(name: str, most: int) -> str:
-    return name if len(name) <= most else f"{name[: most - 1]}…"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" + ("" if number == 1 else "s")
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(each) for each in value]
-    return value

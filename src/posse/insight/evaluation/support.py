@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from posse.checks import number
 from posse.insight.logs import Log
+from posse.insight.text import listed
 
 _SAME = 1e-6
-"""Propensities that differ by less, relatively, count as one: logs are written with few digits."""
+"""Propensities that differ by less, relatively, count as one."""
+_ROUNDED = 0.05
+"""Propensities of two digits, such as 0.17 for a sixth, add up to 1 this closely."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,12 @@ class Rows:
     """How many rows were left out because their reward is unknown."""
     undrawn: int
     """How many were left out because no propensity is known: data that was recorded, not decided."""
+    given_up: int
+    """How many more decisions the learner gave up: their rewards did not come, and they are not in the log."""
+    since: np.ndarray
+    """From which row on each arm is known to have been on offer, [arm]."""
+    until: np.ndarray
+    """Up to which row, that one excluded."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -46,15 +54,37 @@ class Rows:
         cells = self.player * len(self.arms) + self.arm
         return np.bincount(cells, minlength=len(self.players) * len(self.arms)).reshape(self.shape)
 
+    def on_offer(self, arms: np.ndarray) -> tuple[int, int]:
+        """The rows, first and one past the last, in which all of these arms are known to have been on offer."""
+        first, last = self.since[arms].max(initial=0), self.until[arms].min(initial=self.arm.size)
+        if first >= last:
+            names = listed(self.arms[arm] for arm in np.flatnonzero(arms))
+            raise ValueError(f"no row is known to be from a time when all of {names} were on offer")
+        return int(first), int(last)
 
-def usable(log: Log, reward_range: tuple[float, float] | None, adaptive: bool | None) -> Rows:
-    """The rows of a log to judge by, with how they were gathered: as told, as the log says, or as it looks."""
-    if log.propensity is None:
+    def during(self, first: int, last: int) -> Rows:
+        """These rows alone."""
+        chosen = slice(first, last)
+        return replace(
+            self,
+            player=self.player[chosen],
+            arm=self.arm[chosen],
+            reward=self.reward[chosen],
+            propensity=self.propensity[chosen],
+            since=np.clip(self.since - first, 0, last - first),
+            until=np.clip(self.until - first, 0, last - first),
+        )
+
+
+def usable(log: Log, adaptive: bool | None) -> Rows:
+    """The rows of a log with its range to judge by, and how they were gathered: as told, as it says, or as it looks."""
+    propensity = log.propensity
+    if propensity is None:
         raise ValueError(
             "the log has no column 'propensity'; without the probabilities of its choices it judges nothing"
         )
-    low, high = _range(log, reward_range)
-    drawn = ~np.isnan(log.propensity)
+    low, high = log.about["reward_range"]
+    drawn = ~np.isnan(propensity)
     known = ~np.isnan(log.reward)
     use = drawn & known
     if not use.any():
@@ -64,20 +94,47 @@ def usable(log: Log, reward_range: tuple[float, float] | None, adaptive: bool | 
     design = _design(log, drawn)
     if adaptive is None:
         adaptive = bool(log.about.get("adaptive", design is None))
+    since, until = _offers(log.kept(use))
     return Rows(
         log.players,
         log.arms,
         log.player[use],
         log.arm[use],
         (log.reward[use] - low) / (high - low),
-        log.propensity[use],
+        propensity[use],
         low,
         high,
         design,
         adaptive,
         int((drawn & ~known).sum()),
         int((~drawn).sum()),
+        log.given_up,
+        since,
+        until,
     )
+
+
+def _offers(log: Log) -> tuple[np.ndarray, np.ndarray]:
+    """From which row to which each arm is known to have been on offer; a learner says which arms came and went.
+
+    An arm that was added is on offer after the first row that played it, where the past alone decides that this is the
+    first, so that later rows stay fair; one that was retired, up to the last decision whose reward had come by then.
+    An arm that came back counts until it first went.
+    """
+    since, until = np.zeros(len(log.arms), np.int64), np.full(len(log.arms), log.arm.size)
+    changed: dict[str, list[Any]] = {}
+    for change in log.about.get("changes", ()):
+        changed.setdefault(change["name"], []).append(change)
+    for arm, name in enumerate(log.arms):
+        own = [change for change in changed.get(name, ()) if change["kind"] in ("add arm", "retire arm")]
+        if own and own[0]["kind"] == "add arm":
+            played = np.flatnonzero(log.arm == arm)
+            since[arm] = played[0] + 1 if played.size else log.arm.size
+        gone = [change["event"] for change in own if change["kind"] == "retire arm"]
+        if gone:
+            before = np.flatnonzero(log.observed < gone[0]) if log.observed is not None else np.array([], np.int64)
+            until[arm] = before[-1] + 1 if before.size else 0
+    return since, until
 
 
 def only(log: Log, players: Iterable[str]) -> Log:
@@ -85,8 +142,8 @@ def only(log: Log, players: Iterable[str]) -> Log:
     names = list(players)
     for name in names:
         if name not in log.players:
-            raise ValueError(f"the log has no player {name!r}; its players are {shortened(log.players)}")
-    return _kept(log, np.isin(log.player, [log.players.index(name) for name in names]))
+            raise ValueError(f"the log has no player {name!r}; its players are {listed(log.players)}")
+    return log.kept(np.isin(log.player, [log.players.index(name) for name in names]))
 
 
 def held_out(log: Log) -> Log:
@@ -95,16 +152,15 @@ def held_out(log: Log) -> Log:
         raise ValueError("the log has no decisions that were held out; posse.Learner(..., holdout=0.1) holds some out")
     if any(change.get("kind") in ("add arm", "retire arm") for change in log.about.get("changes", ())):
         raise ValueError("arms came or went in this log, so the propensities of its held out decisions differ")
-    kept = _kept(log, log.holdout)
-    about = {**log.about, "adaptive": False}
-    return replace(kept, propensity=np.full(kept.player.size, 1 / len(log.arms)), about=about)
-
-
-def _kept(log: Log, keep: np.ndarray) -> Log:
-    names = ("player", "arm", "reward", "propensity", "shared", "holdout")
-    columns: dict[str, Any] = {name: getattr(log, name) for name in names}
-    kept: dict[str, Any] = {name: column if column is None else column[keep] for name, column in columns.items()}
-    return replace(log, **kept)
+    kept = log.kept(log.holdout)
+    each = 1 / len(log.arms)
+    equal = kept.propensity is not None and np.allclose(kept.propensity, each, rtol=_ROUNDED, atol=0)
+    if "changes" not in log.about and not equal:
+        raise ValueError(
+            "whether arms came or went is not in this log, so how its held out decisions were drawn is not known: give "
+            f"learner.log() itself or as Parquet, or write a propensity of {each:.4g} in those rows"
+        )
+    return replace(kept, propensity=np.full(kept.player.size, each), about={**log.about, "adaptive": False})
 
 
 def unseen(rows: Rows, probabilities: np.ndarray, target: str) -> np.ndarray:
@@ -115,25 +171,23 @@ def unseen(rows: Rows, probabilities: np.ndarray, target: str) -> np.ndarray:
     """
     pulls = rows.pulls()
     lacking = (probabilities > 0) & (pulls == 0) & (pulls.sum(axis=1) > 0)[:, None]
-    chance = _by_chance(rows)
+    chance = common_design(rows) is not None
     for player, arm in np.argwhere(lacking):
-        if not chance[player]:
+        if not chance:
             raise ValueError(
-                f"no overlap: {target} plays arm {rows.arms[arm]!r} for player {rows.players[player]!r}, where the log "
-                "never played it; judge a policy that does not, or leave that player out"
+                f"no overlap: {target} plays arm {rows.arms[arm]!r} for player {rows.players[player]!r}, but no row to "
+                "judge it by has both; judge a policy that does not, or leave that player out"
             )
     return lacking.any(axis=1)
 
 
-def _by_chance(rows: Rows) -> np.ndarray:
-    """Whether each player's unseen arms are known to have been possible."""
-    nobody = np.zeros(len(rows.players), bool)
+def common_design(rows: Rows) -> np.ndarray | None:
+    """The propensity of each arm if it is the same for all players, and these add up to 1."""
     if rows.design is None or np.isnan(rows.design).all(axis=0).any():
-        return nobody
-    common = np.nanmin(rows.design, axis=0)
-    if not np.allclose(np.nanmax(rows.design, axis=0), common, rtol=_SAME, atol=0):
-        return nobody
-    return np.full(len(rows.players), bool(np.isclose(common.sum(), 1, rtol=_SAME)))
+        return None
+    least = np.nanmin(rows.design, axis=0)
+    same = np.allclose(np.nanmax(rows.design, axis=0), least, rtol=_SAME, atol=0)
+    return least if same and abs(least.sum() - 1) <= _ROUNDED else None
 
 
 def _design(log: Log, drawn: np.ndarray) -> np.ndarray | None:
@@ -149,36 +203,9 @@ def _design(log: Log, drawn: np.ndarray) -> np.ndarray | None:
         return None
     totals = np.where(seen, least, 0).sum(axis=1)
     worst = int(totals.argmax())
-    if totals[worst] > 1 + _SAME and not log.about.get("adaptive"):
+    if totals[worst] > 1 + _ROUNDED and not log.about.get("adaptive"):
         raise ValueError(
             f"the propensities of player {log.players[worst]!r} are the same throughout and add up to "
             f"{totals[worst]:g} over the arms, but probabilities add up to 1"
         )
     return np.where(seen, least, np.nan)
-
-
-def _range(log: Log, given: Any) -> tuple[float, float]:
-    if given is None:
-        given = log.about.get("reward_range", (0.0, 1.0))
-    try:
-        first, second = given
-    except (TypeError, ValueError):
-        raise TypeError(
-            f"reward_range={given!r}, but expected two numbers, the least and the greatest reward"
-        ) from None
-    low = number("the least reward", first)
-    high = number("the greatest reward", second, above=low)
-    outside = np.flatnonzero((log.reward < low) | (log.reward > high))
-    if outside.size:
-        row = int(outside[0])
-        raise ValueError(
-            f"row {row + 1} has reward {log.reward[row]:g}, but rewards are in [{low:g}, {high:g}]; "
-            "reward_range says otherwise"
-        )
-    return low, high
-
-
-def shortened(names: Iterable[str], most: int = 12) -> str:
-    """A list of names that is not too long to read."""
-    names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from posse.checks import number
-from posse.insight.evaluation.support import Rows, shortened
+from posse.insight.evaluation.support import Rows
+from posse.insight.text import listed
 
 LOGGED = "logged"
 UNIFORM = "uniform"
@@ -41,6 +42,12 @@ class Target:
     name: str
     probabilities: np.ndarray | None
 
+    def plays(self, rows: Rows) -> np.ndarray:
+        """Whether it ever plays each arm."""
+        if self.probabilities is None:
+            return np.zeros(len(rows.arms), bool)
+        return np.asarray((self.probabilities > 0).any(axis=0))
+
 
 def target_of(what: Any, rows: Rows) -> Target:
     """What a user may name: an arm, "uniform", "logged", a table, or anything with `probabilities(player)`."""
@@ -70,14 +77,14 @@ def _named(name: str, rows: Rows) -> Target:
         return Target(name, np.full(rows.shape, 1 / len(rows.arms)))
     if name == LOGGED:
         return Target(name, None)
-    raise ValueError(f"the log has no arm {name!r}; its arms are {shortened(rows.arms)}")
+    raise ValueError(f"the log has no arm {name!r}; its arms are {listed(rows.arms)}")
 
 
 def _row(name: str, player: str, entry: Mapping[str, Any], arms: tuple[str, ...]) -> np.ndarray:
     row = np.zeros(len(arms))
     for arm, probability in entry.items():
         if arm not in arms:
-            raise ValueError(f"{name}, player {player!r}: the log has no arm {arm!r}; its arms are {shortened(arms)}")
+            raise ValueError(f"{name}, player {player!r}: the log has no arm {arm!r}; its arms are {listed(arms)}")
         row[arms.index(arm)] = number(f"{name}, player {player!r}, arm {arm!r}", probability, least=0, most=1)
     if not np.isclose(row.sum(), 1, rtol=1e-6):
         raise ValueError(f"{name}, player {player!r}: probabilities add up to {row.sum():g}, but expected 1")

@@ -12,6 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
+from posse.insight.text import in_figure
 from posse.simulation.statistics import paired_difference
 
 if TYPE_CHECKING:
@@ -165,5 +166,4 @@ def _name_ends(axes: Axes, ends: list[tuple[float, str, Any]]) -> None:
         heights += max(0.0, 0.02 - heights[0]) - max(0.0, heights[-1] - 1)
     for (end, name, colour), height in zip(ends, heights, strict=True):
         axes.plot([1, 1.03], [end / top, height], transform=axes.transAxes, color=colour, linewidth=0.8, clip_on=False)
-        shown = name if len(name) <= 32 else name[:31] + "…"
-        axes.text(1.04, height, shown.replace("$", r"\$"), transform=axes.transAxes, va="center")
+        axes.text(1.04, height, in_figure(name, 32), transform=axes.transAxes, va="center")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import whole
-from posse.insight.planning.policies import MOST_POLICIES, check_policies, line_up
-from posse.insight.planning.setting import Setting, from_guess, from_history
+from posse.insight.planning.policies import MOST_POLICIES, LineUp, check_policies, line_up
+from posse.insight.planning.setting import Drawn, Setting, from_guess, from_history
 from posse.insight.planning.text import conclusions, to_text
 from posse.policies.base import Policy
 from posse.problem import Problem
@@ -23,7 +23,6 @@ from posse.streams import check_seed
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LEAST_EPSILON = 0.001  # of the reward range; the ε assumed where historical data shows no difference at all
 CHECKPOINTS = 25
 WORK = 250_000_000  # decisions to simulate unless told: about ten seconds on two cores
 FEWEST, MOST = 10, 100  # problems
@@ -43,7 +42,9 @@ class Plan:
     days: int | None
     """How many days that takes, None if not told."""
     epsilon: float
-    """The ε that is taken as right: the most by which two players' means for an arm are assumed to differ."""
+    """The right ε: the most by which two players' means for an arm differ in the problems (from data, the median)."""
+    given_epsilon: float | None
+    """The ε that was given beside historical data, to be compared with the right one; None if none was."""
     assumed: tuple[str, ...]
     """What was assumed, in sentences."""
     low: float
@@ -60,6 +61,8 @@ class Plan:
     """From a tenth of ε to ten times it, as far as the reward range goes."""
     pooled: int
     """Naive-Agg, which pools blindly."""
+    given: int | None
+    """RobustAgg-TS with `given_epsilon`, None if none was given."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -73,7 +76,7 @@ class Plan:
 
     @property
     def right(self) -> int:
-        """RobustAgg-TS with the ε that is taken as right."""
+        """RobustAgg-TS with the right ε."""
         return self.sweep[int(np.argmin(np.abs(self.sweep_epsilons - self.epsilon)))]
 
     @property
@@ -160,6 +163,7 @@ class Plan:
             "decisions": self.decisions.tolist(),
             "days": self.days,
             "epsilon": self.epsilon,
+            "given_epsilon": self.given_epsilon,
             "reward_range": [self.low, self.high],
             "assumed": list(self.assumed),
             "problems": len(self.result.problems),
@@ -211,21 +215,21 @@ def plan(
     """Simulate an experiment that is planned, on many problems that it may turn out to be.
 
     Args:
-        history: data to draw the problems from: `learner.counts()`, a `Log`, or what `read_log` reads. The problems
+        history: data to draw the problems from: a learner, its counts, a `Log`, or what `read_log` reads. The problems
             then have its players and arms; without it they are drawn from the guess below.
         players: how many players; 12 if omitted.
         arms: how many arms; 3 if omitted.
         decisions: how many decisions a player, or one number for each player. Omitted: 2,000, or with a history
             as many as each player has there.
         days: how many days the run takes; `decisions` are then decisions a day.
-        epsilon: the most by which players' means for an arm differ, in units of reward. Omitted: 0.05, or with a
-            history the median range of the problems drawn from it.
+        epsilon: the most by which players' means for an arm differ, in units of reward; 0.05 if omitted. With a
+            history the data says how far they differ, and an ε that is given is compared with that.
         effect: how far the best arm is ahead of the others, on average over players; 0.03 if omitted.
         base: the mean reward of the other arms; 0.2 if omitted.
         reward: the column of rewards, for a history that is a log.
         reward_range: the least and the greatest reward possible, for a log from elsewhere whose rewards are not
             in [0, 1].
-        policies: what to compare with learning alone, for rewards scaled to [0, 1]; a small set if omitted.
+        policies: what to compare with learning alone, ε in units of reward; a small set if omitted.
         problems: how many problems to draw; omitted, up to 100 as time allows (some ten seconds).
         seed: a non-negative integer.
         threads: how many threads to use; all cores if omitted.
@@ -240,25 +244,15 @@ def plan(
     seed = check_seed(seed)
     days = None if days is None else whole("days", days, least=1)
     count = None if problems is None else whole("problems", problems, least=2)
-    chosen = None if policies is None else check_policies(policies)
-    if history is None:
-        if reward_range is not None:
-            raise ValueError(f"reward_range={reward_range!r}, but a guess is about rewards of 0 and 1; leave it out")
-        setting = from_guess(players, arms, decisions, days, epsilon, effect, base)
-    else:
-        for name, value in (("players", players), ("arms", arms), ("effect", effect), ("base", base)):
-            if value is not None:
-                raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
-        setting = from_history(history, decisions, days, epsilon, reward, reward_range)
-    if count is None:
-        count = min(MOST, max(FEWEST, WORK // (int(setting.decisions.sum()) * MOST_POLICIES)))
-    drawn = setting.draw(count, seed)
-    right, assumed = _right_epsilon(setting, drawn)
-    lines = line_up(right, setting.high - setting.low, chosen)
+    guess = {"players": players, "arms": arms, "effect": effect, "base": base}
+    setting = _setting(history, guess, decisions, days, epsilon, reward, reward_range)
+    chosen = None if policies is None else check_policies(policies, setting.low, setting.high)
+    drawn = setting.draw(_affordable(setting) if count is None else count, seed)
+    lines = line_up(drawn.epsilon, setting.high - setting.low, chosen, setting.given)
     if progress is True:
         _compile(lines.policies)
     result = simulate(
-        drawn,
+        drawn.problems,
         lines.policies,
         int(setting.decisions.max()),
         seed=seed,
@@ -267,13 +261,43 @@ def plan(
         threads=threads,
         progress=progress,
     )
+    return _assembled(setting, days, drawn, lines, result)
+
+
+def _setting(
+    history: Any,
+    guess: dict[str, Any],
+    decisions: float | Sequence[float] | None,
+    days: int | None,
+    epsilon: float | None,
+    reward: str,
+    reward_range: tuple[float, float] | None,
+) -> Setting:
+    """What is planned, from historical data or from a guess, and never from both."""
+    if history is None:
+        if reward_range is not None:
+            raise ValueError(f"reward_range={reward_range!r}, but a guess is about rewards of 0 and 1; leave it out")
+        return from_guess(decisions=decisions, days=days, epsilon=epsilon, **guess)
+    for name, value in guess.items():
+        if value is not None:
+            raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
+    return from_history(history, decisions, days, epsilon, reward, reward_range)
+
+
+def _affordable(setting: Setting) -> int:
+    """How many problems can be simulated in some ten seconds."""
+    return min(MOST, max(FEWEST, WORK // (int(setting.decisions.sum()) * MOST_POLICIES)))
+
+
+def _assembled(setting: Setting, days: int | None, drawn: Drawn, lines: LineUp, result: Result) -> Plan:
     return Plan(
         players=setting.players,
         arms=setting.arms,
         decisions=setting.decisions,
         days=days,
-        epsilon=right,
-        assumed=(*setting.assumed, *assumed),
+        epsilon=drawn.epsilon,
+        given_epsilon=setting.given,
+        assumed=drawn.assumed,
         low=setting.low,
         high=setting.high,
         result=result,
@@ -281,19 +305,8 @@ def plan(
         sweep=lines.sweep,
         sweep_epsilons=lines.sweep_epsilons,
         pooled=lines.pooled,
+        given=lines.given,
     )
-
-
-def _right_epsilon(setting: Setting, problems: list[Problem]) -> tuple[float, tuple[str, ...]]:
-    """The ε taken as right, and what to say about where it comes from."""
-    if setting.epsilon is not None:
-        return setting.epsilon, ()
-    unit = setting.high - setting.low
-    found = unit * float(np.median([problem.epsilon for problem in problems]))
-    if found < LEAST_EPSILON * unit:
-        return LEAST_EPSILON * unit, (f"No difference between players shows; ε = {LEAST_EPSILON * unit:g} is assumed.",)
-    found = float(f"{found:.2g}")
-    return found, (f"ε = {found:g} is the median over the problems of the most by which players differ on an arm.",)
 
 
 def _compile(policies: list[Policy]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,7 +19,7 @@ FACTORS = (1 / 10, 1 / 5, 1 / 3, 1 / 2, 2 / 3, 1, 3 / 2, 2, 3, 5, 10)  # how far
 MOST_POLICIES = len(FACTORS) + 5  # of a plan that is not told which
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class LineUp:
     """Policies without repetition, and which of them are what, by number."""
 
@@ -32,21 +32,22 @@ class LineUp:
     """In units of reward, in rising order."""
     pooled: int
     """Naive-Agg."""
+    given: int | None
+    """RobustAgg-TS with the ε that was given beside the right one, None if none was."""
 
 
-def line_up(epsilon: float, unit: float, chosen: list[Policy] | None = None) -> LineUp:
-    """The policies for a right ε in units of reward, where rewards have a range of `unit`.
+def line_up(epsilon: float, unit: float, chosen: list[Policy] | None = None, given: float | None = None) -> LineUp:
+    """The policies for a right ε, and one given beside it, in units of reward, where rewards have a range of `unit`.
+
+    Those chosen are for rewards in [0, 1] already.
 
     >>> found = line_up(0.05, 1.0, [IndTS(c2=0.25)])
     >>> [found.policies[number].label for number in found.compared]
     ['Ind-TS', 'Ind-TS(c2=0.25)']
     """
-    sharing: dict[float, Policy] = {
-        factor: RobustAggTS(factor * epsilon / unit, label=f"RobustAgg-TS({factor * epsilon:.3g})")
-        for factor in FACTORS
-        if factor * epsilon <= unit
-    }
-    compared = [IndTS(), *(_default(epsilon, unit, sharing) if chosen is None else chosen)]
+    sharing = {factor: _sharing(factor * epsilon, unit) for factor in FACTORS if factor * epsilon <= unit}
+    beside = [] if given is None else [_sharing(given, unit)]
+    compared: list[Policy] = [IndTS(), *beside, *(_default(epsilon, unit, sharing) if chosen is None else chosen)]
     policies, numbers = _distinct([*compared, *sharing.values(), NaiveAgg()])
     return LineUp(
         policies,
@@ -54,16 +55,27 @@ def line_up(epsilon: float, unit: float, chosen: list[Policy] | None = None) -> 
         tuple(numbers[len(compared) : -1]),
         np.array(list(sharing)) * epsilon,
         numbers[-1],
+        numbers[1] if beside else None,
     )
 
 
-def check_policies(policies: Policy | Iterable[Policy]) -> list[Policy]:
-    """One policy or several as a list, or an error that says what is none."""
+def check_policies(policies: Policy | Iterable[Policy], low: float, high: float) -> list[Policy]:
+    """One policy or several, ε in units of rewards in [low, high], for rewards in [0, 1]; an error if one is none.
+
+    Labels stay in units of reward.
+
+    >>> [(policy.label, policy.epsilon) for policy in check_policies(RobustAggTS(4), 0, 100)]
+    [('RobustAgg-TS(4)', 0.04)]
+    """
     found = [policies] if isinstance(policies, Policy) else list(policies)
     for policy in found:
         if not isinstance(policy, Policy):
             raise TypeError(f"{policy!r} is no policy; expected one such as posse.RobustAggTS(0.15)")
-    return found
+    return [dataclasses.replace(policy.for_rewards(low, high), label=str(policy.label)) for policy in found]
+
+
+def _sharing(epsilon: float, unit: float) -> Policy:
+    return RobustAggTS(epsilon / unit, label=f"RobustAgg-TS({epsilon:.3g})")
 
 
 def _default(epsilon: float, unit: float, sharing: dict[float, Policy]) -> list[Policy]:

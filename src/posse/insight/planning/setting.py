@@ -9,14 +9,27 @@ from typing import Any
 import numpy as np
 
 from posse.checks import number, whole
-from posse.insight.logs import Log, read_log
-from posse.insight.planning.problems import Population, fit_population, guessed_problems, reward_dispersion
+from posse.insight.logs import Log, read_log, with_range
+from posse.insight.planning.population import Population, population_of, reward_dispersion
+from posse.insight.planning.problems import guessed_problems
+from posse.insight.planning.spread import spread_in_words
+from posse.insight.text import count
 from posse.learner import Counts
 from posse.problem import Problem
 from posse.schedule import Concurrent, Random, Schedule
 
 PLAYERS, ARMS, DECISIONS, EPSILON, EFFECT, BASE = 12, 3, 2000, 0.05, 0.03, 0.2
-MOST_ARMS_SHOWN = 8
+LEAST_EPSILON = 1e-6  # of the reward range; the ε assumed where the problems show no difference at all
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Problems, on the scale [0, 1], and what is to be said of them."""
+
+    problems: list[Problem]
+    epsilon: float
+    """The most by which players differ in them, in units of reward: the right ε."""
+    assumed: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +42,10 @@ class Setting:
     """Decisions of each player over the whole run, int64 [player]."""
     low: float
     high: float
-    epsilon: float | None
-    """In units of reward; None: to be read off the problems."""
-    assumed: tuple[str, ...]
-    draw: Callable[[int, int], list[Problem]]
-    """So many problems from a seed, on the scale [0, 1]."""
+    given: float | None
+    """The ε that was given beside the data, in units of reward."""
+    draw: Callable[[int, int], Drawn]
+    """So many problems from a seed."""
 
     @property
     def schedule(self) -> Schedule:
@@ -61,24 +73,19 @@ def from_guess(
     epsilon = number("epsilon", EPSILON if epsilon is None else epsilon, above=0, most=1)
     effect = number("effect", EFFECT if effect is None else effect, least=0, most=1)
     base = number("base", BASE if base is None else base, least=0, most=1)
-    if base + effect > 1:
-        raise ValueError(f"base={base:g} with effect={effect:g}, but the best arm's mean, their sum, is at most 1")
-    widest = 2 * min(base, 1 - base), 2 * min(base + effect, 1 - base - effect)
-    narrower = "" if min(widest) >= epsilon else f", or {min(widest):.3g} where they would leave [0, 1] otherwise"
-    assumed = (
-        f"The best arm earns {base + effect:.4g} a decision on average over players, the others {base:.4g}; rewards "
-        "are 0 or 1.",
-        f"For each arm, the players' means lie anywhere within ε = {epsilon:g}{narrower}.",
-    )
+    right, assumed = _room(base, effect, epsilon)
+
+    def draw(count: int, seed: int) -> Drawn:
+        return Drawn(guessed_problems(players, arms, right, effect, base, count=count, seed=seed), right, assumed)
+
     return Setting(
         tuple(f"player {number + 1}" for number in range(players)),
         tuple(f"arm {number + 1}" for number in range(arms)),
         traffic,
         0.0,
         1.0,
-        epsilon,
-        assumed,
-        lambda count, seed: guessed_problems(players, arms, epsilon, effect, base, count=count, seed=seed),
+        None,
+        draw,
     )
 
 
@@ -99,14 +106,7 @@ def from_history(
         raise ValueError(f"days={days}, but how many decisions a day is not told; give decisions too")
     pulls = counts.pulls.sum(axis=1)
     traffic = np.maximum(pulls, 1) if decisions is None else _traffic(decisions, days, len(counts.players))
-    population = fit_population(counts, dispersion)
-    unit = counts.high - counts.low
-    assumed = (
-        f"The problems are what {pulls.sum():,} rewards on record leave possible. {_arm_means(counts, population)}",
-        f"Noise taken out, players vary by {unit * population.level:.2g} (standard deviation) in what all their arms "
-        f"share and by {unit * population.own:.2g} arm by arm.",
-        *([] if epsilon is None else [f"ε = {epsilon:g} as given."]),
-    )
+    population = population_of(counts, dispersion)
     return Setting(
         counts.players,
         counts.arms,
@@ -114,69 +114,76 @@ def from_history(
         counts.low,
         counts.high,
         epsilon,
-        assumed,
-        lambda count, seed: population.problems(count=count, seed=seed),
+        lambda count, seed: _from_posterior(counts, population, epsilon, count, seed),
     )
 
 
-def _arm_means(counts: Counts, population: Population) -> str:
-    shown = [
-        f"{name} {counts.low + (counts.high - counts.low) * population.arm_means[arm]:.3g}"
-        for arm, name in enumerate(counts.arms)
+def _room(base: float, effect: float, epsilon: float) -> tuple[float, tuple[str, ...]]:
+    """The ε that a guess leaves room for, at most the one given, and the guess in words."""
+    if base + effect > 1:
+        raise ValueError(f"base={base:g} with effect={effect:g}, but the best arm's mean, their sum, is at most 1")
+    widest = 2 * min(base, 1 - base), 2 * min(base + effect, 1 - base - effect)
+    if max(widest) == 0:
+        raise ValueError(
+            f"base={base:g} with effect={effect:g}, but rewards are 0 or 1: with such means players cannot differ"
+        )
+    right = min(epsilon, max(widest))
+    narrower = "" if min(widest) >= right else f", or {min(widest):.3g} where they would leave [0, 1] otherwise"
+    fits = (
+        f"There is no room for ε = {epsilon:g}: means that stay in [0, 1] around {base + effect:.4g} and {base:.4g} "
+        f"lie within {right:.3g}. So ε = {right:.3g} is taken.",
+    )
+    return right, (
+        f"The best arm earns {base + effect:.4g} a decision on average over players, the others {base:.4g}; rewards "
+        "are 0 or 1.",
+        *(fits if right < epsilon else ()),
+        f"For each arm, the players' means lie anywhere within ε = {right:g}{narrower}.",
+    )
+
+
+def _from_posterior(counts: Counts, population: Population, given: float | None, number: int, seed: int) -> Drawn:
+    """Problems that the data leaves possible, and their ε: the median of what they have."""
+    problems = population.problems(count=number, seed=seed)
+    unit = counts.high - counts.low
+    ranges = unit * np.array([problem.epsilon for problem in problems])
+    right = max(float(f"{np.median(ranges):.2g}"), LEAST_EPSILON * unit)
+    low, high = np.quantile(ranges, (0.05, 0.95))
+    said = [
+        f"The problems are what {count(int(counts.pulls.sum()), 'reward')} on record leave possible.",
+        *spread_in_words(counts, problems),
+        f"ε = {right:g} is the median over the problems of the most by which players differ on an arm; nine of ten "
+        f"have {low:.2g} to {high:.2g}."
+        if right > LEAST_EPSILON * unit
+        else f"No difference between players shows; ε = {right:g} is assumed.",
     ]
-    if len(shown) <= MOST_ARMS_SHOWN:
-        return f"Means over players: {', '.join(shown)}."
-    best, worst = int(population.arm_means.argmax()), int(population.arm_means.argmin())
-    return f"Means over players: from {shown[worst]} to {shown[best]}."
+    if given is not None:
+        said.append(
+            f"In {100 * (ranges > given).mean():.0f} % of the problems players differ by more than ε = {given:g}."
+        )
+    return Drawn(problems, right, tuple(said))
 
 
 def _read(history: Any, reward: str, reward_range: tuple[float, float] | None) -> tuple[Counts, float]:
     """Pulls and sums, and how much the rewards vary for their means; of counts alone, as much as rewards of 0 and 1."""
     if isinstance(history, Counts):
-        if reward_range is not None:
-            raise ValueError(f"reward_range={reward_range!r}, but the counts have their own: leave it out")
-        return history, 1.0
-    log = history if isinstance(history, Log) else read_log(history, reward)
+        return with_range(history, reward_range), 1.0
+    log = with_range(history if isinstance(history, Log) else read_log(history, reward), reward_range)
     counts = log.counts()
-    if reward_range is not None:
-        low, high = _check_range(reward_range)
-        counts = Counts(counts.players, counts.arms, counts.pulls, counts.sums, low, high)
     known = ~np.isnan(log.reward)
-    rewards = log.reward[known]
-    outside = rewards[(rewards < counts.low) | (rewards > counts.high)]
-    if outside.size:
-        raise ValueError(
-            f"the log has a reward of {outside[0]:g}, but rewards are in [{counts.low:g}, {counts.high:g}]; "
-            "give the range that is possible as reward_range"
-        )
-    scaled = (rewards - counts.low) / (counts.high - counts.low)
+    scaled = (log.reward[known] - counts.low) / (counts.high - counts.low)
     return counts, reward_dispersion(log.player[known], log.arm[known], scaled) if scaled.size else 1.0
-
-
-def _check_range(reward_range: tuple[float, float]) -> tuple[float, float]:
-    try:
-        low, high = reward_range
-    except (TypeError, ValueError):
-        raise ValueError(f"reward_range={reward_range!r}, but expected two numbers") from None
-    low = number("the least reward", low)
-    return low, number("the greatest reward", high, above=low)
 
 
 def _check(counts: Counts) -> None:
     players, arms = counts.pulls.shape
     if players < 2 or arms < 2:
         raise ValueError(f"the history has {players} × {arms} players and arms, but a plan needs at least two of each")
-    empty = np.flatnonzero(counts.pulls.sum(axis=0) == 0)
-    if empty.size:
-        raise ValueError(f"arm {counts.arms[empty[0]]!r} has no rewards on record, so nothing can be said of it")
-    low, high = counts.low * counts.pulls, counts.high * counts.pulls
-    slack = 1e-9 * (np.abs(low) + np.abs(high))  # sums are rounded
-    bad = np.argwhere((counts.sums < low - slack) | (counts.sums > high + slack))
-    if len(bad):
-        player, arm = bad[0]
+    known = (counts.pulls > 0).sum(axis=0)
+    if known.min() == 0:
+        raise ValueError(f"arm {counts.arms[known.argmin()]!r} has no rewards on record, so nothing can be said of it")
+    if known.max() == 1:
         raise ValueError(
-            f"player {counts.players[player]!r} earned {counts.sums[player, arm]:g} with {counts.pulls[player, arm]} "
-            f"pulls of arm {counts.arms[arm]!r}, but rewards are in [{counts.low:g}, {counts.high:g}]"
+            "no arm has rewards of two players on record, so nothing says how far players differ; expected at least one"
         )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posse.insight.text import count, item
 from posse.policies.hier_ts import HierTS
 from posse.policies.ind_ts import IndTS
 from posse.policies.robustagg_tsv import RobustAggTSV
@@ -15,18 +15,24 @@ from posse.simulation import Difference
 if TYPE_CHECKING:
     from posse.insight.planning.plan import Plan
 
+WIDTH = 112
 WRONG = {1 / 3: "a third of that ε", 3.0: "three times that ε"}
 
 
 def to_text(plan: Plan) -> str:
     """Assumptions, table and conclusions, for the terminal."""
-    assumed, concluded = ("\n".join(map(_wrapped, lines)) for lines in (_assumptions(plan), conclusions(plan)))
+    assumed, concluded = (
+        "\n".join(item(line, WIDTH) for line in lines) for lines in (_assumptions(plan), conclusions(plan))
+    )
     return "\n\n".join([assumed, _table(plan), concluded])
 
 
 def conclusions(plan: Plan) -> list[str]:
     """What the numbers say: what is at stake, what sharing saves, what a wrong ε and blind pooling cost."""
     found = [_stake(plan), _sharing(plan)]
+    if plan.given is not None and plan.given_epsilon is not None and plan.given != plan.right:
+        times = plan.given_epsilon / plan.epsilon
+        found.append(_wrong(plan, f"ε = {plan.given_epsilon:g} as given, {times:.2g} times that,", plan.given))
     for factor, words in WRONG.items():
         near = np.isclose(plan.sweep_epsilons, factor * plan.epsilon)
         found += [_wrong(plan, words, plan.sweep[number]) for number in np.flatnonzero(near)]
@@ -80,12 +86,8 @@ def _assumptions(plan: Plan) -> list[str]:
 
 def _traffic(plan: Plan) -> str:
     low, high = int(plan.decisions.min()), int(plan.decisions.max())
-    shown = f"{high:,} decisions each" if low == high else f"{low:,} to {high:,} decisions each"
-    return shown if plan.days is None else f"{shown} in {plan.days:,} day{'s' * (plan.days > 1)}"
-
-
-def _wrapped(sentence: str) -> str:
-    return textwrap.fill(sentence, 112, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+    shown = f"{count(high, 'decision')} each" if low == high else f"{low:,} to {high:,} decisions each"
+    return shown if plan.days is None else f"{shown} in {count(plan.days, 'day')}"
 
 
 def _table(plan: Plan) -> str:
@@ -117,6 +119,8 @@ def _role(plan: Plan, number: int) -> str:
         return "alone"
     if number == plan.right:
         return "sharing, right ε"
+    if number == plan.given:
+        return "sharing, ε as given"
     if number in plan.sweep:
         epsilon = plan.sweep_epsilons[plan.sweep.index(number)]
         return "sharing, ε too small" if epsilon < plan.epsilon else "sharing, ε too large"
@@ -149,6 +153,13 @@ def _sharing(plan: Plan) -> str:
         return f"Sharing with {how} {saved}"
     if saving.high < 0:
         more = with_interval(_negative(saving), 100, " %")
+        savings = [plan.saving(policy) for policy in plan.sweep]
+        best = int(np.argmax([other.mean for other in savings]))
+        if savings[best].low > 0:
+            return (
+                f"Sharing with {how} loses {more} more than learning alone; the ε tried that does best, "
+                f"{plan.sweep_epsilons[best]:.3g}, saves {with_interval(savings[best], 100, ' %')}."
+            )
         return f"Sharing does not pay here: with {how} it loses {more} more than learning alone."
     return f"Sharing makes no clear difference here: with {how} it {saved}"
 
