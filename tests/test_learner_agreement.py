@@ -141,6 +141,8 @@ def test_decisions_come_from_the_logged_probabilities(policy):
 @each_policy
 def test_the_shared_weight_is_how_far_a_center_follows_the_others(policy):
     """Against moving every reward of the others by hand."""
+    if policy.summary is not None:
+        pytest.skip("a summary has no sums of the others to move: test_summary.py")
     run = posse.simulation.trace(PROBLEM, policy, HORIZON, seed=3)
     learner = feed(policy, run, HORIZON, HORIZON)
     weights = learner.core.evaluate(

@@ -272,7 +272,7 @@ for crash in range(crashes):
             learner.observe(learner.choose("north").id, 0.5)
             learner.save(path)
             os.write(write, b"%d " % learner.decisions)
-    time.sleep(chance.random() * 0.01)
+    time.sleep(chance.random() * 0.02)
     between += os.path.exists(path + ".new")
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
@@ -298,4 +298,4 @@ def test_a_thousand_crashes_during_save_each_leave_a_whole_file(tmp_path):
     assert done.returncode == 0, done.stderr
     in_the_middle, decisions = map(int, done.stdout.split())
     assert in_the_middle > 50  # kills that met a save at work
-    assert decisions > 500
+    assert decisions > 320

@@ -170,8 +170,11 @@ class TestRobustAggTS:
         assert self.index(n, 0.3 * n, 3000.0, 2100.0) == pytest.approx((0.3, 1 / math.sqrt(n)))
         assert self.index(self.threshold, 0.0, 3000.0, 2100.0)[0] == 0.0
 
-    def test_a_pair_never_pulled_keeps_its_prior_whatever_others_saw(self):
-        assert self.index(0.0, 0.0, 3000.0, 2100.0) == (0.0, 1.0)
+    def test_a_player_that_has_seen_nothing_has_its_prior(self):
+        assert self.index(0.0, 0.0, 0.0, 0.0) == (0.0, 1.0)
+
+    def test_one_that_joins_knowing_the_others_goes_by_them(self):
+        assert self.index(0.0, 0.0, 3000.0, 2100.0) == pytest.approx((0.85, 1 / math.sqrt(2980)))
 
     def test_the_variant_does_not(self):
         assert self.index(0.0, 0.0, 3000.0, 2100.0, posse.RobustAggTSV) == pytest.approx((0.85, 1 / math.sqrt(2980)))
@@ -290,10 +293,16 @@ def with_constant(cls, name, value):
 
 class TestBadConstants:
     @pytest.mark.parametrize("cls", [posse.RobustAggTS, posse.RobustAggTSV, posse.RobustAgg], ids=lambda c: c.__name__)
-    @pytest.mark.parametrize("bad", [-0.1, 1.1, math.nan, math.inf])
-    def test_epsilon_is_from_0_to_1(self, cls, bad):
-        with pytest.raises(ValueError, match=r"^epsilon=.*\[0, 1\]"):
+    @pytest.mark.parametrize("bad", [-0.1, math.nan, math.inf])
+    def test_epsilon_is_at_least_0(self, cls, bad):
+        with pytest.raises(ValueError, match=r"^epsilon=.*at least 0"):
             cls(bad)
+
+    @pytest.mark.parametrize("cls", [posse.RobustAggTS, posse.RobustAggTSV, posse.RobustAgg], ids=lambda c: c.__name__)
+    def test_in_simulation_epsilon_is_at_most_1(self, cls):
+        for run in (posse.simulate, posse.simulation.trace):
+            with pytest.raises(ValueError, match=r"epsilon=1.1, but expected at most 1: rewards are in \[0, 1\]"):
+                run(posse.Problem([[0.5]]), cls(1.1), 10)
 
     @pytest.mark.parametrize(("cls", "name"), POSITIVE, ids=lambda value: getattr(value, "__name__", value))
     @pytest.mark.parametrize("bad", [0, -1, math.nan, math.inf])
@@ -310,7 +319,7 @@ class TestBadConstants:
     @pytest.mark.parametrize("bad", ["0.5", None, True, [0.5], 1j])
     def test_constants_are_numbers(self, cls, bad):
         for field in dataclasses.fields(cls):
-            if field.name != "label":
+            if field.name != "label" and not (bad is None and field.default is None):
                 with pytest.raises(TypeError, match=f"^{field.name}="):
                     with_constant(cls, field.name, bad)
 
@@ -325,5 +334,5 @@ class TestBadConstants:
             cls()
 
     def test_a_policy_without_an_index_cannot_run(self):
-        with pytest.raises(AttributeError, match="index"):
-            posse.simulate(posse.Problem([[0.5]]), Policy(), 1)
+        with pytest.raises(TypeError, match="Policy needs a static method index"):
+            Policy()
