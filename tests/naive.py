@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
+import naive_posse
 import numpy as np
 
 from posse import rewards, streams
@@ -180,6 +181,61 @@ def joint_posterior(p, counts, sums, spread, noise, prior_mean, prior_sd):
     return prior_mean + gain @ (averages - prior_mean), prior_sd**2 + spread**2 - gain @ with_p
 
 
+def posse_ts(M, K, T, log_T, active, normal, reward, epsilon):
+    """PosseTS: priors from a summary of everybody's data; ε is infinite where it is not known."""
+    cap = naive_posse.cap(epsilon)
+
+    def summary(n, s, q):
+        it = naive_posse.summary(n, s, q, cap)
+        return lambda n, s, p, i: naive_posse.shared_index(it, n, s, p, i, cap)
+
+    return summarised(M, K, T, active, normal, reward, summary)
+
+
+def ind_tsv(M, K, T, log_T, active, normal, reward):
+    """Ind-TS-V: a uniform prior, with the dispersion of each player's own rewards, all its arms together."""
+
+    def summary(n, s, q):
+        phi = [naive_posse.dispersion([(n[p][i], s[p][i], q[p][i]) for i in range(K)]) for p in range(M)]
+        alpha = [naive_posse.tempering(n[p]) for p in range(M)]
+        return lambda n, s, p, i: naive_posse.index(n, s, phi[p], 0.5, naive_posse.UNIFORM, 0.0, alpha[p])
+
+    return summarised(M, K, T, active, normal, reward, summary)
+
+
+def summarised(M, K, T, active, normal, reward, summary):
+    """Thompson sampling with indices from a summary of everybody's data, made now and then.
+
+    `summary(n, s, q)` gives a function of a pair's n, s, p, i: its center and scale. Between summaries a pair's index
+    follows the player's own pulls of the arm, up to the 64th.
+    """
+    n = [[0] * K for _ in range(M)]
+    s = [[0.0] * K for _ in range(M)]
+    q = [[0.0] * K for _ in range(M)]
+    before = pulls = 0
+    index = summary(n, s, q)
+    numbers = [[index(0, 0.0, p, i) for i in range(K)] for p in range(M)]
+    for t in range(1, T + 1):
+        pulled = {}
+        for p in active(t):
+            i = argmax([center + scale * normal(t, p, i) for i, (center, scale) in enumerate(numbers[p])])
+            pulled[p] = (i, reward(t, p, i))
+        for p, (i, r) in pulled.items():
+            pulls += 1
+            n[p][i] += 1
+            s[p][i] += r
+            q[p][i] += math.floor(r**2 * rewards.GRID + 0.5) / rewards.GRID
+        if pulls > before and 16 * (pulls - before) >= min(pulls, 1024 * M):
+            before = pulls
+            index = summary(n, s, q)
+            numbers = [[index(n[p][i], s[p][i], p, i) for i in range(K)] for p in range(M)]
+        else:
+            for p, (i, _) in pulled.items():
+                if n[p][i] <= 64:
+                    numbers[p][i] = index(n[p][i], s[p][i], p, i)
+        yield pulled
+
+
 ALGORITHMS = {
     "RobustAggTS": robustagg_ts,
     "RobustAggTSV": lambda *args: robustagg_ts(*args, every_posterior=True),
@@ -188,6 +244,8 @@ ALGORITHMS = {
     "IndTS": ind_ts,
     "IndUCB": ind_ucb,
     "HierTS": hier_ts,
+    "PosseTS": posse_ts,
+    "IndTSV": ind_tsv,
 }
 
 
