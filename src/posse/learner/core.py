@@ -8,8 +8,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,50 +30,32 @@ class Kernels(NamedTuple):
 
 
 @functools.cache
-def _kernels(
-    index: Callable[..., Any], contribution: Callable[..., Any] | None, refresh: Refresh, randomised: bool
-) -> Kernels:
+def _kernels(policy: type[Policy]) -> Kernels:
     names = {
-        "index": index,
-        "contribution": contribution or kernel.contribution,
-        "OWN_SUMS": contribution is not None,
-        "REFRESH_AT_OWN_PULL": refresh is Refresh.OWN_PULL,
-        "RANDOMISED": randomised,
+        "index": policy.index,
+        "contribution": policy.contribution or kernel.contribution,
+        "summary": policy.summary or kernel.summary,
+        "OWN_SUMS": policy.contribution is not None,
+        "SUMMARISED": policy.summary is not None,
+        "REFRESH_AT_OWN_PULL": policy.refresh is Refresh.OWN_PULL,
+        "RANDOMISED": policy.randomised,
     }
     return Kernels(*(bind(getattr(kernel, name), **names) for name in Kernels._fields))
 
 
-@dataclass(eq=False)
-class Tally:
-    """Counts and reward sums, exact integers, sums in steps of the reward grid; and what each player has seen."""
+class Tally(NamedTuple):
+    """Counts and reward sums, exact integers, sums in steps of the reward grid; and what is shared of them."""
 
     pulls: np.ndarray  # int64 [player, arm]
     sums: np.ndarray  # int64 [player, arm]
+    squares: np.ndarray  # int64 [player, arm], sums of squared rewards
     all_pulls: np.ndarray  # int64 [arm]
     all_sums: np.ndarray  # int64 [arm]
     shared: np.ndarray  # float64 [2, arm], N and S
     seen: np.ndarray  # float64 [2, player, arm], N and S as the player last saw them
-
-    @classmethod
-    def empty(cls, players: int, arms: int) -> Tally:
-        """Nothing seen yet."""
-        return cls(
-            np.zeros((players, arms), np.int64),
-            np.zeros((players, arms), np.int64),
-            np.zeros(arms, np.int64),
-            np.zeros(arms, np.int64),
-            np.zeros((2, arms)),
-            np.zeros((2, players, arms)),
-        )
-
-    def grown(self, players: int, arms: int) -> Tally:
-        """The same with room for more players and arms."""
-        new = Tally.empty(players, arms)
-        m, k = self.pulls.shape
-        new.pulls[:m, :k], new.sums[:m, :k] = self.pulls, self.sums
-        new.all_pulls[:k], new.all_sums[:k] = self.all_pulls, self.all_sums
-        new.shared[:, :k], new.seen[:, :m, :k] = self.shared, self.seen
-        return new
+    of_arm: np.ndarray  # float64 [arm, number], what the policy's summary says of an arm
+    of_player: np.ndarray  # float64 [player, number], what it says of a player
+    summed: np.ndarray  # int64 [2], pulls of everybody in all, and at the last summary
 
 
 class Numbers(NamedTuple):
@@ -86,6 +67,8 @@ class Numbers(NamedTuple):
     all_waiting: np.ndarray  # int64, those of all players whose data it follows
     N: np.ndarray  # float64, everybody's, as the player sees them
     S: np.ndarray  # float64
+    of_arm: np.ndarray  # float64 [arm, number], of the policy's summary
+    of_player: np.ndarray  # float64 [number], of the policy's summary, the player's
 
 
 class Choice(NamedTuple):
@@ -105,13 +88,46 @@ class Core:
         self.policy = policy
         self.constants = policy.constants()
         self.own_pull = policy.refresh is Refresh.OWN_PULL
-        self.kernels = _kernels(policy.index, policy.contribution, policy.refresh, policy.randomised)
+        self.kernels = _kernels(type(policy))
+
+    def empty(self, players: int, arms: int) -> Tally:
+        """Nothing seen yet."""
+        tally = Tally(
+            pulls=np.zeros((players, arms), np.int64),
+            sums=np.zeros((players, arms), np.int64),
+            squares=np.zeros((players, arms), np.int64),
+            all_pulls=np.zeros(arms, np.int64),
+            all_sums=np.zeros(arms, np.int64),
+            shared=np.zeros((2, arms)),
+            seen=np.zeros((2, players, arms)),
+            of_arm=np.zeros((arms, self.policy.arm_numbers)),
+            of_player=np.zeros((players, self.policy.player_numbers)),
+            summed=np.zeros(2, np.int64),
+        )
+        self.share_all(tally)
+        tally.seen[:] = tally.shared[:, None, :]
+        return tally
+
+    def grown(self, tally: Tally, players: int, arms: int, knows_others: bool) -> Tally:
+        """The same with room for more players and arms; new players have seen what the others know, or nothing."""
+        new = self.empty(players, arms)
+        m, k = tally.pulls.shape
+        for name in ("pulls", "sums", "squares"):
+            getattr(new, name)[:m, :k] = getattr(tally, name)
+        new.all_pulls[:k], new.all_sums[:k], new.summed[0] = tally.all_pulls, tally.all_sums, tally.summed[0]
+        new.of_arm[:k], new.of_player[:m] = tally.of_arm, tally.of_player
+        self.share_all(new)
+        new.seen[:] = new.shared[:, None, :] if knows_others else 0.0
+        new.seen[:, :m, k:] = 0.0
+        new.seen[:, :m, :k] = tally.seen
+        return new
 
     def numbers(self, tally: Tally, player: int, waiting: np.ndarray, all_waiting: np.ndarray) -> Numbers:
         """A player's numbers: others' data as last seen by it, or as it is now, as the policy's refresh says."""
         follows = waiting[player] if self.own_pull else all_waiting
         N, S = (tally.seen[0, player], tally.seen[1, player]) if self.own_pull else (tally.shared[0], tally.shared[1])
-        return Numbers(tally.pulls[player], tally.sums[player], waiting[player], follows, N, S)
+        own = tally.pulls[player], tally.sums[player], waiting[player]
+        return Numbers(*own, follows, N, S, tally.of_arm, tally.of_player[player])
 
     def evaluate(self, numbers: Numbers, players: int, log_T: float) -> np.ndarray:
         """Rows of centers, scales and weights of other players' data, one column an arm; a fourth for probabilities."""
@@ -150,22 +166,16 @@ class Core:
 
     def absorb(self, tally: Tally, players: list[int], arms: list[int], steps: list[int]) -> None:
         """Take in one round's rewards."""
-        self.kernels.absorb(
-            np.array(players, np.int64),
-            np.array(arms, np.int64),
-            np.array(steps, np.int64),
-            tally.pulls,
-            tally.sums,
-            tally.all_pulls,
-            tally.all_sums,
-            tally.shared,
-            tally.seen,
-            self.constants,
-        )
+        events = (np.array(numbers, np.int64) for numbers in (players, arms, steps))
+        self.kernels.absorb(*events, tally, self._tables(tally), self.constants)
 
     def share_all(self, tally: Tally) -> None:
-        """Form every arm's shared sums, as when players have come."""
-        self.kernels.share_all(tally.pulls, tally.sums, tally.all_pulls, tally.all_sums, tally.shared, self.constants)
+        """Form every arm's shared sums, or the policy's summary, as when players have come."""
+        self.kernels.share_all(tally, self._tables(tally), self.constants)
+
+    def _tables(self, tally: Tally) -> np.ndarray:
+        """Scratch for the policy's summary."""
+        return np.empty((self.policy.work_tables, *tally.pulls.shape[::-1]))
 
 
 def to_steps(reward: float, low: float, high: float) -> int:

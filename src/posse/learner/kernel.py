@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 
 from posse.policies.propensity import draw, fill_propensities
+from posse.policies.summaries import due, square
 from posse.rewards import GRID
 from posse.streams import DECISION, block
 
@@ -15,6 +16,7 @@ from posse.streams import DECISION, block
 REFRESH_AT_OWN_PULL = True
 RANDOMISED = True
 OWN_SUMS = False  # the policy has its own `contribution`
+SUMMARISED = False  # the policy has a `summary`
 
 
 def index(n, s, N, S, M, log_T, *constants):
@@ -27,6 +29,10 @@ def contribution(n, s, *constants):
     return n, s
 
 
+def summary(pulls, sums, squares, of_arm, of_player, work, *constants):
+    """The policy's second stage."""
+
+
 STEP = 1.0 / GRID
 SHIFT = 2.0**-10  # by how much others' mean is moved to see how far a center follows
 
@@ -34,22 +40,36 @@ SHIFT = 2.0**-10  # by how much others' mean is moved to see how far a center fo
 CENTER, SCALE, WEIGHT, PROBABILITY = 0, 1, 2, 3  # the rows of `out`, one column an arm
 
 
-def evaluate(pulls, sums, waiting, all_waiting, N, S, M, log_T, constants, out):
+def evaluate(pulls, sums, waiting, all_waiting, N, S, of_arm, of_player, M, log_T, constants, out):
     """Fill a player's centers and scales, and the weight of other players' data in each center.
 
     The weight is d center / d (mean of the others' rewards), so it is 1 where the index follows the others alone.
     """
     for arm in range(pulls.size):
-        n, s, others_n, others_s = pulls[arm] * 1.0, sums[arm] * STEP, N[arm], S[arm]
+        n, s = pulls[arm] * 1.0, sums[arm] * STEP
         if not RANDOMISED:
             n, s = with_waiting(n, s, waiting[arm])
-            if not OWN_SUMS:
+        if SUMMARISED:
+            center, scale = index(n, s, of_arm[arm], of_player, M, log_T, *constants)
+            weight = summarised_weight(n, s, center, of_arm[arm], of_player, M, log_T, constants)
+        else:
+            others_n, others_s = N[arm], S[arm]
+            if not (RANDOMISED or OWN_SUMS):
                 others_n, others_s = with_waiting(others_n, others_s, all_waiting[arm])
-        own, _ = contribution(n, s, *constants)
-        center, scale = index(n, s, others_n, others_s, M, log_T, *constants)
-        moved, _ = index(n, s, others_n, others_s + SHIFT * (others_n - own), M, log_T, *constants)
-        out[CENTER, arm], out[SCALE, arm] = center, scale
-        out[WEIGHT, arm] = min(max((moved - center) / SHIFT, 0.0), 1.0) if center < math.inf else 0.0
+            own, _ = contribution(n, s, *constants)
+            center, scale = index(n, s, others_n, others_s, M, log_T, *constants)
+            moved, _ = index(n, s, others_n, others_s + SHIFT * (others_n - own), M, log_T, *constants)
+            weight = (moved - center) / SHIFT if center < math.inf else 0.0
+        out[CENTER, arm], out[SCALE, arm], out[WEIGHT, arm] = center, scale, min(max(weight, 0.0), 1.0)
+
+
+def summarised_weight(n, s, center, arm, player, M, log_T, constants):
+    """How far the center follows the arm's mean over all players, the first of its numbers, beside the player's own."""
+    arm[0] += SHIFT
+    by_all = index(n, s, arm, player, M, log_T, *constants)[0] - center
+    arm[0] -= SHIFT
+    by_own = index(n, s + SHIFT * n, arm, player, M, log_T, *constants)[0] - center
+    return by_all / (by_all + by_own) if by_all + by_own > 0.0 else 0.0
 
 
 def with_waiting(n, s, waiting):
@@ -78,51 +98,80 @@ def weigh(available, floor, holdout, out, work):
 
 
 def decide(
-    pulls, sums, waiting, all_waiting, N, S, M, log_T, constants, available, floor, holdout, serial, key, out, work
+    pulls,
+    sums,
+    waiting,
+    all_waiting,
+    N,
+    S,
+    of_arm,
+    of_player,
+    M,
+    log_T,
+    constants,
+    available,
+    floor,
+    holdout,
+    serial,
+    key,
+    out,
+    work,
 ):
     """Draw an arm from its exact probabilities; return it, and whether the decision is of the holdout.
 
     The arm comes first: given the arm, the decision is of the holdout with the share that the holdout has in the
     arm's probability. So a decision is of the holdout with the probability set, and its arm is then uniform.
     """
-    evaluate(pulls, sums, waiting, all_waiting, N, S, M, log_T, constants, out)
+    evaluate(pulls, sums, waiting, all_waiting, N, S, of_arm, of_player, M, log_T, constants, out)
     count = weigh(available, floor, holdout, out, work)
     high, low, coin, _ = block(0, 0, serial, DECISION, key)
     arm = draw(out[PROBABILITY], (high * 2.0**20 + (low >> 12) + 0.5) * 2.0**-52)
     return arm, (coin + 0.5) * 2.0**-32 * out[PROBABILITY, arm] * count < holdout
 
 
-def absorb(players, arms, steps, pulls, sums, all_pulls, all_sums, shared, seen, constants):
+def absorb(players, arms, steps, tally, tables, constants):
     """Take in one round's rewards: all counts and sums first, then what each player sees."""
     for event in range(players.size):
-        player, arm = players[event], arms[event]
-        pulls[player, arm] += 1
-        sums[player, arm] += steps[event]
-        all_pulls[arm] += 1
-        all_sums[arm] += steps[event]
-    for event in range(players.size):
-        share(arms[event], pulls, sums, all_pulls, all_sums, shared, constants)
-    if REFRESH_AT_OWN_PULL:
+        player, arm, reward = players[event], arms[event], steps[event]
+        tally.pulls[player, arm] += 1
+        tally.sums[player, arm] += reward
+        tally.squares[player, arm] += square(reward)
+        tally.all_pulls[arm] += 1
+        tally.all_sums[arm] += reward
+    tally.summed[0] += players.size
+    if SUMMARISED:
+        if due(tally.summed[0], tally.summed[1], tally.pulls.shape[0]):
+            share_all(tally, tables, constants)
+    else:
         for event in range(players.size):
-            player, arm = players[event], arms[event]
-            seen[0, player, arm], seen[1, player, arm] = shared[0, arm], shared[1, arm]
+            share(arms[event], tally, constants)
+        if REFRESH_AT_OWN_PULL:
+            for event in range(players.size):
+                player, arm = players[event], arms[event]
+                tally.seen[0, player, arm], tally.seen[1, player, arm] = tally.shared[0, arm], tally.shared[1, arm]
 
 
-def share(arm, pulls, sums, all_pulls, all_sums, shared, constants):
+def share(arm, tally, constants):
     """Form an arm's shared sums N and S, those of the policy's own kind anew and in player order."""
     if OWN_SUMS:
         a = 0.0
         b = 0.0
-        for player in range(pulls.shape[0]):
-            more_a, more_b = contribution(pulls[player, arm] * 1.0, sums[player, arm] * STEP, *constants)
+        for player in range(tally.pulls.shape[0]):
+            n, s = tally.pulls[player, arm] * 1.0, tally.sums[player, arm] * STEP
+            more_a, more_b = contribution(n, s, *constants)
             a += more_a
             b += more_b
-        shared[0, arm], shared[1, arm] = a, b
+        tally.shared[0, arm], tally.shared[1, arm] = a, b
     else:
-        shared[0, arm], shared[1, arm] = all_pulls[arm] * 1.0, all_sums[arm] * STEP
+        tally.shared[0, arm], tally.shared[1, arm] = tally.all_pulls[arm] * 1.0, tally.all_sums[arm] * STEP
 
 
-def share_all(pulls, sums, all_pulls, all_sums, shared, constants):
-    """Form every arm's shared sums."""
-    for arm in range(all_pulls.size):
-        share(arm, pulls, sums, all_pulls, all_sums, shared, constants)
+def share_all(tally, tables, constants):
+    """Form every arm's shared sums, or the summary."""
+    if SUMMARISED:
+        pulls, sums, squares = tally.pulls.T, tally.sums.T, tally.squares.T
+        summary(pulls, sums, squares, tally.of_arm, tally.of_player, tables, *constants)
+        tally.summed[1] = tally.summed[0]
+    else:
+        for arm in range(tally.all_pulls.size):
+            share(arm, tally, constants)

@@ -13,7 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from posse.learner import log, snapshot
-from posse.learner.core import Core, Tally, log_horizon, to_steps
+from posse.learner.core import Core, log_horizon, to_steps
 from posse.learner.counts import Counts
 from posse.learner.ledger import Answer, Ledger, Row, UnknownDecision, parse_id, write_id
 from posse.learner.roster import Roster
@@ -109,9 +109,7 @@ class Learner:
         self.setup = setup
         self.core = Core(setup.policy.for_rewards(setup.low, setup.high))
         self.arm_roster, self.player_roster = Roster("arm", arms), Roster("player", players)
-        self.tally = Tally.empty(len(players), len(arms))
-        self.core.share_all(self.tally)
-        self.tally.seen[:] = self.tally.shared[:, None, :]
+        self.tally = self.core.empty(len(players), len(arms))
         self.ledger = Ledger(setup.waiting_limit, setup.keep_log)
         self.waiting = np.zeros((len(players), len(arms)), np.int64)
         self.all_waiting = np.zeros(len(arms), np.int64)
@@ -353,13 +351,9 @@ class Learner:
     def _make_room(self, knows_others: bool) -> None:
         """Give everybody and everything on the rosters a place in the numbers."""
         players, arms = len(self.player_roster.names), len(self.arm_roster.names)
-        before = self.tally.pulls.shape[0]
         if self.tally.pulls.shape == (players, arms):
             return
-        self.tally = self.tally.grown(players, arms)
-        self.core.share_all(self.tally)
-        if knows_others:
-            self.tally.seen[:, before:] = self.tally.shared[:, None, :]
+        self.tally = self.core.grown(self.tally, players, arms, knows_others)
         waiting, self.waiting = self.waiting, np.zeros((players, arms), np.int64)
         self.waiting[: waiting.shape[0], : waiting.shape[1]] = waiting
         self.all_waiting = self.waiting.sum(axis=0)

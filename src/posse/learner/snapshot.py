@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posse.learner.core import Tally
 from posse.learner.ledger import Ledger
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
@@ -75,7 +74,11 @@ def _body(learner: Learner) -> dict[str, Any]:
         "arms": [list(entry) for entry in learner.arm_roster],
         "pulls": learner.tally.pulls.tolist(),
         "sums": learner.tally.sums.tolist(),
+        "squares": learner.tally.squares.tolist(),
         "seen": learner.tally.seen.tolist(),
+        "of_arm": learner.tally.of_arm.tolist(),
+        "of_player": learner.tally.of_player.tolist(),
+        "summed": learner.tally.summed.tolist(),
         "ledger": learner.ledger.to_dict(),
     }
 
@@ -118,12 +121,14 @@ def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float])
     learner.player_roster = Roster.of("player", body["players"])
     learner.arm_roster = Roster.of("arm", body["arms"])
     shape = (len(body["players"]), len(body["arms"]))
-    tally = Tally.empty(*shape)
-    tally.pulls[:] = np.array(body["pulls"], np.int64).reshape(shape)
-    tally.sums[:] = np.array(body["sums"], np.int64).reshape(shape)
+    tally = learner.core.empty(*shape)
+    for name in ("pulls", "sums", "squares"):
+        getattr(tally, name)[:] = np.array(body[name], np.int64).reshape(shape)
     tally.all_pulls[:], tally.all_sums[:] = tally.pulls.sum(axis=0), tally.sums.sum(axis=0)
-    tally.seen[:] = np.array(body["seen"], np.float64).reshape(2, *shape)
     learner.core.share_all(tally)
+    for name in ("seen", "of_arm", "of_player", "summed"):
+        array = getattr(tally, name)
+        array[:] = np.array(body[name], array.dtype).reshape(array.shape)
     learner.tally = tally
     learner.ledger = Ledger.from_dict(body["ledger"], setup.waiting_limit, setup.keep_log)
     learner.waiting = np.zeros(shape, np.int64)

@@ -21,6 +21,10 @@ class Refresh(enum.Enum):
     ANY_PULL = "any pull"
     """When anybody pulls the arm (RobustAgg, RobustAgg-TS-V)."""
 
+    SUMMARY = "summary"
+    """When the player itself pulls the arm, from a summary of everybody's data that is made anew now and then: when the
+    pulls since the last one reach a sixteenth of all, or 32 for each player (PosseTS)."""
+
 
 class OwnLabel(str):
     """A label that the policy made itself."""
@@ -56,6 +60,23 @@ class Policy:
     None: its count and reward sum. Otherwise N and S in `index` are Σ a and Σ b over the players.
     """
 
+    summary: ClassVar[Callable[..., None] | None] = None
+    """A second stage, for policies refreshed by `Refresh.SUMMARY`: fills a few numbers for each arm and each player,
+
+        summary(pulls, sums, squares, of_arm, of_player, work, *constants)
+
+    from everybody's counts, reward sums and sums of squared rewards, int64 [arm, player], the latter two in steps of
+    the reward grid. `of_arm` is [arm, arm_numbers], `of_player` [player, player_numbers], `work` is scratch,
+    [work_tables, arm, player]. What is in them from the last time may be built on; before the first time it is 0.
+    The policy's `index` then takes the rows of arm and player in place of N and S:
+
+        index(n, s, arm, player, M, log_T, *constants) -> (center, scale)
+    """
+
+    arm_numbers: ClassVar[int] = 0
+    player_numbers: ClassVar[int] = 0
+    work_tables: ClassVar[int] = 0
+
     differences: ClassVar[tuple[str, ...]] = ("epsilon", "spread")
     """The constants that are differences of mean rewards, and so are in the units of the rewards."""
 
@@ -81,7 +102,17 @@ class Policy:
         """Raise a clear error if the policy's functions cannot take what they will be called with."""
         if not isinstance(inspect.getattr_static(cls, "index", None), staticmethod):
             raise TypeError(f"{cls.__name__} needs a static method index(n, s, N, S, M, log_T, *constants)")
-        for name, first in (("index", ["n", "s", "N", "S", "M", "log_T"]), ("contribution", ["n", "s"])):
+        if (cls.summary is not None) != (cls.refresh is Refresh.SUMMARY):
+            raise TypeError(
+                f"{cls.__name__} has refresh {cls.refresh}; a summary goes with Refresh.SUMMARY, and only so"
+            )
+        shared = ["arm", "player"] if cls.summary is not None else ["N", "S"]
+        tables = ["pulls", "sums", "squares", "of_arm", "of_player", "work"]
+        for name, first in (
+            ("index", ["n", "s", *shared, "M", "log_T"]),
+            ("contribution", ["n", "s"]),
+            ("summary", tables),
+        ):
             wanted = first + cls.constant_names()
             function = getattr(cls, name)
             try:

@@ -28,18 +28,24 @@ class Kernels(NamedTuple):
 
 def kernels(policy: Policy) -> Kernels:
     """The kernels of a policy's class, compiled at their first call or taken from the disk cache."""
-    return _kernels(policy.index, policy.contribution, policy.refresh, policy.randomised)
+    return _kernels(policy.index, policy.contribution, policy.summary, policy.refresh, policy.randomised)
 
 
 @functools.cache
 def _kernels(
-    index: Callable[..., Any], contribution: Callable[..., Any] | None, refresh: Refresh, randomised: bool
+    index: Callable[..., Any],
+    contribution: Callable[..., Any] | None,
+    summary: Callable[..., Any] | None,
+    refresh: Refresh,
+    randomised: bool,
 ) -> Kernels:
     names = {
         "index": index,
         "contribution": contribution or kernel.contribution,
+        "summary": summary or kernel.summary,
         "OWN_SUMS": contribution is not None,
-        "REFRESH_AT_OWN_PULL": refresh is Refresh.OWN_PULL,
+        "SUMMARISED": summary is not None,
+        "REFRESH_AT_OWN_PULL": refresh is not Refresh.ANY_PULL,
         "RANDOMISED": randomised,
     }
     return Kernels(*(bind(function, **names) for function in (kernel.advance, kernel.begin, kernel.settle)))
@@ -49,6 +55,7 @@ def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
     """The state before the first round, without its indices."""
     halves = 8 * ((arms + 9) // 8) if policy.randomised else 0
     shares = (2, arms, players) if policy.contribution is not None else (2, 0, 0)
+    summarised = policy.summary is not None
     return _allocate(
         pulls=(np.int64, (arms, players)),
         sums=(np.int64, (arms, players)),
@@ -57,6 +64,11 @@ def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
         shares=(np.float64, shares),
         shared=(np.float64, (2, arms)),
         seen=(np.float64, (2, arms, players)),
+        squares=(np.int64, (arms, players) if summarised else (0, 0)),
+        of_arm=(np.float64, (arms, policy.arm_numbers)),
+        of_player=(np.float64, (players, policy.player_numbers)),
+        summed=(np.int64, (2,)),
+        tables=(np.float64, (policy.work_tables, arms, players)),
         pulled_at=(np.int64, (arms,)),
         looked_at=(np.int64, (players,)),
         center=(np.float64, (players, arms)),

@@ -19,6 +19,7 @@ import numpy as np
 
 from posse.compile import out_of_line
 from posse.normal import HIGH, LOW, bin_of, normal
+from posse.policies.summaries import due, square
 from posse.rewards import GRID, draw_reward
 from posse.schedule import CONCURRENT, activate
 from posse.streams import DRAW, REFINE, block
@@ -27,6 +28,7 @@ from posse.streams import DRAW, REFINE, block
 REFRESH_AT_OWN_PULL = True
 RANDOMISED = True
 OWN_SUMS = False  # the policy has its own `contribution`
+SUMMARISED = False  # the policy has a `summary`
 
 
 def index(n, s, N, S, M, log_T, *constants):
@@ -37,6 +39,10 @@ def index(n, s, N, S, M, log_T, *constants):
 def contribution(n, s, *constants):
     """What a player adds to an arm's shared sums."""
     return n, s
+
+
+def summary(pulls, sums, squares, of_arm, of_player, work, *constants):
+    """The policy's second stage."""
 
 
 STEP = 1.0 / GRID
@@ -61,6 +67,11 @@ class State(NamedTuple):
     shares: np.ndarray  # [2, arm, player], each player's contribution, where the policy has its own
     shared: np.ndarray  # [2, arm], the sums of the contributions
     seen: np.ndarray  # [2, arm, player], N and S as the player last saw them
+    squares: np.ndarray  # [arm, player], sums of squared rewards in grid steps, where the policy has a summary
+    of_arm: np.ndarray  # [arm, number], what the summary says of an arm
+    of_player: np.ndarray  # [player, number], what it says of a player
+    summed: np.ndarray  # [2], pulls of everybody in all, and at the last summary
+    tables: np.ndarray  # [table, arm, player], the summary's scratch
     pulled_at: np.ndarray  # [arm], the last round in which anybody pulled it
     looked_at: np.ndarray  # [player], the last round whose data is in the player's indices, where players may miss one
     center: np.ndarray  # [player, arm]
@@ -104,8 +115,11 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
             for place in range(count):
                 player = active[place]
                 for arm in range(pulled_at.size):
-                    N, S = seen[0, arm, player], seen[1, arm, player]
-                    evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
+                    if SUMMARISED:
+                        evaluate_summarised(state, arm, player, log_T, constants)
+                    else:
+                        N, S = seen[0, arm, player], seen[1, arm, player]
+                        evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
 
         choose(active, count, t, key, center, scale, halves, rewards, arms)
 
@@ -119,6 +133,8 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
             all_sums[arm] += reward
             if OWN_SUMS or not REFRESH_AT_OWN_PULL:
                 pulled_at[arm] = t
+            if SUMMARISED:
+                state.squares[arm, player] += square(reward)
 
         if OWN_SUMS:
             for place in range(count):
@@ -126,7 +142,14 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
             for arm in range(pulled_at.size):
                 if pulled_at[arm] == t:
                     sum_shares(arm, shares, shared)
-        if REFRESH_AT_OWN_PULL:
+        if SUMMARISED:
+            state.summed[0] += count
+            if due(state.summed[0], state.summed[1], center.shape[0]):
+                summarise(state, constants, log_T)
+            else:
+                for place in range(count):
+                    evaluate_summarised(state, arms[place], active[place], log_T, constants)
+        elif REFRESH_AT_OWN_PULL:
             for place in range(count):
                 arm, player = arms[place], active[place]
                 N, S = everybodys(arm, all_pulls, all_sums, shared)
@@ -139,6 +162,9 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
 
 def begin(state, constants, log_T):
     """Form every shared sum, center and scale before the first round."""
+    if SUMMARISED:
+        summarise(state, constants, log_T)
+        return
     pulls, sums, shares, shared = state.pulls, state.sums, state.shares, state.shared
     arms, players = pulls.shape
     for arm in range(arms):
@@ -157,7 +183,9 @@ def settle(state, constants, log_T, anytime):
     arms, players = state.pulls.shape
     for arm in range(arms):
         for player in range(players):
-            if not REFRESH_AT_OWN_PULL:
+            if SUMMARISED:
+                evaluate_summarised(state, arm, player, log_T, constants)
+            elif not REFRESH_AT_OWN_PULL:
                 N, S = everybodys(arm, state.all_pulls, state.all_sums, state.shared)
                 evaluate(arm, player, state.pulls, state.sums, N, S, log_T, constants, state.center, state.scale)
             elif anytime:
@@ -192,6 +220,35 @@ def evaluate_arm(arm, active, count, pulls, sums, N, S, log_T, constants, work, 
             work[place], work[TILE + place] = index(n, s, N, S, players, log_T, *constants)
         for place in range(size):
             center[start + place, arm], scale[start + place, arm] = work[place], work[TILE + place]
+
+
+@out_of_line
+def summarise(state, constants, log_T):
+    """Make the summary anew, and with it every center and scale."""
+    pulls, sums, of_arm, of_player = state.pulls, state.sums, state.of_arm, state.of_player
+    center, scale, work = state.center, state.scale, state.work
+    summary(pulls, sums, state.squares, of_arm, of_player, state.tables, *constants)
+    state.summed[1] = state.summed[0]
+    arms, players = pulls.shape
+    for arm in range(arms):
+        for start in range(0, players, TILE):
+            size = min(TILE, players - start)
+            for place in range(size):
+                n, s = pulls[arm, start + place] * 1.0, sums[arm, start + place] * STEP
+                work[place], work[TILE + place] = index(
+                    n, s, of_arm[arm], of_player[start + place], players, log_T, *constants
+                )
+            for place in range(size):
+                center[start + place, arm], scale[start + place, arm] = work[place], work[TILE + place]
+
+
+def evaluate_summarised(state, arm, player, log_T, constants):
+    """Bring one (player, arm) pair's center and scale up to date with the player's own data."""
+    n, s = state.pulls[arm, player] * 1.0, state.sums[arm, player] * STEP
+    players = state.center.shape[0]
+    state.center[player, arm], state.scale[player, arm] = index(
+        n, s, state.of_arm[arm], state.of_player[player], players, log_T, *constants
+    )
 
 
 def contribute(arm, player, pulls, sums, constants, shares):
