@@ -28,6 +28,9 @@ PURPOSES = {
     "REWARD": streams.REWARD,
     "SCHEDULE": streams.SCHEDULE,
     "GENERATE": streams.GENERATE,
+    "DECISION": streams.DECISION,
+    "SAMPLE": streams.SAMPLE,
+    "TRIAL": streams.TRIAL,
 }
 
 
