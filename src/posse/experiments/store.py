@@ -190,7 +190,7 @@ def _read(path: Path) -> pa.Table:
     # On this thread alone: a thread of pyarrow's that lets go of `content` while Python exits aborts the process.
     table = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False).read(use_threads=False)
     metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
-    if metadata.get("posse_schema") not in map(str, READABLE):
+    if metadata.get("posse_schema") not in [str(version) for version in READABLE]:
         raise StoreError(
             f"{path} has schema version {metadata.get('posse_schema')}, but this posse ({__version__}) reads "
             f"{' and '.join(map(str, READABLE))}; use another folder, or remove it"
