@@ -22,18 +22,21 @@ def beta_draw(a, b, floor, words, arm, player, t, key):
     x_half, y_half = halves >> 16, halves & 0xFFFF
     x_shape, y_shape = a - 1.0 / 3.0, b - 1.0 / 3.0
     x_step, y_step = 1.0 / math.sqrt(9.0 * x_shape), 1.0 / math.sqrt(9.0 * y_shape)
-    if squeezed(x_half, uniforms >> 16, x_step) and squeezed(y_half, uniforms & 0xFFFF, y_step):
+    x_sure, y_sure = squeezed(x_half, uniforms >> 16, x_step), squeezed(y_half, uniforms & 0xFFFF, y_step)
+    if x_sure and y_sure:
         x_high = x_shape * (1.0 + x_step * HIGH[bin_of(x_half)]) ** 3
         y_low = y_shape * (1.0 + y_step * LOW[bin_of(y_half)]) ** 3
         if x_high * (1.0 + 1e-9) <= floor * (x_high + y_low):
             return floor
-        x = x_shape * (1.0 + x_step * normal(x_half, first, 0)) ** 3
-        y = y_shape * (1.0 + y_step * normal(y_half, second, 0)) ** 3
-        return x / (x + y)
-    number = arm * BLOCKS + 1
-    x = gamma_draw(x_shape, x_step, normal(x_half, first, 0), uniforms >> 16, number, player, t, key)
-    number += BLOCKS // 2
-    y = gamma_draw(y_shape, y_step, normal(y_half, second, 0), uniforms & 0xFFFF, number, player, t, key)
+    x, y = normal(x_half, first, 0), normal(y_half, second, 0)
+    if x_sure:
+        x = x_shape * (1.0 + x_step * x) ** 3
+    else:
+        x = gamma_draw(x_shape, x_step, x, uniforms >> 16, arm * BLOCKS + 1, player, t, key)
+    if y_sure:
+        y = y_shape * (1.0 + y_step * y) ** 3
+    else:
+        y = gamma_draw(y_shape, y_step, y, uniforms & 0xFFFF, arm * BLOCKS + BLOCKS // 2 + 1, player, t, key)
     return x / (x + y)
 
 

@@ -29,7 +29,7 @@ def battery_figure(families: Sequence[Family]) -> Figure:
     policies = {score.policy for family in shown for score in family.scores} - {CANDIDATE}
     drawn = looks(policies)
     with matplotlib.rc_context(STYLE):
-        figure = new_figure(WIDTH, 1.15 + 0.165 * len(shown))
+        figure = new_figure(WIDTH, 1.1 + 0.165 * len(shown))
         height = figure.get_size_inches()[1]
         axes = figure.add_axes((0.27, 0.45 / height, 0.68, 1 - 1.1 / height))
         _prepare(axes, shown)
@@ -61,6 +61,7 @@ def _prepare(axes: Axes, families: Sequence[Family]) -> None:
         axes.text(1.012, row, family.half, transform=axes.get_yaxis_transform(), va="center", fontsize=7)
         if row and (PAPER in family.tags) != (PAPER in families[row - 1].tags):
             axes.axhline(row - 0.5, color="#999999", linewidth=0.7)
+    axes.text(1.012, -0.7, "half", transform=axes.get_yaxis_transform(), va="bottom", fontsize=7)
     axes.grid(True, axis="both")
     axes.tick_params(axis="y", length=0)
     ticks = [0.03, 0.1, 0.3, 1, 3, 10, 30]
