@@ -187,9 +187,9 @@ class TestFamilies:
     def test_quick_makes_all_of_them_small(self):
         quick = battery_spec(quick=True)
         assert [study.name for study in quick.studies] == [study.name for study in self.spec.studies]
-        assert max(study.horizons[0] for study in quick.studies) == 2000
+        assert max(study.horizons[0] for study in quick.studies) == 3000
         assert {study.replications for study in quick.studies} == {1}
-        assert {study.problems[0].count for study in quick.studies} == {4}
+        assert {study.problems[0].count for study in quick.studies} == {8}
 
     def test_families_of_ones_own(self, tmp_path):
         (tmp_path / "own.toml").write_text(OWN, encoding="utf-8")

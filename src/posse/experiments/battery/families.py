@@ -12,8 +12,8 @@ from posse.experiments.reading import parse
 from posse.experiments.spec import Spec
 from posse.streams import check_seed
 
-QUICK_HORIZON = 2_000
-QUICK_COUNT = 4
+QUICK_HORIZON = 3_000
+QUICK_COUNT = 8
 
 
 def battery_spec(
@@ -29,7 +29,7 @@ def battery_spec(
         source: a file like the shipped one; each of its studies is a family and has one setting.
         families: only these, by name.
         seed: in place of the spec's.
-        quick: all families, but at most 2,000 rounds, 4 problems and 1 replication.
+        quick: all families, but at most 3,000 rounds, 8 problems and 1 replication.
 
     >>> [study.name for study in battery_spec(families=["paper-8", "shifted"]).studies]
     ['paper-8', 'shifted']
