@@ -255,6 +255,7 @@ class Chance:
     def __init__(self, problem, schedule, horizon, seed=0, replication=0):
         self.problem = problem
         self.schedule = schedule
+        self.horizon = horizon
         self.key = streams.key(seed, problem.stream, replication)
 
     def words(self, number, player, t, purpose):
@@ -273,6 +274,12 @@ class Chance:
             return [(high * 2**32 + low) * M // 2**64]
         if name == "Fixed":
             return [p for p in range(M) if self.schedule.mask[t - 1, p]]
+        if name == "Late":
+            absent = self.schedule.players if t <= math.floor(self.schedule.share * self.horizon) else 0
+            return list(range(max(M - absent, 0)))
+        if name == "Arrivals":
+            there = [p for p in range(M) if p * self.horizon // M < t]
+            return there if self.schedule.stay else [p for p in there if t <= (p + 1) * self.horizon // M]
         given = self.schedule.probability
         chances = list(given) if isinstance(given, tuple) else [given] * M
         return [p for p in range(M) if self.words(0, p, t, streams.SCHEDULE)[0] < chances[p] * 2**32]

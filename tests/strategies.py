@@ -35,6 +35,8 @@ def schedules(players, horizon):
         unit.map(schedule.Random),
         st.lists(unit, min_size=players, max_size=players).map(schedule.Random),
         masks.map(schedule.Fixed),
+        st.builds(schedule.Late, unit, st.integers(1, 4)),
+        st.booleans().map(schedule.Arrivals),
     )
 
 

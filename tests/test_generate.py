@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from posse.generate import subpar, uniform
+from posse.generate import structured, subpar, uniform
 from posse.rewards import Bernoulli, Beta
 
 EPSILON = 0.15
@@ -132,9 +132,113 @@ class TestUniform:
         assert problem.epsilon == EPSILON
 
 
+def means(**options):
+    """Means of many small problems, [problem, player, arm]."""
+    settings = {"count": 200, "players": 6, "arms": 4, "spread": 0.0, "seed": 5, **options}
+    return np.array([problem.means for problem in structured(**settings)])
+
+
+class TestStructured:
+    centres = means(players=1)[:, 0]
+
+    def test_centres_are_uniform_on_their_range(self):
+        assert is_uniform(place_within(self.centres, 0.2, 0.8).ravel())
+        assert not is_uniform(place_within(self.centres, 0.2, 0.85).ravel())
+        assert is_uniform(place_within(means(players=1, low=0.5, high=0.6), 0.5, 0.6).ravel())
+
+    def test_players_that_are_alike_differ_by_the_spread_alone(self):
+        assert np.ptp(means(), axis=1).max() == 0
+        spread = np.ptp(means(spread=0.1), axis=1)
+        assert 0.09 < spread.max() <= 0.1
+
+    def test_a_level_moves_all_arms_of_a_player_together(self):
+        found = means(level=0.3)
+        shift = found - means()
+        assert np.ptp(shift, axis=2).max() < 1e-12
+        assert is_uniform(place_within(shift[:, :, 0], -0.15, 0.15).ravel())
+        assert not is_uniform(place_within(shift[:, :, 0], -0.15, 0.18).ravel())
+
+    def test_groups_are_alike_inside_and_unlike_outside(self):
+        found = means(groups=2)
+        assert np.ptp(found[:, :3], axis=1).max() == np.ptp(found[:, 3:], axis=1).max() == 0
+        assert abs(np.corrcoef(found[:, 0].ravel(), found[:, 5].ravel())[0, 1]) < 0.15
+
+    def test_groups_are_as_equal_as_can_be(self):
+        sizes = [len(set(map(tuple, each))) for each in means(groups=4, count=3)]
+        assert sizes == [4, 4, 4]
+
+    def test_the_last_arms_are_unlike(self):
+        found = means(unlike=0.5)
+        assert np.ptp(found[..., :2], axis=1).max() == 0
+        assert np.ptp(found[..., 2:], axis=1).min() > 0
+        assert is_uniform(place_within(found[..., 2:], 0.2, 0.8).ravel())
+
+    def test_a_reversed_player_has_the_arms_mirrored(self):
+        found = means(odd=1)
+        assert np.ptp(found[:, :-1], axis=1).max() == 0
+        np.testing.assert_allclose(found[:, -1], 1.0 - found[:, 0], atol=1e-12)
+
+    def test_a_swapped_player_has_best_and_worst_changed(self):
+        found = means(odd=2, oddity="swapped")
+        for table in found:
+            best, worst = table[0].argmax(), table[0].argmin()
+            expected = table[0].copy()
+            expected[[best, worst]] = expected[[worst, best]]
+            assert (table[-2:] == expected).all()
+            assert (table[:-2] == table[0]).all()
+
+    def test_a_favourite_is_lifted_over_all_centres_for_each_on_its_own(self):
+        found = means(odd=6, oddity="favourite")
+        favourite = found.argmax(axis=2)
+        assert np.allclose(found.max(axis=2), 0.9)
+        assert stats.chisquare(np.bincount(favourite.ravel(), minlength=4)).pvalue > 0.001
+        assert ((found != means()).sum(axis=2) == 1).all()
+
+    def test_a_player_of_its_own_has_nothing_of_the_others(self):
+        found = means(odd=1, oddity="own")
+        assert abs(np.corrcoef(found[:, 0].ravel(), found[:, -1].ravel())[0, 1]) < 0.15
+        assert np.corrcoef(found[:, 0].ravel(), found[:, 1].ravel())[0, 1] > 0.99
+
+    @pytest.mark.parametrize(
+        ("options", "epsilon"),
+        [
+            ({"spread": 0.1}, 0.1),
+            ({"spread": 0.1, "level": 0.2}, 0.3),
+            ({"spread": 0.1, "groups": 2}, 0.7),
+            ({"spread": 0.1, "unlike": 0.1}, 0.7),
+            ({"odd": 1, "spread": 0.0}, 0.6),
+            ({"odd": 1, "spread": 0.0, "oddity": "favourite"}, 0.7),
+            ({"low": 0.0, "high": 1.0, "groups": 2, "spread": 0.3}, 1.0),
+        ],
+        ids=str,
+    )
+    def test_the_problem_carries_an_epsilon_that_holds_for_all_of_them(self, options, epsilon):
+        for problem in structured(count=50, players=6, arms=4, **options):
+            assert problem.epsilon == pytest.approx(epsilon, abs=1e-12)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"low": 0.6, "high": 0.4}, r"^high=0\.4.*\[0\.6, 1\]"),
+            ({"groups": 3, "players": 2}, "^groups=3.*at most 2"),
+            ({"odd": 3, "players": 2}, "^odd=3.*at most 2"),
+            ({"oddity": "strange"}, "^oddity='strange'.*'reversed', 'swapped', 'favourite', 'own'"),
+            ({"level": 0.5}, r"^level=0\.5 with centres from 0\.2 to 0\.8.*stay in \[0, 1\]"),
+            ({"high": 0.95, "odd": 1, "oddity": "favourite"}, r"^level=0 with centres from 0\.2 to 1\.05"),
+        ],
+        ids=str,
+    )
+    def test_impossible_structures_say_why(self, options, message):
+        with pytest.raises(ValueError, match=message):
+            structured(**options)
+
+
 FAMILIES = {
     "subpar": lambda **options: subpar(2, players=3, arms=4, **options),
     "uniform": lambda **options: uniform(players=3, arms=4, **options),
+    "structured": lambda **options: structured(
+        players=3, arms=4, **{"spread" if name == "epsilon" else name: value for name, value in options.items()}
+    ),
 }
 
 
@@ -164,9 +268,9 @@ class TestSeeds:
             ({"seed": 1.5}, TypeError, r"^seed=1\.5"),
             ({"count": -1}, ValueError, "^count=-1"),
             ({"count": 2.0}, TypeError, r"^count=2\.0"),
-            ({"epsilon": -0.1}, ValueError, r"^epsilon=-0\.1"),
-            ({"epsilon": math.nan}, ValueError, "^epsilon=nan"),
-            ({"epsilon": "0.1"}, TypeError, "^epsilon='0.1'"),
+            ({"epsilon": -0.1}, ValueError, r"^(epsilon|spread)=-0\.1"),
+            ({"epsilon": math.nan}, ValueError, "^(epsilon|spread)=nan"),
+            ({"epsilon": "0.1"}, TypeError, "^(epsilon|spread)='0.1'"),
             ({"rewards": "normal"}, ValueError, "^rewards='normal'"),
         ],
         ids=lambda value: str(value) if isinstance(value, dict) else "",
@@ -176,7 +280,9 @@ class TestSeeds:
             family(**options)
 
 
-@pytest.mark.parametrize("family", [lambda **options: subpar(0, **options), uniform], ids=["subpar", "uniform"])
+@pytest.mark.parametrize(
+    "family", [lambda **options: subpar(0, **options), uniform, structured], ids=["subpar", "uniform", "structured"]
+)
 @pytest.mark.parametrize("name", ["players", "arms"])
 def test_there_is_at_least_one_player_and_one_arm(family, name):
     assert family(**{name: 1})[0].means.shape[name == "arms"] == 1

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 import posse
-from posse import IndTS, IndUCB, RobustAggTS
+from posse import IndTS, IndUCB, Problem, RobustAggTS, simulate
 from posse.schedule import Sequential
 
 PROBLEMS = posse.generate.subpar(2, count=3, players=4, arms=5, epsilon=0.1, seed=1)
 PROBLEM = PROBLEMS[0]
 POLICIES = [RobustAggTS(0.1), IndUCB()]
-ARRAYS = ("regret", "pulls", "reward", "player_regret")
+ARRAYS = ("regret", "pulls", "late_pulls", "reward", "player_regret")
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +52,54 @@ def in_order_of(merged, result):
         [merged.problems.index(problem) for problem in result.problems],
         [merged.replications.index(replication) for replication in result.replications],
     )
+
+
+class TestLockIns:
+    """A player is locked in if one bad arm has nearly all of its pulls in the last quarter."""
+
+    problem = Problem([[0.9, 0.5, 0.89], [0.9, 0.5, 0.89], [0.9, 0.5, 0.89]])
+
+    def result(self, late_pulls):
+        base = simulate([self.problem], IndTS(), 100)
+        return dataclasses.replace(base, late_pulls=np.array(late_pulls).reshape(1, 1, 1, 3, 3))
+
+    @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 5, 30, 101])
+    def test_the_last_quarter_is_what_is_left_after_three_of_them(self, horizon):
+        policies = [IndTS(), posse.RobustAgg(0.1)]
+        schedule = posse.schedule.Random(0.7)
+        result = simulate(self.problem, policies, horizon, schedule=schedule, seed=3, checkpoints=7)
+        for number, policy in enumerate(policies):
+            arms = posse.simulation.trace(self.problem, policy, horizon, schedule=schedule, seed=3).arms
+            late = [[(arms[3 * horizon // 4 :, player] == arm).sum() for arm in range(3)] for player in range(3)]
+            assert result.late_pulls[number, 0, 0].tolist() == late
+
+    def test_measuring_them_changes_no_regret(self):
+        """The run is the same however often it stops on the way."""
+        stops = simulate(self.problem, IndTS(), 100, checkpoints=range(1, 101))
+        few = simulate(self.problem, IndTS(), 100, checkpoints=[10, 100])
+        assert np.array_equal(few.regret[..., 0], stops.regret[..., 9])
+        assert np.array_equal(few.late_pulls, stops.late_pulls)
+
+    def test_only_a_bad_arm_with_more_than_nine_in_ten_counts(self):
+        result = self.result([[2, 23, 0], [3, 27, 0], [0, 1, 29]])
+        assert result.lock_ins().tolist() == [[[1]]]  # 92 %; 90 %; an arm that is hardly worse
+        assert result.lock_ins(share=0.8).item() == 2
+        assert result.lock_ins(gap=0.005).item() == 2
+        assert result.lock_ins(gap=0.5).item() == 0
+
+    def test_who_did_not_act_is_not_locked_in(self):
+        assert self.result(np.zeros((3, 3), int)).lock_ins().item() == 0
+
+    def test_one_who_is_led_astray_is_caught(self):
+        problem = Problem([[0.9, 0.1]] * 9 + [[0.1, 0.9]])
+        result = simulate(problem, [posse.NaiveAgg(), IndTS()], 2000, replications=2)
+        assert result.lock_ins().tolist() == [[[1, 1]], [[0, 0]]]
+
+    def test_what_makes_no_sense_is_refused(self):
+        with pytest.raises(ValueError, match=r"^gap=-1"):
+            self.result(np.ones((3, 3), int)).lock_ins(gap=-1)
+        with pytest.raises(ValueError, match=r"^share=1\.5"):
+            self.result(np.ones((3, 3), int)).lock_ins(share=1.5)
 
 
 class TestMerge:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import posse
-from posse.schedule import Concurrent, Fixed, Random, Sequential
+from posse.schedule import Arrivals, Concurrent, Fixed, Late, Random, Sequential
 from posse.simulation import trace
 
 PLAYERS = 5
@@ -53,6 +53,62 @@ class TestSequential:
     def test_an_unknown_order_is_refused(self, order):
         with pytest.raises(ValueError, match=r"^order=.*expected 'turn' or 'random'"):
             Sequential(order)
+
+
+class TestLate:
+    def test_the_last_player_misses_the_first_share_of_the_rounds(self):
+        active = activity(Late(0.3), 11)
+        assert active[:, :-1].all()
+        assert active[:, -1].tolist() == [False] * 3 + [True] * 8
+
+    def test_several_may_be_late_or_all(self):
+        assert activity(Late(0.5, players=2), 10).sum(axis=0).tolist() == [10, 10, 10, 5, 5]
+        assert activity(Late(0.5, players=9), 10).sum(axis=0).tolist() == [5] * PLAYERS
+
+    @pytest.mark.parametrize(("share", "rounds"), [(0, 8), (1, 0)])
+    def test_from_the_first_round_or_never(self, share, rounds):
+        assert activity(Late(share), 8)[:, -1].sum() == rounds
+
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            ({"share": 1.5}, ValueError, r"^share=1\.5.*\[0, 1\]"),
+            ({"share": "half"}, TypeError, "^share='half'"),
+            ({"players": 0}, ValueError, "^players=0.*at least 1"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(self, options, error, message):
+        with pytest.raises(error, match=message):
+            Late(**options)
+
+
+class TestArrivals:
+    def test_players_come_one_after_another_and_stay(self):
+        active = activity(Arrivals(), 12)
+        assert active.argmax(axis=0).tolist() == [0, 2, 4, 7, 9]  # ⌊12 p / 5⌋ rounds are over
+        assert active[-1].all()
+        assert (np.diff(active.astype(int), axis=0) >= 0).all(), "nobody leaves"
+
+    def test_or_leave_when_the_next_one_comes(self):
+        active = activity(Arrivals(stay=False), 12)
+        assert active.sum(axis=1).tolist() == [1] * 12
+        assert active.argmax(axis=1).tolist() == [0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4, 4]
+
+    def test_with_fewer_rounds_than_players_some_never_act(self):
+        assert activity(Arrivals(stay=False), 2).sum() == 2
+
+    def test_it_is_what_the_table_says(self):
+        """The same run as with the rounds × players of who is active written out."""
+        for schedule in (Arrivals(), Arrivals(stay=False), Late(0.4)):
+            table = Fixed(activity(schedule, 40))
+            for policy in (posse.RobustAggTS(0.2), posse.RobustAgg(0.2)):
+                runs = [posse.simulate(PROBLEM, policy, 40, schedule=each) for each in (schedule, table)]
+                assert np.array_equal(runs[0].regret, runs[1].regret)
+                assert np.array_equal(runs[0].pulls, runs[1].pulls)
+
+    def test_staying_is_a_yes_or_no(self):
+        with pytest.raises(TypeError, match=r"^stay=1"):
+            Arrivals(1)
 
 
 def independent(a, b):

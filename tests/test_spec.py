@@ -6,6 +6,7 @@ import contextlib
 import copy
 import itertools
 import json
+import math
 import pickle
 from pathlib import Path
 
@@ -131,6 +132,62 @@ def test_means_inline_from_csv_and_npy_are_the_same(tmp_path):
     assert two.problems.tables == (tuple(map(tuple, means)), tuple(map(tuple, means[::-1])))
 
 
+def test_structured_problems_and_their_own_epsilon():
+    text = small('family = "subpar"\nn_subpar = 2', 'family = "structured"\nlevel = [0.0, 0.2]\nodd = 1')
+    units = parse(text).units()
+    for unit, level, epsilon in zip(units, (0.0, 0.2), (0.65, 0.85), strict=True):
+        expected = posse.generate.structured(count=3, seed=3, players=4, arms=3, level=level, odd=1)
+        assert unit.problems.make(0, 3, 3) == expected
+        assert unit.policies[0].epsilon == pytest.approx(epsilon)
+        assert unit.describe()["problems"] == {
+            **{"family": "structured", "rewards": "Bernoulli()", "epsilon": None, "players": 4, "arms": 3},
+            **{"spread": 0.05, "low": 0.2, "high": 0.8, "level": level, "unlike": 0.0},
+            **{"groups": 1, "odd": 1, "oddity": "reversed"},
+        }
+    assert len({unit.id for unit in units}) == 2
+
+
+def test_the_defaults_of_structured_problems_are_those_of_the_generator():
+    (unit,) = parse(small('family = "subpar"\nn_subpar = 2', 'family = "structured"')).units()
+    assert unit.problems.make(0, 2, 5) == posse.generate.structured(count=2, seed=5, players=4, arms=3)
+
+
+def test_an_own_spread_is_the_deviation_of_a_uniform_law_as_wide_as_epsilon():
+    (unit,) = parse(small('name = "IndTS"', 'name = "HierTS"\nspread = "problem"')).units()
+    assert unit.policies[1].spread == pytest.approx(np.random.default_rng(0).uniform(0, 0.15, 10**6).std(), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("text", "schedule", "acts"),
+    [
+        ('"arrivals"', posse.schedule.Arrivals(), 2.5),
+        ('"relay"', posse.schedule.Arrivals(stay=False), 1.0),
+        ("{ late = 0.25 }", posse.schedule.Late(0.25), 3.75),
+    ],
+)
+def test_players_that_come_later(text, schedule, acts):
+    (unit,) = parse(small("horizon = 40", f"turns = 40\nschedule = {text}")).units()
+    assert unit.schedule == schedule
+    assert unit.horizon == math.ceil(40 * 4 / acts)
+    pulls = posse.simulate(unit.problems.make(0, 1, 0), unit.policies, unit.horizon, schedule=schedule).pulls
+    assert pulls[0].sum() / unit.horizon == pytest.approx(acts, abs=0.2)
+
+
+def test_defaults_are_for_studies_that_do_not_say_otherwise():
+    shared = '[defaults]\nreplications = 2\npolicies = [{ name = "NaiveAgg" }]\n\n[[study]]'
+    study = parse(small("[[study]]", shared)).studies[0]
+    assert study.replications == 2
+    assert [choice.policy for choice in study.policies] == [posse.RobustAggTS, posse.IndTS]
+    bare = SMALL[: SMALL.index("[[study.policies]]")].replace("[[study]]", shared)
+    assert [choice.policy for choice in parse(bare).studies[0].policies] == [posse.NaiveAgg]
+
+
+def test_tags_are_kept_and_change_no_result():
+    tagged = parse(small("horizon = 40", 'horizon = 40\ntags = ["A", "paper"]'))
+    assert tagged.studies[0].tags == ("A", "paper")
+    assert [unit.id for unit in tagged.units()] == [unit.id for unit in parse(SMALL).units()]
+
+
 def test_units_are_cut_small_and_cover_everything():
     text = small("horizon = 40", "horizon = 300000\nreplications = 40").replace("count = 3", "count = 7")
     units = parse(text).units()
@@ -186,7 +243,7 @@ def test_an_id_says_what_is_in_a_unit_and_not_where_it_stands():
 def test_ids_are_stable():
     """Stored results are found by these names: if this fails without a new schema version, stores are orphaned."""
     (unit,) = parse(SMALL).units()
-    assert unit.id == "8321d393250c33abce415af2"
+    assert unit.id == "55d15a1587657f0ffa0bf17d"
 
 
 def test_the_shipped_specs():
@@ -224,6 +281,11 @@ BROKEN = [
     ("horizon = 40", 'horizon = 40\nschedule = "sometimes"', 'schedule = "sometimes"', "sequential-random"),
     ("horizon = 40", "horizon = 40\nschedule = { random = 1.5 }", "schedule = { random = 1.5 }", "[0, 1]"),
     ("horizon = 40", "horizon = 40\nschedule = { random = [[0.1]] }", "schedule = { random = [[0.1]] }", "4 players"),
+    ("horizon = 40", "horizon = 40\nschedule = { late = 2 }", "schedule = { late = 2 }", "[0, 1]"),
+    ("horizon = 40", 'horizon = 40\ntags = "A"', 'tags = "A"', "list of texts"),
+    ("horizon = 40", "horizon = 40\ntags = [1]", "tags = [1]", "text in quotes"),
+    ("seed = 3", 'seed = 3\ndefaults = { name = "x" }', 'defaults = { name = "x" }', "no name"),
+    ("seed = 3", "seed = 3\ndefaults = { horizons = 3 }", "[[study]]", "did you mean horizon"),
     ("n_subpar = 2", "n_subpar = 3", "n_subpar = 3", "at most 2"),
     ("n_subpar = 2", "n_subpar = [1, 7]", "n_subpar = [1, 7]", "at most 2"),
     ("count = 3", "count = 3\nepsilon = 0.19", "epsilon = 0.19", "at most 0.16"),
@@ -233,6 +295,9 @@ BROKEN = [
     ("count = 3", "count = 1000001", "count = 1000001", "at most 1000000"),
     ('family = "subpar"', 'family = "gaussian"', 'family = "gaussian"', "'subpar' or 'uniform'"),
     ('family = "subpar"', 'family = "uniform"', "n_subpar = 2", "not a field here"),
+    ('family = "subpar"\nn_subpar = 2', 'family = "structured"\nodd = 5', "odd = 5", "at most 4"),
+    ('family = "subpar"\nn_subpar = 2', 'family = "structured"\noddity = "strange"', 'oddity = "strange"', "swapped"),
+    ('family = "subpar"\nn_subpar = 2', 'family = "structured"\nepsilon = 0.1', "epsilon = 0.1", "not a field here"),
     ('family = "subpar"', "", "[study.problems]", "family, means and file"),
     ('name = "IndTS"', 'name = "IndTSS"', 'name = "IndTSS"', "RobustAggTSV"),
     ('name = "IndTS"', 'name = "IndTS"\nepsilon = 0.1', "epsilon = 0.1", "not a field here"),

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -58,7 +59,7 @@ def test_plain_pyarrow_reads_it(full, spec, tables):
     assert table.column_names == SCHEMA.names
     assert table.to_pylist() == tables[unit.id].to_pylist()
     metadata = pq.read_metadata(full.path(unit)).metadata
-    assert metadata[b"posse_schema"] == b"1"
+    assert metadata[b"posse_schema"] == b"2"
     assert json.loads(metadata[b"posse_unit"]) == unit.describe()
 
 
@@ -151,6 +152,17 @@ def test_another_schema_version(full, spec, tables, monkeypatch):
         patched.setattr(store, "SCHEMA_VERSION", 99)
         full.write(unit, tables[unit.id])
     refused(full, spec, full.path(unit), "schema version 99")
+
+
+def test_results_of_schema_version_1_are_read_without_lock_ins():
+    """Written by the version of posse that had it."""
+    old = Store(Path(__file__).parent / "data" / "schema-1")
+    records = old.read()
+    assert records.table.schema.equals(SCHEMA)
+    assert len(records) == 8
+    assert records.distinct("lock_ins") == [None]
+    again = [row for unit in parse(old.manifest()["spec"]).units() for row in unit.run().to_pylist()]
+    assert [row | {"lock_ins": None} for row in again] == records.table.to_pylist()
 
 
 def test_results_are_not_replaced_by_others(full, spec, tables):

@@ -28,6 +28,9 @@ PURPOSES = {
     "REWARD": streams.REWARD,
     "SCHEDULE": streams.SCHEDULE,
     "GENERATE": streams.GENERATE,
+    "DECISION": streams.DECISION,
+    "SAMPLE": streams.SAMPLE,
+    "TRIAL": streams.TRIAL,
 }
 
 
@@ -147,7 +150,7 @@ class TestUniforms:
 
     def test_the_extreme_words_stay_inside(self, monkeypatch):
         for word in (0, ONES):
-            monkeypatch.setattr(streams, "block", lambda *place, word=word: (word, word, 0, 0))
+            monkeypatch.setattr(streams, "block", lambda *place, word=word: (np.array([word]), np.array([word]), 0, 0))
             assert 0 < streams.uniforms(1, (0, 0), streams.GENERATE)[0] < 1
 
     def test_a_longer_sequence_begins_with_the_shorter(self):

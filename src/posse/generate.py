@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from posse.checks import number, whole
@@ -9,6 +11,8 @@ from posse.problem import Problem
 from posse.rewards import Bernoulli, Family
 from posse.streams import GENERATE, check_seed, key, uniforms
 
+ODDITIES = ("reversed", "swapped", "favourite", "own")
+LIFT = 0.1  # how much better than the best centre a private favourite is
 BASE = 0.8  # the arms that are not subpar start here for the first player
 
 
@@ -74,6 +78,97 @@ def uniform(
     return problems
 
 
+def structured(
+    *,
+    count: int = 1,
+    seed: int = 0,
+    players: int = 20,
+    arms: int = 10,
+    spread: float = 0.05,
+    low: float = 0.2,
+    high: float = 0.8,
+    level: float = 0.0,
+    groups: int = 1,
+    unlike: float = 0.0,
+    odd: int = 0,
+    oddity: str = "reversed",
+    rewards: Family | str = Bernoulli(),
+) -> list[Problem]:
+    """Problems in which players are alike in some ways and not in others; each option adds one way.
+
+    A mean is uniform within spread/2 of its centre (the interval cut to [0, 1]). The problem carries the smallest ε
+    that holds for all problems with these options.
+
+    Args:
+        count: how many problems.
+        seed: a non-negative integer.
+        players: the number of players, M.
+        arms: the number of arms, K.
+        spread: how wide the means of players that are alike lie around an arm's centre.
+        low: the centres are uniform on [low, high].
+        high: see `low`.
+        level: each player has a level of its own, added to all of its means, uniform on [−level/2, level/2].
+        groups: so many groups of players, in order and as equal as can be, each with centres of its own.
+        unlike: the share of the arms (the last ones, rounded up) for which every player has a centre of its own.
+        odd: so many players, the last ones, are unlike all others by `oddity`.
+        oddity: "reversed": centres mirrored, low + high − centre; "swapped": best and worst centre change places;
+            "favourite": one arm, drawn for the player, has centre high + 0.1; "own": all centres of its own.
+        rewards: the reward family.
+
+    >>> problem = structured(players=4, arms=3, spread=0.0, odd=1)[0]
+    >>> bool(problem.means[0].argmax() == problem.means[1].argmax() == problem.means[3].argmin())
+    True
+    """
+    players = whole("players", players, least=1)
+    arms = whole("arms", arms, least=1)
+    spread = number("spread", spread, least=0, most=1)
+    low = number("low", low, least=0, most=1)
+    high = number("high", high, least=low, most=1)
+    level = number("level", level, least=0, most=1)
+    groups = whole("groups", groups, least=1, most=players)
+    unlike = number("unlike", unlike, least=0, most=1)
+    odd = whole("odd", odd, least=0, most=players)
+    if oddity not in ODDITIES:
+        raise ValueError(f"oddity={oddity!r}, but expected {', '.join(map(repr, ODDITIES))}")
+    lift = LIFT if odd and oddity == "favourite" else 0.0
+    if low - level / 2 < 0 or high + lift + level / 2 > 1:
+        raise ValueError(
+            f"level={level:g} with centres from {low:g} to {high + lift:g}, but centres must stay in [0, 1]"
+        )
+    differ = groups > 1 or unlike > 0 or odd > 0
+    epsilon = min(1.0, spread + level + (high - low + lift if differ else 0.0))
+    group = np.arange(players) * groups // players
+    strange = np.arange(players)[players - odd :]
+    problems = []
+    for draws in _draws(count, seed, (groups + 2 * players) * arms + 2 * players):
+        tables, rest = draws[: -2 * players].reshape(-1, arms), draws[-2 * players :]
+        shared, own, places = np.split(tables, [groups, groups + players])
+        centres = low + (high - low) * shared[group]
+        alone = low + (high - low) * own
+        first = arms - math.ceil(unlike * arms)
+        centres[:, first:] = alone[:, first:]
+        for player in strange:
+            centres[player] = _odd(oddity, centres[player], alone[player], low, high, rest[players + player])
+        centres += level * (rest[:players, None] - 0.5)
+        problems.append(Problem(_around(centres, spread, places.ravel()), epsilon, rewards))
+    return problems
+
+
+def _odd(oddity: str, centres: np.ndarray, own: np.ndarray, low: float, high: float, draw: float) -> np.ndarray:
+    """An odd player's centres, from those of its group and its own."""
+    if oddity == "reversed":
+        return low + high - centres
+    if oddity == "own":
+        return own
+    changed = centres.copy()
+    if oddity == "swapped":
+        pair = [centres.argmax(), centres.argmin()]
+        changed[pair] = centres[pair[::-1]]
+    else:
+        changed[int(draw * len(centres))] = high + LIFT
+    return changed
+
+
 def _draws(count: int, seed: int, numbers: int) -> list[np.ndarray]:
     check_seed(seed)
     return [uniforms(numbers, key(seed, k), GENERATE) for k in range(whole("count", count, least=0))]
@@ -96,3 +191,6 @@ def _check_subpar(n_subpar: int, arms: int, epsilon: float) -> None:
             f"epsilon={epsilon:g} with n_subpar={n_subpar}, but a subpar arm lies 5 epsilon below an arm near 0.8: "
             "at most 0.16"
         )
+
+
+FAMILIES = {"subpar": subpar, "uniform": uniform, "structured": structured}

@@ -5,6 +5,7 @@ The random schedules draw from the run's own stream, so every policy compared me
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.checks import number
+from posse.checks import number, whole
 from posse.streams import SCHEDULE, block
 
-CONCURRENT, IN_TURN, RANDOM_TURN, RANDOM, FIXED = range(5)
+CONCURRENT, IN_TURN, RANDOM_TURN, RANDOM, FIXED, SPANS = range(6)
 
 
 class Participation(NamedTuple):
@@ -24,13 +25,20 @@ class Participation(NamedTuple):
     kind: int
     probabilities: np.ndarray  # [player], for RANDOM
     mask: np.ndarray  # [round, player], for FIXED
+    spans: np.ndarray  # [2, player], first and last round, for SPANS
 
 
-def _participation(kind: int, probabilities: np.ndarray | None = None, mask: np.ndarray | None = None) -> Participation:
+def _participation(
+    kind: int,
+    probabilities: np.ndarray | None = None,
+    mask: np.ndarray | None = None,
+    spans: np.ndarray | None = None,
+) -> Participation:
     return Participation(
         kind,
         np.zeros(0) if probabilities is None else probabilities,
         np.zeros((0, 0), np.uint8) if mask is None else mask,
+        np.zeros((2, 0), np.int64) if spans is None else spans,
     )
 
 
@@ -90,6 +98,53 @@ class Random(Schedule):
         return _participation(RANDOM, probabilities=np.broadcast_to(self.probability, players).astype(float))
 
 
+@dataclass(frozen=True)
+class Late(Schedule):
+    """Everybody in every round, but the last `players` players join only when a share of the rounds is over.
+
+    With T rounds they are absent in rounds 1 … ⌊share · T⌋.
+    """
+
+    share: float = 0.5
+    players: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "share", number("share", self.share, least=0, most=1))
+        object.__setattr__(self, "players", whole("players", self.players, least=1))
+
+    def participation(self, players: int, horizon: int) -> Participation:
+        spans = _always(players, horizon)
+        spans[0, max(players - self.players, 0) :] = math.floor(self.share * horizon) + 1
+        return _participation(SPANS, spans=spans)
+
+
+@dataclass(frozen=True)
+class Arrivals(Schedule):
+    """Players arrive one after another, evenly over the rounds: player p of M (from 0) after ⌊p T / M⌋ of T rounds.
+
+    They stay to the end, or, with `stay=False`, leave when the next one arrives, so that one player acts at a time.
+    """
+
+    stay: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.stay, bool):
+            raise TypeError(f"stay={self.stay!r}, but expected True or False")
+
+    def participation(self, players: int, horizon: int) -> Participation:
+        spans = _always(players, horizon)
+        arrivals = [player * horizon // players for player in range(players + 1)]
+        spans[0] = np.array(arrivals[:-1]) + 1
+        if not self.stay:
+            spans[1] = arrivals[1:]
+        return _participation(SPANS, spans=spans)
+
+
+def _always(players: int, horizon: int) -> np.ndarray:
+    """Spans of players who are there from the first round to the last."""
+    return np.tile(np.array([[1], [horizon]], np.int64), (1, players))
+
+
 @dataclass(frozen=True, eq=False)
 class Fixed(Schedule):
     """A given table: `mask[round, player]` says who is active. Rounds may be empty."""
@@ -128,7 +183,7 @@ class Fixed(Schedule):
         return f"Fixed({rounds} rounds × {players} players)"
 
 
-def activate(active, chances, kind, probabilities, mask, t, key):
+def activate(active, chances, kind, probabilities, mask, spans, t, key):
     """Write the players of round t, in order, into `active`; return how many. `chances` is scratch of the same size."""
     players = active.size
     if kind == CONCURRENT:
@@ -146,6 +201,12 @@ def activate(active, chances, kind, probabilities, mask, t, key):
         for player in range(players):
             chances[player], _, _, _ = block(0, player, t, SCHEDULE, key)
     count = 0
+    if kind == SPANS:
+        for player in range(players):
+            if spans[0, player] <= t <= spans[1, player]:
+                active[count] = player
+                count += 1
+        return count
     for player in range(players):
         joins = chances[player] < probabilities[player] * 2.0**32 if kind == RANDOM else mask[t - 1, player] != 0
         if joins:

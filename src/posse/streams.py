@@ -32,6 +32,8 @@ REWARD = 2  # further words for rewards that need more than one
 SCHEDULE = 3  # who is active
 GENERATE = 4  # drawing problems
 DECISION = 5  # a learner's decisions; the serial number stands for the round
+SAMPLE = 6  # indices that a policy samples itself: 2¹² blocks for each arm
+TRIAL = 7  # the Bernoulli trial that a policy makes of a reward
 
 
 def philox(c0, c1, c2, c3, k0, k1):
@@ -65,11 +67,8 @@ def key(seed: int, stream: int = 0, replication: int = 0) -> tuple[int, int]:
 
 def uniforms(count: int, key: tuple[int, int], purpose: int) -> np.ndarray:
     """`count` numbers, uniform on (0, 1) on a grid of 2⁻⁵², for work outside the simulator."""
-    out = np.empty(count)
-    for j in range(count):
-        high, low, _, _ = block(j, 0, 0, purpose, key)
-        out[j] = ((high << 20 | low >> 12) + 0.5) * 2.0**-52
-    return out
+    high, low, _, _ = block(np.arange(count), 0, 0, purpose, key)
+    return ((high << 20 | low >> 12) + 0.5) * 2.0**-52
 
 
 def check_seed(seed: int) -> int:

@@ -23,6 +23,7 @@ class Field:
     check: Check
     default: Any = REQUIRED
     grid: bool = False
+    listed: bool = False  # the value itself is a list
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Place:
             raise self.error(key, f"{key}=[], but a grid needs at least one value")
         if len(variants) > MAX_POINTS:
             raise self.error(key, f"{key} has {len(variants)} values, but a grid has at most {MAX_POINTS}")
-        if isinstance(table[key], list) and not field.grid and field.check is not anything:
+        if isinstance(table[key], list) and not (field.grid or field.listed) and field.check is not anything:
             raise self.error(key, f"{key} is a list, but takes one value, no grid")
         try:
             values = tuple(field.check(key, value) for value in variants)

@@ -21,10 +21,11 @@ import numpy as np
 from posse.checks import number, whole
 from posse.experiments.fields import MAX_POINTS, REQUIRED, Check, Field, Place, anything, find_lines
 from posse.experiments.spec import OWN, Choice, Problems, Spec, SpecError, Study, Table
+from posse.generate import ODDITIES
 from posse.policies.base import all_policies
 from posse.problem import Problem
 from posse.rewards import Bernoulli, Beta, Family, family
-from posse.schedule import Concurrent, Random, Schedule, Sequential
+from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
 
 MAX_PAIRS = 1_000_000  # players × arms
@@ -60,7 +61,8 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
         found = re.search(r"at line (\d+)", str(error))
         raise SpecError(f"not a TOML file: {error}", int(found[1]) if found else 1) from None
     place = Place(find_lines(text, document), (), "")
-    top = place.read(document, {"title": Field(_string, ""), "seed": Field(_seed, 0), "study": Field(anything, None)})
+    fields = {"title": Field(_string, ""), "seed": Field(_seed, 0)}
+    top = place.read(document, {**fields, "defaults": Field(_defaults, {}), "study": Field(anything, None)})
     entries = document.get("study")
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
         raise place.error("study", "study: expected at least one [[study]] table")
@@ -69,7 +71,7 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
     units = 0
     for number_, entry in enumerate(entries):
         here = place.at("study", number_, what=f"study {entry.get('name', number_ + 1)!r}")
-        study = _read_study(here, entry, Path(folder))
+        study = _read_study(here, {**top["defaults"][0], **entry}, Path(folder))
         if study.name in [other.name for other in studies]:
             raise here.error("name", f"name={study.name!r}, but another study has that name; each needs its own")
         with here.blame():
@@ -90,6 +92,13 @@ def _string(name: str, value: Any) -> str:
 def _name(name: str, value: Any) -> str:
     if not _string(name, value).strip():
         raise ValueError(f"{name}={value!r}, but expected a text that is not empty")
+    return value
+
+
+def _defaults(name: str, value: Any) -> dict[str, Any]:
+    """What studies have that do not say otherwise: any of their fields but a name."""
+    if not isinstance(value, dict) or "name" in value:
+        raise TypeError(f"{name}: expected a table [{name}] with fields of a study, but no name")
     return value
 
 
@@ -121,13 +130,21 @@ def _epsilon(name: str, value: Any) -> float:
 
 
 def _schedule(name: str, value: Any) -> Schedule:
-    named = {"concurrent": Concurrent(), "sequential": Sequential(), "sequential-random": Sequential("random")}
+    named = {
+        "concurrent": Concurrent(),
+        "sequential": Sequential(),
+        "sequential-random": Sequential("random"),
+        "arrivals": Arrivals(),
+        "relay": Arrivals(stay=False),
+    }
     if isinstance(value, str) and value in named:
         return named[value]
     if isinstance(value, dict) and set(value) == {"random"}:
         return Random(value["random"])
+    if isinstance(value, dict) and set(value) == {"late"}:
+        return Late(value["late"])
     allowed = ", ".join(f'"{word}"' for word in named)
-    raise ValueError(f"{name}={value!r}, but expected {allowed} or {{ random = 0.5 }}")
+    raise ValueError(f"{name}={value!r}, but expected {allowed}, {{ random = 0.5 }} or {{ late = 0.5 }}")
 
 
 def _rewards(name: str, value: Any) -> Family:
@@ -139,15 +156,22 @@ def _rewards(name: str, value: Any) -> Family:
 
 
 def _constant(name: str, value: Any) -> float | str:
-    if name == "epsilon" and value == OWN:
+    if name in ("epsilon", "spread") and value == OWN:
         return OWN
-    if name == "epsilon" and isinstance(value, str):
+    if name in ("epsilon", "spread") and isinstance(value, str):
         raise ValueError(f'{name}={value!r}, but expected a number or "problem", for the problem\'s own')
     return number(name, value)
 
 
+def _tags(name: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"{name}={value!r}, but expected a list of texts")
+    return tuple(_name(name, tag) for tag in value)
+
+
 STUDY_FIELDS = {
     "name": Field(_name),
+    "tags": Field(_tags, (), listed=True),
     "horizon": Field(_whole(1, MAX_PLAYER_ROUNDS), None, grid=True),
     "turns": Field(_whole(1, MAX_PLAYER_ROUNDS), None, grid=True),
     "replications": Field(_whole(1, 1_000_000), 1),
@@ -161,16 +185,26 @@ GIVEN_FIELDS = {
     "epsilon": Field(_epsilon, None, grid=True),
     "rewards": Field(_rewards, Bernoulli(), grid=True),
 }
-UNIFORM_FIELDS = {
+SIZE_FIELDS = {
     "count": Field(_whole(1, 1_000_000), 1),
     "players": Field(_whole(1, MAX_PAIRS), 20, grid=True),
     "arms": Field(_whole(1, MAX_PAIRS), 10, grid=True),
-    "epsilon": Field(_epsilon, 0.15, grid=True),
     "rewards": Field(_rewards, Bernoulli(), grid=True),
+}
+UNIFORM_FIELDS = {**SIZE_FIELDS, "epsilon": Field(_epsilon, 0.15, grid=True)}
+OPTION_FIELDS = {  # of "structured", with the defaults of `posse.generate.structured`
+    **{
+        name: Field(_epsilon, default, grid=True)
+        for name, default in {"spread": 0.05, "low": 0.2, "high": 0.8, "level": 0.0, "unlike": 0.0}.items()
+    },
+    "groups": Field(_whole(1, MAX_PAIRS), 1, grid=True),
+    "odd": Field(_whole(0, MAX_PAIRS), 0, grid=True),
+    "oddity": Field(_one_of(*ODDITIES), "reversed", grid=True),
 }
 FAMILIES = {
     "subpar": {"n_subpar": Field(_whole(0, MAX_PAIRS), grid=True), **UNIFORM_FIELDS},
     "uniform": UNIFORM_FIELDS,
+    "structured": {**SIZE_FIELDS, **OPTION_FIELDS},
 }
 
 
@@ -198,6 +232,7 @@ def _read_study(place: Place, table: dict[str, Any], folder: Path) -> Study:
         anytime=values["anytime"],
         replications=values["replications"][0],
         checkpoints=values["checkpoints"][0],
+        tags=values["tags"][0],
     )
     lengths = len(study.horizons) + len(study.turns)
     points = len(study.problems) * len(study.schedules) * lengths * len(study.anytime)
@@ -217,12 +252,13 @@ def _read_problems(place: Place, table: dict[str, Any], folder: Path) -> Iterato
         values = place.read(table, {"family": Field(anything), **FAMILIES[name]})
         settings = [dict(zip(values, point, strict=True)) for point in _product(place, values)]
         for setting in settings:
-            problems = Problems(**setting)
+            options = tuple((key, setting.pop(key)) for key in OPTION_FIELDS if key in setting)
+            problems = Problems(**{"epsilon": None, **setting}, options=options)
             pairs = problems.players * problems.arms
             if pairs > MAX_PAIRS:
                 raise place.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")
             with place.blame():
-                dataclasses.replace(problems, players=1).make(0, 1, 0)
+                problems.make(0, 1, 0)
             yield problems
         return
     values = place.read(table, {"means": Field(anything, None), "file": Field(anything, None), **GIVEN_FIELDS})

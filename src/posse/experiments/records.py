@@ -11,7 +11,8 @@ import pyarrow as pa
 from posse.problem import Problem
 from posse.simulation import Result
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE = (1, 2)  # version 1 has no lock_ins; they are null
 
 SCHEMA = pa.schema(
     [
@@ -34,6 +35,7 @@ SCHEMA = pa.schema(
         ("reward", pa.float64()),
         ("pulls_by_kind", pa.list_(pa.int64())),  # of optimal, near-optimal, subpar arms
         ("regret_by_kind", pa.list_(pa.float64())),
+        ("lock_ins", pa.int64()),  # players on a bad arm at the end: see `Result.lock_ins`
         ("means", pa.list_(pa.float64())),  # the problem itself, players × arms, row by row
     ],
     metadata={"posse_schema": str(SCHEMA_VERSION)},
@@ -46,6 +48,7 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
     """The rows of a simulation; `problem_numbers` say where its problems stand in their family."""
     numbers = list(range(len(result.problems)) if problem_numbers is None else problem_numbers)
     rows = []
+    lock_ins = result.lock_ins()
     for b, problem in enumerate(result.problems):
         kinds = problem.kinds()
         for a, policy in enumerate(result.policies):
@@ -72,6 +75,7 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
                         "reward": result.reward[a, b, r],
                         "pulls_by_kind": [int(pulls[kinds == kind].sum()) for kind in range(3)],
                         "regret_by_kind": [float((pulls * problem.gaps)[kinds == kind].sum()) for kind in range(3)],
+                        "lock_ins": int(lock_ins[a, b, r]),
                         "means": problem.means.ravel(),
                     }
                 )

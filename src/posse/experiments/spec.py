@@ -21,13 +21,13 @@ from posse.experiments.records import SCHEMA_VERSION, from_result
 from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.rewards import Family
-from posse.schedule import Concurrent, Random, Schedule, Sequential
+from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
 from posse.simulation import simulate
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS, Progress
 
 UNIT_COST = 20_000_000  # player-rounds of ten arms in a unit of work: about a second
 RUN_COST = 20_000  # what a run costs besides its rounds, in the same measure
-OWN = "problem"  # a policy's epsilon = "problem": the problem's own
+OWN = "problem"  # a policy's epsilon or spread = "problem": the problem's own
 
 Table = tuple[tuple[float, ...], ...]
 
@@ -45,13 +45,14 @@ class SpecError(ValueError):
 class Problems:
     """A family of problems with its parameters, or given tables of means; problem number k does not depend on count."""
 
-    family: str  # "subpar", "uniform" or "given"
+    family: str  # of `posse.generate.FAMILIES`, or "given"
     count: int
     players: int
     arms: int
-    epsilon: float | None  # None: the smallest that holds for each table
+    epsilon: float | None  # None: the family's own, or the smallest that holds for each table
     rewards: Family
     n_subpar: int | None = None
+    options: tuple[tuple[str, Any], ...] = ()  # what else the family takes, by name
     tables: tuple[Table, ...] = ()  # of problems first, first + 1, …
     first: int = 0
 
@@ -60,18 +61,16 @@ class Problems:
         if self.family == "given":
             tables = self.tables[start - self.first : stop - self.first]
             return [Problem(table, self.epsilon, self.rewards) for table in tables]
-        sizes: dict[str, Any] = {"players": self.players, "arms": self.arms, "epsilon": self.epsilon}
-        shared = {"count": stop, "seed": seed, "rewards": self.rewards, **sizes}
-        if self.family == "uniform":
-            return generate.uniform(**shared)[start:]
-        assert self.n_subpar is not None
-        return generate.subpar(self.n_subpar, **shared)[start:]
+        given = {"players": self.players, "arms": self.arms, "rewards": self.rewards, **dict(self.options)}
+        own = {"epsilon": self.epsilon, "n_subpar": self.n_subpar}
+        given |= {name: value for name, value in own.items() if value is not None}
+        make: Any = generate.FAMILIES[self.family]
+        return make(count=stop, seed=seed, **given)[start:]
 
     def alike(self) -> list[tuple[Problems, float]]:
         """These problems in stretches of one shape and one ε, each with its ε."""
         if self.family != "given":
-            assert self.epsilon is not None
-            return [(self, self.epsilon)]
+            return [(self, self.make(0, 1, 0)[0].epsilon if self.epsilon is None else self.epsilon)]
         stretches = []
         shapes = [(len(table), len(table[0]), Problem(table, self.epsilon).epsilon) for table in self.tables]
         start = self.first
@@ -98,21 +97,22 @@ class Problems:
         described: dict[str, Any] = {"family": self.family, "rewards": repr(self.rewards), "epsilon": self.epsilon}
         if self.family == "given":
             return described | {"means": [_digest(table) for table in self.tables]}
-        described |= {"players": self.players, "arms": self.arms}
+        described |= {"players": self.players, "arms": self.arms, **dict(self.options)}
         return described if self.n_subpar is None else described | {"n_subpar": self.n_subpar}
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A policy of a study, whose ε may be left to the problem."""
+    """A policy of a study, whose ε and spread may be left to the problem."""
 
     policy: type[Policy]
     constants: tuple[tuple[str, float | str], ...]
     label: str = ""
 
     def make(self, epsilon: float) -> Policy:
-        """The policy for a problem with this ε."""
-        constants: dict[str, Any] = {name: epsilon if value == OWN else value for name, value in self.constants}
+        """The policy for a problem with this ε; its own spread is the deviation of a uniform law ε wide, ε / √12."""
+        own = {"epsilon": epsilon, "spread": epsilon / math.sqrt(12)}
+        constants: dict[str, Any] = {name: own[name] if value == OWN else value for name, value in self.constants}
         return self.policy(**constants, label=self.label)
 
 
@@ -193,7 +193,9 @@ def _code(policy: Policy) -> dict[str, str]:
     """What tells a policy of the user's from what it was before an edit; posse's own go by posse's version."""
     if type(policy).__module__.startswith("posse.policies."):
         return {}
-    return {"index": code_digest(policy.index), "contribution": code_digest(policy.contribution)}
+    functions = ("index", "contribution", "summary", "sample")
+    found = {name: getattr(policy, name, None) for name in functions}
+    return {name: code_digest(function) for name, function in found.items() if function is not None}
 
 
 def identify(description: str) -> str:
@@ -214,6 +216,7 @@ class Study:
     anytime: tuple[bool, ...] = (False,)
     replications: int = 1
     checkpoints: int = 200
+    tags: tuple[str, ...] = ()  # words by which a report groups studies
 
     def units(self, seed: int) -> Iterator[Unit]:
         """The grid, cut into units of work."""
@@ -270,7 +273,11 @@ def _active(schedule: Schedule, players: int) -> float:
     """How many players act in a round, on average."""
     if isinstance(schedule, Random):
         return float(np.broadcast_to(schedule.probability, players).sum())
-    return 1.0 if isinstance(schedule, Sequential) else float(players)
+    if isinstance(schedule, Sequential) or schedule == Arrivals(stay=False):
+        return 1.0
+    if isinstance(schedule, Late):
+        return players - min(schedule.players, players) * schedule.share
+    return (players + 1) / 2 if isinstance(schedule, Arrivals) else float(players)
 
 
 def _horizon(schedule: Schedule, turns: int, players: int) -> int:

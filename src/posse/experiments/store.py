@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from posse.experiments.records import SCHEMA, SCHEMA_VERSION, Records
+from posse.experiments.records import READABLE, SCHEMA, SCHEMA_VERSION, Records
 from posse.experiments.spec import Spec, Unit, identify
 from posse.version import __version__
 
@@ -190,14 +190,16 @@ def _read(path: Path) -> pa.Table:
     # On this thread alone: a thread of pyarrow's that lets go of `content` while Python exits aborts the process.
     table = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False).read(use_threads=False)
     metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
-    if metadata.get("posse_schema") != str(SCHEMA_VERSION):
+    if metadata.get("posse_schema") not in [str(version) for version in READABLE]:
         raise StoreError(
             f"{path} has schema version {metadata.get('posse_schema')}, but this posse ({__version__}) reads "
-            f"{SCHEMA_VERSION}; use another folder, or remove it"
+            f"{' and '.join(map(str, READABLE))}; use another folder, or remove it"
         )
     if path.name != f"unit-{identify(metadata['posse_unit'])}.parquet":
         raise StoreError(f"{path} has another name than its content; remove it to compute it again")
-    return table.cast(SCHEMA)
+    for column in set(SCHEMA.names) - set(table.column_names):  # of an older version
+        table = table.append_column(column, pa.nulls(len(table), SCHEMA.field(column).type))
+    return table.select(SCHEMA.names).cast(SCHEMA)
 
 
 def _is_parquet(content: bytes) -> bool:

@@ -28,7 +28,17 @@ class Kernels(NamedTuple):
 
 def kernels(policy: Policy) -> Kernels:
     """The kernels of a policy's class, compiled at their first call or taken from the disk cache."""
-    return _kernels(policy.index, policy.contribution, policy.summary, policy.refresh, policy.randomised)
+    return _kernels(
+        policy.index, policy.contribution, policy.summary, sampler(policy), policy.refresh, policy.randomised
+    )
+
+
+def sampler(policy: Policy) -> Callable[..., Any] | None:
+    """The function by which a policy samples its indices itself, like `posse.simulation.kernel.sample`, if it does.
+
+    Such a policy is a baseline for the simulator alone, so it is not part of what a policy is.
+    """
+    return getattr(policy, "sample", None)
 
 
 @functools.cache
@@ -36,6 +46,7 @@ def _kernels(
     index: Callable[..., Any],
     contribution: Callable[..., Any] | None,
     summary: Callable[..., Any] | None,
+    sample: Callable[..., Any] | None,
     refresh: Refresh,
     randomised: bool,
 ) -> Kernels:
@@ -43,8 +54,10 @@ def _kernels(
         "index": index,
         "contribution": contribution or kernel.contribution,
         "summary": summary or kernel.summary,
+        "sample": sample or kernel.sample,
         "OWN_SUMS": contribution is not None,
         "SUMMARISED": summary is not None,
+        "SAMPLED": sample is not None,
         "REFRESH_AT_OWN_PULL": refresh is not Refresh.ANY_PULL,
         "RANDOMISED": randomised,
     }
@@ -67,6 +80,8 @@ def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
         squares=(np.int64, (arms, players) if summarised else (0, 0)),
         own_pulls=(np.int64, (arms, players) if summarised else (0, 0)),
         own_sums=(np.int64, (arms, players) if summarised else (0, 0)),
+        successes=(np.int64, (arms, players) if sampler(policy) else (0, 0)),
+        words=(np.int64, (4, arms if sampler(policy) else 0)),
         of_arm=(np.float64, (arms, policy.arm_numbers)),
         of_player=(np.float64, (players, policy.player_numbers)),
         summed=(np.int64, (2,)),

@@ -22,13 +22,15 @@ from posse.normal import HIGH, LOW, bin_of, normal
 from posse.policies.summaries import due, follows, square
 from posse.rewards import GRID, draw_reward
 from posse.schedule import CONCURRENT, activate
-from posse.streams import DRAW, REFINE, block
+from posse.simulation.sampling import BLOCKS
+from posse.streams import DRAW, REFINE, SAMPLE, TRIAL, block
 
 # Bound for each policy; the values here only say what they are.
 REFRESH_AT_OWN_PULL = True
 RANDOMISED = True
 OWN_SUMS = False  # the policy has its own `contribution`
 SUMMARISED = False  # the policy has a `summary`
+SAMPLED = False  # the policy samples its indices itself
 
 
 def index(n, s, N, S, M, log_T, *constants):
@@ -43,6 +45,14 @@ def contribution(n, s, *constants):
 
 def summary(pulls, sums, squares, of_arm, of_player, work, *constants):
     """The policy's second stage."""
+
+
+def sample(n, s, floor, words, arm, player, t, key, *constants):
+    """The index of an arm if it is above the floor, else anything up to it; for policies that sample it themselves.
+
+    s is the number of successes, rewards turned into trials; `words` are those of block arm · BLOCKS, purpose SAMPLE.
+    """
+    return math.nan
 
 
 STEP = 1.0 / GRID
@@ -70,6 +80,7 @@ class State(NamedTuple):
     squares: np.ndarray  # [arm, player], sums of squared rewards in grid steps, where the policy has a summary
     own_pulls: np.ndarray  # [arm, player], counts and sums that are in the indices, where the policy has a summary
     own_sums: np.ndarray  # [arm, player]
+    successes: np.ndarray  # [arm, player], rewards turned into Bernoulli trials, where the policy samples its indices
     of_arm: np.ndarray  # [arm, number], what the summary says of an arm
     of_player: np.ndarray  # [player, number], what it says of a player
     summed: np.ndarray  # [2], pulls of everybody in all, and at the last summary
@@ -82,6 +93,7 @@ class State(NamedTuple):
     arms: np.ndarray  # [place]
     rewards: np.ndarray  # [place], in grid steps; before that, the random words that they come from
     halves: np.ndarray  # [half word, place in the tile]
+    words: np.ndarray  # [word, arm], where the policy samples its indices
     work: np.ndarray  # [2 * TILE], centers and scales on their way
 
 
@@ -96,11 +108,12 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
     center, scale = state.center, state.scale
     active, arms, rewards, halves = state.active, state.arms, state.rewards, state.halves
     means, family, parameter = environment.means, environment.family, environment.parameter
-    kind, probabilities, mask = participation.kind, participation.probabilities, participation.mask
+    kind, probabilities = participation.kind, participation.probabilities
+    mask, spans = participation.mask, participation.spans
     anytime = log_horizon < 0.0
     count = 0
     for t in range(first, last + 1):
-        count = activate(active, rewards, kind, probabilities, mask, t, key)
+        count = activate(active, rewards, kind, probabilities, mask, spans, t, key)
         log_T = math.log(max(t, 2)) if anytime else log_horizon
 
         if not REFRESH_AT_OWN_PULL:
@@ -123,7 +136,10 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
                         N, S = seen[0, arm, player], seen[1, arm, player]
                         evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
 
-        choose(active, count, t, key, center, scale, halves, rewards, arms)
+        if SAMPLED:
+            choose_sampled(state, count, t, key, constants)
+        else:
+            choose(active, count, t, key, center, scale, halves, rewards, arms)
 
         for place in range(count):
             player, arm = active[place], arms[place]
@@ -137,6 +153,8 @@ def advance(state, environment, participation, constants, key, log_horizon, firs
                 pulled_at[arm] = t
             if SUMMARISED:
                 state.squares[arm, player] += square(reward)
+            if SAMPLED:
+                state.successes[arm, player] += trial(reward, player, t, key)
 
         if OWN_SUMS:
             for place in range(count):
@@ -290,6 +308,44 @@ def choose(active, count, t, key, center, scale, halves, rewards, arms):
             rewards[place], _, _, _ = block(0, active[place], t, DRAW, key)
         for place in range(count):
             arms[place] = largest(center, active[place])
+
+
+def choose_sampled(state, count, t, key, constants):
+    """`choose` for a policy that samples its indices itself; the words of the rewards are the same."""
+    pulls, words = state.pulls, state.words
+    for place in range(count):
+        player = state.active[place]
+        state.rewards[place], _, _, _ = block(0, player, t, DRAW, key)
+        for arm in range(pulls.shape[0]):
+            words[0, arm], words[1, arm], words[2, arm], words[3, arm] = block(arm * BLOCKS, player, t, SAMPLE, key)
+        first = 0  # the arm pulled most, whose index is likely to be the largest, makes the floor
+        for arm in range(pulls.shape[0]):
+            first = arm if pulls[arm, player] > pulls[first, player] else first
+        best = first
+        highest = sampled(state, first, player, -math.inf, t, key, constants)
+        for arm in range(pulls.shape[0]):
+            value = sampled(state, arm, player, highest, t, key, constants) if arm != first else -math.inf
+            best = arm if value > highest else best
+            highest = max(highest, value)
+        state.arms[place] = best
+
+
+def sampled(state, arm, player, floor, t, key, constants):
+    """The sampled index of an arm if it is above the floor."""
+    n, s, words = state.pulls[arm, player] * 1.0, state.successes[arm, player] * 1.0, state.words
+    of_arm = words[0, arm], words[1, arm], words[2, arm], words[3, arm]
+    return sample(n, s, floor, of_arm, arm, player, t, key, *constants)
+
+
+def trial(reward, player, t, key):
+    """1 with the reward as probability, else 0; a reward of 0 or 1 is itself.
+
+    Agrawal and Goyal, "Analysis of Thompson sampling for the multi-armed bandit problem" (COLT 2012), Algorithm 2.
+    """
+    if reward == 0 or reward == GRID:
+        return reward // GRID
+    word, _, _, _ = block(0, player, t, TRIAL, key)
+    return int(word < reward * 4294967296.0 / GRID)
 
 
 def draw_halves(active, start, stop, t, key, halves):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posse.checks import number
 from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.schedule import Schedule
@@ -31,6 +32,8 @@ class Result:
     """The rounds after which regret was measured, [checkpoint]."""
     pulls: np.ndarray
     """How often each player pulled each arm, [policy, problem, replication, player, arm]."""
+    late_pulls: np.ndarray
+    """How often in the last quarter of the horizon, rounds ⌊3T/4⌋ + 1 … T; like `pulls`."""
     reward: np.ndarray
     """Total reward, [policy, problem, replication]."""
     player_regret: np.ndarray
@@ -69,8 +72,8 @@ class Result:
         is one problem.
         """
         rows = []
-        for number, label in enumerate(self.labels):
-            final = self.final_regret[number]
+        for place, label in enumerate(self.labels):
+            final = self.final_regret[place]
             units = _units(final)
             error = units.std(ddof=1) / math.sqrt(len(units)) if len(units) > 1 else math.nan
             rows.append(
@@ -79,7 +82,7 @@ class Result:
                     "mean": float(final.mean()),
                     "spread": float(final.std(ddof=1)) if final.size > 1 else math.nan,
                     "standard_error": float(error),
-                    "reward": float(self.reward[number].mean()),
+                    "reward": float(self.reward[place].mean()),
                 }
             )
         return rows
@@ -91,6 +94,18 @@ class Result:
         """
         pairs = self.final_regret[self.policy_number(a)] - self.final_regret[self.policy_number(b)]
         return paired_difference(_units(pairs), level)
+
+    def lock_ins(self, gap: float = 0.02, share: float = 0.9) -> np.ndarray:
+        """How many players are locked in on a bad arm at the end, [policy, problem, replication].
+
+        A player is if it gave an arm that is worse than its best by more than `gap` more than `share` of its pulls
+        in the last quarter of the horizon. A player that did not act there is not.
+        """
+        gap = number("gap", gap, least=0)
+        share = number("share", share, least=0, most=1)
+        bad = np.array([problem.gaps > gap for problem in self.problems])[None, :, None]
+        much = self.late_pulls > share * self.late_pulls.sum(axis=-1, keepdims=True)
+        return np.sum((bad & much).any(axis=-1), axis=-1)
 
     def merge(self, *others: Result) -> Result:
         """This result and others as one; together they must fill a table of policies × problems × replications.
@@ -132,6 +147,11 @@ class Result:
         return "\n".join(lines)
 
 
+def last_quarter(horizon: int) -> int:
+    """How many rounds are over when the last quarter of the horizon begins, ⌊3T/4⌋."""
+    return 3 * horizon // 4
+
+
 def merge(results: Iterable[Result]) -> Result:
     """Several results as one; see `Result.merge`."""
     parts = list(results)
@@ -151,7 +171,7 @@ def merge(results: Iterable[Result]) -> Result:
     filled = np.zeros(shape, bool)
     merged: dict[str, Any] = {
         name: np.zeros(shape + getattr(first, name).shape[3:], getattr(first, name).dtype)
-        for name in ("regret", "pulls", "reward", "player_regret")
+        for name in ("regret", "pulls", "late_pulls", "reward", "player_regret")
     }
     for part in parts:
         where = np.ix_(

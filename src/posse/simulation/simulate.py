@@ -18,7 +18,7 @@ from posse.rewards import GRID
 from posse.schedule import Concurrent, Schedule
 from posse.simulation.engine import Run
 from posse.simulation.progress import Bar
-from posse.simulation.result import Result
+from posse.simulation.result import Result, last_quarter
 from posse.streams import check_seed
 from posse.version import __version__
 
@@ -88,6 +88,7 @@ def simulate(
     shape = (len(policy_list), len(problem_list), len(replication_list))
     regret = np.empty((*shape, len(rounds)))
     pulls = np.empty((*shape, players, arms), np.int64)
+    late_pulls = np.empty_like(pulls)
     reward = np.empty(shape)
 
     def new_run(cell: tuple[int, ...]) -> Run:
@@ -106,15 +107,20 @@ def simulate(
         run = new_run(cell)
         gaps = problem_list[cell[1]].gaps
         piece = max(1, PIECE // (players * arms))
-        for number, target in enumerate([*rounds.tolist(), horizon]):
+        early = last_quarter(horizon)
+        for target in sorted({*rounds.tolist(), early, horizon}):
             while run.round < target:
                 before = run.round
                 run.advance(min(target, run.round + piece))
                 if not tracker.add(run.round - before):
                     return
-            if number < len(rounds):
+            if target == early:
+                late_pulls[cell] = run.state.pulls.T
+            number = np.searchsorted(rounds, target)
+            if number < len(rounds) and rounds[number] == target:
                 regret[(*cell, number)] = (run.state.pulls.T * gaps).sum()
         pulls[cell] = run.state.pulls.T
+        late_pulls[cell] = pulls[cell] - late_pulls[cell]
         reward[cell] = run.state.sums.sum() / GRID
 
     for number in {type(policy): number for number, policy in enumerate(policy_list)}.values():
@@ -125,6 +131,7 @@ def simulate(
         regret=regret,
         checkpoints=rounds,
         pulls=pulls,
+        late_pulls=late_pulls,
         reward=reward,
         player_regret=np.einsum("abrpk,bpk->abrp", pulls, np.array([problem.gaps for problem in problem_list])),
         policies=tuple(policy_list),

@@ -70,6 +70,9 @@ SCHEDULES = (
     (r"Concurrent\(\)", "all players every round"),
     (r"Sequential\(order='turn'\)", "one player a round, in turn"),
     (r"Sequential\(order='random'\)", "one player a round, at random"),
+    (r"Arrivals\(stay=True\)", "players arrive one after another"),
+    (r"Arrivals\(stay=False\)", "players one after another, each alone"),
+    (r"Late\(share=([0-9.e-]+), players=1\)", r"one player from share \1 of the rounds on"),
     (r"Random\(probability=([0-9.e-]+)\)", r"each player with chance \1"),
 )
 

@@ -1,0 +1,200 @@
+"""What the battery says: each family's regrets, ratios with their uncertainty, lock-ins, and the bars."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from posse.experiments.figures.style import family as name_of
+from posse.experiments.records import Records
+from posse.experiments.spec import Study
+
+CANDIDATE = "PosseTS"
+ROBUST = "RobustAgg-TS"
+LEVEL = 0.95
+RESAMPLES = 2000
+
+PAPER, HELPS, LONG = "paper", "helps", "long"  # tags
+Statistic = Callable[[np.ndarray], np.ndarray]
+Verdict = Literal["won", "lost"]
+
+
+def shares_nothing(policy: str) -> bool:
+    """Whether a policy, by its name, lets each player learn from its own data alone."""
+    return policy.startswith("Ind-") or policy == "Beta-Bernoulli TS"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio of two policies' regrets with its 95 % interval, from resampling problems, both policies together."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Score:
+    """A policy in a family."""
+
+    policy: str
+    mean: float
+    """Mean final regret."""
+    error: float
+    """Its standard error, over problems."""
+    tail: float
+    """The 90th percentile of final regret over runs."""
+    lock_ins: float
+    """Players locked in on a bad arm at the end, a run."""
+
+
+@dataclass(frozen=True)
+class Bar:
+    """Something that the candidate is to show in a family, and whether it did."""
+
+    text: str
+    against: str
+    """The policy that it was compared with."""
+    limit: float
+    ratio: Ratio
+    verdict: Verdict
+
+    @property
+    def sure(self) -> bool:
+        """Whether the whole interval is on the side of the verdict."""
+        return self.ratio.high <= self.limit if self.verdict == "won" else self.ratio.low > self.limit
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family's scores, best first, and bars."""
+
+    name: str
+    tags: tuple[str, ...]
+    players: int
+    arms: int
+    horizon: int
+    problems: int
+    runs: int
+    """For each policy."""
+    scores: tuple[Score, ...]
+    to_alone: Ratio | None
+    """The candidate's mean regret to that of the best policy that shares nothing; None where one is missing."""
+    to_other: Ratio | None
+    """The candidate's mean regret to that of the best other policy."""
+    bars: tuple[Bar, ...]
+
+    @property
+    def half(self) -> str:
+        """ "A" or "B", or nothing."""
+        return next((tag for tag in self.tags if tag in ("A", "B")), "")
+
+    def best(self, *, alone: bool = False) -> str | None:
+        """The best policy besides the candidate, or the best that shares nothing."""
+        names = (score.policy for score in self.scores if score.policy != CANDIDATE)
+        return next((name for name in names if shares_nothing(name) or not alone), None)
+
+
+def score(records: Records, studies: Iterable[Study]) -> list[Family]:
+    """Every family's scores and bars, in the order of the spec; families without records are left out."""
+    there = set(records.distinct("study"))
+    return [_family(records.where(study=study.name), study) for study in studies if study.name in there]
+
+
+def _family(records: Records, study: Study) -> Family:
+    regrets, locks = {}, {}
+    for label in records.distinct("policy"):
+        part = records.where(policy=label)
+        regrets[name_of(label)] = _table(part, "final_regret")
+        locks[name_of(label)] = _table(part, "lock_ins")
+    scores = [
+        Score(
+            policy,
+            float(table.mean()),
+            float(table.mean(axis=1).std(ddof=1) / math.sqrt(len(table))) if len(table) > 1 else math.nan,
+            float(np.quantile(table, 0.9)),
+            float(locks[policy].mean()),
+        )
+        for policy, table in regrets.items()
+    ]
+    scores.sort(key=lambda each: each.mean)
+    family = Family(
+        name=study.name,
+        tags=study.tags,
+        players=int(records["players"][0]),
+        arms=int(records["arms"][0]),
+        horizon=int(records["horizon"][0]),
+        problems=len(next(iter(regrets.values()))),
+        runs=next(iter(regrets.values())).size,
+        scores=tuple(scores),
+        to_alone=None,
+        to_other=None,
+        bars=(),
+    )
+    return _judged(family, regrets, locks)
+
+
+def _table(records: Records, column: str) -> np.ndarray:
+    """A column as [problem, replication]."""
+    order = np.lexsort((records["replication"], records["problem"]))
+    return records[column][order].astype(float).reshape(len(set(records["problem"].tolist())), -1)
+
+
+def _judged(family: Family, regrets: dict[str, np.ndarray], locks: dict[str, np.ndarray]) -> Family:
+    """The family with its ratios and bars, where the candidate and somebody to compare it with are there."""
+    alone, other = family.best(alone=True), family.best()
+    if CANDIDATE not in regrets or other is None:
+        return family
+    own = regrets[CANDIDATE]
+    to_other = ratio(own, regrets[other], _mean)
+    to_alone = None
+    bars = []
+    if PAPER in family.tags:
+        if ROBUST in regrets:
+            bars.append(_bar("mean, paper's family", ROBUST, 0.15, ratio(own, regrets[ROBUST], _mean)))
+        bars.append(_bar("mean, paper's family", other, 1.05, to_other))
+    if alone is not None:
+        to_alone = ratio(own, regrets[alone], _mean)
+        bars.append(_bar("mean, no harm", alone, 1.10, to_alone))
+        bars.append(_bar("90th percentile, no harm", alone, 1.25, ratio(own, regrets[alone], _tail)))
+        if LONG in family.tags:
+            bars.append(_bar("lock-ins, no harm", alone, 1.0, ratio(locks[CANDIDATE], locks[alone], _mean)))
+        if HELPS in family.tags:
+            bars.append(_bar("mean, sharing helps", alone, 0.5, to_alone))
+    return Family(**{**vars(family), "to_alone": to_alone, "to_other": to_other, "bars": tuple(bars)})
+
+
+def _bar(text: str, against: str, limit: float, found: Ratio) -> Bar:
+    return Bar(text, against, limit, found, "won" if found.value <= limit else "lost")
+
+
+def ratio(own: np.ndarray, other: np.ndarray, statistic: Statistic) -> Ratio:
+    """The ratio of a statistic of two policies, [problem, replication] each, with a percentile bootstrap interval.
+
+    Problems are resampled, the same for both policies, so that what makes a problem hard cancels. 0 to 0 is 1.
+    """
+    value = float(_quotient(statistic(own[None]), statistic(other[None]))[0])
+    if len(own) == 1:
+        return Ratio(value, 0.0, math.inf)
+    draws = np.random.default_rng(0).integers(len(own), size=(RESAMPLES, len(own)))
+    found = _quotient(statistic(own[draws]), statistic(other[draws]))
+    low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
+    return Ratio(value, float(low), float(high))
+
+
+def _quotient(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(above == below, 1.0, above / below)
+
+
+def _mean(tables: np.ndarray) -> np.ndarray:
+    """Of tables [sample, problem, replication]."""
+    return tables.mean(axis=(1, 2))
+
+
+def _tail(tables: np.ndarray) -> np.ndarray:
+    return np.quantile(tables.reshape(len(tables), -1), 0.9, axis=1)
