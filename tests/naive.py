@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-import naive_posse
 import numpy as np
 
+import naive_posse
 from posse import rewards, streams
 
 

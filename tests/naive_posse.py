@@ -47,7 +47,7 @@ def dispersion(pairs):
     num = den = 0.0
     for n, s, q in pairs:
         if n >= 2:
-            variance = (q - s**2 / n) / (n - 1)
+            variance = max(q - s**2 / n, 0) / (n - 1)  # q is of squares on the grid, so it may fall short
             num += n * variance
             den += s - s**2 / n + variance
     return clip((1 + num) / (1 + den), 1e-12, 1)

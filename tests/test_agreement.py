@@ -65,6 +65,8 @@ def test_agreement_over_a_longer_run(name, who):
         "IndTS": posse.IndTS(),
         "IndUCB": posse.IndUCB(),
         "HierTS": posse.HierTS(0.04),
+        "PosseTS": posse.PosseTS(),
+        "IndTSV": posse.IndTSV(),
     }
     assert_same(policies[name], problem, horizon, who, seed=5)
 

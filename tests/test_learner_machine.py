@@ -22,11 +22,11 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from slow_learner import Refused, SlowLearner
 
 import posse
 from posse.learner import ConflictingReward, UnknownDecision
 from posse.policies import Refresh
+from slow_learner import Refused, SlowLearner
 
 PLAYERS = ["north", "south", "east", "Москва", "a b, 'c'"]
 ARMS = ["tea", "coffee", "cocoa", "☕"]

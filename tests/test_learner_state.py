@@ -10,13 +10,13 @@ import textwrap
 
 import pyarrow.parquet
 import pytest
-from test_learner import Clock, new, state
 
 import posse
 from posse.insight.logs import read_log
 from posse.learner import SnapshotError
 from posse.policies import all_policies
 from posse.testing import example
+from test_learner import Clock, new, state
 
 POLICIES = [example(cls) for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-import naive_posse
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+import naive_posse
 import posse
 from posse.policies.fourth_root import UNIFORM, posterior
 from posse.policies.posse_ts import CAUTION, DISPERSION, DOUBT, LEVEL, LEVEL_DOUBT, MEAN, ODDITY, SPREAD

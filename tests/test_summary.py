@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from test_learner_agreement import HORIZON, OPTIONS, PROBLEM, feed, indices
 
 import posse
 import posse.testing
 from posse.policies import Refresh
 from posse.policies.summaries import due, square
 from posse.rewards import GRID
+from test_learner_agreement import HORIZON, OPTIONS, PROBLEM, feed, indices
 
 STEP = 1.0 / GRID
 

@@ -26,7 +26,7 @@ def dispersion_sums(n, s, q):
     if n < 2.0:
         return 0.0, 0.0
     within = s * s / n
-    variance = (q - within) / (n - 1.0)
+    variance = max(q - within, 0.0) / (n - 1.0)
     return n * variance, s - within + variance
 
 

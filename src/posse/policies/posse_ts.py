@@ -135,8 +135,8 @@ def spreads(of_arm, of_player, means, shares, pooled, cap, margin):
         W, WY = 0.0, 0.0
         for player in range(players):
             e = noise * shares[arm, player]
-            known = 1.0 if e > 0.0 else 0.0
-            w = known / (pooled * of_player[player, ODDITY] + of_player[player, LEVEL_DOUBT] + e)
+            known = 1.0 if e > 0.0 else 0.0  # in place of a branch, which would keep the loop from being vectorised
+            w = known / (pooled * of_player[player, ODDITY] + of_player[player, LEVEL_DOUBT] + e + (1.0 - known))
             W += w
             WY += w * (means[arm, player] - of_player[player, LEVEL])
         center = WY / W if W > 0.0 else 0.0
@@ -145,9 +145,10 @@ def spreads(of_arm, of_player, means, shares, pooled, cap, margin):
         for player in range(players):
             e, f = noise * shares[arm, player], of_player[player, ODDITY]
             known = 1.0 if e > 0.0 else 0.0
-            w = known / (pooled * f + of_player[player, LEVEL_DOUBT] + e)
+            w = known / (pooled * f + of_player[player, LEVEL_DOUBT] + e + (1.0 - known))
             r = means[arm, player] - of_player[player, LEVEL] - center
             h = 1.0 - w * over_W
+            h = h if h > 1e-12 else 0.0  # a player alone tells nothing of the spread, whatever rounding says
             Q += f * w * w * (r * r - e * h)
             I += f * f * w * w * h
         of_arm[arm, NOISE], of_arm[arm, EXCESS], of_arm[arm, INFORMATION] = noise, Q, I
@@ -237,8 +238,12 @@ def centres(of_arm, of_player, means, shares):
         H, HY = 2.0 * dispersion, dispersion
         for player in range(players):
             e = noise * shares[arm, player]
-            known = noise if e > 0.0 else 0.0
-            h = known / (spread * of_player[player, ODDITY] + of_player[player, LEVEL_DOUBT] + e)
+            known = 1.0 if e > 0.0 else 0.0
+            h = (
+                known
+                * noise
+                / (spread * of_player[player, ODDITY] + of_player[player, LEVEL_DOUBT] + e + (1.0 - known))
+            )
             H += h
             HY += h * (means[arm, player] - of_player[player, LEVEL])
         mean = clip(HY / H, 1e-4)
