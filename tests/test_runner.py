@@ -145,9 +145,10 @@ def test_a_failing_unit_is_named_and_the_others_are_kept(small, tmp_path, monkey
 def test_an_interrupt_stops_units_at_work(tmp_path):
     """Ctrl-C in the middle of a long unit ends the run soon, and the next run goes on."""
     script = """
-    import sys
+    import signal, sys
     from posse.experiments import load, run
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests themselves run in the background
     run(load(sys.argv[1]), sys.argv[2], threads=2, progress=lambda fraction: print(fraction, flush=True))
     """
     text = TEXT.format(horizons="300_000_000")

@@ -340,7 +340,9 @@ class TestProgress:
 def test_an_interrupt_ends_a_run_in_the_middle():
     """Ctrl-C on work for hours: the threads stop at their next piece, and Python at KeyboardInterrupt."""
     script = """
+        import signal
         import posse
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests themselves run in the background
         problems = posse.generate.uniform(count=4)
         def say(fraction):
             if fraction > 0:
