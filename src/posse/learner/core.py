@@ -172,14 +172,14 @@ class Core:
             *numbers, players, log_T, self.constants, available, floor, holdout, serial, key, out, work
         )
         probabilities = out[kernel.PROBABILITY].tolist()
-        if math.isnan(out[: kernel.WEIGHT].sum()):
+        if math.isnan(np.add.reduce(out[: kernel.WEIGHT], axis=None)):
             raise ValueError(f"{self.policy.label} gives no usable index: centers and scales {out[:2].tolist()}")
         return Choice(arm, probabilities[arm], probabilities, float(out[kernel.WEIGHT, arm]), held_out)
 
     def absorb(self, tally: Tally, players: list[int], arms: list[int], steps: list[int]) -> None:
         """Take in one round's rewards."""
-        events = (np.array(numbers, np.int64) for numbers in (players, arms, steps))
-        self.kernels.absorb(*events, tally, self._tables(tally), self.constants)
+        events = np.array((players, arms, steps), np.int64)
+        self.kernels.absorb(events, tally, self._tables(tally), self.constants)
 
     def share_all(self, tally: Tally) -> None:
         """Form every arm's shared sums, or the policy's summary, as when players have come."""

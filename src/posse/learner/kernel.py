@@ -129,8 +129,9 @@ def decide(
     return arm, (coin + 0.5) * 2.0**-32 * out[PROBABILITY, arm] * count < holdout
 
 
-def absorb(players, arms, steps, tally, tables, constants):
-    """Take in one round's rewards: all counts and sums first, then what each player sees."""
+def absorb(events, tally, tables, constants):
+    """Take in one round's rewards, [player | arm | reward, event]: all counts and sums first, then what players see."""
+    players, arms, steps = events[0], events[1], events[2]
     for event in range(players.size):
         player, arm, reward = players[event], arms[event], steps[event]
         tally.pulls[player, arm] += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 import zlib
@@ -122,7 +123,7 @@ class Learner:
         self.first = {"arms": arms, "players": players}
         self.rounds = self.events = self.decisions = 0
         self._key = stream_key(setup.seed)
-        self._clock, self._now = clock, -np.inf
+        self._clock, self._now = clock, -math.inf
         self._lock = threading.RLock()
 
     # ---------------------------------------------------------------- decisions
@@ -165,7 +166,7 @@ class Learner:
             self.setup.holdout,
         )
         name, arm = self.player_roster.names[player], self.arm_roster.names[choice.arm]
-        tag = zlib.crc32(repr((self._key, serial, name, arm, now)).encode())
+        tag = zlib.crc32(f"{self._key} {serial} {now!r} {name!r} {arm!r}".encode())
         probabilities = dict(zip(self.arm_roster.names, choice.probabilities, strict=True))
         if np.count_nonzero(offered) < len(probabilities):
             probabilities = {self.arm_roster.names[k]: choice.probabilities[k] for k in np.flatnonzero(offered)}
@@ -316,7 +317,7 @@ class Learner:
     def _tick(self) -> float:
         """The time, which never goes back; take the default for every decision that has waited too long."""
         now = float(self._clock())
-        if not np.isfinite(now):
+        if not math.isfinite(now):
             raise ValueError(f"the clock says {now}, but expected seconds")
         self._now = max(self._now, now)
         if self.setup.patience is not None and self.setup.default_reward is not None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from array import array
 from collections import OrderedDict
 from typing import Any, NamedTuple
+
+import numpy as np
 
 
 class Row(NamedTuple):
@@ -32,8 +33,8 @@ class Answer(NamedTuple):
     defaulted: bool  # nothing came in time, and the default was taken
 
 
-COLUMNS = {"serial": "q", "tag": "q", "round": "q", "player": "q", "arm": "q", "propensity": "d", "holdout": "b"}
-COLUMNS |= {"shared": "d", "decided_at": "d", "reward": "d", "observed": "q", "observed_at": "d", "defaulted": "b"}
+WHOLE = {"serial", "tag", "round", "player", "arm", "holdout", "observed", "defaulted"}  # the fields without a fraction
+FIELDS = (*Row._fields, *Answer._fields)
 
 
 class UnknownDecision(ValueError):
@@ -67,7 +68,7 @@ class Ledger:
         self.keep_log = keep_log
         self.waiting: OrderedDict[int, Row] = OrderedDict()  # by serial number, oldest first
         self.answers: OrderedDict[int, tuple[int, float, bool]] = OrderedDict()  # tag, reward, defaulted; likewise
-        self.columns: dict[str, Any] = {name: array(code) for name, code in COLUMNS.items()}
+        self.entries = array("d")  # the fields of the answered, one after another: whole numbers below 2⁵³ are exact
         self.given_up = 0
 
     def wait(self, row: Row) -> Row | None:
@@ -86,8 +87,16 @@ class Ledger:
             if not self.keep_log and len(self.answers) > self.waiting_limit:
                 self.answers.popitem(last=False)
         if self.keep_log:
-            for column, value in zip(self.columns.values(), itertools.chain(row, answer), strict=True):
-                column.append(value)
+            self.entries.extend((*row, *answer))
+
+    @property
+    def columns(self) -> dict[str, list[Any]]:
+        """What is kept of the answered, by field."""
+        table = np.array(self.entries).reshape(-1, len(FIELDS)).T
+        return {
+            name: values.astype(np.int64 if name in WHOLE else np.float64).tolist()
+            for name, values in zip(FIELDS, table, strict=True)
+        }
 
     def rows(self) -> list[tuple[Row, Answer | None]]:
         """Everything kept, in the order of rounds and decisions."""
@@ -100,7 +109,7 @@ class Ledger:
         return {
             "given_up": self.given_up,
             "waiting": [list(row) for row in self.waiting.values()],
-            "answered": {name: column.tolist() for name, column in self.columns.items()},
+            "answered": self.columns,
             "recent": [] if self.keep_log else [[serial, *rest] for serial, rest in self.answers.items()],
         }
 
@@ -110,9 +119,9 @@ class Ledger:
         ledger = cls(waiting_limit, keep_log)
         ledger.given_up = plain["given_up"]
         ledger.waiting = OrderedDict((row[0], Row(*row)) for row in plain["waiting"])
-        ledger.columns = {name: array(code, plain["answered"][name]) for name, code in COLUMNS.items()}
+        ledger.entries = array("d", np.array([plain["answered"][name] for name in FIELDS], np.float64).T.ravel())
         ledger.answers = OrderedDict((serial, (tag, reward, late)) for serial, tag, reward, late in plain["recent"])
-        columns = ledger.columns
+        columns = plain["answered"]
         for serial, *rest in zip(
             columns["serial"], columns["tag"], columns["reward"], columns["defaulted"], strict=True
         ):

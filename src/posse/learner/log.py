@@ -47,7 +47,7 @@ def to_arrow(learner: Learner) -> Any:
 
 
 def _about(learner: Learner) -> str:
-    setup = learner.setup.to_dict()
+    setup, serials = learner.setup.to_dict(), learner.ledger.columns["serial"]
     return json.dumps(
         {
             "schema": SCHEMA,
@@ -65,8 +65,8 @@ def _about(learner: Learner) -> str:
             "events": learner.events,
             "decisions": learner.decisions,
             "given_up": learner.ledger.given_up,
-            "rows": len(learner.ledger.columns["serial"]) + len(learner.ledger.waiting),
-            "recorded": learner.ledger.columns["serial"].count(-1),
+            "rows": len(serials) + len(learner.ledger.waiting),
+            "recorded": serials.count(-1),
             "time": learner._now if math.isfinite(learner._now) else None,
         }
     )
