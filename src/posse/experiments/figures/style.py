@@ -9,33 +9,17 @@ from typing import Any
 
 from matplotlib.colors import to_rgb
 
+from posse.insight.house import HOUSE
+
 STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so a file is the same on every machine
-    "font.size": 8.5,
-    "axes.titlesize": 9,
-    "axes.labelsize": 8.5,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
+    **HOUSE,
     "legend.fontsize": 8,
-    "legend.frameon": False,
     "legend.handlelength": 3.2,
     "legend.handletextpad": 0.5,
     "legend.columnspacing": 1.2,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#444444",
-    "axes.linewidth": 0.8,
-    "axes.grid": True,
-    "axes.grid.axis": "y",
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
     "lines.linewidth": 1.6,
     "lines.markersize": 4.5,
     "hatch.linewidth": 0.7,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "svg.hashsalt": "posse",
     "svg.fonttype": "path",
     "path.simplify": True,
 }

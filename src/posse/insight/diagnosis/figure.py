@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.insight.diagnosis.text import headline, why_no_estimate
+from posse.insight.house import HOUSE
 from posse.insight.text import decimals, in_figure
 
 if TYPE_CHECKING:
@@ -29,25 +30,10 @@ COLUMNS = (0, 1, 2, 3, 4, 3, 3, 4, 4, 5, 5)  # of panels, for so many arms
 DPI = 150
 PLAIN, BROKEN, BAND, INK = "#0072B2", "#D55E00", "#BBBBBB", "#444444"  # Okabe and Ito's blue and vermilion, and greys
 STYLE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so a file is the same on every machine
-    "font.size": 8.5,
-    "axes.titlesize": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
+    **HOUSE,
     "axes.spines.left": False,
-    "axes.edgecolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.grid": True,
     "axes.grid.axis": "x",
-    "axes.axisbelow": True,
-    "grid.color": "#dddddd",
-    "grid.linewidth": 0.6,
-    "xtick.labelsize": 8,
     "ytick.left": False,
-    "legend.frameon": False,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
-    "svg.hashsalt": "posse",
 }
 
 

@@ -15,6 +15,7 @@ nodes. Each class has the logarithm of the evidence for each τ of a grid, and d
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from statistics import NormalDist
 
 import numpy as np
@@ -48,7 +49,7 @@ class Normal:
         return np.asarray(shrunk + np.sqrt(trust * self.noise) * random.standard_normal(shrunk.shape))
 
 
-class _Bounded:
+class _Bounded(ABC):
     """A shape that ends `reach` standard deviations from μ."""
 
     reach: float
@@ -86,11 +87,13 @@ class _Bounded:
         low, high = (places - half)[..., None], (places + half)[..., None]
         return np.asarray(np.log(np.maximum(self._density(low, high), 1e-300)).sum(axis=-1))
 
+    @abstractmethod
     def _density(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+        """Density of each observed mean, given the ends."""
 
+    @abstractmethod
     def _draw(self, low: np.ndarray, high: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
+        """Players' means, given the ends."""
 
 
 class Window(_Bounded):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -189,7 +189,7 @@ def _check(counts: Counts) -> None:
 
 def _traffic(decisions: float | Sequence[float], days: int | None, players: int) -> np.ndarray:
     """Decisions of each player over the whole run, int64 [player]."""
-    each = [decisions] * players if np.ndim(decisions) == 0 else list(decisions)  # type: ignore[arg-type]
+    each = list(decisions) if isinstance(decisions, Iterable) and np.ndim(decisions) else [decisions] * players
     if len(each) != players:
         raise ValueError(
             f"decisions are {len(each)} numbers, but there are {players} players; expected one or {players}"
