@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from posse.policies.base import Policy, Refresh
-from posse.policies.fourth_root import STEP, UNIFORM, caution, dispersion_sums, posterior
+from posse.policies.fourth_root import STEP, UNIFORM, dispersion_sums, posterior
 
-DISPERSION, CAUTION = 0, 1  # what the summary says of a player
+DISPERSION = 0  # what the summary says of a player
 
 
 @dataclass(frozen=True)
@@ -24,20 +24,19 @@ class IndTSV(Policy):
     name = "Ind-TS-V"
     refresh = Refresh.SUMMARY
     arm_numbers = 1
-    player_numbers = 2
+    player_numbers = 1
 
     @staticmethod
     def summary(pulls, sums, squares, of_arm, of_player, work):
         arms, players = pulls.shape
         for player in range(players):
-            above, below, total = 1.0, 1.0, 0
+            above, below = 1.0, 1.0
             for arm in range(arms):
                 n, s, q = pulls[arm, player] * 1.0, sums[arm, player] * STEP, squares[arm, player] * STEP
                 more, rest = dispersion_sums(n, s, q)
-                above, below, total = above + more, below + rest, total + pulls[arm, player]
+                above, below = above + more, below + rest
             of_player[player, DISPERSION] = min(max(above / below, 1e-12), 1.0)
-            of_player[player, CAUTION] = caution(total)
 
     @staticmethod
     def index(n, s, arm, player, M, log_T):
-        return posterior(n, s, player[DISPERSION], 0.5, UNIFORM, 0.0, player[CAUTION])
+        return posterior(n, s, player[DISPERSION], 0.5, UNIFORM, 0.0, log_T)
