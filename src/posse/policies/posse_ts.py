@@ -151,11 +151,15 @@ def spreads(of_arm, of_player, means, shares, pooled, cap, margin):
         of_arm[arm, MEAN] = clip((dispersion + noise * WY) / (2.0 * dispersion + noise * W), 1e-4)
         excess += Q
         information += I
-    error = math.sqrt(2.0 / information) if information > 1e-12 else math.inf
-    pooled = min(cap, max(0.0, excess) / max(information, 1e-12) + error)
+    pooled = min(cap, max(0.0, excess) / max(information, 1e-12) + standard_error(information))
     for arm in range(arms):
         of_arm[arm, SPREAD] = blended(of_arm[arm, EXCESS], of_arm[arm, INFORMATION], pooled, cap, margin)
     return pooled
+
+
+def standard_error(information):
+    """Of an estimated spread."""
+    return math.sqrt(2.0 / information) if information > 1e-12 else math.inf
 
 
 def blended(excess, information, pooled, cap, margin):
@@ -163,7 +167,7 @@ def blended(excess, information, pooled, cap, margin):
     spread = pooled
     if information > 1e-12:
         own, weight = excess / information, information * pooled * pooled
-        error = math.sqrt(2.0 / information)
+        error = standard_error(information)
         spread = (4.0 * pooled + weight * max(own, 0.0)) / (4.0 + weight)
         spread = min(max(spread, own + margin * error), own + 2.0 * error)
     return min(max(spread, 1e-8), cap)
