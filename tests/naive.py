@@ -193,10 +193,10 @@ def posse_ts(M, K, T, log_T, active, normal, reward, epsilon):
 
 
 def ind_tsv(M, K, T, log_T, active, normal, reward):
-    """Ind-TS-V: a uniform prior, with the dispersion of each player's own rewards, all its arms together."""
+    """Ind-TS-V: a uniform prior, with the dispersion of each player's noisiest arm."""
 
     def summary(n, s, q):
-        phi = [naive_posse.dispersion([(n[p][i], s[p][i], q[p][i]) for i in range(K)]) for p in range(M)]
+        phi = [max(naive_posse.dispersion([(n[p][i], s[p][i], q[p][i])]) for i in range(K)) for p in range(M)]
         return lambda n, s, p, i, log_t: naive_posse.index(n, s, phi[p], 0.5, naive_posse.UNIFORM, 0.0, log_t)
 
     return summarised(M, K, T, log_T, active, normal, reward, summary)

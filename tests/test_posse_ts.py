@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from scipy import stats
 
 import naive_posse
 import posse
-from posse.policies.fourth_root import UNIFORM, posterior
+from posse.policies.fourth_root import UNIFORM, dispersion_sums, posterior
 from posse.policies.posse_ts import DISPERSION, DOUBT, LEVEL, LEVEL_DOUBT, MEAN, ODDITY, SPREAD
 from posse.rewards import GRID
 from posse.simulation import trace
@@ -263,6 +264,42 @@ class TestPosterior:
             _, tempered = posterior(n, n / 2, 1.0, 0.5, UNIFORM, 0.0, 15.0)
             _, whole = posterior(n, n / 2, 1.0, 0.5, UNIFORM, 0.0, math.inf)
             assert tempered**2 / whole**2 == pytest.approx(share, abs=0.03)
+
+
+def coins_taken(policy, runs=16, rounds=1000):
+    """How often a player took a coin that pays 0.6 on average, beside an arm that always pays 0.5; the last quarter."""
+    taken = []
+    for seed in range(runs):
+        random = np.random.default_rng(seed)
+        learner = posse.Learner(policy, ["constant", "coin"], ["player"], rounds, seed=seed)
+        for number in range(rounds):
+            decision = learner.choose("player")
+            coin = decision.arm == "coin"
+            learner.observe(decision.id, float(random.random() < 0.6) if coin else 0.5)
+            if number >= 3 * rounds // 4:
+                taken.append(coin)
+    return np.mean(taken)
+
+
+class TestNoiseOfOneArmAndAnother:
+    @pytest.mark.parametrize("policy", [posse.PosseTS(), posse.IndTSV()], ids=str)
+    def test_an_arm_that_always_pays_the_same_does_not_hide_a_noisy_one(self, policy):
+        assert coins_taken(policy) > 0.85
+
+    def test_it_would_if_the_dispersion_were_pooled_over_arms(self):
+        """Negative control."""
+
+        @dataclass(frozen=True)
+        class Pooled(posse.IndTSV):
+            @staticmethod
+            def summary(pulls, sums, squares, of_arm, of_player, work):
+                above, below = 1.0, 1.0
+                for arm in range(pulls.shape[0]):
+                    more, rest = dispersion_sums(pulls[arm, 0] * 1.0, sums[arm, 0] / GRID, squares[arm, 0] / GRID)
+                    above, below = above + more, below + rest
+                of_player[0, 0] = min(max(above / below, 1e-12), 1.0)
+
+        assert coins_taken(Pooled()) < 0.8
 
 
 class TestRuns:
