@@ -36,8 +36,9 @@ class Summary:
 
 
 def tempering(information, log_T):
-    """α, for a posterior that is worth so many observations."""
-    return max(0.3, 1 - math.log(max(information, 100)) / max(log_T, 1))
+    """α, for a posterior that is worth so many observations: Lai's boundary beside 2 ln(T/n)."""
+    L = max(log_T - math.log(max(information, 1)), 1)
+    return max(0.3, (2 * L - math.log(L) - math.log(16 * math.pi)) / (2 * L))
 
 
 def dispersion(pairs):

@@ -30,14 +30,18 @@ def dispersion_sums(n, s, q):
     return n * variance, s - within + variance
 
 
-def caution(information, log_T):
-    """The share of variance that is drawn with, for a posterior worth so many observations.
+LN_16_PI = math.log(16.0 * math.pi)
 
-    Thompson sampling explores until an arm trails by z² = 2 ln T. What is worth it is 2 ln(T/n), n the observations
-    that the arm has (Lai, "Adaptive treatment allocation and the multi-armed bandit problem", 1987): the share is
-    1 − ln n / ln T. It is not less than 0.3, and n is at least 100, what telling arms apart takes at the least.
+
+def caution(information, log_T):
+    """The share of variance that is drawn with, for a posterior worth so many of T observations.
+
+    With L = ln(T/n), Thompson sampling explores an arm until it trails by z² of about 2 L. What is worth it is
+    2 L − ln L − ln 16π (Lai, "Adaptive treatment allocation and the multi-armed bandit problem", 1987). The share is
+    the quotient, at least 0.3; it tends to 1 as T grows.
     """
-    return max(0.3, 1.0 - math.log(max(information, 100.0)) / max(log_T, 1.0))
+    L = max(log_T - math.log(max(information, 1.0)), 1.0)
+    return max(0.3, 1.0 - (math.log(L) + LN_16_PI) / (2.0 * L))
 
 
 def posterior(n, s, dispersion, expected, spread, doubt, log_T):
