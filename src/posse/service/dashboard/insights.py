@@ -1,0 +1,134 @@
+"""What the analyst found, in the records that the templates set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from posse.service.dashboard import words
+from posse.service.dashboard.analyst import Answer
+from posse.service.dashboard.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far players differ in an arm."""
+
+    arm: str
+    rewards: int
+    certain: str
+    likely: str
+    interval: str
+    pair: tuple[str, str] | None
+    broken: bool
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Whether players are as alike as was said."""
+
+    state: str
+    """waiting, alone (one player), alarm, doubt, fine, or free (no ε was promised)."""
+    epsilon: str
+    arm: str
+    """The arm in which players are shown to differ most; empty if in none."""
+    pair: tuple[str, str] | None
+    bound: str
+    likely: str
+    """By how much players probably differ in the arm where they differ most; empty if unknown."""
+    level: str
+    rows: tuple[Spread, ...]
+
+
+@dataclass(frozen=True)
+class Savings:
+    """What sharing is worth, as far as can be said."""
+
+    state: str
+    """waiting, early, error, alone, more (clearly), less (clearly) or unclear."""
+    middle: str
+    low: str
+    high: str
+    decisions: int
+    problems: int
+    part: str
+    """The share of all decisions that was simulated; empty if all."""
+    own: str
+    """What the running policy is estimated to have missed, and learning alone beside it."""
+    other: str
+    policies: tuple[str, str]
+
+
+def diagnosis_view(answer: Answer | None, snapshot: Snapshot) -> Diagnosis:
+    """The diagnosis for people."""
+    low, high = snapshot.setup.low, snapshot.setup.high
+    found: dict[str, Any] | None = answer.found if answer is not None else None
+    if len(snapshot.players) < 2:
+        return Diagnosis("alone", "", "", None, "", "", "", ())
+    if found is None:
+        return Diagnosis("waiting", "", "", None, "", "", "", ())
+    spread, epsilon = found["spread"], found["epsilon"]
+
+    def in_words(value: float | None) -> str:
+        return "–" if value is None else words.amount(value, low, high)
+
+    rows = []
+    for place, arm in enumerate(found["arms"]):
+        ends = spread["lows"][place], spread["highs"][place]
+        rows.append(
+            Spread(
+                arm,
+                found["rewards"][place],
+                in_words(found["bounds"][place]),
+                in_words(spread["ranges"][place]),
+                "" if None in ends else f"{in_words(ends[0])} to {in_words(ends[1])}",
+                tuple(found["pairs"][place]) if found["pairs"][place] else None,
+                arm in found["broken"],
+            )
+        )
+    worst = max(range(len(rows)), key=lambda place: found["bounds"][place])
+    certain = found["bound"] > 0
+    state = "free" if epsilon is None else "fine"
+    if found["alarm"]:
+        state = "alarm"
+    elif epsilon is not None and spread["low"] is not None and epsilon < spread["low"]:
+        state = "doubt"
+    return Diagnosis(
+        state,
+        "" if epsilon is None else f"{epsilon:g}",
+        rows[worst].arm if certain else "",
+        rows[worst].pair if certain else None,
+        in_words(found["bound"]),
+        "" if spread["range"] is None else in_words(spread["range"]),
+        words.percent(found["level"]),
+        tuple(rows),
+    )
+
+
+def savings_view(answer: Answer | None, snapshot: Snapshot) -> Savings:
+    """What sharing is worth, for people."""
+    if answer is None or answer.error or answer.found is None:
+        state = "waiting" if answer is None else "error" if answer.error else "early"
+        return Savings(state, "", "", "", 0, 0, "", "", "", ("", ""))
+    found = answer.found
+    state = "more" if found["low"] > 0 else "less" if found["high"] < 0 else "unclear"
+
+    def in_words(value: float) -> str:
+        digits = 0 if abs(found["middle"]) >= 10 else 1
+        return f"{value:,.{digits}f}".replace("-", "−")
+
+    regrets = [in_words(value) for value in found["regrets"]]
+    return Savings(
+        "alone" if found["alone"] else state,
+        in_words(abs(found["middle"]) if state != "unclear" else found["middle"]),
+        *(
+            (in_words(found["low"]), in_words(found["high"]))
+            if state != "less"
+            else (in_words(-found["high"]), in_words(-found["low"]))
+        ),
+        found["decisions"],
+        found["problems"],
+        "" if found["part"] == 1 else words.percent(found["part"]),
+        *regrets,
+        tuple(found["policies"]),
+    )
