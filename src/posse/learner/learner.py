@@ -154,10 +154,9 @@ class Learner:
         A reward reported again is acknowledged and counted once. If any report is refused, none is taken.
         """
         with self._lock:
-            reports = _reports(decision, reward)
             self._tick()
             fresh: dict[int, float] = {}
-            for identity, value in reports:
+            for identity, value in as_reports(decision, reward):
                 serial = self._check_report(identity, value, fresh)
                 if serial is not None:
                     fresh[serial] = float(value)
@@ -327,7 +326,7 @@ class Learner:
         )
 
 
-def _reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
+def as_reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
     """Reports as a list of (id, reward)."""
     if isinstance(decision, Decision):
         raise TypeError(f"a Decision, but expected its id, {decision.id!r}")
