@@ -10,6 +10,7 @@ import posse.policies
 from posse.learner.setup import LONGEST_NAME, check_name, check_names
 from posse.policies import Policy
 from posse.service.settings import LARGEST_BATCH
+from posse.service.turn import check_experiment_name
 
 POLICIES: dict[str, type[Policy]] = {
     name: found
@@ -18,14 +19,6 @@ POLICIES: dict[str, type[Policy]] = {
 }
 LARGEST = 2**63 - 1
 LONGEST_ID = 40
-
-
-def _segment(name: str) -> str:
-    """A name that can stand in a path."""
-    check_name("name", name)
-    if "/" in name or "\\" in name or name.strip(".") == "":
-        raise ValueError(f"name={name!r}, but expected a name without slashes that is not made of dots: it is in URLs")
-    return name
 
 
 def _whole(value: Any) -> Any:
@@ -42,7 +35,7 @@ Name = Annotated[str, _TEXT, AfterValidator(lambda name: check_name("name", name
 ExperimentName = Annotated[
     str,
     Field(min_length=1, max_length=LONGEST_NAME, json_schema_extra={"format": "segment"}),
-    AfterValidator(_segment),
+    AfterValidator(check_experiment_name),
 ]
 Names = Annotated[
     list[Name],

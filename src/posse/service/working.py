@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from fastapi import Request
 
@@ -71,6 +71,5 @@ def translated(otherwise: str) -> Iterator[None]:
         raise
 
 
-def _sentence(error: Any) -> str:
-    text = str(error)[:1000]
-    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+def _sentence(error: Exception) -> str:
+    return str(error)[:1000].rstrip(".") + "."
