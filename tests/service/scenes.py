@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 import posse
@@ -62,18 +64,19 @@ def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows"
     )
 
 
-def _trail(log: list[dict], players: tuple[str, ...], arms: tuple[str, ...]) -> Trail:
+def _trail(log: list[dict[str, Any]], players: tuple[str, ...], arms: tuple[str, ...]) -> Trail:
     size = 1
     while size * 80 < len(log):
         size *= 2
     stretches = -(-len(log) // size)
-    counts = np.zeros((stretches, len(players), len(arms)), int)
+    counts = np.zeros((stretches, len(players), len(arms)))
     for number, row in enumerate(log):
         counts[number // size, players.index(row["player"]), arms.index(row["arm"])] += 1
-    return Trail(size, counts, np.array([log[stretch * size]["decided_at"] for stretch in range(stretches)]))
+    times = np.array([log[stretch * size]["decided_at"] for stretch in range(stretches)])
+    return Trail(size, np.arange(len(players)), counts, counts.sum(axis=1), times)
 
 
-def _traffic(log: list[dict], now: float) -> Traffic:
+def _traffic(log: list[dict[str, Any]], now: float) -> Traffic:
     times = np.linspace(now - 600, now, 61)
     answered = [row for row in log if row["reward"] is not None]
     waiting = [row["decided_at"] for row in log if row["reward"] is None]
@@ -83,11 +86,12 @@ def _traffic(log: list[dict], now: float) -> Traffic:
         np.histogram([row["observed_at"] for row in answered], times)[0],
         np.array([row["observed_at"] - row["decided_at"] for row in answered][-1000:]),
         min(waiting, default=None),
+        False,
         sum(row["defaulted"] for row in answered),
         len(answered),
     )
 
 
-def _recent(log: list[dict]) -> tuple[Recent, ...]:
+def _recent(log: list[dict[str, Any]]) -> tuple[Recent, ...]:
     names = ("player", "arm", "propensity", "shared", "holdout", "decided_at", "reward", "observed_at", "defaulted")
     return tuple(Recent(**{name: row[name] for name in names}) for row in log[::-1][:15])

@@ -11,7 +11,6 @@ from posse.service.dashboard import words
 from posse.service.dashboard.snapshot import Snapshot
 from posse.service.dashboard.views import COLOURS, arms_of
 
-MOST_PLAYERS = 40  # rows in the picture of who chooses what
 LONGEST_NAME = 40
 LATELY = 6  # stretches that make up what a player chooses now
 
@@ -20,25 +19,23 @@ def chart(snapshot: Snapshot) -> dict[str, Any]:
     """Shares of the arms over time, what each player chose over time, and traffic."""
     arms = arms_of(snapshot)
     colours = np.array([arm.colour for arm in arms], int)
-    by_colour = np.zeros((*snapshot.trail.counts.shape[:2], COLOURS))
-    for colour in range(COLOURS):
-        by_colour[:, :, colour] = snapshot.trail.counts[:, :, colours == colour].sum(axis=2)
-    everybody = by_colour.sum(axis=1)
+    trail, size = snapshot.trail, snapshot.trail.size
+    by_colour, everybody = (
+        np.stack([counts[..., colours == colour].sum(axis=-1) for colour in range(COLOURS)], axis=-1)
+        for counts in (trail.counts, trail.everybody)
+    )
     shares = everybody / np.maximum(everybody.sum(axis=1, keepdims=True), 1)
-    places = [place for place, (_, here) in enumerate(snapshot.players) if here][:MOST_PLAYERS]
-    size = snapshot.trail.size
     lengths = np.diff(snapshot.traffic.times)
     return {
         "names": _names(arms),
         "size": size,
         "decisions": snapshot.decisions,
         "upto": [min((number + 1) * size, snapshot.decisions) for number in range(len(shares))],
-        "times": snapshot.trail.times.tolist(),
         "shares": np.round(shares, 4).T.tolist(),
-        "players": [cut(snapshot.players[place][0], LONGEST_NAME) for place in places],
-        "left_out": sum(here for _, here in snapshot.players) - len(places),
-        "ribbons": [_ribbon(by_colour[:, place]) for place in places],
-        "now": [_ribbon(by_colour[-LATELY:, place].sum(axis=0, keepdims=True))[0] for place in places],
+        "players": [cut(snapshot.players[place][0], LONGEST_NAME) for place in trail.players],
+        "left_out": sum(here for _, here in snapshot.players) - len(trail.players),
+        "ribbons": [_ribbon(by_colour[:, row]) for row in range(len(trail.players))],
+        "now": [_ribbon(by_colour[-LATELY:, row].sum(axis=0, keepdims=True))[0] for row in range(len(trail.players))],
         "traffic": {
             "times": snapshot.traffic.times[1:].tolist(),
             "decisions": np.round(snapshot.traffic.decisions / lengths, 3).tolist(),

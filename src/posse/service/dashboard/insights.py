@@ -117,18 +117,18 @@ def savings_view(answer: Answer | None, snapshot: Snapshot) -> Savings:
         digits = 0 if abs(found["middle"]) >= 10 else 1
         return f"{value:,.{digits}f}".replace("-", "−")
 
-    regrets = [in_words(value) for value in found["regrets"]]
+    low, high = found["low"], found["high"]
+    if state == "less":
+        low, high = -high, -low
     return Savings(
         "alone" if found["alone"] else state,
         in_words(abs(found["middle"]) if state != "unclear" else found["middle"]),
-        *(
-            (in_words(found["low"]), in_words(found["high"]))
-            if state != "less"
-            else (in_words(-found["high"]), in_words(-found["low"]))
-        ),
+        in_words(low),
+        in_words(high),
         found["decisions"],
         found["problems"],
         "" if found["part"] == 1 else words.percent(found["part"]),
-        *regrets,
+        in_words(found["regrets"][0]),
+        in_words(found["regrets"][1]),
         tuple(found["policies"]),
     )

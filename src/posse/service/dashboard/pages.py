@@ -19,14 +19,15 @@ from posse.policies.ind_tsv import IndTSV
 from posse.policies.ind_ucb import IndUCB
 from posse.policies.posse_ts import PosseTS
 from posse.service import access
-from posse.service.dashboard import forms, insights, views, words
+from posse.service.dashboard import forms, insights, views
 from posse.service.dashboard.analyst import Analyst
 from posse.service.dashboard.charts import chart
 from posse.service.dashboard.links import experiment_page
 from posse.service.dashboard.rendering import PAGE_HEADERS, page, static_answer
 from posse.service.dashboard.snapshot import Snapshot
 from posse.service.dashboard.snapshots import Snapshots
-from posse.service.store import ExperimentExists, Unavailable, UnknownExperiment
+from posse.service.errors import ExperimentExists, Unavailable, UnknownExperiment
+from posse.service.working import submit
 
 IDLE_SECONDS = 10  # after which a page is set anew although nothing happened, so that "12 s ago" stays true
 SIGNED_IN_SECONDS = 12 * 3600
@@ -34,7 +35,7 @@ SIGNED_IN_SECONDS = 12 * 3600
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def add_dashboard(app: FastAPI) -> None:
+def add_pages(app: FastAPI) -> None:
     """Add the pages to the app, which has its store, writer and guard in `app.state`."""
     app.state.analyst = Analyst()
     app.state.snapshots = Snapshots(app.state.store)
@@ -137,21 +138,13 @@ async def _create(request: Request) -> Response:
     made, wrong = forms.experiment_of(typed)
     if not wrong:
         try:
-            await _write(request, request.app.state.store.create, made.pop("name"), **made)
+            await submit(request, request.app.state.store.create, made.pop("name"), **made)
             return RedirectResponse(experiment_page(typed["name"].strip()), 303, PAGE_HEADERS)
         except ExperimentExists:
             wrong = {"name": "There is an experiment of this name already."}
         except (ValueError, TypeError) as error:
             wrong = {"form": f"{error}."}
     return page("list.html", 422, **await _listed(request), form=forms.Form(typed, wrong))
-
-
-async def _write(request: Request, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Let the writer do something, and wait for it."""
-    import asyncio
-
-    submitted = request.app.state.writer.submit(functools.partial(function, *args, **kwargs))
-    return await asyncio.wrap_future(submitted)
 
 
 # ---------------------------------------------------------------- one experiment
@@ -182,7 +175,7 @@ async def _chart(request: Request) -> Response:
 async def _pause(request: Request) -> Response:
     name = request.path_params["name"]
     typed = forms.read(await request.body())
-    await _write(request, request.app.state.store.change, name, paused=typed.get("paused") == "yes")
+    await submit(request, request.app.state.store.change, name, paused=typed.get("paused") == "yes")
     return RedirectResponse(experiment_page(name), 303, PAGE_HEADERS)
 
 
@@ -227,7 +220,7 @@ def about(snapshot: Snapshot, analyst: Analyst, search: str, page_number: int, m
 
 def _policy_words(policy: Policy) -> str:
     if isinstance(policy, PosseTS):
-        return "It learns how much chance there is in rewards and how alike players are, and lets them share as far as that helps."
+        return "It learns how alike players are and how much chance there is in rewards, and shares as far as it helps."
     if isinstance(policy, IndTSV | IndTS | IndUCB):
         return "Every player learns from its own rewards only."
     if getattr(policy, "epsilon", None) is not None:

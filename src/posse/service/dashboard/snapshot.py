@@ -11,6 +11,9 @@ from posse.learner import Counts
 from posse.learner.setup import Setup
 from posse.learner.state import State
 from posse.rewards import GRID
+from posse.service.views import indices
+
+SHOWN_PLAYERS = 40  # in the picture of who chooses what
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,12 @@ class Trail:
 
     size: int
     """Decisions in a stretch; the last may have fewer."""
+    players: np.ndarray
+    """The places of the players that are counted one by one, at most `SHOWN_PLAYERS`."""
     counts: np.ndarray
-    """Decisions that were counted, int [stretch, player, arm]."""
+    """Their decisions, [stretch, player, arm]."""
+    everybody: np.ndarray
+    """Everybody's, [stretch, arm]."""
     times: np.ndarray
     """When each stretch began, in seconds."""
 
@@ -52,7 +59,9 @@ class Traffic:
     delays: np.ndarray
     """Seconds from decision to reward, of the latest rewards that were reported."""
     oldest: float | None
-    """When the oldest decision that still waits was made."""
+    """When the oldest decision that still waits was made, among the latest; None if none does."""
+    older: bool
+    """Whether there are older ones."""
     defaulted: int
     """Of the latest rewards, how many were taken by default."""
     looked_at: int
@@ -110,11 +119,7 @@ class Snapshot:
 
 def numbers_of(state: State) -> dict[str, Any]:
     """The part of a snapshot that the learner's state knows, by field."""
-    counts = state.counts()
-    tables = np.zeros((len(counts.players), 4, len(counts.arms)))
-    for player in range(len(counts.players)):
-        tables[player] = state.evaluate(player)
-        state.probabilities(tables[player], state.arm_roster.here)  # fills the fourth row
+    counts, found = state.counts(), indices(state)
     return {
         "setup": state.setup,
         "players": tuple(state.player_roster),
@@ -128,5 +133,8 @@ def numbers_of(state: State) -> dict[str, Any]:
         "sums": counts.sums,
         "squares": state.tally.squares / GRID,
         "chosen": counts.pulls + state.waiting,
-        **{name: tables[:, row] for row, name in enumerate(("centers", "scales", "weights", "probabilities"))},
+        "centers": found.centers,
+        "scales": found.scales,
+        "weights": found.weights,
+        "probabilities": found.probabilities,
     }

@@ -180,7 +180,7 @@ def figures(snapshot: Snapshot) -> tuple[Figure, ...]:
     decided, rewarded = recent_rates(snapshot)
     waiting = "no decision is waiting for its reward"
     if snapshot.traffic.oldest is not None:
-        waiting = f"the oldest since {words.span(snapshot.now - snapshot.traffic.oldest)}"
+        waiting = f"the oldest since {_age(snapshot)}"
     return (
         Figure("Decisions", f"{snapshot.decisions:,}", f"{words.rate(decided)} at present"),
         Figure("Rewards", f"{snapshot.rewards:,}", f"{words.rate(rewarded)} at present"),
@@ -189,6 +189,12 @@ def figures(snapshot: Snapshot) -> tuple[Figure, ...]:
             "Average reward", words.amount(earned / known if known else math.nan, low, high, 3), "over all decisions"
         ),
     )
+
+
+def _age(snapshot: Snapshot) -> str:
+    """How long the oldest decision without a reward has waited."""
+    age = words.span(snapshot.now - (snapshot.traffic.oldest or snapshot.now))
+    return f"more than {age}" if snapshot.traffic.older else age
 
 
 def recent_rates(snapshot: Snapshot) -> tuple[float, float]:
@@ -249,8 +255,8 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> Matrix:
                 )
             )
         rows.append(Row(*snapshot.players[place], total, tuple(cells)))
-    ends_in_words = (words.amount(end, setup.low, setup.high) for end in (low, high))
-    return Matrix(tuple(shown), tuple(rows), *ends_in_words, page, pages, search, len(found), len(arms) - len(shown))
+    first, last = (words.amount(end, setup.low, setup.high) for end in (low, high))
+    return Matrix(tuple(shown), tuple(rows), first, last, page, pages, search, len(found), len(arms) - len(shown))
 
 
 def _interval(low: float, high: float, least: float, most: float) -> str:
@@ -307,7 +313,7 @@ def rewards_in_words(snapshot: Snapshot) -> str:
     if traffic.oldest is not None:
         parts.append(
             f"{words.count(snapshot.waiting, 'decision')} {'waits' if snapshot.waiting == 1 else 'wait'} for a reward; "
-            f"the oldest has waited {words.span(snapshot.now - traffic.oldest)}."
+            f"the oldest has waited {_age(snapshot)}."
         )
     if setup.patience is not None and setup.default_reward is not None:
         parts.append(
