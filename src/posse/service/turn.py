@@ -1,0 +1,370 @@
+"""One transaction that writes: the requests of a group, served in order.
+
+Each request is checked before it changes anything, so that a refused one leaves no trace among the others.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection
+
+from posse.learner.ledger import UnknownDecision, parse_id, write_id
+from posse.learner.roster import Roster
+from posse.learner.setup import LONGEST_NAME, Setup, check_name, check_names
+from posse.learner.state import Decision, State
+from posse.service import digest, tables
+from posse.service.book import ARM_CHANGES, PLAYER_CHANGES, Book, as_row, name_row
+from posse.service.digest import Values
+from posse.service.errors import ConflictingKey, Damaged, ExperimentExists, Paused, UnknownExperiment
+from posse.service.stats import summary_of
+
+MANY = 10_000  # overdue decisions that take the default as one event
+AT_ONCE = 500  # decisions looked up in one query
+
+Reports = list[tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a report of a reward."""
+
+    decision: str
+    status: str
+    """`taken`; `known`, the same reward came before; `conflict`, another did; `unknown` decision; `invalid` reward."""
+    detail: str = ""
+
+
+class Turn:
+    """What requests do in one transaction, on a connection that holds it."""
+
+    def __init__(self, connection: Connection, books: dict[str, Book], clock: Callable[[], float]) -> None:
+        self.connection = connection
+        self.touched: dict[str, Book] = {}
+        self._books = books
+        self._clock = clock
+
+    def lock(self, names: Iterable[str]) -> None:
+        """Take these experiments for this transaction, in the order of their ids, and bring their books up to date."""
+        table = tables.experiments
+        wanted = sorted(set(names) - set(self.touched))
+        if not wanted:
+            return
+        query = sql.select(table).where(table.c.name.in_(wanted)).order_by(table.c.id).with_for_update()
+        for row in self.connection.execute(query).mappings().all():
+            book = self._books.pop(row["name"], None)  # whatever goes wrong from here on, it is read anew
+            if book is None or book.id != row["id"] or not book.catch_up(self.connection, row):
+                book = Book.load(self.connection, row)
+            self.touched[row["name"]] = book
+
+    def book(self, name: str) -> Book:
+        """The book of an experiment, up to date."""
+        if name not in self.touched:
+            self.lock([check_name("experiment", name)])
+        if name not in self.touched:
+            raise UnknownExperiment(f"no experiment {name!r}")
+        return self.touched[name]
+
+    def finish(self) -> None:
+        """Write all that is not yet written."""
+        for book in self.touched.values():
+            book.finish(self.connection)
+
+    # ---------------------------------------------------------------- time
+
+    def tick(self, book: Book) -> float:
+        """The time, which never goes back; take the default for every decision that has waited too long."""
+        now = float(self._clock())
+        if not math.isfinite(now):
+            raise ValueError(f"the clock says {now}, but expected seconds")
+        now = max(now, book.time)
+        patience, default = book.state.setup.patience, book.state.setup.default_reward
+        if patience is not None and default is not None:
+            while book.oldest + patience <= now:
+                late = [as_row(row) for row in self._overdue(book, patience, now)]
+                book.take([(row, default) for row in late], now, defaulted=True)
+        return now
+
+    def _overdue(self, book: Book, patience: float, now: float) -> list[Values]:
+        """The oldest decisions without a reward that are due, and note how far this went."""
+        book.write_log(self.connection)
+        made, known = tables.decisions, tables.rewards
+        answered = sql.and_(known.c.experiment == made.c.experiment, known.c.serial == made.c.serial)
+        query = (
+            sql.select(made, known.c.serial.label("answered"))
+            .select_from(made.outerjoin(known, answered))
+            .where(made.c.experiment == book.id, made.c.serial >= book.swept)
+            .order_by(made.c.serial)
+            .limit(MANY)
+        )
+        late: list[Values] = []
+        book.oldest = math.inf
+        for row in self.connection.execute(query).mappings():
+            book.oldest = row["decided_at"]
+            if book.oldest + patience > now:
+                break
+            book.swept = row["serial"] + 1
+            if row["answered"] is None:
+                late.append(row)
+        else:
+            if book.oldest < math.inf:
+                book.oldest = -math.inf  # all that were read are due: there may be more
+        return late
+
+    # ---------------------------------------------------------------- requests
+
+    def create(self, name: str, setup: Setup, arms: list[str], players: list[str]) -> Book:
+        """Begin an experiment."""
+        check_experiment_name(name)
+        state = State(setup, arms, players)
+        table = tables.experiments
+        if self.connection.execute(sql.select(table.c.id).where(table.c.name == name)).first():
+            raise ExperimentExists(f"there is an experiment {name!r} already")
+        now = float(self._clock())
+        row: dict[str, Any] = {
+            "name": name,
+            "setup": json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False),
+            "created_at": now,
+            "first_players": len(players),
+            "first_arms": len(arms),
+        }
+        row["origin"] = row["head"] = digest.origin(row)
+        row |= {"paused": 0, "rounds": 0, "decisions": 0, "events": 0, "links": 0, "time": now}
+        row["summary"] = summary_of(state)
+        row["id"] = self.connection.execute(sql.insert(table).returning(table.c.id), row).scalar_one()
+        for kind, names in (("players", players), ("arms", arms)):
+            rows = [name_row(kind, row["id"], place, one, True) for place, one in enumerate(names)]
+            if rows:
+                self.connection.execute(sql.insert(tables.metadata.tables[kind]), rows)
+        book = self.touched[name] = Book(row, state)
+        book.stats.write(self.connection, book.id, state)
+        return book
+
+    def change(
+        self,
+        name: str,
+        join: Iterable[str] = (),
+        retire: Iterable[str] = (),
+        add_arms: Iterable[str] = (),
+        retire_arms: Iterable[str] = (),
+        paused: bool | None = None,
+        knows_others: bool = True,
+    ) -> None:
+        """Players and arms come and go, decisions pause and resume: all of it or nothing."""
+        for flag, value in (("paused", paused), ("knows_others", knows_others)):
+            if not (isinstance(value, bool) or (value is None and flag == "paused")):
+                raise TypeError(f"{flag}={value!r}, but expected True or False")
+        book = self.book(name)
+        steps = [("add arm", arm) for arm in check_names("arm", add_arms)]
+        steps += [("retire arm", arm) for arm in check_names("arm", retire_arms)]
+        steps += [("join", player) for player in check_names("player", join)]
+        steps += [("retire", player) for player in check_names("player", retire)]
+        _rehearse(book.state, steps)
+        now = self.tick(book)
+        for kind, who in steps:
+            book.change(kind, who, now, knows_others)
+        if paused is not None and paused != book.paused:
+            book.append_change("pause" if paused else "resume", 0, now)
+            book.paused = paused
+
+    def decide(
+        self, name: str, players: Iterable[str], available: Iterable[str] | None = None, key: str | None = None
+    ) -> list[Decision]:
+        """One round; the same key again gives the same decisions again."""
+        book = self.book(name)
+        names = check_names("player", players)
+        if not names:
+            raise ValueError("players=[], but expected at least one")
+        if available is not None:
+            available = check_names("arm", available)
+        if key is not None:
+            made = self._made(book, _check_key(key))
+            if made:
+                return _repeat(book, made, names, available, key)
+        if book.paused:
+            raise Paused(f"experiment {name!r} is paused: it takes rewards, but makes no decisions")
+        places = [book.state.player_roster.current(one) for one in names]
+        book.state.offered(available)
+        return book.decide(places, available, self.tick(book), key)
+
+    def _made(self, book: Book, key: str) -> list[Values]:
+        """The decisions that were made for a key."""
+        book.write_log(self.connection)
+        table = tables.decisions
+        query = sql.select(table).where(table.c.experiment == book.id, table.c.request_key == key)
+        return list(self.connection.execute(query.order_by(table.c.position)).mappings())
+
+    def reward(self, name: str, reports: Reports) -> list[Outcome]:
+        """Take the rewards of decisions; those that are news count as one round."""
+        book = self.book(name)
+        pairs = [_pair(report) for report in _listed(reports)]
+        now = self.tick(book)
+        self._look_up(book, [identity for identity, _ in pairs])
+        fresh: dict[int, float] = {}
+        outcomes = [_judge(book, identity, value, fresh) for identity, value in pairs]
+        book.take([(book.waiting[serial], value) for serial, value in fresh.items()], now)
+        return outcomes
+
+    def _look_up(self, book: Book, identities: list[str]) -> None:
+        """Have at hand what the database knows of these decisions."""
+        wanted = []
+        for identity in identities:
+            try:
+                serial, _ = parse_id(identity)
+            except UnknownDecision:
+                continue
+            if serial < book.state.decisions and serial not in book.waiting and serial not in book.answers:
+                wanted.append(serial)
+        if not wanted:
+            return
+        book.write_log(self.connection)
+        made, known = tables.decisions, tables.rewards
+        answered = sql.and_(known.c.experiment == made.c.experiment, known.c.serial == made.c.serial)
+        columns = known.c.reward.label("given"), known.c.defaulted
+        query = sql.select(made, *columns).select_from(made.outerjoin(known, answered))
+        for start in range(0, len(wanted), AT_ONCE):
+            some = made.c.serial.in_(wanted[start : start + AT_ONCE])
+            for row in self.connection.execute(query.where(made.c.experiment == book.id, some)).mappings():
+                if row["given"] is None:
+                    book.waiting[row["serial"]] = as_row(row)
+                else:
+                    book.answers[row["serial"]] = (row["tag"], row["given"], bool(row["defaulted"]))
+
+    def record(self, name: str, rewards: Iterable[tuple[str, str, float]]) -> int:
+        """Take rewards of the past that were not decided here, as one round; return how many."""
+        book = self.book(name)
+        checked = book.state.check_past(rewards)
+        if not checked:
+            raise ValueError("rewards=[], but expected at least one")
+        now = self.tick(book)
+        book.take(book.state.take_past(checked, now), now)
+        return len(checked)
+
+    def erase(self, name: str, player: str) -> str:
+        """Let a player go and replace its name everywhere; return what stands there now."""
+        book = self.book(name)
+        place = book.state.player_roster.place(player)
+        now = self.tick(book)
+        if book.state.player_roster.here[place]:
+            book.change("retire", player, now)
+        replacement = f"erased-{secrets.token_hex(8)}"
+        book.erase(player, replacement, now)
+        return replacement
+
+    def sweep(self, name: str) -> None:
+        """Take the default rewards that are due."""
+        self.tick(self.book(name))
+
+
+def _rehearse(state: State, steps: list[tuple[str, str]]) -> None:
+    """An error if one of the steps cannot be taken after those before it."""
+    rosters = {
+        kind: Roster.of(kind, list(roster))
+        for kind, roster in (("player", state.player_roster), ("arm", state.arm_roster))
+    }
+    for kind, name in steps:
+        roster = rosters["player" if kind in PLAYER_CHANGES else "arm"]
+        if kind == "add arm":
+            state.setup.check_floor(roster.count + 1)
+        if kind in (PLAYER_CHANGES[0], ARM_CHANGES[0]):
+            roster.add(name)
+        else:
+            roster.retire(name)
+
+
+def _repeat(book: Book, made: list[Values], names: list[str], available: list[str] | None, key: str) -> list[Decision]:
+    """Decisions that were made before, if the request is the one that they were made for."""
+    players, arms = book.state.player_roster, book.state.arm_roster
+    same = [players.names[row["player"]] for row in made] == names
+    offered = _bits(made[0]["offered"])
+    if same and available is not None:
+        same = {arm for arm, open_ in zip(arms.names, offered, strict=False) if open_} == set(available)
+    if not same or bool(made[0]["restricted"]) != (available is not None):
+        raise ConflictingKey(
+            f"the idempotency key {key!r} came before with another request; use a new key for a new one"
+        )
+    decisions = []
+    for row in made:
+        values = np.frombuffer(row["probabilities"], "<f8").tolist()
+        probabilities = {arms.names[arm]: p for arm, p in enumerate(values) if offered[arm]}
+        decisions.append(
+            Decision(
+                write_id(row["serial"], row["tag"]),
+                players.names[row["player"]],
+                arms.names[row["arm"]],
+                row["propensity"],
+                probabilities,
+                row["round"],
+                row["shared"],
+                bool(row["holdout"]),
+            )
+        )
+    return decisions
+
+
+def _bits(offered: bytes | None) -> list[int]:
+    if offered is None:
+        raise Damaged("a decision with an idempotency key does not say which arms were offered")
+    return np.unpackbits(np.frombuffer(offered, np.uint8)).tolist()
+
+
+def _judge(book: Book, identity: str, value: Any, fresh: dict[int, float]) -> Outcome:
+    """What is to become of a report; the news are noted."""
+    state = book.state
+    try:
+        serial, tag = parse_id(identity)
+    except UnknownDecision as error:
+        return Outcome(str(identity)[:60], "unknown", str(error))
+    try:
+        reward = state.setup.check_reward(f"reward of decision {identity}", value)
+    except (TypeError, ValueError) as error:
+        return Outcome(identity, "invalid", str(error))
+    row = book.waiting.get(serial)
+    if row is not None and row.tag == tag:
+        if serial not in fresh:
+            fresh[serial] = reward
+            return Outcome(identity, "taken")
+        if state.steps(fresh[serial]) == state.steps(reward):
+            return Outcome(identity, "known")
+        return Outcome(identity, "conflict", f"given two rewards, {fresh[serial]:g} and {reward:g}")
+    known_tag, known, defaulted = book.answers.get(serial, (None, 0.0, False))
+    if known_tag != tag:
+        return Outcome(identity, "unknown", f"decision {identity} was not made in experiment {book.name!r}")
+    if state.steps(known) == state.steps(reward):
+        return Outcome(identity, "known")
+    how = f", taken by default after {state.setup.patience:g} s" if defaulted else ""
+    return Outcome(identity, "conflict", f"it already has the reward {known:g}{how}; {reward:g} is refused")
+
+
+def _listed(reports: Any) -> list[Any]:
+    if isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
+        raise TypeError(f"reports={reports!r}, but expected pairs (decision, reward)")
+    return list(reports)
+
+
+def _pair(report: Any) -> tuple[str, Any]:
+    if not (isinstance(report, (tuple, list)) and len(report) == 2):
+        raise TypeError(f"{report!r}, but expected a pair (decision, reward)")
+    return report[0], report[1]
+
+
+def _check_key(key: Any) -> str:
+    """An idempotency key."""
+    if not isinstance(key, str) or not (0 < len(key) <= LONGEST_NAME and key.isprintable()):
+        raise ValueError(f"idempotency key {str(key)[:30]!r}, but expected 1 to {LONGEST_NAME} printable characters")
+    return key
+
+
+def check_experiment_name(name: Any) -> str:
+    """A name that can be a part of a path."""
+    check_name("experiment", name)
+    if name in (".", "..") or "/" in name or "\\" in name:
+        raise ValueError(f"experiment={name!r}, but a name with / or \\, or of dots only, cannot be part of an address")
+    return str(name)

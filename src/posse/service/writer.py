@@ -1,0 +1,123 @@
+"""Group commit: one thread writes, and what waits while it does shares the next transaction."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from posse.checks import whole
+from posse.service.errors import Overloaded, Unavailable
+from posse.service.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A call of a method of the store, and where its answer goes."""
+
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    options: dict[str, Any]
+    future: Future[Any] = field(default_factory=Future)
+
+    @property
+    def experiments(self) -> list[str]:
+        """The experiment that it is about, by the first argument."""
+        return [name for name in self.arguments[:1] if isinstance(name, str)]
+
+    def call(self) -> tuple[Any, Exception | None]:
+        """The result, or why it is refused; whatever else goes wrong is not the request's own affair."""
+        try:
+            return self.function(*self.arguments, **self.options), None
+        except (ValueError, TypeError) as refusal:
+            return None, refusal
+
+
+class Writer:
+    """A thread that serves requests in order, as many as wait in one transaction.
+
+    Args:
+        store: where they go.
+        waiting: how many may wait; more are refused.
+        group: how many share a transaction at most.
+        observe: is told the size of each group.
+    """
+
+    def __init__(
+        self, store: Store, waiting: int = 10_000, group: int = 500, observe: Callable[[int], None] | None = None
+    ) -> None:
+        self._store = store
+        self._waiting = whole("waiting", waiting, least=1)
+        self._group = whole("group", group, least=1)
+        self._observe = observe
+        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="posse writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def depth(self) -> int:
+        """How many requests wait."""
+        return self._queue.qsize()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Future[Any]:
+        """Have a method of the store called, such as `submit(store.decide, "teas", ["north"])`; the answer comes once
+        it is durable."""
+        request = Request(function, arguments, options)
+        with self._lock:
+            if self._closed:
+                raise Unavailable("the service is stopping")
+            if self._queue.qsize() >= self._waiting:
+                raise Overloaded(f"{self._waiting:,} requests wait already; ask again in a moment")
+            self._queue.put(request)
+        return request.future
+
+    def close(self) -> None:
+        """Take nothing more on, and finish what was accepted."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        more = True
+        while more:
+            first = self._queue.get()
+            if first is None:
+                return
+            group = [first]
+            while len(group) < self._group and not self._queue.empty():
+                request = self._queue.get()
+                if request is None:
+                    more = False
+                    break
+                group.append(request)
+            group = [request for request in group if request.future.set_running_or_notify_cancel()]
+            if group:
+                self._serve(group)
+
+    def _serve(self, group: list[Request]) -> None:
+        """One transaction for all; where it fails for a reason of its own making, one for each."""
+        names = [name for request in group for name in request.experiments]
+        try:
+            answers = self._store.transact(lambda turn: [request.call() for request in group], names)
+        except Exception as error:
+            if len(group) == 1 or isinstance(error, Unavailable):
+                for request in group:
+                    request.future.set_exception(error)
+            else:
+                for request in group:
+                    self._serve([request])
+            return
+        if self._observe is not None:
+            self._observe(len(group))
+        for request, (result, refusal) in zip(group, answers, strict=True):
+            if refusal is None:
+                request.future.set_result(result)
+            else:
+                request.future.set_exception(refusal)
