@@ -265,7 +265,7 @@ class Book:
         values |= {"links": self.links, "head": self.head, "time": self.time, "paused": int(self.paused)}
         if summary is not None:
             values["summary"] = summary
-        connection.execute(sql.update(tables.experiments).where(tables.experiments.c.id == self.id), values)
+        connection.execute(FOLLOW, values | {"experiment": self.id})
         self._at = self.links
 
     def _write_names(self, connection: Connection) -> None:
@@ -280,6 +280,7 @@ class Book:
 
 
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
+FOLLOW = sql.update(tables.experiments).where(tables.experiments.c.id == sql.bindparam("experiment"))
 INSERTS = {name: sql.insert(tables.metadata.tables[name]) for name in ("decisions", "rewards", "changes")}
 
 

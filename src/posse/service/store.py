@@ -27,7 +27,8 @@ from posse.service.errors import (
     Unavailable,
     UnknownExperiment,
 )
-from posse.service.turn import Outcome, Reports, Turn
+from posse.service.reports import Outcome, Reports
+from posse.service.turn import Turn
 from posse.service.views import Activity, Experiment, Indices
 
 __all__ = [
@@ -89,18 +90,21 @@ class Store:
 
     # ---------------------------------------------------------------- writing
 
-    def transact(self, function: Callable[[Turn], Result], names: Iterable[str] = ()) -> Result:
+    def transact(
+        self, function: Callable[[Turn], Result], names: Iterable[str] = (), keys: Iterable[tuple[str, str]] = ()
+    ) -> Result:
         """Call a function in one transaction that writes; inside another one, as a part of that.
 
         It is called again where the database made the transaction fail without having committed anything; whether it
-        has is looked up where that is unknown. The books of all `names` are locked first, in a fixed order.
+        has is looked up where that is unknown. The experiments `names` are locked first, in a fixed order; `keys` are
+        idempotency keys that will be asked for, each with its experiment.
         """
         with self._lock:
             if self._turn is not None:
                 return function(self._turn)
             for attempt in range(TRIES):
                 try:
-                    return self._attempt(function, names)
+                    return self._attempt(function, names, keys)
                 except exc.DBAPIError as error:
                     again = database.can_retry(error) or error.connection_invalidated
                     if not again or attempt == TRIES - 1:
@@ -108,12 +112,15 @@ class Store:
                     time.sleep(PAUSE * 2**attempt)
             raise AssertionError("unreachable")
 
-    def _attempt(self, function: Callable[[Turn], Result], names: Iterable[str]) -> Result:
+    def _attempt(
+        self, function: Callable[[Turn], Result], names: Iterable[str], keys: Iterable[tuple[str, str]]
+    ) -> Result:
         with self.engine.connect() as connection:
             transaction = connection.begin()
             turn = self._turn = Turn(connection, self._books, self.clock)
             try:
                 turn.lock(names)
+                turn.look_for(keys)
                 result = function(turn)
                 turn.finish()
             except BaseException:

@@ -9,37 +9,36 @@ import json
 import math
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from posse.learner.ledger import UnknownDecision, parse_id, write_id
+from posse.learner.ledger import UnknownDecision, parse_id
 from posse.learner.roster import Roster
-from posse.learner.setup import LONGEST_NAME, Setup, check_name, check_names
+from posse.learner.setup import Setup, check_name, check_names
 from posse.learner.state import Decision, State
 from posse.service import digest, tables
 from posse.service.book import ARM_CHANGES, PLAYER_CHANGES, Book, as_row, name_row
 from posse.service.digest import Values
-from posse.service.errors import ConflictingKey, Damaged, ExperimentExists, Paused, UnknownExperiment
+from posse.service.errors import ExperimentExists, Paused, UnknownExperiment
+from posse.service.repeats import check_key, repeated
+from posse.service.reports import Outcome, Reports, judge, pairs
 from posse.service.stats import summary_of
 
 MANY = 10_000  # overdue decisions that take the default as one event
 AT_ONCE = 500  # decisions looked up in one query
 
-Reports = list[tuple[str, float]]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a report of a reward."""
-
-    decision: str
-    status: str
-    """`taken`; `known`, the same reward came before; `conflict`, another did; `unknown` decision; `invalid` reward."""
-    detail: str = ""
+LOCKED = (
+    sql.select(tables.experiments)
+    .where(tables.experiments.c.name.in_(sql.bindparam("names", expanding=True)))
+    .order_by(tables.experiments.c.id)
+    .with_for_update()
+)
+KNOWN_KEYS = sql.select(tables.decisions.c.request_key).where(
+    tables.decisions.c.experiment == sql.bindparam("experiment"),
+    tables.decisions.c.request_key.in_(sql.bindparam("keys", expanding=True)),
+)
 
 
 class Turn:
@@ -48,21 +47,32 @@ class Turn:
     def __init__(self, connection: Connection, books: dict[str, Book], clock: Callable[[], float]) -> None:
         self.connection = connection
         self.touched: dict[str, Book] = {}
+        self._new_keys: set[tuple[str, str]] = set()  # experiments and keys that were looked up together and not found
         self._books = books
         self._clock = clock
 
     def lock(self, names: Iterable[str]) -> None:
         """Take these experiments for this transaction, in the order of their ids, and bring their books up to date."""
-        table = tables.experiments
         wanted = sorted(set(names) - set(self.touched))
         if not wanted:
             return
-        query = sql.select(table).where(table.c.name.in_(wanted)).order_by(table.c.id).with_for_update()
-        for row in self.connection.execute(query).mappings().all():
+        for row in self.connection.execute(LOCKED, {"names": wanted}).mappings().all():
             book = self._books.pop(row["name"], None)  # whatever goes wrong from here on, it is read anew
             if book is None or book.id != row["id"] or not book.catch_up(self.connection, row):
                 book = Book.load(self.connection, row)
             self.touched[row["name"]] = book
+
+    def look_for(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Look up the idempotency keys of a group of requests at once, each with its experiment."""
+        by_name: dict[str, list[str]] = {}
+        for name, key in keys:
+            by_name.setdefault(name, []).append(key)
+        for name in by_name.keys() & self.touched.keys():
+            for start in range(0, len(by_name[name]), AT_ONCE):
+                some = by_name[name][start : start + AT_ONCE]
+                wanted = {"experiment": self.touched[name].id, "keys": some}
+                found = self.connection.execute(KNOWN_KEYS, wanted).scalars()
+                self._new_keys |= {(name, key) for key in set(some).difference(found)}
 
     def book(self, name: str) -> Book:
         """The book of an experiment, up to date."""
@@ -185,9 +195,9 @@ class Turn:
         if available is not None:
             available = check_names("arm", available)
         if key is not None:
-            made = self._made(book, _check_key(key))
+            made = self._made(book, check_key(key))
             if made:
-                return _repeat(book, made, names, available, key)
+                return repeated(book, made, names, available, key)
         if book.paused:
             raise Paused(f"experiment {name!r} is paused: it takes rewards, but makes no decisions")
         places = [book.state.player_roster.current(one) for one in names]
@@ -196,6 +206,9 @@ class Turn:
 
     def _made(self, book: Book, key: str) -> list[Values]:
         """The decisions that were made for a key."""
+        if (book.name, key) in self._new_keys:
+            self._new_keys.discard((book.name, key))  # the next request with it is no longer the first
+            return []
         book.write_log(self.connection)
         table = tables.decisions
         query = sql.select(table).where(table.c.experiment == book.id, table.c.request_key == key)
@@ -204,11 +217,11 @@ class Turn:
     def reward(self, name: str, reports: Reports) -> list[Outcome]:
         """Take the rewards of decisions; those that are news count as one round."""
         book = self.book(name)
-        pairs = [_pair(report) for report in _listed(reports)]
+        reported = pairs(reports)
         now = self.tick(book)
-        self._look_up(book, [identity for identity, _ in pairs])
+        self._look_up(book, [identity for identity, _ in reported])
         fresh: dict[int, float] = {}
-        outcomes = [_judge(book, identity, value, fresh) for identity, value in pairs]
+        outcomes = [judge(book, identity, value, fresh) for identity, value in reported]
         book.take([(book.waiting[serial], value) for serial, value in fresh.items()], now)
         return outcomes
 
@@ -277,89 +290,6 @@ def _rehearse(state: State, steps: list[tuple[str, str]]) -> None:
             roster.add(name)
         else:
             roster.retire(name)
-
-
-def _repeat(book: Book, made: list[Values], names: list[str], available: list[str] | None, key: str) -> list[Decision]:
-    """Decisions that were made before, if the request is the one that they were made for."""
-    players, arms = book.state.player_roster, book.state.arm_roster
-    same = [players.names[row["player"]] for row in made] == names
-    offered = _bits(made[0]["offered"])
-    if same and available is not None:
-        same = {arm for arm, open_ in zip(arms.names, offered, strict=False) if open_} == set(available)
-    if not same or bool(made[0]["restricted"]) != (available is not None):
-        raise ConflictingKey(
-            f"the idempotency key {key!r} came before with another request; use a new key for a new one"
-        )
-    decisions = []
-    for row in made:
-        values = np.frombuffer(row["probabilities"], "<f8").tolist()
-        probabilities = {arms.names[arm]: p for arm, p in enumerate(values) if offered[arm]}
-        decisions.append(
-            Decision(
-                write_id(row["serial"], row["tag"]),
-                players.names[row["player"]],
-                arms.names[row["arm"]],
-                row["propensity"],
-                probabilities,
-                row["round"],
-                row["shared"],
-                bool(row["holdout"]),
-            )
-        )
-    return decisions
-
-
-def _bits(offered: bytes | None) -> list[int]:
-    if offered is None:
-        raise Damaged("a decision with an idempotency key does not say which arms were offered")
-    return np.unpackbits(np.frombuffer(offered, np.uint8)).tolist()
-
-
-def _judge(book: Book, identity: str, value: Any, fresh: dict[int, float]) -> Outcome:
-    """What is to become of a report; the news are noted."""
-    state = book.state
-    try:
-        serial, tag = parse_id(identity)
-    except UnknownDecision as error:
-        return Outcome(str(identity)[:60], "unknown", str(error))
-    try:
-        reward = state.setup.check_reward(f"reward of decision {identity}", value)
-    except (TypeError, ValueError) as error:
-        return Outcome(identity, "invalid", str(error))
-    row = book.waiting.get(serial)
-    if row is not None and row.tag == tag:
-        if serial not in fresh:
-            fresh[serial] = reward
-            return Outcome(identity, "taken")
-        if state.steps(fresh[serial]) == state.steps(reward):
-            return Outcome(identity, "known")
-        return Outcome(identity, "conflict", f"given two rewards, {fresh[serial]:g} and {reward:g}")
-    known_tag, known, defaulted = book.answers.get(serial, (None, 0.0, False))
-    if known_tag != tag:
-        return Outcome(identity, "unknown", f"decision {identity} was not made in experiment {book.name!r}")
-    if state.steps(known) == state.steps(reward):
-        return Outcome(identity, "known")
-    how = f", taken by default after {state.setup.patience:g} s" if defaulted else ""
-    return Outcome(identity, "conflict", f"it already has the reward {known:g}{how}; {reward:g} is refused")
-
-
-def _listed(reports: Any) -> list[Any]:
-    if isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
-        raise TypeError(f"reports={reports!r}, but expected pairs (decision, reward)")
-    return list(reports)
-
-
-def _pair(report: Any) -> tuple[str, Any]:
-    if not (isinstance(report, (tuple, list)) and len(report) == 2):
-        raise TypeError(f"{report!r}, but expected a pair (decision, reward)")
-    return report[0], report[1]
-
-
-def _check_key(key: Any) -> str:
-    """An idempotency key."""
-    if not isinstance(key, str) or not (0 < len(key) <= LONGEST_NAME and key.isprintable()):
-        raise ValueError(f"idempotency key {str(key)[:30]!r}, but expected 1 to {LONGEST_NAME} printable characters")
-    return key
 
 
 def check_experiment_name(name: Any) -> str:

@@ -28,6 +28,12 @@ class Request:
         """The experiment that it is about, by the first argument."""
         return [name for name in self.arguments[:1] if isinstance(name, str)]
 
+    @property
+    def keys(self) -> list[tuple[str, str]]:
+        """The experiment and the idempotency key of a decision."""
+        key = self.options.get("key")
+        return [(name, key) for name in self.experiments if isinstance(key, str)]
+
     def call(self) -> tuple[Any, Exception | None]:
         """The result, or why it is refused; whatever else goes wrong is not the request's own affair."""
         try:
@@ -104,8 +110,9 @@ class Writer:
     def _serve(self, group: list[Request]) -> None:
         """One transaction for all; where it fails for a reason of its own making, one for each."""
         names = [name for request in group for name in request.experiments]
+        keys = [pair for request in group for pair in request.keys]
         try:
-            answers = self._store.transact(lambda turn: [request.call() for request in group], names)
+            answers = self._store.transact(lambda turn: [request.call() for request in group], names, keys)
         except Exception as error:
             if len(group) == 1 or isinstance(error, Unavailable):
                 for request in group:
