@@ -61,10 +61,12 @@ class History:
         self.counted = [(np.concatenate([first, second]), began) for (first, began), (second, _) in pairs]
         self.size *= 2
 
-    def rates(self, connection: Connection, made: int, links: int, now: float) -> tuple[np.ndarray, ...]:
+    def rates(
+        self, connection: Connection, made: int, links: int, created_at: float, now: float
+    ) -> tuple[np.ndarray, ...]:
         """The ends of windows of time up to now, and the decisions and rewards in each."""
         last = math.floor(now / SECONDS)
-        windows = range(last - WINDOWS + 1, last + 1)
+        windows = range(max(last - WINDOWS + 1, min(math.floor(created_at / SECONDS), last)), last + 1)
         self.edges = {window: edge for window, edge in self.edges.items() if window in windows}
         self.came = {window: count for window, count in self.came.items() if window in windows}
         low = (0, 0)

@@ -17,7 +17,8 @@ from posse.service.store import Experiment, Store
 
 LATEST = 15  # decisions in the list of the latest
 FRESH = 1.0  # seconds for which a snapshot is kept,
-REST = 20.0  # or this many times as long as it took, so that looking costs a twentieth of a processor at most
+REST = 20.0  # or this many times as long as it took, so that looking costs a twentieth of a processor at most,
+LONGEST = 10.0  # but not for longer than this: the first may have had to wait for the compiler
 MOST = 100  # experiments whose past is kept
 
 
@@ -65,7 +66,7 @@ class Snapshots:
             if old is None or begun >= kept.until or old.paused != bool(row["paused"]):
                 kept.snapshot = self._read(name, row["created_at"], kept.history)
                 done = time.monotonic()
-                kept.until = done + max(FRESH, REST * (done - begun))
+                kept.until = done + min(max(FRESH, REST * (done - begun)), LONGEST)
             assert kept.snapshot is not None
             return kept.snapshot
 
@@ -83,7 +84,7 @@ class Snapshots:
             now = max(float(self._store.clock()), book.time)
             shown = np.flatnonzero(book.state.player_roster.here)[:SHOWN_PLAYERS]
             names = book.state.player_roster.names, book.state.arm_roster.names
-            times, decided, rewarded = history.rates(connection, made, book.links, now)
+            times, decided, rewarded = history.rates(connection, made, book.links, created_at, now)
             delays, defaulted, looked_at = queries.delays(connection, experiment)
             oldest, found = queries.oldest_waiting(connection, experiment, made)
             return Snapshot(
