@@ -87,6 +87,8 @@ class Book:
             return False
         head = self.head
         rows = read_log(connection, self.id, self.links, self.state.decisions)
+        if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in rows):
+            return False
         for table, entry in rows:
             head = digest.chained(head, table, entry)
         if head != row["head"] or len(rows) != missed:
@@ -148,7 +150,7 @@ class Book:
             self.state.rounds = place
         elif kind in ("pause", "resume"):
             self.paused = kind == "pause"
-        else:
+        elif kind != "rebuild":
             raise Damaged(f"experiment {self.name!r}: row {row['link']} of the log has the kind {kind!r}")
 
     # ---------------------------------------------------------------- what happens

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -12,6 +13,9 @@ from typing import Any
 from posse.checks import whole
 from posse.service.errors import Overloaded, Unavailable
 from posse.service.store import Store
+
+GATHER = 0.25  # of the time of the last transaction, to let those whom it answered ask again before the next
+LONGEST = 0.02  # seconds that count for this
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +95,12 @@ class Writer:
         self._thread.join()
 
     def _run(self) -> None:
-        more = True
+        more, gather = True, 0.0
         while more:
             first = self._queue.get()
             if first is None:
                 return
+            time.sleep(gather)
             group = [first]
             while len(group) < self._group and not self._queue.empty():
                 request = self._queue.get()
@@ -104,8 +109,10 @@ class Writer:
                     break
                 group.append(request)
             group = [request for request in group if request.future.set_running_or_notify_cancel()]
+            start = time.monotonic()
             if group:
                 self._serve(group)
+            gather = GATHER * min(time.monotonic() - start, LONGEST) if len(group) > 1 else 0.0
 
     def _serve(self, group: list[Request]) -> None:
         """One transaction for all; where it fails for a reason of its own making, one for each."""
