@@ -19,32 +19,32 @@ from posse.service.client import Client, ServiceError
 
 SHOPS = ("Lyon", "Nice", "Lille", "Metz", "Brest", "Dijon", "Nantes", "Tours", "Reims", "Pau", "Caen", "Gare du Nord")
 WINDOWS = ("plants", "blue light", "books", "mannequins", "bare")
-SHARE_OF_BUYERS = (0.28, 0.42, 0.40, 0.33, 0.25)  # for each window, in the average shop
-STATION = (0.06, 0.08, 0.16, 0.05, 0.04)  # in the last shop, where people hurry past, and books do best
+COME_IN = (0.44, 0.62, 0.58, 0.50, 0.38)  # the share of passers-by, for each window, in the average shop
+STATION = (0.09, 0.12, 0.20, 0.08, 0.05)  # in the last shop, where people hurry past, and books do best
 APART = 0.04  # by how much other shops differ from the average, at most
 EPSILON = 0.1  # what the chain believes of all its shops
 
 SHARING, ALONE = "Shop windows", "Shop windows, each shop alone"
 RUSH = 3000  # decisions that come as fast as they can, so that there is something to see
 STEP = 0.1  # seconds between two rounds of customers
-MEAN_WAIT = 3.0  # seconds until it is known whether a customer bought
+MEAN_WAIT = 3.0  # seconds until it is known whether somebody came in
 FORGOTTEN = 0.02  # of the rewards, which are never reported
-PATIENCE = 60.0  # seconds after which silence counts as no sale
+PATIENCE = 60.0  # seconds after which silence counts as a no
 
 
 @dataclass
 class Chain:
-    """Customers who come to the shops, see the window that the service chose, and buy or not, after a while."""
+    """People who pass the shops, see the window that the service chose, and come in or not, after a while."""
 
     client: Client
     clock: Callable[[], float] = time.monotonic
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
     due: list[tuple[float, str, str, float]] = field(default_factory=list)
     """A heap: when a reward is known, of which experiment and decision, and what it is."""
-    served: int = 0
+    passed: int = 0
 
     def __post_init__(self) -> None:
-        means = np.array(SHARE_OF_BUYERS) + self.random.uniform(-APART, APART, (len(SHOPS), len(WINDOWS)))
+        means = np.array(COME_IN) + self.random.uniform(-APART, APART, (len(SHOPS), len(WINDOWS)))
         means[-1] = STATION
         self.means = means
 
@@ -58,18 +58,18 @@ class Chain:
                     name, arms=WINDOWS, players=SHOPS, policy=policy, default_reward=0.0, patience=PATIENCE
                 )
 
-    def serve(self, customers: int) -> None:
-        """So many customers, each in a shop of its own; both experiments meet the same ones."""
-        shops = self.random.choice(len(SHOPS), size=min(customers, len(SHOPS)), replace=False)
+    def pass_by(self, people: int) -> None:
+        """So many people, each at a shop of its own; both experiments meet the same ones."""
+        shops = self.random.choice(len(SHOPS), size=min(people, len(SHOPS)), replace=False)
         tastes = dict(zip((SHOPS[shop] for shop in shops), self.random.random(len(shops)), strict=True))
         for experiment in (SHARING, ALONE):
             for decision in self._choose(experiment, list(tastes)):
                 mean = self.means[SHOPS.index(decision.player), WINDOWS.index(decision.arm)]
-                bought = float(tastes[decision.player] < mean)
+                comes = float(tastes[decision.player] < mean)
                 if self.random.random() >= FORGOTTEN:
                     known = self.clock() + self.random.exponential(MEAN_WAIT)
-                    heapq.heappush(self.due, (known, experiment, decision.id, bought))
-        self.served += len(shops)
+                    heapq.heappush(self.due, (known, experiment, decision.id, comes))
+        self.passed += len(shops)
 
     def _choose(self, experiment: str, shops: list[str]) -> list[Decision]:
         """Decisions for these shops; none while somebody has paused the experiment."""
@@ -92,7 +92,7 @@ class Chain:
 
 
 def send_traffic(url: str, rate: float, stop: Callable[[], bool] = lambda: False) -> None:
-    """Send customers to a service, so many a second, until `stop` says so or Ctrl-C."""
+    """Send people past the shops of a service, so many a second, until `stop` says so or Ctrl-C."""
     rate = number("rate", rate, above=0, most=1000)
     with Client(url) as client:
         chain = Chain(client)
@@ -101,14 +101,14 @@ def send_traffic(url: str, rate: float, stop: Callable[[], bool] = lambda: False
         while not stop():
             now = time.monotonic()
             owed, last = min(owed + rate * (now - last), rate), now
-            if chain.served < RUSH:
+            if chain.passed < RUSH:
                 owed = float(len(SHOPS))
             while owed >= 1:
-                customers = min(int(owed), len(SHOPS))
-                chain.serve(customers)
-                owed -= customers
+                people = min(int(owed), len(SHOPS))
+                chain.pass_by(people)
+                owed -= people
             chain.report()
-            if chain.served >= RUSH:
+            if chain.passed >= RUSH:
                 time.sleep(STEP)
 
 
