@@ -106,7 +106,7 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
         else:
             raise ValueError(f"the log lacks event {event} of {about['events']}: rows are missing")
     for entry in waiting:
-        learner._wait(_row(learner, entry))
+        learner._wait(row_of(learner.state, entry))
     learner.state.rounds, learner.state.decisions = about["rounds"], about["decisions"]
     learner.ledger.given_up = about["given_up"]
     learner._now = -math.inf if about["time"] is None else about["time"]
@@ -136,21 +136,22 @@ def _take(learner: Learner, entries: list[dict[str, Any]]) -> None:
     learner._now = entries[0]["observed_at"]
     answered = []
     for entry in entries:
-        row = _row(learner, entry)
+        row = row_of(learner.state, entry)
         if row.serial >= 0:
             learner._wait(row)
         answered.append((row, learner.state.setup.check_reward("reward in the log", entry["reward"])))
     learner._take(answered, defaulted=entries[0]["defaulted"])
 
 
-def _row(learner: Learner, entry: dict[str, Any]) -> Row:
+def row_of(state: State, entry: dict[str, Any]) -> Row:
+    """A decision, or a reward of the past, from an entry of a log."""
     serial, tag = (-1, 0) if entry["decision"] is None else parse_id(entry["decision"])
     return Row(
         serial,
         tag,
         entry["round"],
-        learner.state.player_roster.place(entry["player"]),
-        learner.state.arm_roster.place(entry["arm"]),
+        state.player_roster.place(entry["player"]),
+        state.arm_roster.place(entry["arm"]),
         entry["propensity"] or 0.0,
         entry["holdout"],
         entry["shared"],

@@ -130,14 +130,16 @@ class Turn:
 
     # ---------------------------------------------------------------- requests
 
-    def create(self, name: str, setup: Setup, arms: list[str], players: list[str]) -> Book:
-        """Begin an experiment."""
+    def create(
+        self, name: str, setup: Setup, arms: list[str], players: list[str], created_at: float | None = None
+    ) -> Book:
+        """Begin an experiment, now or in the past."""
         check_experiment_name(name)
         state = State(setup, arms, players)
         table = tables.experiments
         if self.connection.execute(sql.select(table.c.id).where(table.c.name == name)).first():
             raise ExperimentExists(f"there is an experiment {name!r} already")
-        now = float(self._clock())
+        now = float(self._clock()) if created_at is None else created_at
         row: dict[str, Any] = {
             "name": name,
             "setup": json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False),

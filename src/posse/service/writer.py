@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 import time
@@ -14,6 +15,7 @@ from posse.checks import whole
 from posse.service.errors import Overloaded, Unavailable
 from posse.service.store import Store
 
+LOGGER = logging.getLogger("posse.service")
 GATHER = 0.25  # of the time of the last transaction, to let those whom it answered ask again before the next
 LONGEST = 0.02  # seconds that count for this
 
@@ -109,9 +111,15 @@ class Writer:
                     break
                 group.append(request)
             group = [request for request in group if request.future.set_running_or_notify_cancel()]
+            if not group:
+                continue
             start = time.monotonic()
-            if group:
+            try:
                 self._serve(group)
+                if self._observe is not None:
+                    self._observe(len(group))
+            except Exception:  # whatever it is, others wait to be served
+                LOGGER.exception("the writer met an error that is not a request's")
             gather = GATHER * min(time.monotonic() - start, LONGEST) if len(group) > 1 else 0.0
 
     def _serve(self, group: list[Request]) -> None:
@@ -128,8 +136,6 @@ class Writer:
                 for request in group:
                     self._serve([request])
             return
-        if self._observe is not None:
-            self._observe(len(group))
         for request, (result, refusal) in zip(group, answers, strict=True):
             if refusal is None:
                 request.future.set_result(result)
