@@ -95,7 +95,7 @@ def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
     said = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
     code = getattr(error.orig, "sqlstate", None) or ""
     if any(word in said for word in DAMAGE) and engine.dialect.name == "sqlite":
-        return Damaged(f"{place}: {said}; restore a backup, or see what `posse db verify` says")
+        return Damaged(f"{place}: {said}; restore a backup")
     if isinstance(error.orig, UnicodeDecodeError) or "Could not decode" in said:
         return Damaged(f"{place}: {said}")
     if (

@@ -7,8 +7,10 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+from posse.learner.ledger import parse_id
 from posse.learner.log import read, row_of
 from posse.learner.setup import Setup, check_names
+from posse.learner.state import State
 from posse.service.book import Book
 from posse.service.store import NO_LIMIT, Store
 from posse.service.turn import Turn
@@ -52,7 +54,8 @@ class _Import:
     """A log on its way into a book.
 
     The log does not say how decisions and events took turns, but an order that could have been is easy to find: before
-    an event come the decisions of earlier serial numbers than those it answers, or of earlier rounds than it records.
+    an event come the decisions of an earlier time, those that it answers and all with smaller serial numbers, and those
+    of earlier rounds than it records.
     """
 
     def __init__(self, turn: Turn, book: Book, about: dict[str, Any], entries: list[dict[str, Any]]) -> None:
@@ -86,18 +89,18 @@ class _Import:
 
     def _take(self, entries: list[dict[str, Any]]) -> None:
         """One event."""
-        state = self.book.state
-        answered = []
-        for entry in entries:
-            if entry["decision"] is None:
-                while self.next < len(self.decisions) and self.decisions[self.next]["round"] < entry["round"]:
-                    self._decide(self.next + 1)
-                state.rounds = entry["round"]
-            row = row_of(state, entry)
-            while row.serial >= state.decisions:
-                self._decide(self.next + 1)
-            answered.append((row, state.setup.check_reward("reward in the log", entry["reward"])))
-        self.book.take(answered, entries[0]["observed_at"], bool(entries[0]["defaulted"]))
+        state, at = self.book.state, entries[0]["observed_at"]
+        round_ = max((entry["round"] for entry in entries if entry["decision"] is None), default=0)
+        serial = max(parse_id(entry["decision"])[0] if entry["decision"] else -1 for entry in entries)
+        while self.next < len(self.decisions):
+            entry = self.decisions[self.next]
+            before = entry["decided_at"] < at or entry["round"] < round_ or state.decisions <= serial
+            if not before:
+                break
+            self._decide(self.next + 1)
+        state.rounds = max(state.rounds, round_)
+        answered = [(row_of(state, entry), _reward(state, entry)) for entry in entries]
+        self.book.take(answered, at, bool(entries[0]["defaulted"]))
 
     def _decide(self, until: int) -> None:
         """Write decisions down."""
@@ -108,3 +111,7 @@ class _Import:
             if row.serial % AT_ONCE == 0:
                 self.book.write_log(self.turn.connection)
         self.next = until
+
+
+def _reward(state: State, entry: dict[str, Any]) -> float:
+    return state.setup.check_reward("reward in the log", entry["reward"])
