@@ -64,7 +64,7 @@ def test_a_decision_and_its_reward(client, path):
     assert client.post(f"{path}/rewards", json=report).json() == {**report_of(decision, "known")}
     assert problem_of(client.post(f"{path}/rewards", json={**report, "reward": 0}), 409) == "conflicting-reward"
     assert problem_of(client.post(f"{path}/rewards", json={**report, "reward": 7}), 422) == "invalid"
-    assert problem_of(client.post(f"{path}/rewards", json={**report, "decision": "x"}), 404) == "unknown-decision"
+    assert problem_of(client.post(f"{path}/rewards", json={**report, "decision": "x"}), 409) == "unknown-decision"
     counts = client.get(path).json()
     assert (counts["decisions"], counts["rewards"], counts["waiting"]) == (1, 1, 0)
 
@@ -107,7 +107,7 @@ def test_the_same_key_gives_the_same_decision(client, path):
     assert client.post(f"{path}/decisions", json={"player": "Lyon", "idempotency_key": "k1"}).json() == first
     assert ask("k2").json() != first
     assert problem_of(ask("k1", "Nice"), 409) == "conflicting-key"
-    assert problem_of(ask("k1", idempotency_key="k2"), 422) == "invalid"
+    assert problem_of(ask("k1", idempotency_key="k2"), 409) == "conflicting-key"
     assert problem_of(ask("with space"), 422) == "invalid"
     assert client.get(path).json()["decisions"] == 2
 
@@ -361,9 +361,7 @@ def test_requests_are_counted_by_route_and_status(client, path):
 
 def test_what_is_described_is_what_there_is(client):
     described = client.get("/openapi.json").json()
-    routes = {
-        (method, path) for path, methods in described["paths"].items() for method in methods
-    }
+    routes = {(method, path) for path, methods in described["paths"].items() for method in methods}
     assert ("post", "/v1/experiments/{name}/decisions") in routes
     assert len(routes) == 13
     for methods in described["paths"].values():

@@ -11,8 +11,9 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from posse.service import dashboard, routes, routes_insight, routes_operations
+from posse.service import routes, routes_insight, routes_operations
 from posse.service.access import Guard
+from posse.service.dashboard import add_dashboard
 from posse.service.errors import Unavailable
 from posse.service.metrics import Metrics
 from posse.service.problems import Problem, add_problems
@@ -25,7 +26,7 @@ from posse.version import __version__
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The service on a database, which is created where there is none."""
+    """The service on a database that is there; `serve.prepare` makes one."""
     app = FastAPI(
         title="posse",
         version=__version__,
@@ -38,14 +39,13 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.metrics = Metrics()
-    app.state.store = Store.open(settings.database, create=True)
-    app.state.writer = Writer(app.state.store, observe=app.state.metrics.wrote)
+    app.state.store = Store.open(settings.database)
+    app.state.writer = Writer(app.state.store, observe=lambda size: _wrote(app, size))
     app.state.reading = Reading()
     app.state.guard = Guard(app.state.store, settings, app.state.reading)
     for router in (routes.router, routes_insight.router, routes_operations.router):
         app.router.routes.extend(router.routes)  # as they are, so that app.routes lists every one
-    if hasattr(dashboard, "add_dashboard"):
-        dashboard.add_dashboard(app)
+    add_dashboard(app)
     add_problems(app)
     app.add_middleware(Shell, settings=settings, metrics=app.state.metrics)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
@@ -63,6 +63,10 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(app.state.writer.close)
         await asyncio.to_thread(app.state.reading.close)
         app.state.store.close()
+
+
+def _wrote(app: FastAPI, size: int) -> None:
+    app.state.metrics.wrote(size, app.state.writer.depth)
 
 
 async def _sweep(app: FastAPI) -> None:

@@ -69,7 +69,7 @@ class PolicyBody(Body):
             if name not in known:
                 raise ValueError(f"constant {name[:LONGEST_NAME]!r}, but {self.name} has {', '.join(known) or 'none'}")
         try:
-            return kind(**self.constants)
+            return kind(**dict[str, Any](self.constants))
         except TypeError as error:
             raise ValueError(f"{self.name}: {error}") from None
 

@@ -85,8 +85,8 @@ async def decide(
     """Choose an arm for a player, or one for each of several who act in the same round."""
     key = idempotency_key or body.idempotency_key
     if body.idempotency_key not in (None, key):
-        raise Refusal("invalid", "Idempotency-Key and idempotency_key differ; give one of them.")
-    made = await write(request, _store(request).decide, name, body.players, body.available, key)
+        raise Refusal("conflicting-key", "Idempotency-Key and idempotency_key differ; give one of them.")
+    made = await write(request, _store(request).decide, name, body.players, body.available, key=key)
     return answers.DecisionsAnswer(decisions=[_decision(each) for each in made])
 
 

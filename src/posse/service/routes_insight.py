@@ -14,7 +14,6 @@ from posse.insight.text import plain
 from posse.learner import Counts
 from posse.service import answers, views
 from posse.service.access import needs
-from posse.service.bodies import LARGEST
 from posse.service.guarded import GuardedRoute, operation_id
 from posse.service.problems import declared
 from posse.service.routes import ALWAYS, Name
@@ -22,11 +21,10 @@ from posse.service.settings import LARGEST_PAGE
 from posse.service.store import Indices, Store
 from posse.service.working import read
 
+LARGEST_NUMBER = 2**53  # of a row of the log
 LEVEL = 0.05  # the probability that any of the intervals is ever wrong
 
-router = APIRouter(
-    prefix="/v1/experiments", route_class=GuardedRoute, generate_unique_id_function=operation_id
-)
+router = APIRouter(prefix="/v1/experiments", route_class=GuardedRoute, generate_unique_id_function=operation_id)
 
 
 @router.get("/{name}/log", responses=declared(404, *ALWAYS))
@@ -34,7 +32,7 @@ router = APIRouter(
 async def read_log(
     name: Name,
     request: Request,
-    after: Annotated[int, Query(ge=0, le=LARGEST, description="The number of the last row that is known")] = 0,
+    after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="The number of the last row that is known")] = 0,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 1000,
 ) -> answers.LogAnswer:
     """The log: decisions, rewards and changes in the order in which they happened."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
 from posse.service.access import needs
@@ -11,7 +13,7 @@ from posse.service.problems import declared
 from posse.service.working import read
 
 router = APIRouter(route_class=GuardedRoute, generate_unique_id_function=operation_id)
-NO_TOKEN = {"security": []}
+NO_TOKEN: dict[str, Any] = {"security": []}
 
 
 @router.get("/healthz", openapi_extra=NO_TOKEN, responses=declared(500, 503))

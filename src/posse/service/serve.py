@@ -28,7 +28,14 @@ from posse.service.settings import Settings
 from posse.service.shell import Scrub
 from posse.service.store import Store
 
-PRELOADED = ["posse.service.app", "posse.service.serve"]  # so that a worker is there at once
+PRELOADED = [  # by the process that workers are forked from, so that a worker is there at once
+    "posse.service.app",
+    "posse.service.dashboard.pages",
+    "posse.service.warm",
+    "uvicorn.lifespan.on",
+    "uvicorn.loops.auto",
+    "uvicorn.protocols.http.auto",
+]
 FINISH_SECONDS = 20  # for what was accepted, once the service is to stop
 LONGEST_PAUSE = 1.0  # seconds before a worker that failed to start is started again
 
@@ -188,10 +195,16 @@ def work(listener: socket.socket, settings: Settings, number: int, folder: str, 
     write_log()
     metrics.share(folder, number)
     server = Server(configuration(create_app(settings)), lambda: ready.send_bytes(b"."))
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    threading.Thread(target=lambda: (parent.join(), server.stop()), daemon=True).start()
+    threading.Thread(target=_outlive_nobody, args=(server,), daemon=True).start()
     server.run(sockets=[listener])
+
+
+def _outlive_nobody(server: Server) -> None:
+    """Stop when the supervisor is gone, however it went."""
+    supervisor = multiprocessing.parent_process()
+    if supervisor is not None:
+        supervisor.join()
+        server.stop()
 
 
 class Server(uvicorn.Server):
@@ -254,6 +267,7 @@ def background(settings: Settings | str) -> Iterator[str]:
     began = threading.Event()
     with bind("127.0.0.1", 0) as listener:
         url = url_of(listener)
+        prepare(settings, "127.0.0.1")
         server = Server(configuration(create_app(settings)), began.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="posse-service")
         thread.start()

@@ -31,7 +31,7 @@ HEADERS = {
 """What every answer says unless it says something else itself."""
 
 DRAINED = 16 * LARGEST_BODY  # of a body that is too large, so that its sender is still there to read the answer
-TOKEN = re.compile("posse_[A-Za-z0-9]+_[A-Za-z0-9_-]+")
+TOKEN = re.compile("posse_[0-9]+_[A-Za-z0-9_-]+")
 
 log = logging.getLogger("posse.access")
 
