@@ -87,11 +87,13 @@ def _traffic(log: list[dict[str, Any]], now: float) -> Traffic:
         np.array([row["observed_at"] - row["decided_at"] for row in answered][-1000:]),
         min(waiting, default=None),
         False,
-        sum(row["defaulted"] for row in answered),
+        sum(bool(row["defaulted"]) for row in answered),
         len(answered),
     )
 
 
 def _recent(log: list[dict[str, Any]]) -> tuple[Recent, ...]:
-    names = ("player", "arm", "propensity", "shared", "holdout", "decided_at", "reward", "observed_at", "defaulted")
-    return tuple(Recent(**{name: row[name] for name in names}) for row in log[::-1][:15])
+    names = ("player", "arm", "propensity", "shared", "holdout", "decided_at", "reward", "observed_at")
+    return tuple(
+        Recent(**{name: row[name] for name in names}, defaulted=bool(row["defaulted"])) for row in log[::-1][:15]
+    )

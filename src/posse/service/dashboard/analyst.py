@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import json
 import subprocess
 import sys
@@ -40,7 +38,7 @@ class Analyst:
         self._pending: set[tuple[str, str]] = set()
         self._number = 0
         self._process: subprocess.Popen[str] | None = None
-        atexit.register(self.close)
+        self._listener: threading.Thread | None = None
 
     def ask(self, kind: str, snapshot: Snapshot) -> Answer | None:
         """The latest answer, None if there is none yet; a newer one is asked for if it is time."""
@@ -61,7 +59,8 @@ class Analyst:
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+            self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
+            self._listener.start()
         self._number += 1
         question = {"id": self._number, "kind": kind, **_question(snapshot)}
         assert self._process.stdin is not None
@@ -74,12 +73,15 @@ class Analyst:
         self._asked[self._number] = kind, snapshot.name, snapshot.events, snapshot.decisions
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            reply = json.loads(line)
-            with self._lock:
-                if reply["id"] not in self._asked:
-                    continue
+        """Take answers until the process ends, and clean up after it."""
+        with process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                self._hear(json.loads(line))
+
+    def _hear(self, reply: dict[str, Any]) -> None:
+        with self._lock:
+            if reply["id"] in self._asked:
                 kind, name, events, decisions = self._asked.pop(reply["id"])
                 self._pending.discard((kind, name))
                 self._answers[kind, name] = Answer(
@@ -88,11 +90,12 @@ class Analyst:
 
     def close(self) -> None:
         """End the process."""
-        with self._lock, contextlib.suppress(OSError):
-            if self._process is not None:
-                self._process.kill()
-                self._process.wait()
-                self._process = None
+        with self._lock:
+            process, self._process = self._process, None
+            if process is not None:
+                process.kill()
+        if self._listener is not None:
+            self._listener.join()
 
 
 def _due(latest: Answer | None, kind: str, snapshot: Snapshot) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -38,6 +39,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 def add_pages(app: FastAPI) -> None:
     """Add the pages to the app, which has its store, writer and guard in `app.state`."""
     app.state.analyst = Analyst()
+    app.router.lifespan_context = _closing(app.state.analyst, app.router.lifespan_context)
     app.state.snapshots = Snapshots(app.state.store)
     one = "/experiments/{name}"
     for path, method, endpoint in (
@@ -55,6 +57,20 @@ def add_pages(app: FastAPI) -> None:
     ):
         methods = [method, "HEAD"] if method == "GET" else [method]
         app.add_api_route(path, endpoint, methods=methods, include_in_schema=False, response_model=None)
+
+
+def _closing(analyst: Analyst, life: Any) -> Any:
+    """The app's life, at the end of which the analyst goes too."""
+
+    @asynccontextmanager
+    async def closing(app: FastAPI) -> AsyncIterator[Any]:
+        async with life(app) as state:
+            try:
+                yield state
+            finally:
+                analyst.close()
+
+    return closing
 
 
 # ---------------------------------------------------------------- who may look
