@@ -177,6 +177,15 @@ def upgrade(engine: Engine) -> None:
             command.upgrade(config, "head")
 
 
+def forget(engine: Engine) -> None:
+    """Let what was overwritten be gone from SQLite's write-ahead log too, unless somebody is still reading it."""
+    if engine.dialect.name == "sqlite":
+        with explained(engine), engine.connect() as connection:
+            source = connection.connection.dbapi_connection
+            assert isinstance(source, sqlite3.Connection)
+            source.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
 def backup(engine: Engine, target: Path) -> None:
     """A copy of a SQLite database as it is at one moment, while others go on writing."""
     if engine.dialect.name != "sqlite":

@@ -207,7 +207,10 @@ class Store:
 
     def erase(self, name: str, player: str) -> str:
         """Let a player go and replace its name for good; return what stands there now."""
-        return self.transact(lambda turn: turn.erase(name, player))
+        replacement = self.transact(lambda turn: turn.erase(name, player))
+        if self._turn is None:
+            database.forget(self.engine)
+        return replacement
 
     def sweep(self, name: str | None = None) -> None:
         """Take the default rewards that are due, in one experiment or in all."""
