@@ -22,7 +22,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     serve.add_argument("--port", type=int, default=8080, metavar="N", help="default: 8080; 0 takes a free one")
     serve.add_argument(
         "--database",
-        default=os.environ.get("POSSE_DATABASE", DATABASE),
+        default=os.environ.get("POSSE_DATABASE") or DATABASE,
         metavar="URL",
         help=f"{DATABASE} (the default), or postgresql://…; POSSE_DATABASE in the environment does the same",
     )
