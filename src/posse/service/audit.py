@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import sqlalchemy as sql
+from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
 from posse.learner.setup import Setup
@@ -66,6 +67,7 @@ class Audit:
         for table in (tables.players, tables.arms):
             found = raw(self._connection, table.name, row["id"], "place")
             names[table.name] = [one["name"] for one in found]
+        rows = self._checked()
         try:
             state = State(
                 Setup.from_dict(json.loads(row["setup"])),
@@ -73,22 +75,20 @@ class Audit:
                 names["players"][: row["first_players"]],
             )
             book = Book({**row, "links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0}, state)
-            book.absorb(self._rows(), lambda table, place: names[table.name][place])
-        except Exception as error:  # what cannot be replayed may fail anywhere
-            if self.whole:
-                self._damaged(f"log, row {self.links}", f"cannot be replayed: {type(error).__name__}: {error}")
-            for _ in self._rows_left:
+            book.absorb(rows, lambda table, place: names[table.name][place])
+        except exc.SQLAlchemyError:
+            raise
+        except Exception as error:  # what cannot be replayed may fail anywhere; the digests then say why
+            for _ in rows:
                 pass
+            if self.whole:
+                self._damaged("log", f"cannot be replayed: {type(error).__name__}: {error}")
             return
         self.book = book if self.whole else None
 
     def _damaged(self, where: str, what: str) -> None:
         self.whole = False
         self._report(where, what)
-
-    def _rows(self) -> Iterator[tuple[str, Values]]:
-        self._rows_left = self._checked()
-        return self._rows_left
 
     def _checked(self) -> Iterator[tuple[str, Values]]:
         """The rows in order, each checked against the one before."""

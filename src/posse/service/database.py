@@ -55,7 +55,6 @@ def _address(url: str) -> URL:
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
     """Durable, and transactions begun by nobody but us."""
     connection.isolation_level = None
-    connection.execute("PRAGMA busy_timeout = 5000")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
@@ -87,6 +86,8 @@ def explained(engine: Engine) -> Iterator[None]:
         yield
     except exc.DBAPIError as error:
         raise explain(engine, error) from error
+    except exc.InvalidRequestError as error:  # a table or a column that is not there
+        raise Damaged(f"{engine.url.render_as_string(hide_password=True)}: {error}") from error
 
 
 def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
