@@ -17,6 +17,7 @@ from posse.service.access import check_origin
 from posse.service.metrics import Metrics
 from posse.service.problems import Refusal, failed
 from posse.service.settings import LARGEST_BODY, Settings
+from posse.service.working import refusal
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -109,7 +110,8 @@ def _answer(error: Exception) -> Response:
     if isinstance(error, TimeoutError):
         detail = "It may have happened or not. Repeat it with the same idempotency key, or the same reward."
         return Refusal("timeout", detail, {"Retry-After": "1"}).response()
-    return failed(error)
+    known = refusal(error)  # the store's, met while the token was looked up
+    return failed(error) if known is None else known.response()
 
 
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}

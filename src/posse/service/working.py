@@ -62,13 +62,21 @@ def translated(otherwise: str) -> Iterator[None]:
     except Refusal:
         raise
     except Exception as error:
-        for kind, problem, advice in KINDS:
-            if isinstance(error, kind):
-                headers = {"Retry-After": "1"} if problem in ("overloaded", "unavailable") else None
-                raise Refusal(problem, f"{_sentence(error)} {advice}", headers) from error
+        known = refusal(error)
+        if known is not None:
+            raise known from error
         if isinstance(error, (ValueError, TypeError)):
             raise Refusal(otherwise, f"{_sentence(error)} Nothing was changed.") from error
         raise
+
+
+def refusal(error: Exception) -> Refusal | None:
+    """The problem that an error of the store is, None if it is not one of those that it has names for."""
+    for kind, problem, advice in KINDS:
+        if isinstance(error, kind):
+            headers = {"Retry-After": "1"} if problem in ("overloaded", "unavailable") else None
+            return Refusal(problem, f"{_sentence(error)} {advice}", headers)
+    return None
 
 
 def _sentence(error: Exception) -> str:
