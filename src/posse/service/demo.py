@@ -29,6 +29,7 @@ RUSH = 3000  # decisions that come as fast as they can, so that there is somethi
 STEP = 0.1  # seconds between two rounds of customers
 MEAN_WAIT = 3.0  # seconds until it is known whether somebody came in
 FORGOTTEN = 0.02  # of the rewards, which are never reported
+COMPILING = 120.0  # seconds that the very first decision may take, on a slow machine
 PATIENCE = 60.0  # seconds after which silence counts as a no
 
 
@@ -41,6 +42,7 @@ class Chain:
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
     due: list[tuple[float, str, str, float]] = field(default_factory=list)
     """A heap: when a reward is known, of which experiment and decision, and what it is."""
+    begun: set[str] = field(default_factory=set)
     passed: int = 0
 
     def __post_init__(self) -> None:
@@ -48,21 +50,20 @@ class Chain:
         means[-1] = STATION
         self.means = means
 
-    def open(self) -> None:
-        """Begin the experiments, where they have not begun: the same shops, sharing and each alone."""
-        there = {each["name"] for each in self.client.experiments()}
-        policies: dict[str, Policy] = {SHARING: PosseTS(EPSILON), ALONE: IndTSV()}
-        for name, policy in policies.items():
-            if name not in there:
-                self.client.create(
-                    name, arms=WINDOWS, players=SHOPS, policy=policy, default_reward=0.0, patience=PATIENCE
-                )
+    def open(self, experiment: str) -> None:
+        """Begin an experiment, where it has not begun: with all shops, sharing or each alone."""
+        if experiment not in self.begun:
+            if experiment not in [each["name"] for each in self.client.experiments()]:
+                policy: Policy = PosseTS(EPSILON) if experiment == SHARING else IndTSV()
+                self.client.create(experiment, WINDOWS, SHOPS, policy, default_reward=0.0, patience=PATIENCE)
+            self.begun.add(experiment)
 
     def pass_by(self, people: int) -> None:
         """So many people, each at a shop of its own; both experiments meet the same ones."""
         shops = self.random.choice(len(SHOPS), size=min(people, len(SHOPS)), replace=False)
         tastes = dict(zip((SHOPS[shop] for shop in shops), self.random.random(len(shops)), strict=True))
         for experiment in (SHARING, ALONE):
+            self.open(experiment)  # one after another: what is compiled for the second does not hold up the first
             for decision in self._choose(experiment, list(tastes)):
                 mean = self.means[SHOPS.index(decision.player), WINDOWS.index(decision.arm)]
                 comes = float(tastes[decision.player] < mean)
@@ -94,9 +95,8 @@ class Chain:
 def send_traffic(url: str, rate: float, stop: Callable[[], bool] = lambda: False) -> None:
     """Send people past the shops of a service, so many a second, until `stop` says so or Ctrl-C."""
     rate = number("rate", rate, above=0, most=1000)
-    with Client(url) as client:
+    with Client(url, timeout=COMPILING) as client:
         chain = Chain(client)
-        chain.open()
         owed, last = 0.0, time.monotonic()
         while not stop():
             now = time.monotonic()
@@ -118,6 +118,6 @@ def run(database: str, rate: float, announce: Callable[[str], Any]) -> None:
     from posse.service.settings import Settings
 
     number("rate", rate, above=0, most=1000)
-    with background(Settings(database)) as url:
+    with background(Settings(database, answer_seconds=COMPILING)) as url:
         announce(url)
         send_traffic(url, rate)
