@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,9 +51,9 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     """Add the option that says which database."""
     parser.add_argument(
         "--database",
-        default=DATABASE,
+        default=os.environ.get("POSSE_DATABASE", DATABASE),
         metavar="URL",
-        help=f"sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME (default: {DATABASE})",
+        help=f"sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME (default: $POSSE_DATABASE, or {DATABASE})",
     )
 
 
