@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, create_model
 
 import posse.policies
 from posse.learner.setup import LONGEST_NAME, check_name, check_names
@@ -56,22 +57,39 @@ class Body(BaseModel):
 
 
 class PolicyBody(Body):
-    """A policy by name."""
+    """A policy, with its constants."""
 
-    name: Literal[tuple(POLICIES)]  # type: ignore[valid-type]
-    constants: dict[str, Real | None] = Field(default={}, max_length=20, examples=[{"epsilon": 0.1}])
+    name: str
+    constants: Body = Body()
 
     def made(self) -> Policy:
         """The policy itself."""
-        kind = POLICIES[self.name]
-        known = kind.constant_names()
-        for name in self.constants:
-            if name not in known:
-                raise ValueError(f"constant {name[:LONGEST_NAME]!r}, but {self.name} has {', '.join(known) or 'none'}")
-        try:
-            return kind(**dict[str, Any](self.constants))
-        except TypeError as error:
-            raise ValueError(f"{self.name}: {error}") from None
+        return POLICIES[self.name](**self.constants.model_dump())
+
+
+def _policy_body(name: str, kind: type[Policy]) -> type[PolicyBody]:
+    """The body for one kind of policy, which has the constants that this kind has."""
+    constants: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        if field.name in kind.constant_names():
+            required = field.default is dataclasses.MISSING
+            constants[field.name] = (
+                Real if field.default is not None else Real | None,
+                ... if required else field.default,
+            )
+    made = create_model(f"{name}Constants", __base__=Body, **constants)
+    required = any(default is ... for _, default in constants.values())
+    fields: dict[str, Any] = {"name": (Literal[name], ...), "constants": (made, ... if required else made())}
+    return create_model(name, __base__=PolicyBody, **fields)
+
+
+if TYPE_CHECKING:
+    AnyPolicyBody = PolicyBody
+else:
+    AnyPolicyBody = Annotated[
+        Union[tuple(_policy_body(name, kind) for name, kind in POLICIES.items())],  # noqa: UP007
+        Field(discriminator="name"),
+    ]
 
 
 class ExperimentBody(Body):
@@ -80,7 +98,7 @@ class ExperimentBody(Body):
     name: ExperimentName
     arms: SomeNames
     players: Names = []
-    policy: PolicyBody = PolicyBody(name="PosseTS")
+    policy: AnyPolicyBody = Field(default={"name": "PosseTS"}, validate_default=True)
     horizon: Whole | None = Field(None, ge=1, le=LARGEST)
     seed: Whole | None = Field(None, ge=0, le=LARGEST, description="Drawn at random unless given")
     reward_range: list[Real] = Field([0.0, 1.0], min_length=2, max_length=2)
