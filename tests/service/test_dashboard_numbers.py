@@ -101,6 +101,11 @@ def test_a_snapshot_is_kept_for_a_moment_but_a_pause_shows_at_once(store):
 # ---------------------------------------------------------------- beliefs
 
 
+def _believed(policy, numbers, sums, *reward_range):
+    totals = numbers["pulls"].sum(axis=1)
+    return beliefs(policy, numbers["pulls"], sums, numbers["centers"], numbers["scales"], totals, *reward_range)
+
+
 def _covered(narrower: float) -> float:
     """How often intervals, made so much narrower, hold the true mean; over runs of PosseTS and Ind-TS-V."""
     held = []
@@ -114,7 +119,7 @@ def _covered(narrower: float) -> float:
                 mean = means[number % 6, "abc".index(made.arm)]
                 learner.observe(made.id, float(random.random() < mean))
             numbers = numbers_of(learner.state)
-            known = beliefs(policy, numbers["pulls"], numbers["sums"], numbers["centers"], numbers["scales"])
+            known = _believed(policy, numbers, numbers["sums"])
             low, high = (known.estimates + narrower * (end - known.estimates) for end in (known.lows, known.highs))
             held.append((low <= means) & (means <= high))
     return float(np.mean(held))
@@ -135,7 +140,7 @@ def test_estimates_are_in_the_units_of_the_rewards():
         learner.observe(made.id, 20.0 if made.arm == "a" else number % 2 * 1.0)
     numbers = numbers_of(learner.state)
     unit = (numbers["sums"] + 10 * numbers["pulls"]) / 40
-    known = beliefs(posse.PosseTS(), numbers["pulls"], unit, numbers["centers"], numbers["scales"], -10, 30)
+    known = _believed(posse.PosseTS(), numbers, unit, -10, 30)
     assert known.estimates[0, 0] == pytest.approx(20, abs=1)
     assert known.lows[0, 0] <= known.estimates[0, 0] <= known.highs[0, 0] <= 30
 

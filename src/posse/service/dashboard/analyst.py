@@ -13,6 +13,11 @@ from typing import Any
 from posse.service.dashboard.snapshot import Snapshot
 
 GROWTH = 1.02  # savings are worked out anew when decisions have grown by this, and not before this many seconds:
+LARGEST = 20_000  # players × arms that are handed over
+TOO_LARGE = (
+    "There are too many players and arms to do this beside the service. `posse db export` writes the log to a file; "
+    "`posse diagnose` and `posse plan` take it from there."
+)
 REST = {"diagnosis": 4.0, "savings": 30.0}
 
 
@@ -43,6 +48,8 @@ class Analyst:
     def ask(self, kind: str, snapshot: Snapshot) -> Answer | None:
         """The latest answer, None if there is none yet; a newer one is asked for if it is time."""
         what = kind, snapshot.name
+        if snapshot.pulls.size > LARGEST:
+            return Answer(None, TOO_LARGE, snapshot.events, snapshot.decisions, 0.0)
         with self._lock:
             latest = self._answers.get(what)
             if what not in self._pending and _due(latest, kind, snapshot):

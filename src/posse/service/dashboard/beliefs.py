@@ -34,11 +34,13 @@ def beliefs(
     sums: np.ndarray,
     centers: np.ndarray,
     scales: np.ndarray,
+    totals: np.ndarray,
     low: float = 0.0,
     high: float = 1.0,
 ) -> Beliefs:
     """What the policy takes each mean reward for, from its indices and each player's counts and sums on [0, 1].
 
+    `totals` are the players' pulls of all arms, these and others.
     A randomised policy draws from its posterior, so center and scale say what it believes. A policy that is not, adds a
     bonus to the center; for it, a player's own mean stands with an interval that holds at all times.
     """
@@ -51,7 +53,7 @@ def beliefs(
         middle = np.where(known, centers, 0.0)
         around = NORMAL_95 * np.where(known, scales, 0.0)
         if isinstance(policy, PosseTS | IndTSV):
-            around = around / np.sqrt(_drawn_with(pulls, _from_roots(middle)))
+            around = around / np.sqrt(_drawn_with(pulls, totals, _from_roots(middle)))
             ends = [_from_roots(middle + side * around) for side in (0, -1, 1)]
         else:
             ends = [np.clip(middle + side * around, 0, 1) for side in (0, -1, 1)]
@@ -64,7 +66,7 @@ def _from_roots(values: np.ndarray) -> np.ndarray:
     return np.interp(values, _ROOTS, _MEANS)
 
 
-def _drawn_with(pulls: np.ndarray, means: np.ndarray) -> np.ndarray:
+def _drawn_with(pulls: np.ndarray, totals: np.ndarray, means: np.ndarray) -> np.ndarray:
     """The share of the posterior's variance that PosseTS and Ind-TS-V draw with (`fourth_root.posterior`)."""
-    share = np.array([caution(int(total)) for total in pulls.sum(axis=1)])[:, None]
+    share = np.array([caution(int(total)) for total in totals])[:, None]
     return share + (1 - share) * (4 / (4 + pulls * means * (1 - means)))

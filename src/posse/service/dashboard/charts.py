@@ -12,6 +12,7 @@ from posse.service.dashboard.snapshot import Snapshot
 from posse.service.dashboard.views import COLOURS, arms_of
 
 LONGEST_NAME = 40
+SHORTEST = 5.0  # seconds of traffic that are worth a point
 LATELY = 6  # stretches that make up what a player chooses now
 
 
@@ -26,6 +27,7 @@ def chart(snapshot: Snapshot) -> dict[str, Any]:
     )
     shares = everybody / np.maximum(everybody.sum(axis=1, keepdims=True), 1)
     lengths = np.diff(snapshot.traffic.times)
+    told = len(lengths) - int(len(lengths) > 1 and lengths[-1] < SHORTEST)  # a window that has just begun says little
     return {
         "names": _names(arms),
         "size": size,
@@ -37,9 +39,9 @@ def chart(snapshot: Snapshot) -> dict[str, Any]:
         "ribbons": [_ribbon(by_colour[:, row]) for row in range(len(trail.players))],
         "now": [_ribbon(by_colour[-LATELY:, row].sum(axis=0, keepdims=True))[0] for row in range(len(trail.players))],
         "traffic": {
-            "times": snapshot.traffic.times[1:].tolist(),
-            "decisions": np.round(snapshot.traffic.decisions / lengths, 3).tolist(),
-            "rewards": np.round(snapshot.traffic.rewards / lengths, 3).tolist(),
+            "times": snapshot.traffic.times[1:].tolist()[:told],
+            "decisions": np.round(snapshot.traffic.decisions / lengths, 3).tolist()[:told],
+            "rewards": np.round(snapshot.traffic.rewards / lengths, 3).tolist()[:told],
         },
         "summary": _summary(shares, _names(arms)),
     }

@@ -28,16 +28,17 @@ class Diagnosis:
     """Whether players are as alike as was said."""
 
     state: str
-    """waiting, alone (one player), alarm, doubt, fine, or free (no ε was promised)."""
-    epsilon: str
-    arm: str
+    """waiting, error, alone (one player), alarm, doubt, fine, or free (no ε was promised)."""
+    why: str = ""
+    """What went wrong."""
+    epsilon: str = ""
+    arm: str = ""
     """The arm in which players are shown to differ most; empty if in none."""
-    pair: tuple[str, str] | None
-    bound: str
-    likely: str
+    pair: tuple[str, str] | None = None
+    bound: str = ""
+    likely: str = ""
     """By how much players probably differ in the arm where they differ most; empty if unknown."""
-    level: str
-    rows: tuple[Spread, ...]
+    rows: tuple[Spread, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -46,17 +47,19 @@ class Savings:
 
     state: str
     """waiting, early, error, alone, more (clearly), less (clearly) or unclear."""
-    middle: str
-    low: str
-    high: str
-    decisions: int
-    problems: int
-    part: str
+    why: str = ""
+    """What went wrong."""
+    middle: str = ""
+    low: str = ""
+    high: str = ""
+    decisions: int = 0
+    problems: int = 0
+    part: str = ""
     """The share of all decisions that was simulated; empty if all."""
-    own: str
+    own: str = ""
     """What the running policy is estimated to have missed, and learning alone beside it."""
-    other: str
-    policies: tuple[str, str]
+    other: str = ""
+    policies: tuple[str, str] = ("", "")
 
 
 def diagnosis_view(answer: Answer | None, snapshot: Snapshot) -> Diagnosis:
@@ -64,9 +67,9 @@ def diagnosis_view(answer: Answer | None, snapshot: Snapshot) -> Diagnosis:
     low, high = snapshot.setup.low, snapshot.setup.high
     found: dict[str, Any] | None = answer.found if answer is not None else None
     if len(snapshot.players) < 2:
-        return Diagnosis("alone", "", "", None, "", "", "", ())
+        return Diagnosis("alone")
     if found is None:
-        return Diagnosis("waiting", "", "", None, "", "", "", ())
+        return Diagnosis("error", answer.error) if answer is not None else Diagnosis("waiting")
     spread, epsilon = found["spread"], found["epsilon"]
 
     def in_words(value: float | None) -> str:
@@ -95,12 +98,12 @@ def diagnosis_view(answer: Answer | None, snapshot: Snapshot) -> Diagnosis:
         state = "doubt"
     return Diagnosis(
         state,
+        "",
         "" if epsilon is None else f"{epsilon:g}",
         rows[worst].arm if certain else "",
         rows[worst].pair if certain else None,
         in_words(found["bound"]),
         "" if spread["range"] is None else in_words(spread["range"]),
-        words.percent(found["level"]),
         tuple(rows),
     )
 
@@ -108,8 +111,9 @@ def diagnosis_view(answer: Answer | None, snapshot: Snapshot) -> Diagnosis:
 def savings_view(answer: Answer | None, snapshot: Snapshot) -> Savings:
     """What sharing is worth, for people."""
     if answer is None or answer.error or answer.found is None:
-        state = "waiting" if answer is None else "error" if answer.error else "early"
-        return Savings(state, "", "", "", 0, 0, "", "", "", ("", ""))
+        return Savings(
+            "waiting" if answer is None else "error" if answer.error else "early", answer.error if answer else ""
+        )
     found = answer.found
     state = "more" if found["low"] > 0 else "less" if found["high"] < 0 else "unclear"
 
@@ -122,6 +126,7 @@ def savings_view(answer: Answer | None, snapshot: Snapshot) -> Savings:
         low, high = -high, -low
     return Savings(
         "alone" if found["alone"] else state,
+        "",
         in_words(abs(found["middle"]) if state != "unclear" else found["middle"]),
         in_words(low),
         in_words(high),

@@ -135,14 +135,27 @@ async def _list(request: Request) -> Response:
 async def _cards(request: Request) -> Response:
     if "hx-request" not in request.headers:
         return RedirectResponse("/", 303, PAGE_HEADERS)
-    return page("parts/experiments.html", **await _listed(request))
+    values = await _listed(request)
+    if request.query_params.get("seen") == values["seen"]:
+        return Response(status_code=204, headers=PAGE_HEADERS)
+    return page("parts/experiments.html", **values)
 
 
 async def _listed(request: Request) -> dict[str, Any]:
     grant = request.state.grant
     found = await request.app.state.reading.do(request.app.state.snapshots.cards)
     mine = [card for card in found if grant.experiment in (None, card.name)]
-    return {"experiments": mine, "may_create": _may_change(request) and grant.experiment is None, **_common(request)}
+    return {
+        "experiments": mine,
+        "seen": _digest(mine),
+        "may_create": _may_change(request) and grant.experiment is None,
+        **_common(request),
+    }
+
+
+def _digest(what: Any) -> str:
+    """A short name for what a page says, by which it is known whether there is anything new."""
+    return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
 @_for("admin")
@@ -219,7 +232,7 @@ def about(snapshot: Snapshot, analyst: Analyst, search: str, page_number: int, m
     return {
         "snapshot": snapshot,
         "address": experiment_page(snapshot.name),
-        "seen": hashlib.sha256(repr((state, search, page_number)).encode()).hexdigest()[:16],
+        "seen": _digest((state, search, page_number)),
         "may_change": may_change,
         "arms": views.arms_of(snapshot),
         "lead": views.lead(snapshot),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posse.service.dashboard import words
-from posse.service.dashboard.beliefs import beliefs
+from posse.service.dashboard.beliefs import Beliefs, beliefs
 from posse.service.dashboard.snapshot import Snapshot
 
 COLOURS = 8  # that can be told apart; with more arms the last one stands for all others
@@ -77,7 +77,6 @@ class Cell:
     data: str
     weight: int
     """Of others' data, in percent."""
-    pulls: int
     best: bool
 
 
@@ -203,7 +202,7 @@ def recent_rates(snapshot: Snapshot) -> tuple[float, float]:
     lengths = np.diff(traffic.times)
     if not lengths.size:
         return 0.0, 0.0
-    count = max(1, min(len(lengths), round(RECENT_SECONDS / float(lengths[-1]))))
+    count = int(np.searchsorted(lengths[::-1].cumsum(), RECENT_SECONDS)) + 1
     time = float(lengths[-count:].sum())
     return float(traffic.decisions[-count:].sum()) / time, float(traffic.rewards[-count:].sum()) / time
 
@@ -211,16 +210,6 @@ def recent_rates(snapshot: Snapshot) -> tuple[float, float]:
 def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> Matrix:
     """What is known of every player and arm, a page of it."""
     setup = snapshot.setup
-    unit = setup.high - setup.low
-    known = beliefs(
-        setup.policy,
-        snapshot.pulls,
-        (snapshot.sums - setup.low * snapshot.pulls) / unit,
-        snapshot.centers,
-        snapshot.scales,
-        setup.low,
-        setup.high,
-    )
     arms = arms_of(snapshot)
     shown = sorted(sorted(arms, key=lambda arm: (not arm.here, -arm.share))[:COLUMNS], key=lambda arm: arm.place)
     found = [place for place, (name, _) in enumerate(snapshot.players) if search.casefold() in name.casefold()]
@@ -228,35 +217,50 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> Matrix:
     page = min(max(page, 1), pages)
     places = found[(page - 1) * ROWS : page * ROWS]
     columns = [arm.place for arm in shown]
-    lows, highs = known.lows[np.ix_(places, columns)], known.highs[np.ix_(places, columns)]
-    seen = np.isfinite(lows)
-    low, high = (float(lows[seen].min()), float(highs[seen].max())) if seen.any() else (setup.low, setup.high)
+    known = _beliefs(snapshot, places, columns)
+    seen = np.isfinite(known.lows)
+    low, high = (known.lows[seen].min(), known.highs[seen].max()) if seen.any() else (setup.low, setup.high)
     best = favourites_of(snapshot)
     rows = []
-    for place in places:
+    for row, place in enumerate(places):
         total = int(snapshot.chosen[place].sum())
         cells = []
-        for arm in shown:
-            at = place, arm.place
-            ends = known.lows[at], known.estimates[at], known.highs[at]
-            share = snapshot.chosen[at] / max(total, 1)
+        for column, arm in enumerate(shown):
+            ends = (known.lows[row, column], known.estimates[row, column], known.highs[row, column])
+            share = float(snapshot.chosen[place, arm.place]) / max(total, 1)
+            weight = float(snapshot.weights[place, arm.place])
             cells.append(
                 Cell(
                     arm,
                     words.amount(ends[1], setup.low, setup.high),
                     _interval(ends[0], ends[2], setup.low, setup.high),
                     _bar(ends, low, high),
-                    words.percent(float(share)),
+                    words.percent(share),
                     round(10 * share),
-                    words.data_words(float(snapshot.weights[at])) if math.isfinite(ends[1]) else "not tried yet",
-                    round(100 * float(snapshot.weights[at])),
-                    int(snapshot.pulls[at]),
+                    words.data_words(weight) if math.isfinite(ends[1]) else "not tried yet",
+                    round(100 * weight),
                     bool(best[place] == arm.place),
                 )
             )
         rows.append(Row(*snapshot.players[place], total, tuple(cells)))
     first, last = (words.amount(end, setup.low, setup.high) for end in (low, high))
     return Matrix(tuple(shown), tuple(rows), first, last, page, pages, search, len(found), len(arms) - len(shown))
+
+
+def _beliefs(snapshot: Snapshot, places: list[int], columns: list[int]) -> Beliefs:
+    """What is believed of these players and arms, in the units of the rewards."""
+    setup, shown = snapshot.setup, np.ix_(places, columns)
+    pulls = snapshot.pulls[shown]
+    return beliefs(
+        setup.policy,
+        pulls,
+        (snapshot.sums[shown] - setup.low * pulls) / (setup.high - setup.low),
+        snapshot.centers[shown],
+        snapshot.scales[shown],
+        snapshot.pulls[places].sum(axis=1),
+        setup.low,
+        setup.high,
+    )
 
 
 def _interval(low: float, high: float, least: float, most: float) -> str:
