@@ -15,7 +15,11 @@ import httpx
 
 import posse
 from posse.service.client import ServiceError
+from posse.service.store import Store
+from posse.service.writer import Writer
 
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["traffic", "posse.service.warm"])  # so that sixteen processes do not compile each
 EXPERIMENT = "teas"
 ARMS = ["black", "green", "white"]
 PLAYERS = [f"shop {number}" for number in range(12)]
@@ -128,14 +132,8 @@ def customers(
     url: str, count: int, seed: int, transport: type[Watched] = Watched
 ) -> Iterator[Callable[[], list[Memory]]]:
     """Processes that use the service; what is given ends them and returns what each remembers."""
-    context = multiprocessing.get_context("spawn")
-    stop, memories = context.Event(), context.Queue()
-    processes = [
-        context.Process(target=customer, args=(url, seed + number, stop, memories, transport))
-        for number in range(count)
-    ]
-    for process in processes:
-        process.start()
+    stop, memories = CONTEXT.Event(), CONTEXT.Queue()
+    processes = start(count, customer, lambda number: (url, seed + number, stop, memories, transport))
 
     def finish() -> list[Memory]:
         stop.set()
@@ -150,6 +148,35 @@ def customers(
         for process in processes:
             process.kill()
             process.join()
+
+
+def start(count: int, target: Callable[..., None], arguments: Callable[[int], tuple[Any, ...]]) -> list[Any]:
+    """So many processes."""
+    processes = [CONTEXT.Process(target=target, args=arguments(number)) for number in range(count)]
+    for process in processes:
+        process.start()
+    return processes
+
+
+def pull(database: str, experiments: list[str], rounds: int, seed: int, failures: Any) -> None:
+    """One process on a database of its own accord: ten decisions and their rewards a round, which share transactions
+    and lock several experiments."""
+    random, store = Random(seed), Store(database)
+    writer = Writer(store)
+    try:
+        for _ in range(rounds):
+            asked = [(random.choice(experiments), random.choice(PLAYERS)) for _ in range(10)]
+            made = [writer.submit(store.decide, name, [player]) for name, player in asked]
+            answers = [
+                writer.submit(store.reward, name, [(future.result()[0].id, random.random())])
+                for (name, _), future in zip(asked, made, strict=True)
+            ]
+            assert {answer.result()[0].status for answer in answers} == {"taken"}
+    except Exception as error:
+        failures.put(f"{type(error).__name__}: {error}")
+    finally:
+        writer.close()
+        store.close()
 
 
 def begin(url: str, **more: Any) -> None:
