@@ -62,25 +62,35 @@ class Stats:
 
     def write(self, connection: Connection, experiment: int, state: State) -> bytes | None:
         """Write the pairs that differ; return the summary if that does."""
-        rows = self.changed(experiment, state)
+        arrays, summary = _arrays(state), summary_of(state)
+        rows = self._differing(experiment, *arrays)
         if rows:
             connection.execute(_upsert(connection.dialect.name), rows)
-        before = self._summary
-        self.keep(state)
-        return None if self._summary == before else self._summary
+        differs = summary != self._summary
+        self._whole, self._real, self._summary = *arrays, summary
+        return summary if differs else None
 
-    def changed(self, experiment: int, state: State) -> list[dict[str, Any]]:
-        """Rows of the pairs that differ from what the database has."""
-        whole, real = _arrays(state)
+    def _differing(self, experiment: int, whole: np.ndarray, real: np.ndarray) -> list[dict[str, Any]]:
+        """Rows of the pairs that are not what the database has."""
         differs = np.ones(whole.shape[1:], np.bool_)
         players, arms = self._whole.shape[1:]
         differs[:players, :arms] = (whole[:, :players, :arms] != self._whole).any(axis=0)
         differs[:players, :arms] |= (real[:, :players, :arms] != self._real).any(axis=0)
-        places = np.nonzero(differs)
-        columns = {"player": places[0], "arm": places[1]}
-        columns |= dict(zip(WHOLE, whole[:, differs], strict=True)) | dict(zip(REAL, real[:, differs], strict=True))
-        values = zip(*(column.tolist() for column in columns.values()), strict=True)
-        return [{"experiment": experiment, **dict(zip(columns, row, strict=True))} for row in values]
+        return _rows(experiment, whole, real, differs)
+
+
+def all_rows(experiment: int, state: State) -> list[dict[str, Any]]:
+    """Rows of all pairs."""
+    whole, real = _arrays(state)
+    return _rows(experiment, whole, real, np.ones(whole.shape[1:], np.bool_))
+
+
+def _rows(experiment: int, whole: np.ndarray, real: np.ndarray, chosen: np.ndarray) -> list[dict[str, Any]]:
+    players, arms = np.nonzero(chosen)
+    columns = dict(zip(WHOLE, whole[:, chosen], strict=True)) | dict(zip(REAL, real[:, chosen], strict=True))
+    columns |= {"player": players, "arm": arms}
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [{"experiment": experiment, **dict(zip(columns, row, strict=True))} for row in values]
 
 
 def _arrays(state: State) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from posse.service.audit import Audit, Finding, Report, raw, some
 from posse.service.book import Book
 from posse.service.digest import Values
 from posse.service.errors import Damaged, UnknownExperiment
-from posse.service.stats import REAL, WHOLE, Stats, summary_of
+from posse.service.stats import REAL, WHOLE, Stats, all_rows, summary_of
 from posse.service.store import Store
 from posse.service.turn import Turn
 
@@ -99,7 +99,7 @@ def _compare(connection: Connection, row: Values, audit: Audit, book: Book, repo
 
 def _wrong_pairs(connection: Connection, experiment: int, book: Book) -> list[str]:
     """Where the stats differ from what the log leads to."""
-    wanted = {(pair["player"], pair["arm"]): pair for pair in Stats().changed(experiment, book.state)}
+    wanted = {(pair["player"], pair["arm"]): pair for pair in all_rows(experiment, book.state)}
     wrong = []
     for row in raw(connection, "stats", experiment, "player, arm"):
         pair = wanted.pop((row["player"], row["arm"]), None)
