@@ -84,5 +84,5 @@ class History:
                 self.came[window] = queries.rewards_between(connection, self.experiment, start, stop)
         times = np.array([*(window * SECONDS for window in windows), max(now, last * SECONDS + 1.0)], float)
         found = times, np.diff([serial for serial, _ in firsts]), np.array([self.came[window] for window in windows])
-        del self.edges[last], self.came[last]  # it goes on
+        del self.came[last]  # it goes on
         return found
