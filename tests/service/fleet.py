@@ -18,7 +18,7 @@ from cluster import children
 FULL = bool(os.environ.get("POSSE_FULL"))
 """Whether the tests run in their full form; `make test-service FULL=1`."""
 POSTGRES = os.environ.get("POSSE_POSTGRES_URL")
-needs_postgres = pytest.mark.skipif(POSTGRES is None, reason="needs PostgreSQL: make test-service")
+needs_service = pytest.mark.skipif(POSTGRES is None, reason="real processes, PostgreSQL, minutes: make test-service")
 POSSE = [sys.executable, "-c", "import sys; from posse.cli import main; sys.exit(main())"]
 START_SECONDS = 120
 

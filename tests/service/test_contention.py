@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 from compared import rows
-from fleet import FULL, fleet, needs_postgres, new_postgres_database, run_posse
+from fleet import FULL, fleet, needs_service, new_postgres_database, run_posse
 from scipy import stats
 from traffic import ARMS, CONTEXT, EXPERIMENT, PLAYERS, begin, pull, start
 
@@ -17,6 +17,8 @@ import posse
 from posse.service import reports, tables, views
 from posse.service.store import Store
 from posse.service.verify import verify
+
+pytestmark = needs_service
 
 PATH = f"/v1/experiments/{EXPERIMENT}"
 
@@ -132,7 +134,6 @@ ROUNDS = 500 if FULL else 10  # of ten pairs each
 SEVERAL = [f"teas {number}" for number in range(3)]
 
 
-@needs_postgres
 def test_sixteen_processes_side_by_side_leave_a_log_that_replays_to_the_live_state():
     with new_postgres_database() as database:
         store = Store.open(database, create=True)

@@ -13,10 +13,12 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from cluster import cluster, programs
+from cluster import cluster
 from compared import differences, rows
-from fleet import FULL, Fleet, fleet, needs_postgres, new_postgres_database, run_posse
+from fleet import FULL, Fleet, fleet, needs_service, new_postgres_database, run_posse
 from traffic import PATIENCE, Forgetful, Lossy, Memory, Watched, begin, customers
+
+pytestmark = needs_service
 
 CLIENTS = 4
 
@@ -82,7 +84,6 @@ def test_killed_workers_lose_nothing_on_sqlite(tmp_path):
     check(database, crash(database, tmp_path, kill_a_worker, 1000 if FULL else 60))
 
 
-@needs_postgres
 def test_killed_workers_lose_nothing_on_postgresql(tmp_path):
     with new_postgres_database() as database:
         check(database, crash(database, tmp_path, kill_a_worker, 200 if FULL else 30))
@@ -94,8 +95,6 @@ def own_cluster() -> Iterator:
         yield made
 
 
-@needs_postgres
-@pytest.mark.skipif(programs() is None, reason="needs PostgreSQL's own programs: make test-service")
 def test_killing_postgresql_loses_nothing(tmp_path, own_cluster):
     def strike(service: Fleet, random: Random) -> None:
         time.sleep(1)
