@@ -60,6 +60,22 @@ class TestExperiments:
             with pytest.raises(ExperimentExists, match="'teas' already"):
                 new(store)
 
+    def test_many_at_once_make_one(self, opened):
+        made, refused = [], []
+
+        def create(store):
+            try:
+                made.append(new(store))
+            except ExperimentExists:
+                refused.append(store)
+
+        threads = [threading.Thread(target=create, args=(store,)) for store in opened[:2] for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(made), len(refused)) == (1, 9)
+
     def test_one_without_a_seed_draws_its_own(self, store):
         seeds = {new(store, name=f"number {k}", seed=None).setup.seed for k in range(5)}
         assert len(seeds) == 5

@@ -24,7 +24,7 @@ from posse.service.digest import Values
 from posse.service.errors import Damaged
 from posse.service.stats import Stats
 
-RECENT = 100_000  # decisions, and answers, that are looked up without asking the database
+RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
 FEW = 2_000  # rows that are read to catch up; more, and the numbers are read anew
 
 Answered = tuple[int, float, bool]
@@ -116,6 +116,7 @@ class Book:
                 event = row["event"]
             else:
                 self._absorb_change(row, name_of)
+            self._forget()
         if batch:
             self.state.take(batch)
 
@@ -123,7 +124,7 @@ class Book:
         decision = as_row(row)
         self.state.rounds, self.state.decisions = decision.round, decision.serial + 1
         self.state.wait(decision)
-        self._remember(decision)
+        self.waiting[decision.serial] = decision
         self.oldest = min(self.oldest, decision.decided_at)
 
     def _absorb_reward(self, row: Values) -> tuple[Row, float]:
@@ -131,7 +132,7 @@ class Book:
         if row["serial"] < 0:
             self.state.rounds = row["round"]
         elif known is not None:
-            self._remember_answer(known.serial, (known.tag, row["reward"], bool(row["defaulted"])))
+            self.answers[known.serial] = (known.tag, row["reward"], bool(row["defaulted"]))
         serial = max(row["serial"], -1)
         return Row(serial, 0, row["round"], row["player"], row["arm"], 0.0, False, 0.0, row["observed_at"]), row[
             "reward"
@@ -176,7 +177,7 @@ class Book:
     def append_decision(self, row: Row, **request: Any) -> None:
         """Write a decision down, and let it wait."""
         self.state.wait(row)
-        self._remember(row)
+        self.waiting[row.serial] = row
         self.oldest = min(self.oldest, row.decided_at)
         values = row._asdict()
         values["holdout"] = int(row.holdout)
@@ -206,7 +207,7 @@ class Book:
             self._append("rewards", now, values)
             if not past:
                 self.waiting.pop(row.serial, None)
-                self._remember_answer(row.serial, (row.tag, reward, defaulted))
+                self.answers[row.serial] = (row.tag, reward, defaulted)
 
     def change(self, kind: str, name: str, now: float, knows_others: bool = True) -> None:
         """One event: a player or an arm comes or goes."""
@@ -236,15 +237,11 @@ class Book:
         self.time = max(self.time, at)
         self._log[table].append(row)
 
-    def _remember(self, row: Row) -> None:
-        self.waiting[row.serial] = row
-        if len(self.waiting) > RECENT:
-            self.waiting.popitem(last=False)
-
-    def _remember_answer(self, serial: int, answer: Answered) -> None:
-        self.answers[serial] = answer
-        if len(self.answers) > RECENT:
-            self.answers.popitem(last=False)
+    def _forget(self) -> None:
+        """Let go of all but the recent."""
+        for known in (self.waiting, self.answers):
+            while len(known) > RECENT:
+                known.popitem(last=False)
 
     # ---------------------------------------------------------------- into the database
 
@@ -257,6 +254,7 @@ class Book:
 
     def finish(self, connection: Connection) -> None:
         """Write everything that is not yet there."""
+        self._forget()
         if self.links == self._at:
             return
         self.write_log(connection)

@@ -113,8 +113,8 @@ def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
 
 
 def can_retry(error: exc.DBAPIError) -> bool:
-    """Whether nothing was committed for sure, and another try may do better."""
-    return getattr(error.orig, "sqlstate", None) in RETRIED
+    """Whether another try may do better: another transaction was in the way, or the connection broke."""
+    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in RETRIED
 
 
 # ---------------------------------------------------------------- schema

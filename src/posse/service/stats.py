@@ -127,8 +127,13 @@ def _summary_numbers(
 @functools.cache
 def _upsert(dialect: str) -> Any:
     """Insert a pair, or replace its numbers."""
-    insert: Any = (sqlite if dialect == "sqlite" else postgresql).insert(tables.stats)
+    insert = insert_into(tables.stats, dialect)
     return insert.on_conflict_do_update(
         index_elements=["experiment", "player", "arm"],
         set_={name: insert.excluded[name] for name in (*WHOLE, *REAL)},
     )
+
+
+def insert_into(table: sql.Table, dialect: str) -> Any:
+    """An insertion that can say what to do about a row that is there already."""
+    return (sqlite if dialect == "sqlite" else postgresql).insert(table)

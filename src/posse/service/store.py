@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import secrets
 import threading
 import time
@@ -102,15 +104,15 @@ class Store:
         with self._lock:
             if self._turn is not None:
                 return function(self._turn)
-            for attempt in range(TRIES):
-                try:
-                    return self._attempt(function, names, keys)
-                except exc.DBAPIError as error:
-                    again = database.can_retry(error) or error.connection_invalidated
-                    if not again or attempt == TRIES - 1:
-                        raise database.explain(self.engine, error) from error
-                    time.sleep(PAUSE * 2**attempt)
-            raise AssertionError("unreachable")
+            with database.explained(self.engine):
+                for attempt in itertools.count():
+                    try:
+                        return self._attempt(function, names, keys)
+                    except exc.DBAPIError as error:
+                        if attempt == TRIES - 1 or not database.can_retry(error):
+                            raise
+                        time.sleep(PAUSE * 2**attempt)
+        raise AssertionError("unreachable")
 
     def _attempt(
         self, function: Callable[[Turn], Result], names: Iterable[str], keys: Iterable[tuple[str, str]]
@@ -218,7 +220,7 @@ class Store:
             [name] if name is not None else [one.name for one in self.experiments() if one.setup.patience is not None]
         )
         for one in names:
-            self.transact(lambda turn, one=one: turn.sweep(one))  # type: ignore[misc]
+            self.transact(functools.partial(Turn.sweep, name=one))
 
     # ---------------------------------------------------------------- reading
 

@@ -24,7 +24,7 @@ from posse.service.digest import Values
 from posse.service.errors import ExperimentExists, Paused, UnknownExperiment
 from posse.service.repeats import check_key, repeated
 from posse.service.reports import Outcome, Reports, judge, pairs
-from posse.service.stats import summary_of
+from posse.service.stats import insert_into, summary_of
 
 MANY = 10_000  # overdue decisions that take the default as one event
 AT_ONCE = 500  # decisions looked up in one query
@@ -136,9 +136,6 @@ class Turn:
         """Begin an experiment, now or in the past."""
         check_experiment_name(name)
         state = State(setup, arms, players)
-        table = tables.experiments
-        if self.connection.execute(sql.select(table.c.id).where(table.c.name == name)).first():
-            raise ExperimentExists(f"there is an experiment {name!r} already")
         now = float(self._clock()) if created_at is None else created_at
         row: dict[str, Any] = {
             "name": name,
@@ -150,7 +147,10 @@ class Turn:
         row["origin"] = row["head"] = digest.origin(row)
         row |= {"paused": 0, "rounds": 0, "decisions": 0, "events": 0, "links": 0, "time": now}
         row["summary"] = summary_of(state)
-        row["id"] = self.connection.execute(sql.insert(table).returning(table.c.id), row).scalar_one()
+        insert = insert_into(tables.experiments, self.connection.dialect.name).on_conflict_do_nothing()
+        row["id"] = self.connection.execute(insert.returning(tables.experiments.c.id), row).scalar()
+        if row["id"] is None:
+            raise ExperimentExists(f"there is an experiment {name!r} already")
         for kind, names in (("players", players), ("arms", arms)):
             rows = [name_row(kind, row["id"], place, one, True) for place, one in enumerate(names)]
             if rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from typing import Any
 
@@ -189,7 +190,7 @@ def rebuild(store: Store, name: str | None = None) -> list[str]:
     """
     names = [name] if name is not None else [one["name"] for one in _all(store)]
     for one in names:
-        store.transact(lambda turn, one=one: _rebuild(turn, one))  # type: ignore[misc]
+        store.transact(functools.partial(_rebuild, name=one))
     return names
 
 
