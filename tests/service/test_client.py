@@ -151,6 +151,7 @@ def test_errors_are_the_learners(client, offers):
     for wrong, error in [
         (lambda: client.observe(offers, decision.id, 0.0), ConflictingReward),
         (lambda: client.observe(offers, "99-00000000", 0.0), UnknownDecision),
+        (lambda: client.observe(offers, "no decision", 0.0), UnknownDecision),
         (lambda: client.observe(offers, decision.id, 7.0), ValueError),
         (lambda: client.observe(offers, decision.id, float("nan")), ValueError),
         (lambda: client.observe(offers, decision.id), TypeError),
@@ -178,7 +179,8 @@ def test_good_rewards_of_a_batch_are_taken_though_one_is_refused(client, http, o
 
 
 def test_many_rewards_go_out_in_batches(client, line, offers):
-    pairs = [(decision.id, 1.0) for _ in range(125) for decision in client.choose(offers, ["Lyon", "Nice"])]
+    client.change(offers, join=[f"shop {number}" for number in range(250)])
+    pairs = [(decision.id, 1.0) for decision in client.choose(offers, [f"shop {number}" for number in range(250)])]
     line.sent.clear()
     assert client.observe(offers, pairs * 10) == 250
     assert [len(json.loads(request.content)["rewards"]) for request in line.sent] == [1000, 1000, 500]
@@ -255,12 +257,14 @@ def test_a_reward_of_the_buffer_that_is_refused_is_told_and_keeps_nobody_up(clie
     decision = client.choose(offers, "Lyon")
     line.words = ["away"] * 1000
     client.observe(offers, "99-00000000", 1.0)
+    client.observe("a name that was never right", decision.id, 1.0)
+    client.observe("nor / this", decision.id, 1.0)
     client.observe(offers, decision.id, 1.0)
     line.words.clear()
     assert client.flush() == 1
-    ((report, why),) = client.refused
-    assert report.decision == "99-00000000"
-    assert "99-00000000" in why
+    assert client.buffered == 0
+    assert [report.decision for report, _ in client.refused] == ["99-00000000", decision.id, decision.id]
+    assert all(why for _, why in client.refused)
 
 
 def test_the_buffer_is_bounded(client, line, offers):

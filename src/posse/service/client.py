@@ -15,7 +15,8 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("clients need httpx: pip install 'posse[client]'", name="httpx") from error
 
-from posse.service.conversation import Came, Conversation, Pause, Report, Send, ServiceError, Steps, Unreachable
+from posse.service.asking import Came, Pause, Send, ServiceError, Steps, Unreachable
+from posse.service.conversation import Conversation, Report
 from posse.version import __version__
 
 __all__ = ["AsyncClient", "Client", "Report", "ServiceError", "Unreachable"]

@@ -7,65 +7,26 @@ blocking and the asynchronous client share every line of it.
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 from urllib.parse import quote
-
-import httpx
 
 from posse.checks import number
 from posse.learner import ConflictingReward, Decision, UnknownDecision
 from posse.learner.learner import as_reports
+from posse.learner.ledger import parse_id, write_id
 from posse.policies import Policy
 from posse.policies.posse_ts import PosseTS
-
-T = TypeVar("T")
+from posse.service.asking import Asking, ServiceError, Steps, Unreachable
 
 BATCH = 1000  # the most rewards in one request
 SHORT = 1.0  # seconds in which a reward is delivered or else put into the buffer
-FIRST_DELAY, LONGEST_DELAY = 0.05, 1.0  # seconds before a request is repeated; doubled each time
-LONGEST_REST = 30.0  # seconds for which rewards go straight into the buffer, at most
-AGAIN = {429, 502, 503, 504}
-
-
-class ServiceError(RuntimeError):
-    """The service refused a request, or did not answer."""
-
-    def __init__(self, detail: str, status: int | None = None, kind: str = "") -> None:
-        super().__init__(detail)
-        self.status = status
-        """The status of the answer; None if there was none."""
-        self.kind = kind
-        """The name of the problem, such as unknown-experiment."""
-
-
-class Unreachable(ServiceError):
-    """The service is away, or cannot write at the moment."""
-
-
-@dataclass(frozen=True)
-class Send:
-    """A request to be made."""
-
-    method: str
-    path: str
-    body: Any
-    headers: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Pause:
-    """Seconds to be waited."""
-
-    seconds: float
+LONGEST_REST = 5.0  # seconds for which rewards go straight into the buffer, at most
 
 
 @dataclass(frozen=True)
@@ -77,15 +38,12 @@ class Report:
     reward: float
 
 
-Came = httpx.Response | httpx.TransportError | None
-Steps = Generator[Send | Pause, Came, T]
-
-
-class Conversation:
+class Conversation(Asking):
     """The verbs of a client, and what it remembers between them."""
 
     def __init__(self, patience: float, buffer_limit: int) -> None:
-        self.patience, self.buffer_limit = patience, buffer_limit
+        super().__init__(patience)
+        self.buffer_limit = buffer_limit
         self.buffer: deque[Report] = deque()
         self.refused: deque[tuple[Report, str]] = deque(maxlen=BATCH)
         self._lock = threading.Lock()  # of the buffer
@@ -109,7 +67,7 @@ class Conversation:
         body: dict[str, Any] = {"player": player} if isinstance(player, str) else {"players": list(player)}
         if available is not None:
             body["available"] = list(available)
-        answer = yield from self._ask("POST", f"{_at(experiment)}/decisions", body, key=uuid.uuid4().hex)
+        answer = yield from self.ask("POST", f"{_at(experiment)}/decisions", body, key=uuid.uuid4().hex)
         decisions = [Decision(**each) for each in answer["decisions"]]
         return decisions[0] if isinstance(player, str) else decisions
 
@@ -126,7 +84,7 @@ class Conversation:
         error is about the first that is not.
         """
         reports = [
-            Report(experiment, identity, number(f"reward of decision {identity}", value))
+            Report(experiment, write_id(*parse_id(identity)), number(f"reward of decision {identity}", value))
             for identity, value in as_reports(decision, reward)
         ]
         if time.monotonic() < self._rest_until:
@@ -159,16 +117,17 @@ class Conversation:
             raise Unreachable(f"{len(self.buffer):,} rewards were not delivered: {error}", error.status) from error
 
     def _deliver(self, patience: float) -> Steps[int]:
+        """Send what waits in the buffer. What can never be taken is put aside, so that it keeps nothing else up."""
         taken = 0
-        while self.buffer:
-            with self._lock:
-                reports = [self.buffer.popleft() for _ in range(min(BATCH, len(self.buffer)))]
+        while reports := self._first_batch():
             try:
                 outcomes = yield from self._report(reports, patience)
-            except BaseException:
-                with self._lock:
-                    self.buffer.extendleft(reversed(reports))
-                raise
+            except BaseException as error:
+                if not _is_final(error):
+                    with self._lock:
+                        self.buffer.extendleft(reversed(reports))
+                    raise
+                outcomes = [{"status": "invalid", "detail": str(error)}] * len(reports)
             for report, outcome in zip(reports, outcomes, strict=True):
                 taken += outcome["status"] == "taken"
                 if outcome["status"] in REFUSED:
@@ -176,20 +135,34 @@ class Conversation:
                     logging.getLogger("posse").warning("a reward was refused: %s", outcome["detail"])
         return taken
 
+    def _first_batch(self) -> list[Report]:
+        """The first rewards of the buffer, of one experiment, taken out."""
+        reports: list[Report] = []
+        with self._lock:
+            while (
+                self.buffer
+                and len(reports) < BATCH
+                and self.buffer[0].experiment == (reports or self.buffer)[0].experiment
+            ):
+                reports.append(self.buffer.popleft())
+        return reports
+
     def _report(self, reports: list[Report], patience: float) -> Steps[list[dict[str, Any]]]:
-        """The outcomes of rewards, in order; those delivered before an error are delivered again, which is safe."""
+        """The outcomes of rewards of one experiment, in order.
+
+        Those that were delivered before an error are delivered again, which is safe.
+        """
         outcomes: list[dict[str, Any]] = []
-        for experiment, group in groupby(reports, attrgetter("experiment")):
-            pairs = [{"decision": each.decision, "reward": each.reward} for each in group]
-            for start in range(0, len(pairs), BATCH):
-                body = {"rewards": pairs[start : start + BATCH]}
-                try:
-                    answer = yield from self._ask("POST", f"{_at(experiment)}/rewards", body, patience=patience)
-                except Unreachable:
-                    self._rest = min(2 * self._rest or SHORT / 2, LONGEST_REST)
-                    self._rest_until = time.monotonic() + self._rest
-                    raise
-                outcomes += answer["outcomes"]
+        for start in range(0, len(reports), BATCH):
+            batch = reports[start : start + BATCH]
+            body = {"rewards": [{"decision": each.decision, "reward": each.reward} for each in batch]}
+            try:
+                answer = yield from self.ask("POST", f"{_at(batch[0].experiment)}/rewards", body, patience=patience)
+            except Unreachable:
+                self._rest = min(2 * self._rest or SHORT / 2, LONGEST_REST)
+                self._rest_until = time.monotonic() + self._rest
+                raise
+            outcomes += answer["outcomes"]
         self._rest = self._rest_until = 0.0
         return outcomes
 
@@ -205,7 +178,7 @@ class Conversation:
     def record(self, experiment: str, rewards: Iterable[tuple[str, str, float]]) -> Steps[int]:
         """Take rewards of the past, as (player, arm, reward), that the service did not decide; one call, one round."""
         body = {"rewards": [{"player": player, "arm": arm, "reward": reward} for player, arm, reward in rewards]}
-        answer = yield from self._ask("POST", f"{_at(experiment)}/records", body, repeatable=False)
+        answer = yield from self.ask("POST", f"{_at(experiment)}/records", body, repeatable=False)
         return answer["taken"]
 
     # ---------------------------------------------------------------- experiments
@@ -242,7 +215,7 @@ class Conversation:
             "default_reward": default_reward,
             "patience": patience,
         }
-        return (yield from self._ask("POST", "/v1/experiments", body, repeatable=False))
+        return (yield from self.ask("POST", "/v1/experiments", body, repeatable=False))
 
     def change(
         self,
@@ -264,7 +237,7 @@ class Conversation:
             "paused": paused,
             "knows_others": knows_others,
         }
-        return (yield from self._ask("PATCH", _at(experiment), body, repeatable=False))
+        return (yield from self.ask("PATCH", _at(experiment), body, repeatable=False))
 
     def join(self, experiment: str, player: str, *, knows_others: bool = True) -> Steps[dict[str, Any]]:
         """Let a player join, or come back with all it had learnt."""
@@ -284,67 +257,37 @@ class Conversation:
 
     def erase(self, experiment: str, player: str) -> Steps[str]:
         """Let the service forget the name of a player; return the name that takes its place."""
-        answer = yield from self._ask("POST", f"{_at(experiment)}/erasures", {"player": player}, repeatable=False)
+        answer = yield from self.ask("POST", f"{_at(experiment)}/erasures", {"player": player}, repeatable=False)
         return answer["player"]
 
     # ---------------------------------------------------------------- what there is to see
 
     def experiments(self) -> Steps[list[dict[str, Any]]]:
         """All experiments that the token may see."""
-        answer = yield from self._ask("GET", "/v1/experiments")
+        answer = yield from self.ask("GET", "/v1/experiments")
         return answer["experiments"]
 
     def experiment(self, experiment: str) -> Steps[dict[str, Any]]:
         """An experiment as it stands."""
-        return (yield from self._ask("GET", _at(experiment)))
+        return (yield from self.ask("GET", _at(experiment)))
 
     def state(self, experiment: str) -> Steps[dict[str, Any]]:
         """The numbers behind the decisions."""
-        return (yield from self._ask("GET", f"{_at(experiment)}/state"))
+        return (yield from self.ask("GET", f"{_at(experiment)}/state"))
 
     def diagnosis(self, experiment: str) -> Steps[dict[str, Any]]:
         """Is ε right? What `posse.insight.diagnose` says."""
-        return (yield from self._ask("GET", f"{_at(experiment)}/diagnosis"))
+        return (yield from self.ask("GET", f"{_at(experiment)}/diagnosis"))
 
     def log(self, experiment: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
         """The log, as rows with the learner's columns, from the events after a number on."""
         rows: list[dict[str, Any]] = []
         while True:
-            answer = yield from self._ask("GET", f"{_at(experiment)}/log?after={after}")
+            answer = yield from self.ask("GET", f"{_at(experiment)}/log?after={after}")
             rows += answer["rows"]
             if answer["next"] is None:
                 return rows
             after = answer["next"]
-
-    # ---------------------------------------------------------------- requests
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        key: str | None = None,
-        patience: float | None = None,
-        repeatable: bool = True,
-    ) -> Steps[Any]:
-        """The answer to a request, which is repeated for as long as patience lasts.
-
-        One that must not happen twice is repeated only where it has surely not happened.
-        """
-        send = Send(method, path, body, {} if key is None else {"Idempotency-Key": key})
-        until = time.monotonic() + (self.patience if patience is None else patience)
-        delay = FIRST_DELAY
-        while True:
-            came = yield send
-            if isinstance(came, httpx.Response) and came.status_code not in AGAIN:
-                return _read(came)
-            error, happened, wait = _trouble(came)
-            wait = max(wait, delay * random.uniform(0.5, 1.0))
-            if (happened and not repeatable) or time.monotonic() + wait > until:
-                raise error
-            yield Pause(wait)
-            delay = min(2 * delay, LONGEST_DELAY)
 
 
 REFUSED: dict[str, type[ValueError]] = {
@@ -352,37 +295,15 @@ REFUSED: dict[str, type[ValueError]] = {
     "unknown": UnknownDecision,
     "invalid": ValueError,
 }
-AS_LEARNER: dict[str, type[ValueError]] = {"invalid": ValueError, "refused": ValueError}
+NOWHERE = ("not-found", "unknown-experiment")
+
+
+def _is_final(error: BaseException) -> bool:
+    """Whether rewards met with this error will always meet with it."""
+    return isinstance(error, ValueError) or (isinstance(error, ServiceError) and error.kind in NOWHERE)
 
 
 def _at(experiment: str) -> str:
     if not isinstance(experiment, str):
         raise TypeError(f"experiment={experiment!r}, but expected the name of an experiment")
     return f"/v1/experiments/{quote(experiment, safe='')}"
-
-
-def _read(answer: httpx.Response) -> Any:
-    """What an answer says, or the error that it is."""
-    if answer.is_success:
-        return answer.json()
-    error = _problem(answer)
-    raise AS_LEARNER[error.kind](str(error)) if error.kind in AS_LEARNER else error
-
-
-def _problem(answer: httpx.Response, kind: type[ServiceError] = ServiceError) -> ServiceError:
-    try:
-        problem = answer.json()
-        return kind(str(problem["detail"]), answer.status_code, str(problem["type"]).rpartition(":")[2])
-    except (ValueError, KeyError, TypeError):
-        return kind(f"status {answer.status_code}, and no problem that posse would describe", answer.status_code)
-
-
-def _trouble(came: Came) -> tuple[Unreachable, bool, float]:
-    """Why there is no answer, whether the request may have happened, and how many seconds to wait at least."""
-    if isinstance(came, httpx.Response):
-        error = _problem(came, Unreachable)
-        wait = came.headers.get("retry-after", "")
-        assert isinstance(error, Unreachable)
-        return error, error.kind != "overloaded", float(wait) if wait.isdigit() else 0.0
-    happened = not isinstance(came, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
-    return Unreachable(f"the service does not answer: {came}"), happened, 0.0
