@@ -317,12 +317,21 @@ def test_a_token_opens_what_its_scope_allows(guarded):
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
+    assert "secure" not in cookie
     page = Page(client.get("/experiments/one").text)
     assert "pause" not in [each.get("id") for _, each in page.tags]
     assert client.post("/experiments/one/pause", data={"paused": "yes"}).status_code == 403
     assert client.post("/experiments", data=FORM).status_code == 403
     assert _sign_in(client, secrets["admin"]).status_code == 303
     assert client.post("/experiments/one/pause", data={"paused": "yes"}).status_code == 303
+
+
+def test_behind_a_proxy_with_tls_the_cookie_never_travels_without(guarded):
+    client, secrets = guarded
+    headers = {"origin": "https://posse.example", "host": "posse.example"}
+    answer = client.post("/login", data={"token": secrets["read"]}, headers=headers)
+    assert answer.status_code == 303
+    assert "; secure" in answer.headers["set-cookie"].lower()
 
 
 def test_a_token_for_one_experiment_shows_only_that(guarded):

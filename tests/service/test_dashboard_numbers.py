@@ -249,6 +249,41 @@ def test_sharing_saves_where_players_are_alike(shops):
     assert "earned by sharing" in _text("parts/savings.html", savings=view)
 
 
+@pytest.fixture(scope="module")
+def estimated_and_true():
+    """The estimates' middle, low and high ends, and the true expected saving, of 24 experiments with known means."""
+    found = []
+    for run in range(24):
+        random = np.random.default_rng(100 + run)
+        apart, rounds = (0.0, 0.03, 0.1)[run % 3], (100, 400)[run % 2]
+        means = np.clip(random.uniform(0.3, 0.6, 5) + random.normal(0, apart, (10, 5)), 0.02, 0.98)
+        problem = posse.Problem(means)
+        traced = posse.simulation.trace(problem, posse.PosseTS(), rounds, replication=run)
+        learner = posse.Learner(posse.PosseTS(), arms=list("abcde"), players=list("0123456789"), clock=Clock())
+        for player in range(10):
+            arms, rewards = traced.arms[:, player], traced.rewards[:, player]
+            learner.record(
+                [(str(player), "abcde"[arm], float(reward)) for arm, reward in zip(arms, rewards, strict=True)]
+            )
+        said = savings(_question(snapshot_of(learner, Clock())))
+        pair = [posse.PosseTS(), posse.IndTSV()]
+        result = posse.simulate(problem, pair, rounds, replications=40, checkpoints=1, threads=1, anytime=True)
+        true = float((result.final_regret[1] - result.final_regret[0]).mean())
+        found.append((said["middle"], said["low"], said["high"], true))
+    return np.array(found).T
+
+
+def test_the_range_holds_what_sharing_really_saves(estimated_and_true):
+    middle, low, high, true = estimated_and_true
+    assert ((low <= true) & (true <= high)).mean() > 0.85
+    assert 0.8 < middle.sum() / true.sum() < 1.25
+
+
+def test_the_range_does_not_hold_twice_as_much(estimated_and_true):
+    _, low, high, true = estimated_and_true
+    assert ((low <= 2 * true) & (2 * true <= high)).mean() < 0.7
+
+
 def test_sharing_blindly_costs_where_players_are_not():
     random = np.random.default_rng(5)
     learner = posse.Learner(posse.NaiveAgg(), arms=list("abc"), players=list("uvwxyz"), clock=Clock())

@@ -297,7 +297,7 @@ async def _sign_in(request: Request) -> Response:
         max_age=SIGNED_IN_SECONDS,
         httponly=True,
         samesite="strict",
-        secure=request.url.scheme == "https",
+        secure=request.headers.get("origin", "").startswith("https://"),  # a proxy in front speaks TLS, not we
     )
     return answer
 
