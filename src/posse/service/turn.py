@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from posse.learner.ledger import UnknownDecision, parse_id
+from posse.learner.ledger import Row, UnknownDecision, parse_id
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup, check_name, check_names
 from posse.learner.state import Decision, State
@@ -27,6 +27,7 @@ from posse.service.reports import Outcome, Reports, judge, pairs
 from posse.service.stats import insert_into, summary_of
 
 MANY = 10_000  # overdue decisions that take the default as one event
+SLACK = 1.0  # seconds by which the database is asked for more than is due, which is then told exactly
 AT_ONCE = 500  # decisions looked up in one query
 
 LOCKED = (
@@ -38,6 +39,38 @@ LOCKED = (
 KNOWN_KEYS = sql.select(tables.decisions.c.request_key).where(
     tables.decisions.c.experiment == sql.bindparam("experiment"),
     tables.decisions.c.request_key.in_(sql.bindparam("keys", expanding=True)),
+)
+
+ANSWERED = tables.decisions.outerjoin(
+    tables.rewards,
+    sql.and_(
+        tables.rewards.c.experiment == tables.decisions.c.experiment,
+        tables.rewards.c.serial == tables.decisions.c.serial,
+    ),
+)
+SINCE = (
+    tables.decisions.c.experiment == sql.bindparam("experiment"),
+    tables.decisions.c.serial >= sql.bindparam("serial"),
+)
+MADE_BEFORE = (
+    sql.select(*(tables.decisions.c[name] for name in Row._fields), tables.rewards.c.serial.label("answered"))
+    .select_from(ANSWERED)
+    .where(*SINCE, tables.decisions.c.decided_at < sql.bindparam("time"))
+    .order_by(tables.decisions.c.serial)
+    .limit(sql.bindparam("most"))
+)
+NEXT_MADE = sql.select(tables.decisions.c.decided_at).where(*SINCE).order_by(tables.decisions.c.serial).limit(1)
+REPORTED = (
+    sql.select(
+        *(tables.decisions.c[name] for name in Row._fields),
+        tables.rewards.c.reward.label("given"),
+        tables.rewards.c.defaulted,
+    )
+    .select_from(ANSWERED)
+    .where(
+        tables.decisions.c.experiment == sql.bindparam("experiment"),
+        tables.decisions.c.serial.in_(sql.bindparam("serials", expanding=True)),
+    )
 )
 
 
@@ -98,35 +131,25 @@ class Turn:
         patience, default = book.state.setup.patience, book.state.setup.default_reward
         if patience is not None and default is not None:
             while book.oldest + patience <= now:
-                late = [as_row(row) for row in self._overdue(book, patience, now)]
-                book.take([(row, default) for row in late], now, defaulted=True)
+                self._sweep(book, patience, default, now)
         return now
 
-    def _overdue(self, book: Book, patience: float, now: float) -> list[Values]:
-        """The oldest decisions without a reward that are due, and note how far this went."""
+    def _sweep(self, book: Book, patience: float, default: float, now: float) -> None:
+        """Take the default for the oldest decisions that are due, and see when the next was made."""
         book.write_log(self.connection)
-        made, known = tables.decisions, tables.rewards
-        answered = sql.and_(known.c.experiment == made.c.experiment, known.c.serial == made.c.serial)
-        query = (
-            sql.select(made, known.c.serial.label("answered"))
-            .select_from(made.outerjoin(known, answered))
-            .where(made.c.experiment == book.id, made.c.serial >= book.swept)
-            .order_by(made.c.serial)
-            .limit(MANY)
-        )
-        late: list[Values] = []
-        book.oldest = math.inf
-        for row in self.connection.execute(query).mappings():
-            book.oldest = row["decided_at"]
-            if book.oldest + patience > now:
+        wanted = {"experiment": book.id, "serial": book.swept}
+        late = []
+        for row in self.connection.execute(
+            MADE_BEFORE, wanted | {"time": now - patience + SLACK, "most": MANY}
+        ).mappings():
+            if row["decided_at"] + patience > now:
                 break
             book.swept = row["serial"] + 1
             if row["answered"] is None:
-                late.append(row)
-        else:
-            if book.oldest < math.inf:
-                book.oldest = -math.inf  # all that were read are due: there may be more
-        return late
+                late.append((as_row(row), default))
+        book.take(late, now, defaulted=True)
+        made = self.connection.execute(NEXT_MADE, wanted | {"serial": book.swept}).scalar()
+        book.oldest = math.inf if made is None else made
 
     # ---------------------------------------------------------------- requests
 
@@ -240,13 +263,9 @@ class Turn:
         if not wanted:
             return
         book.write_log(self.connection)
-        made, known = tables.decisions, tables.rewards
-        answered = sql.and_(known.c.experiment == made.c.experiment, known.c.serial == made.c.serial)
-        columns = known.c.reward.label("given"), known.c.defaulted
-        query = sql.select(made, *columns).select_from(made.outerjoin(known, answered))
         for start in range(0, len(wanted), AT_ONCE):
-            some = made.c.serial.in_(wanted[start : start + AT_ONCE])
-            for row in self.connection.execute(query.where(made.c.experiment == book.id, some)).mappings():
+            some = {"experiment": book.id, "serials": wanted[start : start + AT_ONCE]}
+            for row in self.connection.execute(REPORTED, some).mappings():
                 if row["given"] is None:
                     book.waiting[row["serial"]] = as_row(row)
                 else:
