@@ -8,19 +8,13 @@ import numpy as np
 
 import posse
 from posse.service.dashboard.snapshot import Recent, Snapshot, Traffic, Trail, numbers_of
+from stores import Clock
 
 SHOPS = ("Lyon", "Nice", "Lille", "Metz", "Brest", "Dijon", "Nantes", "Tours", "Reims", "Pau", "Caen", "Gare du Nord")
 WINDOWS = ("plants", "blue", "books", "light", "music")
 
 
-class Clock:
-    """A clock that is set by hand."""
-
-    def __init__(self, now: float = 1_760_000_000.0) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
+BEGIN = 1_760_000_000.0
 
 
 def learner_of_shops(
@@ -32,7 +26,7 @@ def learner_of_shops(
     **more: object,
 ) -> tuple[posse.Learner, Clock]:
     """A learner after so many decisions, one in twenty of which still waits; the last shop is unlike the others."""
-    clock, random = Clock(), np.random.default_rng(seed)
+    clock, random = Clock(BEGIN), np.random.default_rng(seed)
     base = np.resize([0.28, 0.42, 0.40, 0.33, 0.25], len(arms))
     means = base + random.uniform(-0.04, 0.04, (len(players), len(arms)))
     means[-1] = np.resize([0.06, 0.08, 0.16, 0.05, 0.04], len(arms))

@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 import pytest
-from scenes import SHOPS, WINDOWS, Clock, learner_of_shops, snapshot_of
+from scenes import BEGIN, SHOPS, WINDOWS, learner_of_shops, snapshot_of
 
 import posse
 from posse.learner import Learner
@@ -21,7 +21,7 @@ from posse.service.dashboard.beliefs import beliefs
 from posse.service.dashboard.rendering import render
 from posse.service.dashboard.snapshot import numbers_of
 from posse.service.dashboard.snapshots import Snapshots
-from posse.service.store import Store
+from stores import BACKENDS, Clock, stores
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,10 @@ def shops():
 # ---------------------------------------------------------------- read from the store
 
 
-@pytest.fixture
-def store(tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/posse.db", create=True, clock=Clock())
-    yield store
-    store.close()
+@pytest.fixture(params=BACKENDS)
+def store(request, tmp_path):
+    with stores(request.param, tmp_path, clock=Clock(BEGIN)) as (store,):
+        yield store
 
 
 def _decide(store, rounds, seconds=0.7, answered=0.8, seed=3):
