@@ -8,8 +8,7 @@ import re
 import time
 from typing import NoReturn
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import Request
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -31,6 +30,7 @@ HEADERS = {
 }
 """What every answer says unless it says something else itself."""
 
+ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 DRAINED = 16 * LARGEST_BODY  # of a body that is too large, so that its sender is still there to read the answer
 TOKEN = re.compile("posse_[0-9]+_[A-Za-z0-9_-]+")
 
@@ -75,15 +75,15 @@ class Shell:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
+                said = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(pair for pair in ENCODED if pair[0] not in said)]
             await send(message)
 
         try:
-            check_origin(Request(scope))
+            headers = Headers(scope=scope)
+            check_origin(scope["method"], headers)
             bounded = Bounded(receive, self._settings.body_seconds)
-            await bounded.check_length(Headers(scope=scope))
+            await bounded.check_length(headers)
             async with asyncio.timeout(self._settings.body_seconds + self._settings.answer_seconds):
                 await self._app(scope, bounded.receive, send_on)
         except Exception as error:
