@@ -281,6 +281,15 @@ class Book:
 
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
 FOLLOW = sql.update(tables.experiments).where(tables.experiments.c.id == sql.bindparam("experiment"))
+NEXT_DECISION = (
+    sql.select(tables.decisions.c.serial, tables.decisions.c.decided_at, tables.decisions.c.link)
+    .where(
+        tables.decisions.c.experiment == sql.bindparam("experiment"),
+        tables.decisions.c.serial >= sql.bindparam("serial"),
+    )
+    .order_by(tables.decisions.c.serial)
+    .limit(1)
+)
 INSERTS = {name: sql.insert(tables.metadata.tables[name]) for name in ("decisions", "rewards", "changes")}
 
 
@@ -330,13 +339,10 @@ def first_decision(connection: Connection, experiment: int, decisions: int, pass
 
     Both times and places in the log grow with the serial number, so this spares an index for each.
     """
-    table = tables.decisions
     low, high = 0, decisions
     while low < high:
         middle = (low + high) // 2
-        columns = table.c.serial, table.c.decided_at, table.c.link
-        query = sql.select(*columns).where(table.c.experiment == experiment, table.c.serial >= middle)
-        found = connection.execute(query.order_by(table.c.serial).limit(1)).first()
+        found = connection.execute(NEXT_DECISION, {"experiment": experiment, "serial": middle}).first()
         if found is None or passes(found):
             high = middle
         else:

@@ -19,7 +19,7 @@ from posse.learner.roster import Roster
 from posse.learner.setup import Setup, check_name, check_names
 from posse.learner.state import Decision, State
 from posse.service import digest, tables
-from posse.service.book import ARM_CHANGES, PLAYER_CHANGES, Book, as_row, name_row
+from posse.service.book import ARM_CHANGES, NEXT_DECISION, PLAYER_CHANGES, Book, as_row, name_row
 from posse.service.digest import Values
 from posse.service.errors import ExperimentExists, Paused, UnknownExperiment
 from posse.service.repeats import check_key, repeated
@@ -48,18 +48,17 @@ ANSWERED = tables.decisions.outerjoin(
         tables.rewards.c.serial == tables.decisions.c.serial,
     ),
 )
-SINCE = (
-    tables.decisions.c.experiment == sql.bindparam("experiment"),
-    tables.decisions.c.serial >= sql.bindparam("serial"),
-)
 MADE_BEFORE = (
     sql.select(*(tables.decisions.c[name] for name in Row._fields), tables.rewards.c.serial.label("answered"))
     .select_from(ANSWERED)
-    .where(*SINCE, tables.decisions.c.decided_at < sql.bindparam("time"))
+    .where(
+        tables.decisions.c.experiment == sql.bindparam("experiment"),
+        tables.decisions.c.serial >= sql.bindparam("serial"),
+        tables.decisions.c.decided_at < sql.bindparam("time"),
+    )
     .order_by(tables.decisions.c.serial)
     .limit(sql.bindparam("most"))
 )
-NEXT_MADE = sql.select(tables.decisions.c.decided_at).where(*SINCE).order_by(tables.decisions.c.serial).limit(1)
 REPORTED = (
     sql.select(
         *(tables.decisions.c[name] for name in Row._fields),
@@ -148,8 +147,8 @@ class Turn:
             if row["answered"] is None:
                 late.append((as_row(row), default))
         book.take(late, now, defaulted=True)
-        made = self.connection.execute(NEXT_MADE, wanted | {"serial": book.swept}).scalar()
-        book.oldest = math.inf if made is None else made
+        following = self.connection.execute(NEXT_DECISION, wanted | {"serial": book.swept}).first()
+        book.oldest = math.inf if following is None else following.decided_at
 
     # ---------------------------------------------------------------- requests
 
