@@ -193,9 +193,9 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     serial = first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
     last = after + limit
     found: list[dict[str, Any]] = []
-    some = made.c.serial.between(serial, serial + limit)  # there are no more than that among so many rows
-    query = sql.select(made).where(made.c.experiment == row["id"], some, made.c.link <= last)
-    found += [_decision_row(one, names) for one in connection.execute(query).mappings()]
+    query = sql.select(made).where(made.c.experiment == row["id"], made.c.serial >= serial)
+    some = connection.execute(query.order_by(made.c.serial).limit(limit)).mappings()
+    found += [_decision_row(one, names) for one in some if one["link"] <= last]
     known = tables.rewards
     query = (
         sql.select(known, made.c.tag, made.c.round.label("decided_in"))
