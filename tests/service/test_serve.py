@@ -29,6 +29,7 @@ def start(folder, *options):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
     return process, process.stdout.readline()
 
@@ -48,7 +49,10 @@ def test_it_needs_no_set_up_and_stops_when_told(tmp_path, number):
     assert said.startswith("posse: the dashboard is at http://127.0.0.1:")
     assert httpx.get(f"{url}/").status_code == 200
     assert (tmp_path / "posse.db").exists()
-    process.send_signal(number)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # Ctrl-C reaches the workers too
+    else:
+        process.send_signal(number)
     rest, errors = process.communicate(timeout=60)
     assert (process.returncode, rest, errors) == (0, "", "")
     with pytest.raises(httpx.ConnectError):

@@ -13,6 +13,15 @@ from posse.policies.posse_ts import PosseTS
 MOST_FIELDS = 20
 FIRST = {"reward": "yes-no", "low": "0", "high": "1", "sharing": "learnt", "holdout": "0"}
 
+IN_WORDS = {
+    "low": "the lowest reward",
+    "high": "the highest reward",
+    "epsilon": "ε",
+    "patience": "the minutes to wait",
+    "default_reward": "the reward to count",
+    "holdout": "the share at random",
+}
+
 
 @dataclass(frozen=True)
 class Form:
@@ -94,5 +103,5 @@ def _number(typed: dict[str, str], name: str, wrong: dict[str, str]) -> float | 
     try:
         return float(text.replace("−", "-"))
     except ValueError:
-        wrong[name] = f"{text[:20]!r} is not a number." if text else "Give a number here."
+        wrong[name] = f"Give a number for {IN_WORDS[name]}" + (f"; {text[:20]!r} is none." if text else ".")
         return None

@@ -28,7 +28,7 @@ class Diagnosis:
     """Whether players are as alike as was said."""
 
     state: str
-    """waiting, error, alone (one player), alarm, doubt, fine, or free (no ε was promised)."""
+    """waiting, early, error, alone (one player), alarm, doubt, fine, or free (no ε was promised)."""
     why: str = ""
     """What went wrong."""
     epsilon: str = ""
@@ -68,6 +68,8 @@ def diagnosis_view(answer: Answer | None, snapshot: Snapshot) -> Diagnosis:
     found: dict[str, Any] | None = answer.found if answer is not None else None
     if len(snapshot.players) < 2:
         return Diagnosis("alone")
+    if not snapshot.rewards:
+        return Diagnosis("early")
     if found is None:
         return Diagnosis("error", answer.error) if answer is not None else Diagnosis("waiting")
     spread, epsilon = found["spread"], found["epsilon"]
@@ -110,6 +112,8 @@ def diagnosis_view(answer: Answer | None, snapshot: Snapshot) -> Diagnosis:
 
 def savings_view(answer: Answer | None, snapshot: Snapshot) -> Savings:
     """What sharing is worth, for people."""
+    if not snapshot.rewards:
+        return Savings("early")
     if answer is None or answer.error or answer.found is None:
         return Savings(
             "waiting" if answer is None else "error" if answer.error else "early", answer.error if answer else ""

@@ -226,7 +226,7 @@ async def _about(request: Request) -> dict[str, Any]:
 
 def about(snapshot: Snapshot, analyst: Analyst, search: str, page_number: int, may_change: bool) -> dict[str, Any]:
     """All that the page of an experiment says, for the templates."""
-    answers = [analyst.ask(kind, snapshot) if snapshot.decisions else None for kind in ("diagnosis", "savings")]
+    answers = [analyst.ask(kind, snapshot) if snapshot.rewards else None for kind in ("diagnosis", "savings")]
     stamps = [answer.at if answer else 0 for answer in answers]
     state = (snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS), stamps)
     return {

@@ -185,7 +185,7 @@ def figures(snapshot: Snapshot) -> tuple[Figure, ...]:
         Figure("Rewards", f"{snapshot.rewards:,}", f"{words.rate(rewarded)} at present"),
         Figure("Waiting for a reward", f"{snapshot.waiting:,}", waiting),
         Figure(
-            "Average reward", words.amount(earned / known if known else math.nan, low, high, 3), "over all decisions"
+            "Average reward", words.amount(earned / known if known else math.nan, low, high, 3), "of all rewards so far"
         ),
     )
 
@@ -251,11 +251,12 @@ def _beliefs(snapshot: Snapshot, places: list[int], columns: list[int]) -> Belie
     """What is believed of these players and arms, in the units of the rewards."""
     setup, shown = snapshot.setup, np.ix_(places, columns)
     pulls = snapshot.pulls[shown]
+    tried = snapshot.pulls[:, columns].any(axis=0)  # by anybody; else what is believed is nobody's data
     return beliefs(
         setup.policy,
         pulls,
         (snapshot.sums[shown] - setup.low * pulls) / (setup.high - setup.low),
-        snapshot.centers[shown],
+        np.where(tried, snapshot.centers[shown], math.inf),
         snapshot.scales[shown],
         snapshot.pulls[places].sum(axis=1),
         setup.low,

@@ -106,7 +106,8 @@
     if (plots[id] && plots[id].what !== what) remove(id); // an arm has come: other lines, other colours
     if (plots[id]) {
       plots[id].setData(values);
-    } else if (values[0].length > 0) {
+    } else if (values[0].length > 1) {
+      place.classList.add("drawn");
       const size = { width: place.clientWidth, height: place.clientHeight };
       plots[id] = new uPlot({ ...size, legend: { show: false }, ...options() }, values, place);
       plots[id].what = what;
