@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
+
+from posse.cli.db import add_database
 
 PLACE = 50
-DATABASE = "sqlite:///posse.db"
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,12 +20,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: this machine only)")
     serve.add_argument("--port", type=int, default=8080, metavar="N", help="default: 8080; 0 takes a free one")
-    serve.add_argument(
-        "--database",
-        default=os.environ.get("POSSE_DATABASE") or DATABASE,
-        metavar="URL",
-        help=f"{DATABASE} (the default), or postgresql://…; POSSE_DATABASE in the environment does the same",
-    )
+    add_database(serve)
     serve.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
     serve.add_argument("--access-log", action="store_true", help="write a line for each request to standard error")
     serve.set_defaults(run=_serve, extra="service")
