@@ -31,9 +31,11 @@ def connect(url: str) -> Engine:
         sql.event.listen(engine, "connect", _prepare_sqlite)
         sql.event.listen(engine, "begin", _begin_sqlite)
         return engine
-    return sql.create_engine(
+    engine = sql.create_engine(
         address, pool_size=4, max_overflow=64, pool_pre_ping=True, connect_args={"connect_timeout": PATIENCE}
     )
+    sql.event.listen(engine, "connect", _prepare_postgres)
+    return engine
 
 
 def _address(url: str) -> URL:
@@ -59,6 +61,13 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")  # an erased name is gone from the file too
+
+
+def _prepare_postgres(connection: Any, _: Any) -> None:
+    """A worker that hangs holds nobody else up for good."""
+    connection.execute(f"SET lock_timeout = '{2 * PATIENCE}s'")
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{12 * PATIENCE}s'")
+    connection.commit()
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -160,13 +169,7 @@ def check_file(engine: Engine, create: bool = False) -> None:
 
 def upgrade(engine: Engine) -> None:
     """Create the tables, or bring an older schema to the newest version, in one transaction."""
-    from alembic import command
-    from alembic.config import Config
-
     check_file(engine, create=True)
-    config = Config()
-    config.set_main_option("script_location", os.path.join(os.path.dirname(__file__), "migrations").replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
     with explained(engine), engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})")
@@ -174,8 +177,18 @@ def upgrade(engine: Engine) -> None:
         if found is not None and found > SCHEMA:
             raise ValueError(f"the database has schema {found}, but this posse works with {SCHEMA}; use a newer posse")
         if found != SCHEMA:
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            _run_migrations(connection)
+
+
+def _run_migrations(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", os.path.join(os.path.dirname(__file__), "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 def forget(engine: Engine) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import secrets
 import threading
@@ -103,6 +102,7 @@ class Store:
         """
         with self._lock:
             if self._turn is not None:
+                self._turn.lock(names)
                 return function(self._turn)
             with database.explained(self.engine):
                 for attempt in itertools.count():
@@ -219,8 +219,12 @@ class Store:
         names = (
             [name] if name is not None else [one.name for one in self.experiments() if one.setup.patience is not None]
         )
-        for one in names:
-            self.transact(functools.partial(Turn.sweep, name=one))
+
+        def sweep(turn: Turn) -> None:
+            for one in names:
+                turn.sweep(one)
+
+        self.transact(sweep, names)
 
     # ---------------------------------------------------------------- reading
 

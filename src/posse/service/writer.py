@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import queue
 import threading
@@ -114,12 +115,13 @@ class Writer:
             if not group:
                 continue
             start = time.monotonic()
-            try:
-                self._serve(group)
-                if self._observe is not None:
-                    self._observe(len(group))
-            except Exception:  # whatever it is, others wait to be served
-                LOGGER.exception("the writer met an error that is not a request's")
+            for run in _runs(group):
+                try:
+                    self._serve(run)
+                    if self._observe is not None:
+                        self._observe(len(run))
+                except Exception:  # whatever it is, others wait to be served
+                    LOGGER.exception("the writer met an error that is not a request's")
             gather = GATHER * min(time.monotonic() - start, LONGEST) if len(group) > 1 else 0.0
 
     def _serve(self, group: list[Request]) -> None:
@@ -141,3 +143,14 @@ class Writer:
                 request.future.set_result(result)
             else:
                 request.future.set_exception(refusal)
+
+
+def _runs(group: list[Request]) -> list[list[Request]]:
+    """The requests that share a transaction: those about one experiment each, whose locks are taken in a fixed order.
+
+    One that may be about any number of them has a transaction of its own, or two processes could wait for each other.
+    """
+    runs: list[list[Request]] = []
+    for named, some in itertools.groupby(group, key=lambda request: bool(request.experiments)):
+        runs += [list(some)] if named else [[request] for request in some]
+    return runs
