@@ -10,6 +10,8 @@ import httpx
 import pytest
 from serving import new_experiment, problem_of, service
 
+from posse.service import tokens
+from posse.service.access import COOKIE
 from posse.service.errors import Damaged, Overloaded, Unavailable
 from posse.service.store import Store
 from posse.service.writer import Writer
@@ -54,6 +56,18 @@ def test_what_fails_behind_it_becomes_a_problem(client, monkeypatch, caplog, err
     monkeypatch.undo()
     assert client.get(path).json()["decisions"] == 0
     assert client.post(f"{path}/decisions", json={"player": "Lyon"}).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["exist", "check"])
+def test_a_database_that_is_away_lets_nobody_in_but_says_so(tmp_path, monkeypatch, method):
+    headers = {"Authorization": "Bearer x"}
+    with service(tmp_path, trust_seconds=0.0) as client:
+        path = new_experiment(client)
+        monkeypatch.setattr(tokens, "exist", lambda store: True)
+        monkeypatch.setattr(tokens, method, failing(Unavailable("the database is away")))
+        assert problem_of(client.get(path, headers=headers), 503) == "unavailable"
+        assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}, headers=headers), 503)
+        assert client.get("/", headers={"Cookie": f"{COOKIE}=x"}).status_code == 503
 
 
 def test_a_queue_that_is_full_is_said_at_once(client, monkeypatch):

@@ -16,7 +16,7 @@ from posse.service.access import check_origin
 from posse.service.metrics import Metrics
 from posse.service.problems import Refusal, failed
 from posse.service.settings import LARGEST_BODY, Settings
-from posse.service.working import refusal
+from posse.service.working import refusal_of
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -105,13 +105,11 @@ class Shell:
 
 def _answer(error: Exception) -> Response:
     """The answer to a request that nothing else has answered."""
-    if isinstance(error, Refusal):
-        return error.response()
     if isinstance(error, TimeoutError):
         detail = "It may have happened or not. Repeat it with the same idempotency key, or the same reward."
-        return Refusal("timeout", detail, {"Retry-After": "1"}).response()
-    known = refusal(error)  # the store's, met while the token was looked up
-    return failed(error) if known is None else known.response()
+        error = Refusal("timeout", detail, {"Retry-After": "1"})
+    refusal = error if isinstance(error, Refusal) else refusal_of(error)
+    return failed(error) if refusal is None else refusal.response()
 
 
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}

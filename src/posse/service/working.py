@@ -56,22 +56,15 @@ async def read(request: Request, function: Callable[P, T], *args: P.args, **kwar
 
 @contextmanager
 def translated(otherwise: str) -> Iterator[None]:
-    """Let errors of the store become problems; a ValueError the one given."""
+    """Let a ValueError of the store become the problem that it is, or else the one given."""
     try:
         yield
-    except Refusal:
-        raise
-    except Exception as error:
-        known = refusal(error)
-        if known is not None:
-            raise known from error
-        if isinstance(error, (ValueError, TypeError)):
-            raise Refusal(otherwise, f"{_sentence(error)} Nothing was changed.") from error
-        raise
+    except (ValueError, TypeError) as error:
+        raise refusal_of(error) or Refusal(otherwise, f"{_sentence(error)} Nothing was changed.") from error
 
 
-def refusal(error: Exception) -> Refusal | None:
-    """The problem that an error of the store is, None if it is not one of those that it has names for."""
+def refusal_of(error: Exception) -> Refusal | None:
+    """The problem that an error of the store is; None if it is not one of the store's own."""
     for kind, problem, advice in KINDS:
         if isinstance(error, kind):
             headers = {"Retry-After": "1"} if problem in ("overloaded", "unavailable") else None
