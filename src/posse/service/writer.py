@@ -151,6 +151,7 @@ def _runs(group: list[Request]) -> list[list[Request]]:
     One that may be about any number of them has a transaction of its own, or two processes could wait for each other.
     """
     runs: list[list[Request]] = []
-    for named, some in itertools.groupby(group, key=lambda request: bool(request.experiments)):
-        runs += [list(some)] if named else [[request] for request in some]
+    for named, found in itertools.groupby(group, key=lambda request: bool(request.experiments)):
+        some = list(found)
+        runs += [some] if named else [[request] for request in some]
     return runs
