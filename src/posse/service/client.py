@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 try:
     import httpx
@@ -23,6 +24,7 @@ __all__ = ["AsyncClient", "Client", "Report", "ServiceError", "Unreachable"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
 Verb = Callable[Concatenate[Conversation, P], Steps[T]]
 
 
@@ -46,7 +48,7 @@ def _awaited(verb: Verb[P, T]) -> Callable[Concatenate[AsyncClient, P], Awaitabl
     return method
 
 
-class _Common:
+class _Common(ABC, Generic[Http]):
     """What both clients are made of."""
 
     def __init__(
@@ -65,6 +67,11 @@ class _Common:
             headers["Authorization"] = f"Bearer {token}"
         self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout}
         self._conversation = Conversation(patience, buffer_limit)
+        self._http = self._connected()
+
+    @abstractmethod
+    def _connected(self) -> Http:
+        """What makes the requests."""
 
     @property
     def buffered(self) -> int:
@@ -84,7 +91,7 @@ class _Common:
         return f"<{type(self).__name__} of {self._options['base_url']}, {self.buffered:,} rewards buffered>"
 
 
-class Client(_Common):
+class Client(_Common[httpx.Client]):
     """A client that waits for its answers; it may be used from many threads.
 
         with posse.Client("http://127.0.0.1:8080") as client:
@@ -99,9 +106,8 @@ class Client(_Common):
         buffer_limit: how many rewards may wait while it is.
     """
 
-    def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
-        super().__init__(url, token, **options)
-        self._http = httpx.Client(**self._options)
+    def _connected(self) -> httpx.Client:
+        return httpx.Client(**self._options)
 
     choose = _blocking(Conversation.choose)
     observe = _blocking(Conversation.observe)
@@ -153,16 +159,15 @@ class Client(_Common):
             self.close()
 
 
-class AsyncClient(_Common):
+class AsyncClient(_Common[httpx.AsyncClient]):
     """`Client`, with verbs that are awaited.
 
     async with posse.AsyncClient("http://127.0.0.1:8080") as client:
         decision = await client.choose("offers", "Lyon")
     """
 
-    def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
-        super().__init__(url, token, **options)
-        self._http = httpx.AsyncClient(**self._options)
+    def _connected(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(**self._options)
 
     choose = _awaited(Conversation.choose)
     observe = _awaited(Conversation.observe)
