@@ -194,7 +194,8 @@ def test_a_cell_says_whose_data_decides(shops):
         assert row.player == SHOPS[place]
         for cell in row.cells:
             weight = shops.weights[place, cell.arm.place]
-            assert cell.data == ("own data" if weight < 0.1 else cell.data)
+            own = shops.pulls[place, cell.arm.place] > 0
+            assert (cell.data == "own data") == (weight < 0.1 and own)
             assert (cell.data == "shared data") == (weight >= 0.9)
             assert cell.bar[0] <= cell.bar[1] <= cell.bar[2]
         assert sum(cell.best for cell in row.cells) <= 1

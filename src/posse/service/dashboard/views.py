@@ -13,6 +13,7 @@ from posse.service.dashboard.snapshot import Snapshot
 
 COLOURS = 8  # that can be told apart; with more arms the last one stands for all others
 CLEAR = 0.5  # the chance from which on an arm is called a player's favourite
+LITTLE = 0.1  # a weight of others' data that counts for nothing
 ROWS, COLUMNS = 25, 12  # of the matrix on one page
 RECENT_SECONDS = 60.0
 
@@ -75,8 +76,8 @@ class Cell:
     tint: int
     """The share of the player's decisions in tenths, for the background."""
     data: str
-    weight: int
-    """Of others' data, in percent."""
+    weight: int | None
+    """Of others' data, in percent; None where there is no data to speak of."""
     best: bool
 
 
@@ -228,7 +229,7 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> Matrix:
         for column, arm in enumerate(shown):
             ends = (known.lows[row, column], known.estimates[row, column], known.highs[row, column])
             share = float(snapshot.chosen[place, arm.place]) / max(total, 1)
-            weight = float(snapshot.weights[place, arm.place])
+            data, weight = _data(snapshot, place, arm.place, math.isfinite(ends[1]))
             cells.append(
                 Cell(
                     arm,
@@ -237,8 +238,8 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> Matrix:
                     _bar(ends, low, high),
                     words.percent(share),
                     round(10 * share),
-                    words.data_words(weight) if math.isfinite(ends[1]) else "not tried yet",
-                    round(100 * weight),
+                    data,
+                    weight,
                     bool(best[place] == arm.place),
                 )
             )
@@ -262,6 +263,16 @@ def _beliefs(snapshot: Snapshot, places: list[int], columns: list[int]) -> Belie
         setup.low,
         setup.high,
     )
+
+
+def _data(snapshot: Snapshot, player: int, arm: int, tried: bool) -> tuple[str, int | None]:
+    """Whose data decides, in words, and the weight of others' in percent."""
+    weight = float(snapshot.weights[player, arm])
+    if not tried:
+        return "not tried yet", None
+    if not snapshot.pulls[player, arm] and weight < LITTLE:
+        return "hardly known", None  # none of its own, and others' do not count for it
+    return words.data_words(weight), round(100 * weight)
 
 
 def _interval(low: float, high: float, least: float, most: float) -> str:
