@@ -67,7 +67,7 @@ class _Common(ABC, Generic[Http]):
             headers["Authorization"] = f"Bearer {token}"
         self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout}
         self._conversation = Conversation(patience, buffer_limit)
-        self._http = self._connected()
+        self._http: Http = self._connected()
 
     @abstractmethod
     def _connected(self) -> Http:
