@@ -110,6 +110,6 @@ def _trouble(came: Came) -> tuple[Unreachable, bool, float]:
         error = _problem(came, Unreachable)
         wait = came.headers.get("retry-after", "")
         assert isinstance(error, Unreachable)
-        return error, error.kind != "overloaded", float(wait) if wait.isdigit() else 0.0
+        return error, error.kind != "overloaded", float(wait) if wait.isdecimal() else 0.0
     happened = not isinstance(came, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
     return Unreachable(f"the service does not answer: {came}"), happened, 0.0

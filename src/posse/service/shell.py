@@ -125,7 +125,7 @@ class Bounded:
     async def check_length(self, headers: Headers) -> None:
         """Refuse a body that says it is too large."""
         declared = headers.get("content-length", "0")
-        if not declared.isdigit() or int(declared[:20]) > LARGEST_BODY:
+        if not declared.isdecimal() or int(declared[:20]) > LARGEST_BODY:
             await self._refuse()
 
     async def receive(self) -> Message:
