@@ -86,6 +86,16 @@ class Cluster:
                 assert time.monotonic() < until, (self._folder / "log").read_text()[-2000:]
                 time.sleep(0.05)
 
+    def tablespace(self, folder: Path) -> str:
+        """The name of a new tablespace, which keeps its files in a folder."""
+        import psycopg
+
+        if self._owner:
+            shutil.chown(folder, self._owner)
+        with psycopg.connect(self.url(), autocommit=True) as connection:
+            connection.execute(f"CREATE TABLESPACE elsewhere LOCATION '{folder}'")
+        return "elsewhere"
+
     def kill(self) -> None:
         """End every process of it at once, as a power cut would."""
         assert self._server is not None

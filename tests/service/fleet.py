@@ -72,7 +72,7 @@ def fleet(database: str, folder: Path, workers: int = 4) -> Iterator[Fleet]:
 
 
 @contextlib.contextmanager
-def new_postgres_database(server: str | None = POSTGRES) -> Iterator[str]:
+def new_postgres_database(server: str | None = POSTGRES, tablespace: str = "pg_default") -> Iterator[str]:
     """A new database on a PostgreSQL server; gone afterwards."""
     import psycopg
     from sqlalchemy import make_url
@@ -80,7 +80,7 @@ def new_postgres_database(server: str | None = POSTGRES) -> Iterator[str]:
     assert server is not None
     name = f"posse_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
+        connection.execute(f'CREATE DATABASE "{name}" TABLESPACE {tablespace}')
     try:
         yield make_url(server).set(database=name).render_as_string(hide_password=False)
     finally:

@@ -59,6 +59,10 @@ class Watched(httpx.BaseTransport):
         self._memory.unavailable += answer.status_code == 503
         return answer
 
+    def close(self) -> None:
+        """Hang up."""
+        self._inner.close()
+
 
 class Lossy(Watched):
     """Loses an answer now and then, on the way back."""
