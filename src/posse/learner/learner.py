@@ -166,7 +166,7 @@ class Learner:
     def _check_report(self, identity: str, value: Any, fresh: dict[int, float]) -> int | None:
         """The serial number of the decision if its reward is news; None if it is known; an error otherwise."""
         serial, tag = parse_id(identity)
-        reward = self.setup.check_reward(f"reward of decision {identity}", value)
+        reward = self.state.setup.check_reward(f"reward of decision {identity}", value)
         row = self.ledger.waiting.get(serial)
         if row is not None and row.tag == tag:
             if serial in fresh and self.state.steps(fresh[serial]) != self.state.steps(reward):
@@ -206,12 +206,13 @@ class Learner:
         if not math.isfinite(now):
             raise ValueError(f"the clock says {now}, but expected seconds")
         self._now = max(self._now, now)
-        if self.setup.patience is not None and self.setup.default_reward is not None:
+        patience, default = self.state.setup.patience, self.state.setup.default_reward
+        if patience is not None and default is not None:
             late = []
             for row in self.ledger.waiting.values():
-                if row.decided_at + self.setup.patience > self._now:
+                if row.decided_at + patience > self._now:
                     break
-                late.append((row, self.setup.default_reward))
+                late.append((row, default))
             self._take(late, defaulted=True)
         return self._now
 

@@ -139,15 +139,14 @@ class State:
     def take(self, answered: list[tuple[Row, float]]) -> None:
         """One event: take in rewards as one round."""
         self.events += 1
-        for row, _ in answered:
+        players, arms, steps = [], [], []
+        for row, reward in answered:
+            players.append(row.player)
+            arms.append(row.arm)
+            steps.append(self.steps(reward))
             if row.serial >= 0:
                 self.wait(row, -1)
-        self.core.absorb(
-            self.tally,
-            [row.player for row, _ in answered],
-            [row.arm for row, _ in answered],
-            [self.steps(reward) for _, reward in answered],
-        )
+        self.core.absorb(self.tally, players, arms, steps)
 
     def steps(self, reward: float) -> int:
         """A reward in steps of the grid; two rewards are the same if these are."""
