@@ -318,16 +318,25 @@ def test_the_analyst_answers_in_the_background_and_comes_back_when_killed(shops)
     try:
         for _ in range(2):
             analyst._answers.clear()
-            until = time.monotonic() + 120
-            while (answer := analyst.ask("diagnosis", shops)) is None and time.monotonic() < until:
-                time.sleep(0.05)
-            assert answer is not None
+            answer = _awaited(analyst, shops)
             assert answer.found["arms"] == list(WINDOWS)
             analyst._process.kill()
-            analyst._process.wait()
-            time.sleep(0.2)
+        analyst._answers.clear()
+        assert analyst.ask("diagnosis", shops) is None
+        while analyst._process.poll() is not None:  # until the next one has the question
+            time.sleep(0.01)
+        analyst._process.kill()  # and dies over it
+        assert _awaited(analyst, shops).found["arms"] == list(WINDOWS)
     finally:
         analyst.close()
+
+
+def _awaited(analyst, snapshot):
+    until = time.monotonic() + 120
+    while (answer := analyst.ask("diagnosis", snapshot)) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert answer is not None
+    return answer
 
 
 def test_the_analyst_ends_with_whoever_started_it():

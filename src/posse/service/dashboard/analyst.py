@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import queue
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +42,12 @@ class Analyst:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._answers: dict[tuple[str, str], Answer] = {}
-        self._asked: dict[int, tuple[str, str, int, int]] = {}
-        self._pending: set[tuple[str, str]] = set()
-        self._number = 0
+        self._pending: set[tuple[str, str]] = set()  # kind and experiment of questions without an answer
+        self._asked: dict[int, tuple[str, Snapshot]] = {}
+        self._questions: queue.SimpleQueue[tuple[str, Snapshot] | None] = queue.SimpleQueue()
         self._process: subprocess.Popen[str] | None = None
-        self._listener: threading.Thread | None = None
+        self._threads: list[threading.Thread] = []
+        self._closed = False
 
     def ask(self, kind: str, snapshot: Snapshot) -> Answer | None:
         """The latest answer, None if there is none yet; a newer one is asked for if it is time."""
@@ -53,56 +57,75 @@ class Analyst:
         with self._lock:
             latest = self._answers.get(what)
             if what not in self._pending and _due(latest, kind, snapshot):
-                self._send(kind, snapshot)
+                self._pending.add(what)
+                self._questions.put((kind, snapshot))
+                if not self._threads:
+                    self._start(self._pass_on)
             return latest
 
-    def _send(self, kind: str, snapshot: Snapshot) -> None:
-        if self._process is None or self._process.poll() is not None:
-            self._pending.clear()
-            self._asked.clear()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "posse.service.dashboard.analysis"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-            self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
-            self._listener.start()
-        self._number += 1
-        question = {"id": self._number, "kind": kind, **_question(snapshot)}
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(json.dumps(question) + "\n")
-            self._process.stdin.flush()
-        except OSError:
-            return  # it has died; the next question starts another
-        self._pending.add((kind, snapshot.name))
-        self._asked[self._number] = kind, snapshot.name, snapshot.events, snapshot.decisions
+    def _start(self, function: Callable[..., None], *args: Any) -> None:
+        thread = threading.Thread(target=function, args=args, name="posse-analyst", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _pass_on(self) -> None:
+        """Hand questions to the process, which is started when there are any, and again when it has died."""
+        number = 0
+        while (question := self._questions.get()) is not None:
+            number += 1
+            with self._lock:
+                if self._closed:
+                    return
+                if self._process is None or self._process.poll() is not None:
+                    self._process = _new_process()
+                    self._start(self._listen, self._process)
+                process = self._process
+                self._asked[number] = question
+            kind, snapshot = question
+            try:
+                assert process.stdin is not None
+                process.stdin.write(json.dumps({"id": number, "kind": kind, **_question(snapshot)}) + "\n")
+                process.stdin.flush()
+            except OSError:
+                self._forget()
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         """Take answers until the process ends, and clean up after it."""
-        with process:
+        with contextlib.suppress(OSError), process:
             assert process.stdout is not None
             for line in process.stdout:
                 self._hear(json.loads(line))
+        self._forget()
 
     def _hear(self, reply: dict[str, Any]) -> None:
         with self._lock:
             if reply["id"] in self._asked:
-                kind, name, events, decisions = self._asked.pop(reply["id"])
-                self._pending.discard((kind, name))
-                self._answers[kind, name] = Answer(
-                    reply.get("answer"), reply.get("error", ""), events, decisions, time.monotonic()
-                )
+                kind, snapshot = self._asked.pop(reply["id"])
+                found, error = reply.get("answer"), reply.get("error", "")
+                answer = Answer(found, error, snapshot.events, snapshot.decisions, time.monotonic())
+                self._answers[kind, snapshot.name] = answer
+                self._pending.discard((kind, snapshot.name))
+
+    def _forget(self) -> None:
+        """What the process was asked it will not answer; it may be asked again."""
+        with self._lock:
+            self._pending.clear()
+            self._asked.clear()
 
     def close(self) -> None:
         """End the process."""
+        self._questions.put(None)
         with self._lock:
-            process, self._process = self._process, None
-            if process is not None:
-                process.kill()
-        if self._listener is not None:
-            self._listener.join()
+            threads, self._threads, self._closed = self._threads, [], True
+            if self._process is not None:
+                self._process.kill()
+        for thread in threads:
+            thread.join()
+
+
+def _new_process() -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "posse.service.dashboard.analysis"]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
 
 def _due(latest: Answer | None, kind: str, snapshot: Snapshot) -> bool:
