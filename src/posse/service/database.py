@@ -20,7 +20,7 @@ PATIENCE = 5  # seconds that a transaction waits for its turn to write
 UPGRADE_LOCK = 0x706F737365  # "posse": PostgreSQL's advisory lock while the schema changes
 RETRIED = {"40001", "40P01"}  # PostgreSQL: serialization failure and deadlock; nothing was committed
 FULL, READ_ONLY, SHUTTING_DOWN = "53", "25006", "57"  # classes of its errors, and one of them
-DAMAGE = ("malformed", "not a database", "file is encrypted", "unsupported file format", "corrupt")
+DAMAGE = ("malformed", "not a database", "file is encrypted", "unsupported file format", "corrupt", "no such")
 
 
 def connect(url: str) -> Engine:
