@@ -49,7 +49,6 @@ def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows"
     return Snapshot(
         name=name,
         paused=paused,
-        created_at=clock.now - 3600,
         now=clock.now,
         trail=_trail(log, *names),
         traffic=_traffic(log, clock.now),
@@ -66,8 +65,7 @@ def _trail(log: list[dict[str, Any]], players: tuple[str, ...], arms: tuple[str,
     counts = np.zeros((stretches, len(players), len(arms)))
     for number, row in enumerate(log):
         counts[number // size, players.index(row["player"]), arms.index(row["arm"])] += 1
-    times = np.array([log[stretch * size]["decided_at"] for stretch in range(stretches)])
-    return Trail(size, np.arange(len(players)), counts, counts.sum(axis=1), times)
+    return Trail(size, np.arange(len(players)), counts, counts.sum(axis=1))
 
 
 def _traffic(log: list[dict[str, Any]], now: float) -> Traffic:

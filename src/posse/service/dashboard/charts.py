@@ -35,7 +35,6 @@ def chart(snapshot: Snapshot) -> dict[str, Any]:
         "upto": [min((number + 1) * size, snapshot.decisions) for number in range(len(shares))],
         "shares": np.round(shares, 4).T.tolist(),
         "players": [cut(snapshot.players[place][0], LONGEST_NAME) for place in trail.players],
-        "left_out": sum(here for _, here in snapshot.players) - len(trail.players),
         "ribbons": [_ribbon(by_colour[:, row]) for row in range(len(trail.players))],
         "now": [_ribbon(by_colour[-LATELY:, row].sum(axis=0, keepdims=True))[0] for row in range(len(trail.players))],
         "traffic": {

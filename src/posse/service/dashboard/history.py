@@ -24,8 +24,8 @@ class History:
     experiment: int
     size: int = 1
     """Decisions in a stretch, a power of two."""
-    counted: list[tuple[np.ndarray, float]] = field(default_factory=list)
-    """For each whole stretch: player, arm and number of decisions, [pair, 3], and when it began."""
+    counted: list[np.ndarray] = field(default_factory=list)
+    """For each whole stretch: player, arm and number of decisions, [pair, 3]."""
     edges: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By the number of a window of time: the first decision in it or later, and the first reward's row in the log."""
     came: dict[int, int] = field(default_factory=dict)
@@ -43,14 +43,14 @@ class History:
         row = np.full(int(players.max(initial=-1)) + 1, -1)
         row[players] = np.arange(len(players))
         counts, everybody = np.zeros((len(stretches), len(players), arms)), np.zeros((len(stretches), arms))
-        for number, (pairs, _) in enumerate(stretches):
+        for number, pairs in enumerate(stretches):
             np.add.at(everybody[number], pairs[:, 1], pairs[:, 2])
             shown = pairs[pairs[:, 0] < len(row)]
             shown = shown[row[shown[:, 0]] >= 0]
             np.add.at(counts[number], (row[shown[:, 0]], shown[:, 1]), shown[:, 2])
-        return Trail(self.size, players, counts, everybody, np.array([began for _, began in stretches]))
+        return Trail(self.size, players, counts, everybody)
 
-    def _stretch(self, connection: Connection, number: int, made: int) -> tuple[np.ndarray, float]:
+    def _stretch(self, connection: Connection, number: int, made: int) -> np.ndarray:
         start = number * self.size
         stop = min(start + self.size, start + SAMPLE, made)
         return queries.chosen_between(connection, self.experiment, start, stop)
@@ -58,7 +58,7 @@ class History:
     def _double(self) -> None:
         """Make one stretch of every two; a last one without a partner is counted again later."""
         pairs = zip(self.counted[::2], self.counted[1::2], strict=False)
-        self.counted = [(np.concatenate([first, second]), began) for (first, began), (second, _) in pairs]
+        self.counted = [np.concatenate(pair) for pair in pairs]
         self.size *= 2
 
     def rates(

@@ -235,6 +235,7 @@ def about(snapshot: Snapshot, analyst: Analyst, search: str, page_number: int, m
         "seen": _digest((state, search, page_number)),
         "may_change": may_change,
         "arms": views.arms_of(snapshot),
+        "left_out": sum(here for _, here in snapshot.players) - len(snapshot.trail.players),
         "lead": views.lead(snapshot),
         "figures": views.figures(snapshot),
         "matrix": views.matrix(snapshot, search, page_number),

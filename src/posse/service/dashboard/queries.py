@@ -69,17 +69,15 @@ def oldest_waiting(connection: Connection, experiment: int, made: int) -> tuple[
     return oldest, count
 
 
-def chosen_between(connection: Connection, experiment: int, start: int, stop: int) -> tuple[np.ndarray, float]:
-    """Player, arm and number of the decisions with these serial numbers, int [pair, 3], and when the first was made."""
+def chosen_between(connection: Connection, experiment: int, start: int, stop: int) -> np.ndarray:
+    """Player, arm and number of the decisions with these serial numbers, int [pair, 3]."""
     columns = decisions.c
     query = (
-        sql.select(columns.player, columns.arm, sql.func.count(), sql.func.min(columns.decided_at))
+        sql.select(columns.player, columns.arm, sql.func.count())
         .where(columns.experiment == experiment, columns.serial >= start, columns.serial < stop)
         .group_by(columns.player, columns.arm)
     )
-    rows = connection.execute(query).all()
-    counts = np.array([row[:3] for row in rows], np.int64).reshape(-1, 3)
-    return counts, min((row[3] for row in rows), default=float("nan"))
+    return np.array([tuple(row) for row in connection.execute(query)], np.int64).reshape(-1, 3)
 
 
 def rewards_between(connection: Connection, experiment: int, start: int, stop: int) -> int:

@@ -44,8 +44,6 @@ class Trail:
     """Their decisions, [stretch, player, arm]."""
     everybody: np.ndarray
     """Everybody's, [stretch, arm]."""
-    times: np.ndarray
-    """When each stretch began, in seconds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +76,10 @@ class Snapshot:
     """Names, and whether each is here."""
     arms: tuple[tuple[str, bool], ...]
     paused: bool
-    rounds: int
     decisions: int
     events: int
     rewards: int
     waiting: int
-    created_at: float
     now: float
     pulls: np.ndarray
     """Pulls whose reward is known, int [player, arm]."""
@@ -124,7 +120,6 @@ def numbers_of(state: State) -> dict[str, Any]:
         "setup": state.setup,
         "players": tuple(state.player_roster),
         "arms": tuple(state.arm_roster),
-        "rounds": state.rounds,
         "decisions": state.decisions,
         "events": state.events,
         "rewards": int(counts.pulls.sum()),

@@ -90,7 +90,6 @@ class Snapshots:
             return Snapshot(
                 name=name,
                 paused=book.paused,
-                created_at=created_at,
                 now=now,
                 trail=history.trail(connection, made, shown, len(names[1])),
                 traffic=Traffic(

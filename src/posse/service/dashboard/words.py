@@ -3,23 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Sequence
 
 from posse.insight.text import count, decimals
 
-__all__ = ["ago", "amount", "count", "data_words", "each", "number_words", "part_of", "percent", "rate", "span"]
-
-SMALL = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
-
-
-def number_words(number: int) -> str:
-    """A number, in a word up to twelve.
-
-    >>> number_words(3), number_words(1200)
-    ('three', '1,200')
-    """
-    return SMALL[number] if 0 <= number < len(SMALL) else f"{number:,}"
+__all__ = ["ago", "amount", "count", "data_words", "part_of", "percent", "rate", "span"]
 
 
 def percent(share: float) -> str:
@@ -39,7 +26,7 @@ def amount(value: float, low: float, high: float, digits: int = 2) -> str:
     """A reward, with as many digits as suit the range; a dash where there is none.
 
     >>> amount(0.4213, 0, 1), amount(12.3, 0, 100), amount(math.nan, 0, 1)
-    ('0.42', '12.3', '–')
+    ('0.42', '12', '–')
     """
     if not math.isfinite(value):
         return "–"
@@ -76,7 +63,7 @@ def rate(per_second: float) -> str:
     """How often something happens.
 
     >>> rate(12.34), rate(0.5), rate(0.001), rate(0)
-    ('12 a second', '30 a minute', '4 an hour', 'none')
+    ('12 a second', '30 a minute', '3.6 an hour', 'none')
     """
     if per_second <= 0:
         return "none"
@@ -118,17 +105,3 @@ def part_of(share: float) -> str:
         (0.97, "most"),
     )
     return next((words for most, words in steps if share < most), "almost all")
-
-
-def each(parts: Sequence[str]) -> str:
-    """Parts of a sentence with commas, and an "and" before the last.
-
-    >>> each(["a", "b", "c"])
-    'a, b and c'
-    """
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
-
-
-def clock_time(seconds: float) -> str:
-    """A moment as the server's clock has it, in UTC."""
-    return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
