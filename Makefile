@@ -8,8 +8,9 @@ LOCK_VENV := .venv-lock
 
 .DEFAULT_GOAL := help
 PAPER ?=
+FULL ?=
 
-.PHONY: help venv paper test test-python lint check format bench lock clean
+.PHONY: help venv paper test test-python test-service lint check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +33,10 @@ test: $(STAMP) ## run the tests and the doctests
 
 test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling
 	NUMBA_DISABLE_JIT=1 POSSE_SMALL=1 $(BIN)/python -m pytest -n auto tests/test_agreement.py tests/test_streams.py
+
+test-service: $(STAMP) ## run the service's tests with PostgreSQL and Chromium, installed by apt-get if missing (FULL=1: all of it, an hour)
+	@tests/service/provide.sh
+	POSSE_FULL=$(FULL) $(BIN)/python tests/service/cluster.py $(BIN)/python -m pytest $(if $(FULL),-p no:xdist -s,-n 2 --dist loadfile) tests/service
 
 lint: $(STAMP) ## check format, style, types and the layers of imports
 	$(BIN)/ruff format --check .

@@ -37,19 +37,19 @@ def new(policy=None, **options):
 
 def state(learner):
     """Everything that decides, to be compared."""
-    tally = learner.tally
+    tally = learner.state.tally
     return (
         tally.pulls.tolist(),
         tally.sums.tolist(),
         tally.seen.tolist(),
-        learner.waiting.tolist(),
+        learner.state.waiting.tolist(),
         learner.rounds,
         learner.decisions,
         learner.events,
-        learner.player_roster.names,
-        learner.player_roster.here.tolist(),
-        learner.arm_roster.names,
-        learner.arm_roster.here.tolist(),
+        learner.state.player_roster.names,
+        learner.state.player_roster.here.tolist(),
+        learner.state.arm_roster.names,
+        learner.state.arm_roster.here.tolist(),
     )
 
 
@@ -201,11 +201,11 @@ class TestRewards:
         learner = new(players=["north", "south"], arms=["tea"])
         mine = learner.choose("north")
         learner.record([("south", "tea", 1.0)] * 10)
-        assert learner.tally.seen[0, 0, 0] == 0
+        assert learner.state.tally.seen[0, 0, 0] == 0
         learner.observe(mine.id, 0.0)
-        assert learner.tally.seen[:, 0, 0].tolist() == [11, 10]
+        assert learner.state.tally.seen[:, 0, 0].tolist() == [11, 10]
         learner.record([("south", "tea", 1.0)])
-        assert learner.tally.seen[:, 0, 0].tolist() == [11, 10]
+        assert learner.state.tally.seen[:, 0, 0].tolist() == [11, 10]
 
     def test_waiting_pulls_count_for_policies_without_randomness(self):
         """With rewards that are late, Ind-UCB tries all arms instead of one again and again."""
@@ -238,7 +238,7 @@ class TestRewards:
         decisions = [learner.choose("north") for _ in range(500)]
         assert len(learner.ledger.waiting) == 50
         assert learner.ledger.given_up == 450
-        assert learner.waiting.sum() == 50
+        assert learner.state.waiting.sum() == 50
         with pytest.raises(UnknownDecision, match="given up when 50 newer ones waited"):
             learner.observe(decisions[0].id, 1.0)
         assert learner.observe(decisions[-50].id, 1.0) == 1
@@ -296,7 +296,7 @@ class TestRange:
         assert (euros.counts().low, euros.counts().high, euros.counts().epsilon) == (-10, 40, 5)
 
     def test_the_spread_of_hierts_is_in_the_users_units(self):
-        assert new(posse.HierTS(2.0), reward_range=(0, 20)).core.policy == posse.HierTS(0.1)
+        assert new(posse.HierTS(2.0), reward_range=(0, 20)).state.core.policy == posse.HierTS(0.1)
 
     def test_outside_the_range_is_refused(self):
         learner = new(reward_range=(-1, 1))
@@ -376,7 +376,7 @@ class TestComingAndGoing:
         with pytest.raises(ValueError, match="'juice' is the last one"):
             learner.retire_arm("juice")
         learner.add_arm("tea")
-        assert learner.tally.pulls[0, 0] == 1
+        assert learner.state.tally.pulls[0, 0] == 1
 
     def test_a_learner_may_begin_without_players(self):
         learner = new(players=())
@@ -534,5 +534,5 @@ def test_many_threads_lose_nothing():
     assert learner.decisions == learner.rounds == 900
     assert learner.counts().pulls.sum() == 900
     assert learner.counts().sums.sum() == 450
-    assert not learner.waiting.any()
+    assert not learner.state.waiting.any()
     assert len(set(learner.log().column("decision").to_pylist())) == 900

@@ -145,12 +145,18 @@ def test_the_shared_weight_is_how_far_a_center_follows_the_others(policy):
         pytest.skip("a summary has no sums of the others to move: test_summary.py")
     run = posse.simulation.trace(PROBLEM, policy, HORIZON, seed=3)
     learner = feed(policy, run, HORIZON, HORIZON)
-    weights = learner.core.evaluate(
-        learner.core.numbers(learner.tally, 0, learner.waiting, learner.all_waiting), PLAYERS, math.log(HORIZON)
+    weights = learner.state.core.evaluate(
+        learner.state.core.numbers(learner.state.tally, 0, learner.state.waiting, learner.state.all_waiting),
+        PLAYERS,
+        math.log(HORIZON),
     )[2]
-    n, s = learner.tally.pulls[0] * 1.0, learner.tally.sums[0] / 2.0**24
+    n, s = learner.state.tally.pulls[0] * 1.0, learner.state.tally.sums[0] / 2.0**24
     for arm in range(ARMS):
-        N, S = learner.tally.seen[:, 0, arm] if policy.refresh is Refresh.OWN_PULL else learner.tally.shared[:, arm]
+        N, S = (
+            learner.state.tally.seen[:, 0, arm]
+            if policy.refresh is Refresh.OWN_PULL
+            else learner.state.tally.shared[:, arm]
+        )
         own = n[arm] if policy.contribution is None else policy.contribution(n[arm], s[arm], *policy.constants())[0]
         args = PLAYERS, math.log(HORIZON), *policy.constants()
         here = policy.index(n[arm], s[arm], N, S, *args)[0]

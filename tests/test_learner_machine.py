@@ -413,10 +413,10 @@ class Machine(RuleBasedStateMachine):
         """What is kept inside, of those who are gone too."""
         p, a = self.slow.players.index(player), self.slow.arms.index(arm)
         n, s = self.slow.own(player, arm)
-        assert (learner.tally.pulls[p, a], learner.tally.sums[p, a] / 2**24) == (n, s)
-        assert learner.waiting[p, a] == self.slow.waiting_for(player, arm)
+        assert (learner.state.tally.pulls[p, a], learner.state.tally.sums[p, a] / 2**24) == (n, s)
+        assert learner.state.waiting[p, a] == self.slow.waiting_for(player, arm)
         if self.slow.policy.refresh is Refresh.OWN_PULL:
-            assert tuple(learner.tally.seen[:, p, a]) == self.slow.seen(player, arm)
+            assert tuple(learner.state.tally.seen[:, p, a]) == self.slow.seen(player, arm)
 
 
 def run(machine, examples, number=0):
@@ -442,14 +442,14 @@ class CountsARepeatedRewardTwice(posse.Learner):
     def observe(self, decision, reward=None):
         new = super().observe(decision, reward)
         if isinstance(decision, str) and not new:
-            self.tally.pulls[0, 0] += 1
+            self.state.tally.pulls[0, 0] += 1
         return new
 
 
 class SeesOthersWhenItChooses(posse.Learner):
     def _wait(self, row):
         super()._wait(row)
-        self.tally.seen[:, row.player, row.arm] = self.tally.shared[:, row.arm]
+        self.state.tally.seen[:, row.player, row.arm] = self.state.tally.shared[:, row.arm]
 
 
 class SeesOthersOfABatchTooEarly(posse.Learner):
@@ -457,7 +457,7 @@ class SeesOthersOfABatchTooEarly(posse.Learner):
         events = self.events + bool(answered)
         for one in answered:
             super()._take([one], defaulted)
-        self.events = events
+        self.state.events = events
 
 
 class TakesABatchUntilAReportIsWrong(posse.Learner):
@@ -476,7 +476,7 @@ class GivesUpOneTooLate(posse.Learner):
 class CountsTheRetired(posse.Learner):
     def retire(self, player):
         super().retire(player)
-        self.player_roster.count += 1
+        self.state.player_roster.count += 1
 
 
 class ForgetsTheFloor(posse.Learner):
@@ -489,7 +489,7 @@ class LoadsWithoutWhatWaits(posse.Learner):
     @classmethod
     def load(cls, path, clock):
         learner = super().load(path, clock)
-        learner.waiting[:] = 0
+        learner.state.waiting[:] = 0
         return learner
 
 

@@ -105,7 +105,7 @@ class TestLog:
     def test_counts_of_the_log_are_the_learners(self):
         learner, _ = busy(posse.RobustAggTS(0.1))
         counts = read_log(learner.log()).counts()
-        assert counts.pulls.tolist() == learner.tally.pulls.tolist()
+        assert counts.pulls.tolist() == learner.state.tally.pulls.tolist()
         assert counts.epsilon == 0.1
 
     def test_a_log_with_missing_rows_is_refused(self):

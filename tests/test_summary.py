@@ -84,7 +84,7 @@ def test_a_learner_with_it_is_saved_and_replayed(tmp_path):
     learner.save(tmp_path / "learner.json")
     for other in (posse.Learner.load(tmp_path / "learner.json"), posse.Learner.replay(learner.log())):
         for name in ("pulls", "sums", "squares", "of_arm", "of_player", "summed"):
-            assert np.array_equal(getattr(other.tally, name), getattr(learner.tally, name)), name
+            assert np.array_equal(getattr(other.state.tally, name), getattr(learner.state.tally, name)), name
         assert other.indices("c") == learner.indices("c")
 
 

@@ -8,7 +8,7 @@
 """
 
 import importlib
-from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from posse import generate, learner, policies, rewards, schedule, simulation
 from posse.learner import Decision, Learner
@@ -18,11 +18,17 @@ from posse.problem import Problem
 from posse.simulation import Result, simulate
 from posse.version import __version__
 
+if TYPE_CHECKING:
+    from posse.service.client import AsyncClient as AsyncClient
+    from posse.service.client import Client as Client
 
-def __getattr__(name: str) -> ModuleType:
+
+def __getattr__(name: str) -> Any:
     """The parts that are imported when first used, because they need more or cost time."""
-    if name in ("bench", "experiments", "insight", "testing"):
+    if name in ("bench", "experiments", "insight", "service", "testing"):
         return importlib.import_module(f"posse.{name}")
+    if name in ("AsyncClient", "Client"):
+        return getattr(importlib.import_module("posse.service.client"), name)
     raise AttributeError(f"module 'posse' has no attribute {name!r}")
 
 

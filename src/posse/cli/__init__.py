@@ -30,7 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except ModuleNotFoundError as error:
-        print(f"posse: {error}; this command needs more: pip install 'posse[experiments]'", file=sys.stderr)
+        extra = getattr(options, "extra", "experiments")
+        print(f"posse: {error}; this command needs more: pip install 'posse[{extra}]'", file=sys.stderr)
         return 1
     except (ValueError, TypeError, OSError, RuntimeError) as error:
         print(f"posse: {error}", file=sys.stderr)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 PLACE = 90
 
@@ -21,22 +24,45 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
     bench.add_argument("--policy", action="append", metavar="NAME", help="only this policy (may be repeated)")
     bench.add_argument("--json", metavar="FILE", help="also write the figures as JSON to FILE; - prints only JSON")
+    service = bench.add_argument_group("the service")
+    service.add_argument("--service", action="store_true", help="measure the decision service instead of the simulator")
+    service.add_argument("--past", type=int, default=1_000_000, metavar="N", help="events in a long log (10⁶)")
+    service.add_argument("--minutes", type=float, default=0.0, metavar="N", help="also watch its memory for so long")
+    service.add_argument(
+        "--postgres",
+        default=os.environ.get("POSSE_POSTGRES_URL"),
+        metavar="URL",
+        help="also measure on this PostgreSQL database, which it fills (default: POSSE_POSTGRES_URL)",
+    )
     bench.set_defaults(run=_bench)
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from posse.bench import render, run
-
     def note(text: str) -> None:
         if sys.stderr.isatty():
             print(f"\r\033[Kmeasuring {text} …", end="", file=sys.stderr, flush=True)
 
-    report = run(quick=options.quick, names=options.policy, paper=options.paper, note=note)
+    report, shown = (_measure_service if options.service else _measure_simulator)(options, note)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     if options.json == "-":
         print(report.to_json())
         return
-    print(render(report))
+    print(shown)
     if options.json:
         Path(options.json).write_text(report.to_json() + "\n", encoding="utf-8")
+
+
+def _measure_simulator(options: argparse.Namespace, note: Callable[[str], None]) -> tuple[Any, str]:
+    from posse.bench import render, run
+
+    report = run(quick=options.quick, names=options.policy, paper=options.paper, note=note)
+    return report, render(report)
+
+
+def _measure_service(options: argparse.Namespace, note: Callable[[str], None]) -> tuple[Any, str]:
+    options.extra = "service"
+    from posse.service.bench import render, run
+
+    report = run(options.quick, options.past, options.minutes, options.postgres, note)
+    return report, render(report)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,6 +66,10 @@ class Tally(NamedTuple):
     summed: np.ndarray  # int64 [2], pulls of everybody in all, and at the last summary
 
 
+OBSERVED = ("pulls", "sums", "squares")  # what follows from nothing else,
+KEPT = ("seen", "own_pulls", "own_sums", "of_arm", "of_player", "summed")  # and what follows from these and the past
+
+
 class Numbers(NamedTuple):
     """All that a player's decision rests on, one entry an arm."""
 
@@ -122,7 +126,7 @@ class Core:
         """The same with room for more players and arms; new players have seen what the others know, or nothing."""
         new = self.empty(players, arms)
         m, k = tally.pulls.shape
-        for name in ("pulls", "sums", "squares"):
+        for name in OBSERVED:
             getattr(new, name)[:m, :k] = getattr(tally, name)
         new.all_pulls[:k], new.all_sums[:k], new.summed[0] = tally.all_pulls, tally.all_sums, tally.summed[0]
         new.of_arm[:k], new.of_player[:m] = tally.of_arm, tally.of_player
@@ -131,6 +135,18 @@ class Core:
             new.seen[:, m:] = new.shared[:, None, :]
         new.seen[:, :m, :k] = tally.seen
         return new
+
+    def restored(self, players: int, arms: int, numbers: Mapping[str, Any]) -> Tally:
+        """The tally with these numbers, its arrays by name; those that follow from others are formed anew."""
+        tally = self.empty(players, arms)
+        for name in OBSERVED:
+            getattr(tally, name)[:] = np.array(numbers[name], np.int64).reshape(players, arms)
+        tally.all_pulls[:], tally.all_sums[:] = tally.pulls.sum(axis=0), tally.sums.sum(axis=0)
+        self.share_all(tally)
+        for name in KEPT:
+            array = getattr(tally, name)
+            array[:] = np.array(numbers[name], array.dtype).reshape(array.shape)
+        return tally
 
     def numbers(self, tally: Tally, player: int, waiting: np.ndarray, all_waiting: np.ndarray) -> Numbers:
         """A player's numbers: others' data as last seen by it, or as it is now, as the policy's refresh says."""

@@ -5,49 +5,22 @@ from __future__ import annotations
 import math
 import threading
 import time
-import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 from posse.learner import log, snapshot
-from posse.learner.core import Core, log_horizon, to_steps
 from posse.learner.counts import Counts
-from posse.learner.ledger import Answer, Ledger, Row, UnknownDecision, parse_id, write_id
-from posse.learner.roster import Roster
+from posse.learner.ledger import Answer, Ledger, Row, UnknownDecision, parse_id
 from posse.learner.setup import Setup, check_names
+from posse.learner.state import Decision, State, listed
 from posse.policies.base import Policy
-from posse.rewards import GRID
-from posse.streams import key as stream_key
 
 
 class ConflictingReward(ValueError):
     """A second reward for a decision, and another one than the first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What a learner chose for a player."""
-
-    id: str
-    """What to report the reward with."""
-    player: str
-    arm: str
-    propensity: float
-    """The probability that this arm is chosen, all told: index, floor and holdout."""
-    probabilities: dict[str, float]
-    """The probability of every arm that was available."""
-    round: int
-    shared: float
-    """How much the chosen arm's index rests on other players' data, from 0 to 1."""
-    holdout: bool
-    """Whether the arm was drawn uniformly, as one of the decisions held out."""
-
-    def __hash__(self) -> int:
-        return hash(self.id)
 
 
 class Learner:
@@ -109,20 +82,10 @@ class Learner:
 
     def _begin(self, setup: Setup, arms: list[str], players: list[str], clock: Callable[[], float]) -> None:
         """Set everything up, before the first event."""
-        if not arms:
-            raise ValueError("no arms given; expected at least one")
-        setup.check_floor(len(arms))
-        self.setup = setup
-        self.core = Core(setup.policy.for_rewards(setup.low, setup.high))
-        self.arm_roster, self.player_roster = Roster("arm", arms), Roster("player", players)
-        self.tally = self.core.empty(len(players), len(arms))
+        self.state = State(setup, arms, players)
         self.ledger = Ledger(setup.waiting_limit, setup.keep_log)
-        self.waiting = np.zeros((len(players), len(arms)), np.int64)
-        self.all_waiting = np.zeros(len(arms), np.int64)
         self.changes: list[dict[str, Any]] = []  # who and what came and went, with the number of the event
         self.first = {"arms": arms, "players": players}
-        self.rounds = self.events = self.decisions = 0
-        self._key = stream_key(setup.seed)
         self._clock, self._now = clock, -math.inf
         self._lock = threading.RLock()
 
@@ -141,93 +104,41 @@ class Learner:
         """
         with self._lock:
             names = [player] if isinstance(player, str) else check_names("player", player)
-            places = [self.player_roster.current(name) for name in names]
-            offered = self._offered(available)
-            now = self._tick()
-            made = [self._decide(place, offered, self.decisions + number, now) for number, place in enumerate(places)]
-            self.rounds += 1
-            self.decisions += len(made)
+            places = [self.state.player_roster.current(name) for name in names]
+            offered = self.state.offered(available)
+            made = self.state.decide(places, offered, self._tick())
             for _, row in made:
                 self._wait(row)
             decisions = [decision for decision, _ in made]
             return decisions[0] if isinstance(player, str) else decisions
 
-    def _decide(self, player: int, offered: np.ndarray, serial: int, now: float) -> tuple[Decision, Row]:
-        """The decision with this serial number, for the round to come; nothing changes yet."""
-        round_ = self.rounds + 1
-        choice = self.core.decide(
-            self.core.numbers(self.tally, player, self.waiting, self.all_waiting),
-            self.player_roster.count,
-            log_horizon(self.setup.horizon, round_),
-            offered,
-            self._key,
-            serial,
-            self.setup.floor,
-            self.setup.holdout,
-        )
-        name, arm = self.player_roster.names[player], self.arm_roster.names[choice.arm]
-        tag = zlib.crc32(f"{self._key} {serial} {now!r} {name!r} {arm!r}".encode())
-        probabilities = dict(zip(self.arm_roster.names, choice.probabilities, strict=True))
-        if np.count_nonzero(offered) < len(probabilities):
-            probabilities = {self.arm_roster.names[k]: choice.probabilities[k] for k in np.flatnonzero(offered)}
-        shared = 0.0 if choice.holdout else choice.shared
-        decision = Decision(
-            write_id(serial, tag), name, arm, choice.propensity, probabilities, round_, shared, choice.holdout
-        )
-        row = Row(serial, tag, round_, player, choice.arm, choice.propensity, choice.holdout, shared, now)
-        return decision, row
-
     def _wait(self, row: Row) -> None:
-        self._count_waiting(row, 1)
+        self.state.wait(row)
         given_up = self.ledger.wait(row)
         if given_up is not None:
-            self._count_waiting(given_up, -1)
-
-    def _count_waiting(self, row: Row, by: int) -> None:
-        self.waiting[row.player, row.arm] += by
-        self.all_waiting[row.arm] += by
+            self.state.wait(given_up, -1)
 
     def probabilities(self, player: str, available: Iterable[str] | None = None) -> dict[str, float]:
         """The probability of each arm if the player were to choose now; nothing is decided."""
         with self._lock:
-            offered, place = self._offered(available), self.player_roster.current(player)
+            offered, place = self.state.offered(available), self.state.player_roster.current(player)
             self._tick()
-            evaluated = self._evaluate(place)
-            shares = self.core.probabilities(evaluated, offered, self.setup.floor, self.setup.holdout).tolist()
-            return {self.arm_roster.names[arm]: p for arm, p in enumerate(shares) if offered[arm]}
+            shares = self.state.probabilities(self.state.evaluate(place), offered).tolist()
+            return {self.state.arm_roster.names[arm]: p for arm, p in enumerate(shares) if offered[arm]}
 
     def indices(self, player: str) -> dict[str, tuple[float, float]]:
         """Center and scale of each arm's index for the player, for rewards mapped to [0, 1]."""
         with self._lock:
-            place = self.player_roster.current(player)
+            place = self.state.player_roster.current(player)
             self._tick()
-            center, scale, _, _ = self._evaluate(place).tolist()
-            return {name: (center[arm], scale[arm]) for arm, name in self.arm_roster.listed()}
+            center, scale, _, _ = self.state.evaluate(place).tolist()
+            return {name: (center[arm], scale[arm]) for arm, name in self.state.arm_roster.listed()}
 
     def shared_weights(self) -> np.ndarray:
         """How much the next decision of each player in `counts` is expected to rest on others' data, from 0 to 1."""
         with self._lock:
             self._tick()
-            offered = self._offered(None)
-            weights = []
-            for player in range(len(self.player_roster.names)):
-                evaluated = self._evaluate(player)
-                weights.append(float(evaluated[2] @ self.core.probabilities(evaluated, offered)))
-            return np.array(weights)
-
-    def _evaluate(self, player: int) -> np.ndarray:
-        numbers = self.core.numbers(self.tally, player, self.waiting, self.all_waiting)
-        return self.core.evaluate(numbers, self.player_roster.count, log_horizon(self.setup.horizon, self.rounds + 1))
-
-    def _offered(self, available: Iterable[str] | None) -> np.ndarray:
-        if available is None:
-            return self.arm_roster.here
-        places = [self.arm_roster.current(name) for name in check_names("arm", available)]
-        if not places:
-            raise ValueError("available=[], but expected at least one arm")
-        offered = np.zeros(len(self.arm_roster.names), np.bool_)
-        offered[places] = True
-        return offered
+            return self.state.shared_weights()
 
     # ---------------------------------------------------------------- rewards
 
@@ -243,10 +154,9 @@ class Learner:
         A reward reported again is acknowledged and counted once. If any report is refused, none is taken.
         """
         with self._lock:
-            reports = _reports(decision, reward)
             self._tick()
             fresh: dict[int, float] = {}
-            for identity, value in reports:
+            for identity, value in as_reports(decision, reward):
                 serial = self._check_report(identity, value, fresh)
                 if serial is not None:
                     fresh[serial] = float(value)
@@ -256,15 +166,15 @@ class Learner:
     def _check_report(self, identity: str, value: Any, fresh: dict[int, float]) -> int | None:
         """The serial number of the decision if its reward is news; None if it is known; an error otherwise."""
         serial, tag = parse_id(identity)
-        reward = self.setup.check_reward(f"reward of decision {identity}", value)
+        reward = self.state.setup.check_reward(f"reward of decision {identity}", value)
         row = self.ledger.waiting.get(serial)
         if row is not None and row.tag == tag:
-            if serial in fresh and self._steps(fresh[serial]) != self._steps(reward):
+            if serial in fresh and self.state.steps(fresh[serial]) != self.state.steps(reward):
                 raise ConflictingReward(f"decision {identity} is given two rewards, {fresh[serial]:g} and {reward:g}")
             return serial
         known_tag, known, defaulted = self.ledger.answers.get(serial, (None, 0.0, False))
         if known_tag == tag:
-            if self._steps(known) == self._steps(reward):
+            if self.state.steps(known) == self.state.steps(reward):
                 return None
             how = f", taken by default after {self.setup.patience:g} s" if defaulted else ""
             raise ConflictingReward(f"decision {identity} already has the reward {known:g}{how}; {reward:g} is refused")
@@ -280,39 +190,15 @@ class Learner:
         """Take in rewards as one round, and write them down."""
         if not answered:
             return
-        steps = [self._steps(reward) for _, reward in answered]
-        self.events += 1
+        self.state.take(answered)
         for row, reward in answered:
-            self.ledger.answer(row, Answer(reward, self.events, self._now, defaulted))
-            if row.serial >= 0:
-                self._count_waiting(row, -1)
-        self.core.absorb(
-            self.tally,
-            [row.player for row, _ in answered],
-            [row.arm for row, _ in answered],
-            steps,
-        )
-
-    def _steps(self, reward: float) -> int:
-        return to_steps(reward, self.setup.low, self.setup.high)
+            self.ledger.answer(row, Answer(reward, self.state.events, self._now, defaulted))
 
     def record(self, rewards: Iterable[tuple[str, str, float]]) -> None:
         """Take rewards of the past, as (player, arm, reward), that this learner did not decide; one call, one round."""
         with self._lock:
-            checked = [self._check_past(entry) for entry in _listed("rewards", rewards)]
-            now = self._tick()
-            self.rounds += 1
-            self._take(
-                [(Row(-1, 0, self.rounds, player, arm, 0.0, False, 0.0, now), value) for player, arm, value in checked]
-            )
-
-    def _check_past(self, entry: Any) -> tuple[int, int, float]:
-        """Places of player and arm, and the reward, of one that is recorded."""
-        if not (isinstance(entry, (tuple, list)) and len(entry) == 3):
-            raise TypeError(f"{entry!r}, but expected (player, arm, reward)")
-        player, arm, reward = entry
-        places = self.player_roster.place(player), self.arm_roster.place(arm)
-        return *places, self.setup.check_reward(f"reward of {player!r} for {arm!r}", reward)
+            checked = self.state.check_past(rewards)
+            self._take(self.state.take_past(checked, self._tick()))
 
     def _tick(self) -> float:
         """The time, which never goes back; take the default for every decision that has waited too long."""
@@ -320,12 +206,13 @@ class Learner:
         if not math.isfinite(now):
             raise ValueError(f"the clock says {now}, but expected seconds")
         self._now = max(self._now, now)
-        if self.setup.patience is not None and self.setup.default_reward is not None:
+        patience, default = self.state.setup.patience, self.state.setup.default_reward
+        if patience is not None and default is not None:
             late = []
             for row in self.ledger.waiting.values():
-                if row.decided_at + self.setup.patience > self._now:
+                if row.decided_at + patience > self._now:
                     break
-                late.append((row, self.setup.default_reward))
+                late.append((row, default))
             self._take(late, defaulted=True)
         return self._now
 
@@ -358,40 +245,40 @@ class Learner:
             self._change("retire arm", arm)
 
     def _change(self, kind: str, name: str, knows_others: bool = True) -> None:
-        if kind == "join":
-            self.player_roster.add(name)
-        elif kind == "retire":
-            self.player_roster.retire(name)
-        elif kind == "add arm":
-            self.setup.check_floor(self.arm_roster.count + 1)
-            self.arm_roster.add(name)
-        else:
-            self.arm_roster.retire(name)
-        self.events += 1
+        self.state.change(kind, name, knows_others)
         self.changes.append({"event": self.events, "kind": kind, "name": name, "knows_others": knows_others})
-        self._make_room(knows_others)
 
-    def _make_room(self, knows_others: bool) -> None:
-        """Give everybody and everything on the rosters a place in the numbers."""
-        players, arms = len(self.player_roster.names), len(self.arm_roster.names)
-        if self.tally.pulls.shape == (players, arms):
-            return
-        self.tally = self.core.grown(self.tally, players, arms, knows_others)
-        waiting, self.waiting = self.waiting, np.zeros((players, arms), np.int64)
-        self.waiting[: waiting.shape[0], : waiting.shape[1]] = waiting
-        self.all_waiting = self.waiting.sum(axis=0)
+    @property
+    def setup(self) -> Setup:
+        """All that is fixed."""
+        return self.state.setup
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there were."""
+        return self.state.rounds
+
+    @property
+    def events(self) -> int:
+        """How many times rewards were taken, or a player or an arm came or went."""
+        return self.state.events
+
+    @property
+    def decisions(self) -> int:
+        """How many decisions were made."""
+        return self.state.decisions
 
     @property
     def players(self) -> tuple[str, ...]:
         """The players that are here."""
         with self._lock:
-            return tuple(name for _, name in self.player_roster.listed())
+            return tuple(name for _, name in self.state.player_roster.listed())
 
     @property
     def arms(self) -> tuple[str, ...]:
         """The arms that are offered."""
         with self._lock:
-            return tuple(name for _, name in self.arm_roster.listed())
+            return tuple(name for _, name in self.state.arm_roster.listed())
 
     # ---------------------------------------------------------------- what there is to see
 
@@ -399,22 +286,16 @@ class Learner:
         """Observed pulls and reward sums, of all who ever joined and all arms, in the order in which they came."""
         with self._lock:
             self._tick()
-            low, high = self.setup.low, self.setup.high
-            return Counts(
-                tuple(self.player_roster.names),
-                tuple(self.arm_roster.names),
-                self.tally.pulls.copy(),
-                low * self.tally.pulls + (high - low) / GRID * self.tally.sums,
-                low,
-                high,
-                getattr(self.setup.policy, "epsilon", None),
-            )
+            return self.state.counts()
 
     def log(self) -> Any:
         """Decisions and rewards as an Arrow table, one row a decision; docs/learner.md lists the columns."""
         with self._lock:
             self._tick()
-            return log.to_arrow(self)
+            if not self.setup.keep_log:
+                raise ValueError("this learner keeps no log: it was made with keep_log=False")
+            past = log.Past(self.first, self.changes, self.ledger.given_up, self._now)
+            return log.to_arrow(self.state, past, self.ledger.rows())
 
     @classmethod
     def replay(cls, table: Any, clock: Callable[[], float] = time.time) -> Learner:
@@ -439,20 +320,14 @@ class Learner:
         raise TypeError("a learner is not copied or pickled; save it and load it")
 
     def __repr__(self) -> str:
+        players, arms = self.state.player_roster.count, self.state.arm_roster.count
         return (
-            f"<Learner {self.setup.policy.label}: {self.player_roster.count} players, {self.arm_roster.count} arms, "
+            f"<Learner {self.setup.policy.label}: {players} players, {arms} arms, "
             f"{self.decisions:,} decisions, {len(self.ledger.waiting):,} waiting>"
         )
 
 
-def _listed(name: str, values: Any) -> list[Any]:
-    """Values as a list."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"{name}={values!r}, but expected several")
-    return list(values)
-
-
-def _reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
+def as_reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
     """Reports as a list of (id, reward)."""
     if isinstance(decision, Decision):
         raise TypeError(f"a Decision, but expected its id, {decision.id!r}")
@@ -462,7 +337,7 @@ def _reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
         return [(decision, reward)]
     if reward is not None:
         raise TypeError("many decisions with one reward; expected pairs (decision, reward)")
-    pairs = list(decision.items()) if isinstance(decision, Mapping) else _listed("decisions", decision)
+    pairs = list(decision.items()) if isinstance(decision, Mapping) else listed("decisions", decision)
     for pair in pairs:
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{pair!r}, but expected a pair (decision, reward)")

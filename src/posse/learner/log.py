@@ -6,10 +6,11 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from posse.learner.ledger import Row, parse_id, write_id
+from posse.learner.ledger import Answer, Row, parse_id, write_id
 from posse.learner.setup import Setup
+from posse.learner.state import State
 
 if TYPE_CHECKING:
     from posse.learner.learner import Learner
@@ -19,14 +20,24 @@ COLUMNS = ["decision", "round", "player", "arm", "propensity", "holdout", "share
 COLUMNS += ["reward", "observed", "defaulted", "decided_at", "observed_at"]
 
 
-def to_arrow(learner: Learner) -> Any:
+Rows = list[tuple[Row, Answer | None]]
+"""Decisions and rewards of the past, each with what came of it, in the order of rounds and serial numbers."""
+
+
+class Past(NamedTuple):
+    """What a log tells beside its rows."""
+
+    first: dict[str, list[str]]  # the arms and players at the start
+    changes: list[dict[str, Any]]  # who and what came and went, with the number of the event
+    given_up: int  # decisions that are not in the log
+    time: float  # −∞ before the first event
+
+
+def to_arrow(state: State, past: Past, rows: Rows) -> Any:
     """The log as an Arrow table; what is not in its rows is in its metadata."""
     import pyarrow
 
-    if not learner.setup.keep_log:
-        raise ValueError("this learner keeps no log: it was made with keep_log=False")
-    rows = learner.ledger.rows()
-    players, arms = learner.player_roster.names, learner.arm_roster.names
+    players, arms = state.player_roster.names, state.arm_roster.names
     text, real, whole, flag = pyarrow.string(), pyarrow.float64(), pyarrow.int64(), pyarrow.bool_()
     columns = {
         "decision": (text, [write_id(row.serial, row.tag) if row.serial >= 0 else None for row, _ in rows]),
@@ -42,39 +53,41 @@ def to_arrow(learner: Learner) -> Any:
         "decided_at": (real, [row.decided_at for row, _ in rows]),
         "observed_at": (real, [answer.observed_at if answer else None for _, answer in rows]),
     }
-    schema = pyarrow.schema([(name, kind) for name, (kind, _) in columns.items()], metadata={"posse": _about(learner)})
+    recorded = sum(row.serial < 0 for row, _ in rows)
+    about = {"posse": _about(state, past, len(rows), recorded)}
+    schema = pyarrow.schema([(name, kind) for name, (kind, _) in columns.items()], metadata=about)
     return pyarrow.table([pyarrow.array(values, kind) for kind, values in columns.values()], schema=schema)
 
 
-def _about(learner: Learner) -> str:
-    setup, serials = learner.setup.to_dict(), learner.ledger.columns["serial"]
+def _about(state: State, past: Past, rows: int, recorded: int) -> str:
+    setup = state.setup.to_dict()
     return json.dumps(
         {
             "schema": SCHEMA,
             "kind": "learner log",
             "adaptive": True,
             "policy": setup["policy"],
-            "epsilon": getattr(learner.setup.policy, "epsilon", None),
-            "reward_range": [learner.setup.low, learner.setup.high],
-            "players": learner.player_roster.names,
-            "arms": learner.arm_roster.names,
+            "epsilon": getattr(state.setup.policy, "epsilon", None),
+            "reward_range": [state.setup.low, state.setup.high],
+            "players": state.player_roster.names,
+            "arms": state.arm_roster.names,
             "setup": setup,
-            "first": learner.first,
-            "changes": learner.changes,
-            "rounds": learner.rounds,
-            "events": learner.events,
-            "decisions": learner.decisions,
-            "given_up": learner.ledger.given_up,
-            "rows": len(serials) + len(learner.ledger.waiting),
-            "recorded": serials.count(-1),
-            "time": learner._now if math.isfinite(learner._now) else None,
+            "first": past.first,
+            "changes": past.changes,
+            "rounds": state.rounds,
+            "events": state.events,
+            "decisions": state.decisions,
+            "given_up": past.given_up,
+            "rows": rows,
+            "recorded": recorded,
+            "time": past.time if math.isfinite(past.time) else None,
         }
     )
 
 
 def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     """Begin a learner and take it through everything that a log tells."""
-    about, entries = _read(table)
+    about, entries = read(table)
     learner._begin(Setup.from_dict(about["setup"]), about["first"]["arms"], about["first"]["players"], clock)
     rewards: dict[int, list[dict[str, Any]]] = defaultdict(list)
     waiting = []
@@ -93,13 +106,13 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
         else:
             raise ValueError(f"the log lacks event {event} of {about['events']}: rows are missing")
     for entry in waiting:
-        learner._wait(_row(learner, entry))
-    learner.rounds, learner.decisions = about["rounds"], about["decisions"]
+        learner._wait(row_of(learner.state, entry))
+    learner.state.rounds, learner.state.decisions = about["rounds"], about["decisions"]
     learner.ledger.given_up = about["given_up"]
     learner._now = -math.inf if about["time"] is None else about["time"]
 
 
-def _read(table: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def read(table: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """What a log says about itself, and its rows in order, if all of them are there."""
     metadata = getattr(getattr(table, "schema", None), "metadata", None) or {}
     about = json.loads(metadata.get(b"posse", b"{}"))
@@ -123,21 +136,22 @@ def _take(learner: Learner, entries: list[dict[str, Any]]) -> None:
     learner._now = entries[0]["observed_at"]
     answered = []
     for entry in entries:
-        row = _row(learner, entry)
+        row = row_of(learner.state, entry)
         if row.serial >= 0:
             learner._wait(row)
-        answered.append((row, learner.setup.check_reward("reward in the log", entry["reward"])))
+        answered.append((row, learner.state.setup.check_reward("reward in the log", entry["reward"])))
     learner._take(answered, defaulted=entries[0]["defaulted"])
 
 
-def _row(learner: Learner, entry: dict[str, Any]) -> Row:
+def row_of(state: State, entry: dict[str, Any]) -> Row:
+    """A decision, or a reward of the past, from an entry of a log."""
     serial, tag = (-1, 0) if entry["decision"] is None else parse_id(entry["decision"])
     return Row(
         serial,
         tag,
         entry["round"],
-        learner.player_roster.place(entry["player"]),
-        learner.arm_roster.place(entry["arm"]),
+        state.player_roster.place(entry["player"]),
+        state.arm_roster.place(entry["arm"]),
         entry["propensity"] or 0.0,
         entry["holdout"],
         entry["shared"],

@@ -65,6 +65,12 @@ class Roster:
             self.here[place] = True
         self.count += 1
 
+    def rename(self, place: int, name: str) -> None:
+        """Give the one at a place another name."""
+        del self._places[self.names[place]]
+        self.names[place] = name
+        self._places[name] = place
+
     def retire(self, name: str) -> None:
         """Let a name go; the last arm cannot."""
         place = self.current(name)

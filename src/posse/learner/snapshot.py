@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posse.learner.core import KEPT, OBSERVED
 from posse.learner.ledger import Ledger
-from posse.learner.roster import Roster
 from posse.learner.setup import Setup
 from posse.version import __version__
 
@@ -82,25 +82,18 @@ def _digest(body: dict[str, Any]) -> str:
 
 
 def _body(learner: Learner) -> dict[str, Any]:
+    state = learner.state
     return {
-        "setup": learner.setup.to_dict(),
+        "setup": state.setup.to_dict(),
         "first": learner.first,
         "changes": learner.changes,
-        "rounds": learner.rounds,
-        "events": learner.events,
-        "decisions": learner.decisions,
+        "rounds": state.rounds,
+        "events": state.events,
+        "decisions": state.decisions,
         "time": learner._now if np.isfinite(learner._now) else None,
-        "players": [list(entry) for entry in learner.player_roster],
-        "arms": [list(entry) for entry in learner.arm_roster],
-        "pulls": learner.tally.pulls.tolist(),
-        "sums": learner.tally.sums.tolist(),
-        "squares": learner.tally.squares.tolist(),
-        "seen": learner.tally.seen.tolist(),
-        "own_pulls": learner.tally.own_pulls.tolist(),
-        "own_sums": learner.tally.own_sums.tolist(),
-        "of_arm": learner.tally.of_arm.tolist(),
-        "of_player": learner.tally.of_player.tolist(),
-        "summed": learner.tally.summed.tolist(),
+        "players": [list(entry) for entry in state.player_roster],
+        "arms": [list(entry) for entry in state.arm_roster],
+        **{name: getattr(state.tally, name).tolist() for name in (*OBSERVED, *KEPT)},
         "ledger": learner.ledger.to_dict(),
     }
 
@@ -138,22 +131,10 @@ def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float])
     setup = Setup.from_dict(body["setup"])
     learner._begin(setup, body["first"]["arms"], body["first"]["players"], clock)
     learner.first, learner.changes = body["first"], body["changes"]
-    learner.rounds, learner.events, learner.decisions = body["rounds"], body["events"], body["decisions"]
     learner._now = -np.inf if body["time"] is None else body["time"]
-    learner.player_roster = Roster.of("player", body["players"])
-    learner.arm_roster = Roster.of("arm", body["arms"])
-    shape = (len(body["players"]), len(body["arms"]))
-    tally = learner.core.empty(*shape)
-    for name in ("pulls", "sums", "squares"):
-        getattr(tally, name)[:] = np.array(body[name], np.int64).reshape(shape)
-    tally.all_pulls[:], tally.all_sums[:] = tally.pulls.sum(axis=0), tally.sums.sum(axis=0)
-    learner.core.share_all(tally)
-    for name in ("seen", "own_pulls", "own_sums", "of_arm", "of_player", "summed"):
-        array = getattr(tally, name)
-        array[:] = np.array(body[name], array.dtype).reshape(array.shape)
-    learner.tally = tally
     learner.ledger = Ledger.from_dict(body["ledger"], setup.waiting_limit, setup.keep_log)
-    learner.waiting = np.zeros(shape, np.int64)
+    state = learner.state
+    state.rounds, state.events, state.decisions = body["rounds"], body["events"], body["decisions"]
+    state.restore(body["players"], body["arms"], np.zeros((len(body["players"]), len(body["arms"]))), body)
     for row in learner.ledger.waiting.values():
-        learner.waiting[row.player, row.arm] += 1
-    learner.all_waiting = learner.waiting.sum(axis=0)
+        state.wait(row)

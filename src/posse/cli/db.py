@@ -1,0 +1,130 @@
+"""posse db: the service's database, made, checked, copied and carried elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from posse.service.store import Store
+
+PLACE = 70
+DATABASE = "sqlite:///posse.db"
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the care of the service's database."""
+    parser = commands.add_parser("db", help="look after the service's database", description="The service's database.")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    _add(actions, "init", _upgrade, "make a new database")
+    _add(actions, "upgrade", _upgrade, "bring an older database to the newest schema; back it up before")
+    verify = _add(actions, "verify", _verify, "replay the logs, check their digests, compare with everything beside")
+    rebuild = _add(actions, "rebuild", _rebuild, "make everything beside the logs anew from them")
+    for one in (verify, rebuild):
+        one.add_argument("--experiment", metavar="NAME", help="only this one (default: all)")
+    export = _add(actions, "export", _export, "write an experiment's log to a Parquet file")
+    from_file = _add(actions, "import", _import, "begin an experiment with a log from a Parquet file")
+    for one in (export, from_file):
+        one.add_argument("experiment", metavar="EXPERIMENT")
+        one.add_argument("file", metavar="FILE", type=Path, help="a .parquet file")
+    erase = _add(actions, "erase", _erase, "replace a player's name for good; what it taught the others stays")
+    erase.add_argument("experiment", metavar="EXPERIMENT")
+    erase.add_argument("player", metavar="PLAYER")
+    backup = _add(actions, "backup", _backup, "copy a SQLite database while it is in use")
+    backup.add_argument("file", metavar="FILE", type=Path, help="a new file")
+
+
+def _add(
+    actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, run: object, text: str
+) -> argparse.ArgumentParser:
+    parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    add_database(parser)
+    parser.set_defaults(run=run, extra="service")
+    return parser
+
+
+def add_database(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which database."""
+    parser.add_argument(
+        "--database",
+        default=os.environ.get("POSSE_DATABASE", DATABASE),
+        metavar="URL",
+        help=f"sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME (default: $POSSE_DATABASE, or {DATABASE})",
+    )
+
+
+@contextlib.contextmanager
+def opened(options: argparse.Namespace) -> Iterator[Store]:
+    """The store, closed at the end."""
+    from posse.service.store import Store
+
+    store = Store(options.database)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _upgrade(options: argparse.Namespace) -> None:
+    from posse.service import database
+    from posse.service.tables import SCHEMA
+
+    engine = database.connect(options.database)
+    try:
+        database.upgrade(engine)
+    finally:
+        engine.dispose()
+    print(f"schema {SCHEMA}")
+
+
+def _verify(options: argparse.Namespace) -> None:
+    from posse.service.verify import verify
+
+    with opened(options) as store:
+        findings = verify(store, options.experiment)
+        rows = sum(one.decisions for one in store.experiments()) if not findings else 0
+    for finding in findings:
+        print(finding)
+    if findings:
+        raise RuntimeError("1 finding" if len(findings) == 1 else f"{len(findings)} findings")
+    print(f"all is well: {rows:,} decisions")
+
+
+def _rebuild(options: argparse.Namespace) -> None:
+    from posse.service.verify import rebuild
+
+    with opened(options) as store:
+        for name in rebuild(store, options.experiment):
+            print(f"{name}: made anew from its log")
+
+
+def _export(options: argparse.Namespace) -> None:
+    from posse.service.exchange import export_log
+
+    with opened(options) as store:
+        print(f"{export_log(store, options.experiment, options.file):,} rows to {options.file}")
+
+
+def _import(options: argparse.Namespace) -> None:
+    from posse.service.exchange import import_log
+
+    with opened(options) as store:
+        made = import_log(store, options.experiment, options.file)
+        print(f"{made.name}: {made.decisions:,} decisions, {made.rewards:,} rewards")
+
+
+def _erase(options: argparse.Namespace) -> None:
+    with opened(options) as store:
+        print(f"{options.player} is now {store.erase(options.experiment, options.player)}")
+
+
+def _backup(options: argparse.Namespace) -> None:
+    from posse.service import database
+
+    with opened(options) as store:
+        database.backup(store.engine, options.file)
+    print(f"copied to {options.file}")

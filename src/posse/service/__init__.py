@@ -1,0 +1,1 @@
+"""The decision service: durable decisions, over HTTP."""

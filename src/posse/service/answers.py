@@ -1,0 +1,123 @@
+"""What answers say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+
+class Place(BaseModel):
+    """A player or an arm."""
+
+    name: str
+    here: bool = Field(description="False once it has retired")
+
+
+class PolicyAnswer(BaseModel):
+    """A policy."""
+
+    name: str
+    constants: dict[str, float | None]
+    label: str
+
+
+class ExperimentAnswer(BaseModel):
+    """An experiment as it stands."""
+
+    name: str
+    policy: PolicyAnswer
+    arms: list[Place]
+    players: list[Place]
+    paused: bool
+    horizon: int | None
+    reward_range: list[float] = Field(min_length=2, max_length=2)
+    floor: float
+    holdout: float
+    default_reward: float | None
+    patience: float | None
+    rounds: int
+    decisions: int
+    rewards: int
+    waiting: int = Field(description="Decisions that wait for a reward")
+    created_at: float = Field(description="In seconds since 1970")
+
+
+class ExperimentsAnswer(BaseModel):
+    """All experiments that the token may see."""
+
+    experiments: list[ExperimentAnswer]
+
+
+class DecisionAnswer(BaseModel):
+    """What was chosen for a player."""
+
+    id: str = Field(description="What to report the reward with")
+    player: str
+    arm: str
+    propensity: float = Field(description="The probability with which this arm was chosen")
+    probabilities: dict[str, float]
+    round: int
+    shared: float = Field(description="How much it rests on other players' data, from 0 to 1")
+    holdout: bool
+
+
+class DecisionsAnswer(BaseModel):
+    """Decisions, in the order of the players."""
+
+    decisions: list[DecisionAnswer]
+
+
+class OutcomeAnswer(BaseModel):
+    """What became of a reward: taken, known (the same came before), conflict, unknown or invalid."""
+
+    decision: str
+    status: str
+    detail: str | None = None
+
+
+class OutcomesAnswer(BaseModel):
+    """What became of each reward, in order."""
+
+    outcomes: list[OutcomeAnswer]
+    taken: int = Field(description="How many were new, and count from now on")
+
+
+class RecordsAnswer(BaseModel):
+    """What became of rewards of the past."""
+
+    taken: int
+
+
+class ErasureAnswer(BaseModel):
+    """The name that stands in place of the one erased."""
+
+    player: str
+
+
+class LogAnswer(BaseModel):
+    """Rows of the log."""
+
+    rows: list[dict[str, Any]]
+    next: int | None = Field(description="Give it as `after` for the next rows; null at the end")
+
+
+class StateAnswer(BaseModel):
+    """The numbers behind the decisions, [player][arm]; null where nothing is known."""
+
+    players: list[str]
+    arms: list[str]
+    pulls: list[list[int]]
+    means: list[list[float | None]]
+    low: list[list[float | None]] = Field(description="Lower ends of intervals for the means")
+    high: list[list[float | None]] = Field(description="Upper ends")
+    centers: list[list[float | None]] = Field(description="Of the indices, for rewards mapped to [0, 1]")
+    scales: list[list[float | None]]
+    shared: list[list[float | None]] = Field(description="How much each index rests on other players' data, 0 to 1")
+    probabilities: list[list[float | None]]
+
+
+class HealthAnswer(BaseModel):
+    """That all is well."""
+
+    status: str

@@ -1,0 +1,80 @@
+"""Templates and static files, and the headers that keep pages safe."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import mimetypes
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.responses import Response
+
+HERE = Path(__file__).parent
+
+PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",  # with none at all browsers would not say where a form comes from
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
+
+
+@functools.cache
+def static_files() -> dict[str, tuple[bytes, str, str]]:
+    """All static files by path: content, media type and digest. They are few and small."""
+    found = {}
+    for path in sorted((HERE / "static").rglob("*")):
+        if path.is_file():
+            content = path.read_bytes()
+            kind = mimetypes.guess_type(path.name)[0] or "text/plain"
+            found[path.relative_to(HERE / "static").as_posix()] = (
+                content,
+                kind,
+                hashlib.sha256(content).hexdigest()[:16],
+            )
+    return found
+
+
+def static(path: str) -> str:
+    """The address of a static file, which changes with its content."""
+    return f"/static/{path}?v={static_files()[path][2]}"
+
+
+@functools.cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.globals["static"] = static
+    return environment
+
+
+def render(template: str, **values: Any) -> str:
+    """A template with these values set."""
+    return _templates().get_template(template).render(**values)
+
+
+def page(template: str, status: int = 200, **values: Any) -> Response:
+    """A template as an answer."""
+    return Response(render(template, **values), status, PAGE_HEADERS, "text/html; charset=utf-8")
+
+
+def static_answer(path: str, version: str) -> Response | None:
+    """A static file as an answer, None if there is no such file."""
+    if path not in static_files():
+        return None
+    content, kind, digest = static_files()[path]
+    cache = FOREVER if version == digest else "no-cache"
+    charset = "; charset=utf-8" if kind.startswith("text/") else ""
+    return Response(content, 200, {**PAGE_HEADERS, "Cache-Control": cache, "Content-Type": kind + charset})

@@ -1,0 +1,241 @@
+// Ticks while somebody looks, draws the charts, and says what has changed to those who do not see it.
+"use strict";
+
+(() => {
+  const EVERY = 2000; // milliseconds between two looks
+  const QUIET = 20000; // the least time between two announcements
+  const COLOURS = 8;
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const find = (id) => document.getElementById(id);
+  const visible = () => document.visibilityState === "visible";
+  const whole = (value) => Math.round(value).toLocaleString("en");
+
+  // ---------------------------------------------------------------- ticks
+
+  let lastAnswer = Date.now();
+
+  function lost(isLost) {
+    const line = find("lost");
+    if (!isLost) {
+      lastAnswer = Date.now();
+      line.hidden = true;
+    } else if (line.hidden) {
+      const since = new Date(lastAnswer).toLocaleTimeString("en", { hour12: false });
+      line.textContent = `No answer from the service since ${since}. What is shown may be old; trying again.`;
+      line.hidden = false;
+    }
+  }
+
+  function tick() {
+    if (visible()) {
+      document.body.dispatchEvent(new Event("tick"));
+      drawCharts();
+    }
+  }
+
+  document.addEventListener("htmx:sendError", () => lost(true));
+  document.addEventListener("htmx:responseError", (event) => lost(event.detail.xhr.status >= 500));
+  document.addEventListener("htmx:afterOnLoad", () => lost(false));
+  document.addEventListener("visibilitychange", tick);
+  if (find("poller")) setInterval(tick, EVERY);
+
+  // ---------------------------------------------------------------- words for screen readers
+
+  let said = null;
+  let saidAt = Date.now();
+
+  document.addEventListener("htmx:oobAfterSwap", (event) => {
+    if (event.detail.target.id !== "lead" || !find("said")) return;
+    const alarm = find("alarm").querySelector(".alarm");
+    const text = `${find("sentence").textContent} ${alarm ? alarm.textContent : ""}`.replace(/\s+/g, " ").trim();
+    said ??= text;
+    if (text !== said && Date.now() - saidAt > QUIET) {
+      find("said").textContent = text;
+      said = text;
+      saidAt = Date.now();
+    }
+  });
+
+  // ---------------------------------------------------------------- charts
+
+  const plots = {};
+  let latest = null;
+  let asking = false;
+
+  async function drawCharts() {
+    const place = find("charts");
+    if (!place || asking) return;
+    asking = true;
+    try {
+      const answer = await fetch(place.dataset.url, { headers: { Accept: "application/json" } });
+      if (answer.ok) {
+        latest = await answer.json();
+        draw(latest);
+        lost(false);
+      }
+    } catch {
+      lost(true);
+    } finally {
+      asking = false;
+    }
+  }
+
+  function draw(data) {
+    drawRibbons(data); // first: the shares stand above them, on the same scale
+    drawShares(data);
+    drawRate(data);
+  }
+
+  function clock(_, splits) {
+    return splits.map((split) => (split % 60 ? "" : new Date(1000 * split).toLocaleTimeString("en", { hour12: false, hour: "2-digit", minute: "2-digit" })));
+  }
+
+  function axis(more) {
+    return {
+      stroke: colour("--soft"),
+      font: `12px ${colour("--sans")}`,
+      grid: { stroke: colour("--rule"), width: 1 },
+      ticks: { show: false },
+      ...more,
+    };
+  }
+
+  function plot(id, options, values, what = "") {
+    const place = find(id);
+    if (plots[id] && plots[id].what !== what) remove(id); // an arm has come: other lines, other colours
+    if (plots[id]) {
+      plots[id].setData(values);
+    } else if (values[0].length > 1) {
+      place.classList.add("drawn");
+      const size = { width: place.clientWidth, height: place.clientHeight };
+      plots[id] = new uPlot({ ...size, legend: { show: false }, ...options() }, values, place);
+      plots[id].what = what;
+    }
+  }
+
+  function remove(id) {
+    plots[id].destroy();
+    delete plots[id];
+  }
+
+  // Each series is the sum of the shares up to its arm; the band between two of them has the arm's colour.
+  function drawShares(data) {
+    const sums = [];
+    for (const shares of data.shares.slice(0, data.names.length)) {
+      const below = sums.at(-1);
+      sums.push(shares.map((share, number) => share + (below ? below[number] : 0)));
+    }
+    find("shares").setAttribute("aria-label", `Shares of the arms over time. ${data.summary}`);
+    // Each stretch stands at its end, the first one at its beginning too; the line at zero is what the lowest band ends at.
+    const drawn = [data.upto, data.upto.map(() => 0), ...sums].map((line) => [line[0], ...line]);
+    if (data.upto.length > 0) drawn[0][0] = 0;
+    plot("shares", () => sharesOptions(data), data.upto.length > 0 ? drawn : [[], []], data.names.join());
+  }
+
+  function sharesOptions(data) {
+    const names = data.names;
+    const first = find("ribbons").querySelector("canvas");
+    const left = first ? first.offsetLeft - find("ribbons").offsetLeft : 52;
+    const right = first ? find("ribbons").clientWidth - left - first.clientWidth : 0;
+    return {
+      padding: [8, right, 0, 0],
+      scales: { x: { time: false }, y: { range: [0, 1] } },
+      axes: [
+        axis({ values: (_, splits) => splits.map((split) => (split === 0 ? "start" : whole(split))), grid: { show: false }, size: 26, gap: 4 }),
+        axis({ values: (_, splits) => splits.map((split) => `${Math.round(100 * split)} %`), size: left }),
+      ],
+      series: [
+        {},
+        { show: true, points: { show: false }, width: 0 },
+        ...names.map((label) => ({
+          label,
+          width: 1,
+          stroke: colour("--paper"),
+          points: { show: false },
+        })),
+      ],
+      bands: names.map((_, number) => ({ series: [number + 2, number + 1], fill: `${colour(`--c${number}`)}d0` })),
+      cursor: { show: false },
+    };
+  }
+
+  function drawRate(data) {
+    const traffic = data.traffic;
+    plot(
+      "rate",
+      () => ({
+        scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
+        axes: [axis({ grid: { show: false }, values: clock, size: 26, gap: 4 }), axis({ size: 40 })],
+        series: [
+          {},
+          { label: "decisions", stroke: colour("--c0"), width: 2, points: { show: false } },
+          { label: "rewards", stroke: colour("--c1"), width: 2, dash: [6, 4], points: { show: false } },
+        ],
+        cursor: { show: false },
+      }),
+      [traffic.times, traffic.decisions, traffic.rewards],
+    );
+  }
+
+  function drawRibbons(data) {
+    const place = find("ribbons");
+    while (place.children.length > data.players.length) place.lastElementChild.remove();
+    data.players.forEach((player, number) => {
+      const row = place.children[number] || place.appendChild(newRibbon());
+      const ribbon = data.ribbons[number];
+      row.children[0].firstElementChild.textContent = player;
+      drawRibbon(row.children[1], ribbon, data);
+      const [arm, share] = data.now[number];
+      row.children[2].firstElementChild.textContent = arm < 0 ? "nothing yet" : `${Math.round(100 * share)} % ${data.names[arm]}`;
+    });
+  }
+
+  function newRibbon() {
+    const row = document.createElement("div");
+    row.className = "ribbon";
+    for (const [kind, name] of [["span", "who"], ["canvas", ""], ["span", "now"]]) {
+      const part = document.createElement(kind);
+      part.className = name;
+      if (kind === "span") part.appendChild(document.createElement("bdi"));
+      row.appendChild(part);
+    }
+    return row;
+  }
+
+  function drawRibbon(canvas, ribbon, data) {
+    const scale = window.devicePixelRatio || 1;
+    const width = Math.round(canvas.clientWidth * scale);
+    const height = Math.round(canvas.clientHeight * scale);
+    if (canvas.width !== width || canvas.height !== height) {
+      canvas.width = width;
+      canvas.height = height;
+    }
+    const context = canvas.getContext("2d");
+    context.clearRect(0, 0, width, height);
+    const end = Math.max(data.decisions, 1);
+    ribbon.forEach(([arm, share], number) => {
+      if (arm < 0) return;
+      const from = Math.round((width * number * data.size) / end);
+      const to = Math.round((width * data.upto[number]) / end);
+      context.globalAlpha = 0.15 + 0.85 * Math.max(0, (share - 1 / COLOURS) / (1 - 1 / COLOURS));
+      context.fillStyle = colour(`--c${arm}`);
+      context.fillRect(from, 0, Math.max(to - from, 1), height);
+    });
+  }
+
+  // ---------------------------------------------------------------- sizes and colours change
+
+  function redraw() {
+    Object.keys(plots).forEach(remove);
+    if (latest) draw(latest);
+  }
+
+  let settled = 0;
+  window.addEventListener("resize", () => {
+    clearTimeout(settled);
+    settled = setTimeout(redraw, 150);
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  drawCharts();
+})();

@@ -1,0 +1,107 @@
+"""Numbers and quantities in words, as the pages write them."""
+
+from __future__ import annotations
+
+import math
+
+from posse.insight.text import count, decimals
+
+__all__ = ["ago", "amount", "count", "data_words", "part_of", "percent", "rate", "span"]
+
+
+def percent(share: float) -> str:
+    """A share of one as a percentage; what is not nothing is never written as nothing, nor what is not all as all.
+
+    >>> percent(0.003), percent(0.5), percent(0.998), percent(0)
+    ('<1 %', '50 %', '>99 %', '0 %')
+    """
+    if 0 < share < 0.01:
+        return "<1 %"
+    if 0.99 < share < 1:
+        return ">99 %"
+    return f"{100 * share:.0f} %"
+
+
+def amount(value: float, low: float, high: float, digits: int = 2) -> str:
+    """A reward, with as many digits as suit the range; a dash where there is none.
+
+    >>> amount(0.4213, 0, 1), amount(12.3, 0, 100), amount(math.nan, 0, 1)
+    ('0.42', '12', '–')
+    """
+    if not math.isfinite(value):
+        return "–"
+    text = f"{value:,.{min(decimals(low, high, digits), 12)}f}"
+    return text.replace("-", "−")
+
+
+def span(seconds: float) -> str:
+    """A length of time, roughly.
+
+    >>> span(0.04), span(12), span(300), span(7300), span(400_000)
+    ('40 ms', '12 s', '5 min', '2 h', '5 days')
+    """
+    if seconds < 1:
+        return f"{1000 * max(seconds, 0):.0f} ms"
+    if seconds < 10 and round(seconds, 1) != round(seconds):
+        return f"{seconds:.1f} s"
+    for unit, size, most in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48), ("days", 86400, math.inf)):
+        if seconds / size < most:
+            return f"{seconds / size:.0f} {unit}"
+    return "–"
+
+
+def ago(seconds: float) -> str:
+    """How long ago, roughly.
+
+    >>> ago(0.4), ago(40)
+    ('just now', '40 s ago')
+    """
+    return "just now" if seconds < 2 else f"{span(seconds)} ago"
+
+
+def rate(per_second: float) -> str:
+    """How often something happens.
+
+    >>> rate(12.34), rate(0.5), rate(0.001), rate(0)
+    ('12 a second', '30 a minute', '3.6 an hour', 'none')
+    """
+    if per_second <= 0:
+        return "none"
+    for unit, size in (("second", 1), ("minute", 60)):
+        if per_second * size >= 9.5:
+            return f"{per_second * size:,.0f} a {unit}"
+        if per_second * size >= 1:
+            return f"{per_second * size:.2g} a {unit}"
+    return f"{max(per_second * 3600, 0.1):.2g} an hour"
+
+
+def data_words(weight: float) -> str:
+    """Whose data an index rests on, from the weight of others' data.
+
+    >>> [data_words(weight) for weight in (0.02, 0.3, 0.5, 0.7, 1)]
+    ['own data', 'mostly own', 'own and shared', 'mostly shared', 'shared data']
+    """
+    for most, words in ((0.1, "own data"), (0.4, "mostly own"), (0.6, "own and shared"), (0.9, "mostly shared")):
+        if weight < most:
+            return words
+    return "shared data"
+
+
+def part_of(share: float) -> str:
+    """A share of one in everyday words.
+
+    >>> part_of(0.32), part_of(0.01), part_of(0.97)
+    ('about a third', 'almost none', 'almost all')
+    """
+    steps = (
+        (0.03, "almost none"),
+        (0.15, "about a tenth"),
+        (0.22, "about a fifth"),
+        (0.29, "about a quarter"),
+        (0.42, "about a third"),
+        (0.58, "about a half"),
+        (0.71, "about two thirds"),
+        (0.85, "about three quarters"),
+        (0.97, "most"),
+    )
+    return next((words for most, words in steps if share < most), "almost all")

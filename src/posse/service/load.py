@@ -1,0 +1,103 @@
+"""Load for the benchmark: clients that ask and report as fast as they are answered, each on a connection of its own.
+
+They speak just enough HTTP themselves, in one thread, because a full client would take more time than the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Load:
+    """What so many clients got in so many seconds, each pair a decision and its reward, both on the disk."""
+
+    clients: int
+    batch: int
+    """Decisions, and then rewards, in one request."""
+    seconds: float
+    pairs: int
+    p50: float
+    """Seconds that a request took; half of them took less."""
+    p99: float
+    slowest: float
+
+    @property
+    def pairs_per_second(self) -> float:
+        """How many pairs a second."""
+        return self.pairs / self.seconds
+
+
+class Line:
+    """A connection to a service."""
+
+    def __init__(self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._host, self._reader, self._writer = host, reader, writer
+
+    @classmethod
+    async def to(cls, url: str) -> Line:
+        """A new connection."""
+        parts = urlsplit(url)
+        return cls(parts.netloc, *await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24))
+
+    async def post(self, path: str, body: Any, key: str = "") -> Any:
+        """What a request is answered with."""
+        content = json.dumps(body).encode()
+        head = f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
+        head += f"Idempotency-Key: {key}\r\n" if key else ""
+        self._writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
+        lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
+        length = next(int(line.partition(":")[2]) for line in lines if line.startswith("content-length:"))
+        answer = json.loads(await self._reader.readexactly(length))
+        if " 200 " not in lines[0] and " 201 " not in lines[0]:
+            raise RuntimeError(f"the service answered {lines[0]}: {answer}")
+        return answer
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+
+
+def measure(url: str, experiment: str, players: list[str], clients: int, batch: int, seconds: float) -> Load:
+    """Let so many clients work for so many seconds."""
+    return asyncio.run(_measure(url, experiment, players, clients, batch, seconds))
+
+
+async def _measure(url: str, experiment: str, players: list[str], clients: int, batch: int, seconds: float) -> Load:
+    took: list[float] = []
+    began = time.perf_counter()
+    work = [_client(url, experiment, players, batch, seed, began + seconds, took) for seed in range(clients)]
+    pairs = sum(await asyncio.gather(*work))
+    elapsed = time.perf_counter() - began
+    p50, p99, slowest = np.quantile(took, [0.5, 0.99, 1.0]).tolist()
+    return Load(clients, batch, elapsed, pairs, p50, p99, slowest)
+
+
+async def _client(
+    url: str, experiment: str, players: list[str], batch: int, seed: int, until: float, took: list[float]
+) -> int:
+    random, line, pairs = np.random.default_rng(seed), await Line.to(url), 0
+    path = f"/v1/experiments/{quote(experiment, safe='')}"
+
+    async def post(part: str, body: Any, key: str = "") -> Any:
+        began = time.perf_counter()
+        answer = await line.post(f"{path}/{part}", body, key)
+        took.append(time.perf_counter() - began)
+        return answer
+
+    while time.perf_counter() < until:
+        chosen = [players[place] for place in random.choice(len(players), batch, replace=False)]
+        made = await post("decisions", {"players": chosen}, uuid.uuid4().hex)
+        rewards = [{"decision": each["id"], "reward": float(random.random() < 0.4)} for each in made["decisions"]]
+        answer = await post("rewards", {"rewards": rewards})
+        pairs += answer["taken"]
+    line.close()
+    return pairs

@@ -1,0 +1,58 @@
+"""What a server counts, for Prometheus; over all its workers where there are several."""
+
+from __future__ import annotations
+
+import os
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
+from prometheus_client.multiprocess import MultiProcessCollector
+
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+
+
+def share(folder: str, worker: int) -> None:
+    """Keep this worker's counts in a file of a folder that all workers share, before anything is counted.
+
+    A file goes by the number of the worker, so that one that takes the place of another counts on.
+    """
+    os.environ[FOLDER] = folder
+    values.ValueClass = values.MultiProcessValue(lambda: worker)
+
+
+class Metrics:
+    """The counters of one worker, and the way to those of all."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = Counter(
+            "posse_requests", "Requests answered", ["method", "route", "status"], registry=self._registry
+        )
+        self.seconds = Histogram(
+            "posse_request_seconds", "Time to answer", ["method", "route"], registry=self._registry, buckets=SECONDS
+        )
+        self.depth = Gauge(
+            "posse_queue_depth", "Requests that wait to be written", registry=self._registry, multiprocess_mode="sum"
+        )
+        self.group = Histogram(
+            "posse_group_size", "Requests written in one transaction", registry=self._registry, buckets=SIZES
+        )
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        self.requests.labels(method, route, str(status)).inc()
+        self.seconds.labels(method, route).observe(seconds)
+
+    def wrote(self, requests: int, waiting: int) -> None:
+        """Count a transaction of so many requests, after which so many wait."""
+        self.group.observe(requests)
+        self.depth.set(waiting)
+
+    def text(self) -> bytes:
+        """Everything, in Prometheus's format."""
+        if FOLDER not in os.environ:
+            return generate_latest(self._registry)
+        everybody = CollectorRegistry()
+        MultiProcessCollector(everybody)
+        return generate_latest(everybody)

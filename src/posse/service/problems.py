@@ -1,0 +1,135 @@
+"""Errors as problem+json (RFC 9457) that say what to do."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
+
+TYPE = "urn:posse:problem:"
+MEDIA_TYPE = "application/problem+json"
+WORST = 20  # errors that are listed, at most
+FORMS = ("one", "several")  # which of two forms a body has; no part of where an error is
+
+KINDS: dict[str, tuple[int, str]] = {
+    "not-json": (400, "The body is not JSON"),
+    "bad-request": (400, "The request cannot be read"),
+    "no-token": (401, "A token is needed"),
+    "bad-token": (401, "The token is not valid"),
+    "forbidden": (403, "The token does not allow this"),
+    "cross-site": (403, "Another site sent this"),
+    "not-found": (404, "There is nothing here"),
+    "unknown-experiment": (404, "No such experiment"),
+    "wrong-method": (405, "This method does nothing here"),
+    "too-slow": (408, "The body took too long"),
+    "experiment-exists": (409, "The experiment exists already"),
+    "conflicting-key": (409, "The idempotency key was used for something else"),
+    "conflicting-reward": (409, "The decision has another reward"),
+    "unknown-decision": (409, "No such decision"),
+    "paused": (409, "The experiment is paused"),
+    "refused": (409, "The experiment cannot do this now"),
+    "too-large": (413, "The body is too large"),
+    "not-json-type": (415, "The body must be JSON"),
+    "wrong-host": (421, "The service is not known by this name"),
+    "invalid": (422, "The request is not valid"),
+    "damaged": (500, "The database is damaged"),
+    "internal": (500, "The service failed"),
+    "overloaded": (503, "Too much waits already"),
+    "unavailable": (503, "The storage cannot answer now"),
+    "timeout": (503, "It took too long"),
+}
+"""Every problem: its status and title."""
+
+
+class Problem(BaseModel):
+    """What went wrong, and what to do about it."""
+
+    type: str = Field(description="One of a fixed set of names, for programs", examples=[TYPE + "unknown-experiment"])
+    title: str
+    status: int
+    detail: str = Field(description="What it is about in this case, and what to do")
+    errors: list[dict[str, str]] | None = Field(None, description="Each thing that is wrong: where, and what")
+
+
+class Refusal(Exception):
+    """A request is answered with a problem, one of `KINDS`."""
+
+    def __init__(self, kind: str, detail: str, headers: Mapping[str, str] | None = None, **extra: Any) -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.headers, self.extra = kind, detail, headers, extra
+
+    def response(self) -> Response:
+        """The refusal as an answer."""
+        status, title = KINDS[self.kind]
+        content = {"type": TYPE + self.kind, "title": title, "status": status, "detail": self.detail, **self.extra}
+        body = json.dumps(content)  # ASCII, so that half a surrogate pair, quoted in a detail, can be sent
+        return Response(body, status, self.headers, MEDIA_TYPE)
+
+
+def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems that a route may answer with, for OpenAPI."""
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    titles = {
+        status: " · ".join(title for other, title in KINDS.values() if other == status) for status, _ in KINDS.values()
+    }
+    return {status: {"description": titles[status], "content": {MEDIA_TYPE: schema}} for status in statuses}
+
+
+def add_problems(app: FastAPI) -> None:
+    """Let every error of the app become a problem."""
+
+    @app.exception_handler(Refusal)
+    async def _refuse(request: Request, refusal: Refusal) -> Response:
+        return refusal.response()
+
+    @app.exception_handler(RequestValidationError)
+    async def _invalid(request: Request, error: RequestValidationError) -> Response:
+        return _what_is_wrong(error).response()
+
+    @app.exception_handler(HTTPException)
+    async def _http(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 405:
+            methods = sorted(_methods(app, request))
+            detail = f"{request.method} does nothing at this path; use {' or '.join(methods)}."
+            return Refusal("wrong-method", detail, {"Allow": ", ".join(methods)}).response()
+        if error.status_code == 404:
+            return Refusal("not-found", "No such path; /openapi.json lists those there are.").response()
+        return Refusal("bad-request", str(error.detail), error.headers).response()
+
+
+def failed(error: Exception) -> Response:
+    """The answer to an error that nobody expected; what it was goes to the log only."""
+    logging.getLogger("posse").error("a request failed", exc_info=error)
+    detail = "This is a fault of the service, and its log says more. The request may be repeated."
+    return Refusal("internal", detail).response()
+
+
+def _what_is_wrong(error: RequestValidationError) -> Refusal:
+    """All that is wrong with a request, without repeating what it said."""
+    found = [
+        {
+            "where": ".".join(str(part) for part in each["loc"] if part not in FORMS)[:200],
+            "what": str(each["msg"]).removeprefix("Value error, ")[:500],
+        }
+        for each in error.errors()[:WORST]
+    ]
+    first = found[0]
+    more = f" ({len(error.errors()) - 1} more in `errors`.)" if len(error.errors()) > 1 else ""
+    detail = f"{first['where']}: {first['what']}.{more} Nothing was changed; correct it and send it again."
+    return Refusal("invalid", detail, errors=found)
+
+
+def _methods(app: FastAPI, request: Request) -> set[str]:
+    """The methods that exist at the path of a request."""
+    found: set[str] = set()
+    for route in app.routes:
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
+            found |= route.methods or set()
+    return found

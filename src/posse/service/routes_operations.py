@@ -1,0 +1,46 @@
+"""The API: whether the service is well, and what it counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from posse.service.access import needs
+from posse.service.answers import HealthAnswer
+from posse.service.guarded import GuardedRoute, operation_id
+from posse.service.problems import declared
+from posse.service.working import read
+
+router = APIRouter(route_class=GuardedRoute, generate_unique_id_function=operation_id)
+NO_TOKEN: dict[str, Any] = {"security": []}
+
+
+@router.get("/healthz", openapi_extra=NO_TOKEN, responses=declared(500, 503))
+@needs("nothing")
+async def alive() -> HealthAnswer:
+    """That the process is alive."""
+    return HealthAnswer(status="alive")
+
+
+@router.get("/readyz", openapi_extra=NO_TOKEN, responses=declared(500, 503))
+@needs("nothing")
+async def ready(request: Request) -> HealthAnswer:
+    """That the database answers and is as this version expects it."""
+    await read(request, request.app.state.store.check)
+    return HealthAnswer(status="ready")
+
+
+@router.get("/metrics", include_in_schema=False)
+@needs("read", every_experiment=True)
+async def metrics(request: Request) -> Response:
+    """What is counted, for Prometheus."""
+    text = await read(request, request.app.state.metrics.text)
+    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+
+@router.get("/openapi.json", include_in_schema=False)
+@needs(None)
+async def openapi(request: Request) -> dict[str, object]:
+    """The API, described."""
+    return request.app.openapi()

@@ -1,0 +1,151 @@
+"""The tables. Decisions, rewards and changes are the log, and the truth; the rest follows from it, names apart.
+
+The log speaks of players and arms by their places, so that a name can be erased without touching it. Flags are small
+integers, because what a type would silently mend (2 for true) must not escape the digest.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sql
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, LargeBinary, SmallInteger, Text
+
+SCHEMA = "0001"  # the revision that this posse writes and reads
+
+metadata = sql.MetaData()
+
+experiments = sql.Table(
+    "experiments",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("setup", Text, nullable=False),  # Setup.to_dict() as JSON
+    Column("created_at", Double, nullable=False),
+    Column("first_players", Integer, nullable=False),  # how many of them there were at the start
+    Column("first_arms", Integer, nullable=False),
+    Column("origin", LargeBinary, nullable=False),  # the digest of the columns so far
+    # What follows from the log:
+    Column("paused", SmallInteger, nullable=False),
+    Column("rounds", BigInteger, nullable=False),
+    Column("decisions", BigInteger, nullable=False),
+    Column("events", BigInteger, nullable=False),
+    Column("links", BigInteger, nullable=False),  # rows in the log
+    Column("head", LargeBinary, nullable=False),  # the digest of the last one
+    Column("time", Double, nullable=False),  # of the last one; it never goes back
+    Column("summary", LargeBinary, nullable=False),  # what the policy's second stage says
+)
+
+
+def _names(table: str) -> sql.Table:
+    return sql.Table(
+        table,
+        metadata,
+        Column("experiment", ForeignKey("experiments.id"), primary_key=True),
+        Column("place", Integer, primary_key=True, autoincrement=False),
+        Column("name", Text, nullable=False),
+        Column("here", SmallInteger, nullable=False),
+        Column("digest", LargeBinary, nullable=False),  # of place and name
+        sql.UniqueConstraint("experiment", "name"),
+    )
+
+
+players = _names("players")
+arms = _names("arms")
+
+decisions = sql.Table(
+    "decisions",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("serial", BigInteger, primary_key=True, autoincrement=False),  # the counter of the draw
+    Column("link", BigInteger, nullable=False),  # the row's place in the experiment's log
+    Column("tag", BigInteger, nullable=False),
+    Column("round", BigInteger, nullable=False),
+    Column("player", Integer, nullable=False),
+    Column("arm", Integer, nullable=False),
+    Column("propensity", Double, nullable=False),
+    Column("shared", Double, nullable=False),
+    Column("holdout", SmallInteger, nullable=False),
+    Column("decided_at", Double, nullable=False),
+    Column("probabilities", LargeBinary),  # float64 for each arm; none where the decision was imported
+    Column("offered", LargeBinary),  # a bit for each arm, likewise
+    Column("restricted", SmallInteger, nullable=False),  # whether the request named the arms available
+    Column("request_key", Text),
+    Column("position", Integer, nullable=False),  # in its request
+    Column("digest", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+sql.Index(
+    "decisions_by_key",
+    decisions.c.experiment,
+    decisions.c.request_key,
+    decisions.c.position,
+    unique=True,
+    sqlite_where=decisions.c.request_key.is_not(None),
+    postgresql_where=decisions.c.request_key.is_not(None),
+)
+
+rewards = sql.Table(
+    "rewards",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("serial", BigInteger, primary_key=True, autoincrement=False),  # −link for a reward of the past
+    Column("link", BigInteger, nullable=False),
+    Column("event", BigInteger, nullable=False),  # rewards of one event count as one round
+    Column("round", BigInteger, nullable=False),  # of a reward of the past; 0 where there is a decision
+    Column("player", Integer, nullable=False),
+    Column("arm", Integer, nullable=False),
+    Column("reward", Double, nullable=False),
+    Column(
+        "seen_n", Double, nullable=False
+    ),  # everybody's count and sum for the arm, as the player sees it from now on
+    Column("seen_s", Double, nullable=False),
+    Column("defaulted", SmallInteger, nullable=False),
+    Column("observed_at", Double, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+sql.Index("rewards_by_link", rewards.c.experiment, rewards.c.link, unique=True)
+
+changes = sql.Table(
+    "changes",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("link", BigInteger, primary_key=True, autoincrement=False),
+    Column("event", BigInteger, nullable=False),  # 0 for what the learner does not count: pause, resume, erase, rounds
+    Column("kind", Text, nullable=False),
+    Column("place", BigInteger, nullable=False),  # of the player or the arm; the number of rounds for `rounds`
+    Column("knows_others", SmallInteger, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+stats = sql.Table(
+    "stats",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("player", Integer, primary_key=True, autoincrement=False),
+    Column("arm", Integer, primary_key=True, autoincrement=False),
+    Column("pulls", BigInteger, nullable=False),
+    Column("sums", BigInteger, nullable=False),
+    Column("squares", BigInteger, nullable=False),
+    Column("own_pulls", BigInteger, nullable=False),
+    Column("own_sums", BigInteger, nullable=False),
+    Column("waiting", BigInteger, nullable=False),
+    Column("seen_n", Double, nullable=False),
+    Column("seen_s", Double, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+tokens = sql.Table(
+    "tokens",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("hash", LargeBinary, nullable=False),  # sha256 of the secret
+    Column("scopes", Text, nullable=False),
+    Column("experiment", ForeignKey("experiments.id")),
+    Column("label", Text, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double),
+    Column("revoked_at", Double),
+    Column("digest", LargeBinary, nullable=False),  # of the columns before it
+)

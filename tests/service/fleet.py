@@ -1,0 +1,93 @@
+"""`posse serve` as real processes: to be asked, and to be killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster import children
+
+FULL = bool(os.environ.get("POSSE_FULL"))
+"""Whether the tests run in their full form; `make test-service FULL=1`."""
+POSTGRES = os.environ.get("POSSE_POSTGRES_URL")
+needs_service = pytest.mark.skipif(POSTGRES is None, reason="real processes, PostgreSQL, minutes: make test-service")
+POSSE = [sys.executable, "-c", "import sys; from posse.cli import main; sys.exit(main())"]
+START_SECONDS = 120
+
+
+class Fleet:
+    """A supervisor and its workers."""
+
+    def __init__(self, database: str, workers: int, log: Path) -> None:
+        self.log = log
+        with log.open("ab") as errors:
+            self._supervisor = subprocess.Popen(
+                [*POSSE, "serve", "--port", "0", "--workers", str(workers), "--database", database],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        assert self._supervisor.stdout is not None
+        said = self._supervisor.stdout.readline()
+        assert "http://" in said, log.read_text()
+        self.url = said.partition(" at ")[2].partition("/ ")[0]
+        until = time.monotonic() + START_SECONDS
+        while len(self.workers()) < workers:
+            assert time.monotonic() < until, log.read_text()
+            time.sleep(0.05)
+
+    def workers(self) -> list[int]:
+        """The processes that answer: the children of the process that forks them."""
+        return [worker for helper in children(self._supervisor.pid) for worker in children(helper)]
+
+    def kill(self, worker: int) -> None:
+        """Let a worker die where it stands."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Ask it to stop; the status with which it did."""
+        self._supervisor.send_signal(signal.SIGTERM)
+        self._supervisor.communicate(timeout=60)
+        return self._supervisor.returncode
+
+
+@contextlib.contextmanager
+def fleet(database: str, folder: Path, workers: int = 4) -> Iterator[Fleet]:
+    """A service on a database, which stops cleanly."""
+    started = Fleet(database, workers, folder / f"serve-{uuid.uuid4().hex[:6]}.log")
+    try:
+        yield started
+    finally:
+        status = started.stop()
+    assert status == 0, started.log.read_text()[-3000:]
+
+
+@contextlib.contextmanager
+def new_postgres_database(server: str | None = POSTGRES, tablespace: str = "pg_default") -> Iterator[str]:
+    """A new database on a PostgreSQL server; gone afterwards."""
+    import psycopg
+    from sqlalchemy import make_url
+
+    assert server is not None
+    name = f"posse_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}" TABLESPACE {tablespace}')
+    try:
+        yield make_url(server).set(database=name).render_as_string(hide_password=False)
+    finally:
+        with psycopg.connect(server, autocommit=True) as connection:
+            connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+def run_posse(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """What a command says."""
+    return subprocess.run([*POSSE, *arguments], capture_output=True, text=True)

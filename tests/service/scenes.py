@@ -1,0 +1,91 @@
+"""Experiments to look at: snapshots made from a simulated learner, without a database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import posse
+from posse.service.dashboard.snapshot import Recent, Snapshot, Traffic, Trail, numbers_of
+from stores import Clock
+
+SHOPS = ("Lyon", "Nice", "Lille", "Metz", "Brest", "Dijon", "Nantes", "Tours", "Reims", "Pau", "Caen", "Gare du Nord")
+WINDOWS = ("plants", "blue", "books", "light", "music")
+
+
+BEGIN = 1_760_000_000.0
+
+
+def learner_of_shops(
+    decisions: int,
+    policy: posse.Policy = posse.PosseTS(0.2),
+    players: tuple[str, ...] = SHOPS,
+    arms: tuple[str, ...] = WINDOWS,
+    seed: int = 1,
+    **more: object,
+) -> tuple[posse.Learner, Clock]:
+    """A learner after so many decisions, one in twenty of which still waits; the last shop is unlike the others."""
+    clock, random = Clock(BEGIN), np.random.default_rng(seed)
+    base = np.resize([0.28, 0.42, 0.40, 0.33, 0.25], len(arms))
+    means = base + random.uniform(-0.04, 0.04, (len(players), len(arms)))
+    means[-1] = np.resize([0.06, 0.08, 0.16, 0.05, 0.04], len(arms))
+    learner = posse.Learner(policy, arms=arms, players=players, seed=seed, clock=clock, **more)  # type: ignore[arg-type]
+    late: list[tuple[str, float]] = []
+    for number in range(decisions):
+        player = number % len(players)
+        decision = learner.choose(players[player])
+        clock.now += 0.05
+        late.append((decision.id, float(random.random() < means[player, arms.index(decision.arm)])))
+        if len(late) > 8 and random.random() > 0.02:
+            learner.observe(*late.pop(0))
+    return learner, clock
+
+
+def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows", paused: bool = False) -> Snapshot:
+    """What the dashboard would show of this learner."""
+    log = learner.log().to_pylist()
+    names = [tuple(name for name, _ in roster) for roster in (learner.state.player_roster, learner.state.arm_roster)]
+    return Snapshot(
+        name=name,
+        paused=paused,
+        now=clock.now,
+        trail=_trail(log, *names),
+        traffic=_traffic(log, clock.now),
+        recent=_recent(log),
+        **numbers_of(learner.state),
+    )
+
+
+def _trail(log: list[dict[str, Any]], players: tuple[str, ...], arms: tuple[str, ...]) -> Trail:
+    size = 1
+    while size * 80 < len(log):
+        size *= 2
+    stretches = -(-len(log) // size)
+    counts = np.zeros((stretches, len(players), len(arms)))
+    for number, row in enumerate(log):
+        counts[number // size, players.index(row["player"]), arms.index(row["arm"])] += 1
+    return Trail(size, np.arange(len(players)), counts, counts.sum(axis=1))
+
+
+def _traffic(log: list[dict[str, Any]], now: float) -> Traffic:
+    times = np.linspace(now - 600, now, 61)
+    answered = [row for row in log if row["reward"] is not None]
+    waiting = [row["decided_at"] for row in log if row["reward"] is None]
+    return Traffic(
+        times,
+        np.histogram([row["decided_at"] for row in log], times)[0],
+        np.histogram([row["observed_at"] for row in answered], times)[0],
+        np.array([row["observed_at"] - row["decided_at"] for row in answered][-1000:]),
+        min(waiting, default=None),
+        False,
+        sum(bool(row["defaulted"]) for row in answered),
+        len(answered),
+    )
+
+
+def _recent(log: list[dict[str, Any]]) -> tuple[Recent, ...]:
+    names = ("player", "arm", "propensity", "shared", "holdout", "decided_at", "reward", "observed_at")
+    return tuple(
+        Recent(**{name: row[name] for name in names}, defaulted=bool(row["defaulted"])) for row in log[::-1][:15]
+    )

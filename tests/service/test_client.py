@@ -1,0 +1,344 @@
+"""Both clients: the learner's verbs over HTTP, and what they do when the service is away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+import time
+
+import httpx
+import pytest
+from serving import new_experiment, service
+
+import posse
+from posse.learner import ConflictingReward, UnknownDecision
+from posse.service import conversation
+from posse.service.client import AsyncClient, Client, ServiceError, Unreachable
+
+
+@pytest.fixture(scope="module")
+def http(tmp_path_factory):
+    with service(tmp_path_factory.mktemp("client")) as client:
+        yield client
+
+
+@pytest.fixture
+def offers(http):
+    return http.get(new_experiment(http)).json()["name"]
+
+
+class Line(httpx.BaseTransport, httpx.AsyncBaseTransport):
+    """The way to the service, which goes wrong as it is told: each word is about one request.
+
+    "lost" delivers the request but loses the answer, "away" delivers nothing, "busy" answers 503.
+    """
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.sent: list[httpx.Request] = []
+        self._blocking = httpx.HTTPTransport()
+
+    def handle_request(self, request):
+        self.sent.append(request)
+        word = self.words.pop(0) if self.words else "well"
+        if word == "away":
+            raise httpx.ConnectError("nobody there", request=request)
+        if word == "busy":
+            problem = {"type": "urn:posse:problem:unavailable", "detail": "the disk is full"}
+            return httpx.Response(503, json=problem, headers={"Content-Type": "application/problem+json"})
+        answer = self._blocking.handle_request(request)
+        answer.read()
+        if word == "lost":
+            raise httpx.ReadError("cut off", request=request)
+        return answer
+
+    async def handle_async_request(self, request):
+        await request.aread()
+        answer = self.handle_request(request)
+        return httpx.Response(answer.status_code, headers=answer.headers, content=answer.content)
+
+    def close(self):
+        self._blocking.close()
+
+    async def aclose(self):
+        self.close()
+
+
+class Waiting:
+    """An asynchronous client, used as a blocking one."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self.client, self.runner = client, asyncio.Runner()
+
+    def __getattr__(self, name):
+        found = getattr(self.client, name)
+        if not callable(found):
+            return found
+        return lambda *args, **kwargs: self.runner.run(found(*args, **kwargs))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, at):
+        try:
+            self.runner.run(self.client.__aexit__(kind, error, at))
+        finally:
+            self.runner.close()
+
+
+def clients(kind, url, line, **options):
+    """A client of one kind, on a line."""
+    client = {"blocking": Client, "awaited": AsyncClient}[kind](url, **options)
+    made = {"blocking": httpx.Client, "awaited": httpx.AsyncClient}[kind]
+    client._http = made(transport=line, **client._options)
+    return client if kind == "blocking" else Waiting(client)
+
+
+@pytest.fixture
+def line():
+    return Line()
+
+
+@pytest.fixture(params=["blocking", "awaited"])
+def client(request, http, line, monkeypatch):
+    monkeypatch.setattr(conversation, "SHORT", 0.05)
+    with clients(request.param, str(http.base_url), line, patience=2.0) as client:
+        yield client
+
+
+# ---------------------------------------------------------------- when all is well
+
+
+def test_the_verbs_of_the_learner(client, http):
+    name = f"verbs of {type(client).__name__}"
+    made = client.create(
+        name, ["tea", "coffee"], ["north"], posse.RobustAggTS(0.1), 1000, seed=1, reward_range=(0, 2), floor=0.01
+    )
+    assert (made["policy"]["name"], made["policy"]["constants"]["epsilon"]) == ("RobustAggTS", 0.1)
+    decision = client.choose(name, "north")
+    assert isinstance(decision, posse.Decision)
+    assert decision.propensity == decision.probabilities[decision.arm]
+    assert client.observe(name, decision.id, 1.5) == 1
+    assert client.observe(name, decision.id, 1.5) == 0
+    assert client.join(name, "south")["players"][1] == {"name": "south", "here": True}
+    both = client.choose(name, ["north", "south"], available=["tea"])
+    assert [(each.player, each.arm) for each in both] == [("north", "tea"), ("south", "tea")]
+    assert client.observe(name, {each.id: 0.0 for each in both}) == 2
+    assert client.record(name, [("north", "tea", 1.0), ("south", "coffee", 2.0)]) == 2
+    client.add_arm(name, "water")
+    client.retire_arm(name, "tea")
+    client.retire(name, "south")
+    client.change(name, paused=True)
+    now = client.experiment(name)
+    assert [arm["here"] for arm in now["arms"]] == [False, True, True]
+    assert (now["rewards"], now["paused"]) == (5, True)
+    assert name in [each["name"] for each in client.experiments()]
+    assert client.state(name)["pulls"][0][0] >= 1
+    assert client.diagnosis(name)["epsilon"] == 0.1
+    kinds = [row["kind"] for row in client.log(name)]
+    assert kinds.count("decision") == 3
+    assert kinds.count("record") == 2
+    assert client.log(name, after=2) == client.log(name)[2:]
+    assert "north" not in client.erase(name, "north")
+
+
+def test_errors_are_the_learners(client, offers):
+    decision = client.choose(offers, "Lyon")
+    client.observe(offers, decision.id, 1.0)
+    for wrong, error in [
+        (lambda: client.observe(offers, decision.id, 0.0), ConflictingReward),
+        (lambda: client.observe(offers, "99-00000000", 0.0), UnknownDecision),
+        (lambda: client.observe(offers, "no decision", 0.0), UnknownDecision),
+        (lambda: client.observe(offers, decision.id, 7.0), ValueError),
+        (lambda: client.observe(offers, decision.id, float("nan")), ValueError),
+        (lambda: client.observe(offers, decision.id), TypeError),
+        (lambda: client.observe(offers, decision, 1.0), TypeError),
+        (lambda: client.choose(offers, "nobody"), ValueError),
+        (lambda: client.choose(offers, "x" * 300), ValueError),
+        (lambda: client.choose(offers, "Lyon", available=[]), ValueError),
+        (lambda: client.create(offers, ["a"]), ServiceError),
+        (lambda: client.choose("no such", "Lyon"), ServiceError),
+    ]:
+        with pytest.raises(error) as raised:
+            wrong()
+        assert type(raised.value) is error
+        assert str(raised.value)
+    assert raised.value.status == 404
+    assert raised.value.kind == "unknown-experiment"
+    assert client.buffered == 0
+
+
+def test_good_rewards_of_a_batch_are_taken_though_one_is_refused(client, http, offers):
+    first, second = client.choose(offers, ["Lyon", "Nice"])
+    with pytest.raises(UnknownDecision):
+        client.observe(offers, [("99-00000000", 1.0), (first.id, 1.0), (second.id, 0.0)])
+    assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 2
+
+
+def test_many_rewards_go_out_in_batches(client, line, offers):
+    client.change(offers, join=[f"shop {number}" for number in range(250)])
+    pairs = [(decision.id, 1.0) for decision in client.choose(offers, [f"shop {number}" for number in range(250)])]
+    line.sent.clear()
+    assert client.observe(offers, pairs * 10) == 250
+    assert [len(json.loads(request.content)["rewards"]) for request in line.sent] == [1000, 1000, 500]
+
+
+# ---------------------------------------------------------------- when it is not
+
+
+def test_a_request_is_repeated_under_the_same_key_and_happens_once(client, line, http, offers):
+    line.words = ["away", "lost", "busy", "lost"]
+    decision = client.choose(offers, "Lyon")
+    keys = {request.headers["idempotency-key"] for request in line.sent}
+    assert (len(line.sent), len(keys)) == (5, 1)
+    assert http.get(f"/v1/experiments/{offers}").json()["decisions"] == 1
+    assert client.choose(offers, "Lyon").id != decision.id  # the control: another call, another key
+
+
+def test_a_reward_whose_answer_was_lost_counts_once(client, line, http, offers):
+    decision = client.choose(offers, "Lyon")
+    line.words = ["lost"]
+    assert client.observe(offers, decision.id, 1.0) == 0  # it is known already, from the first time
+    assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 1
+
+
+def test_what_must_not_happen_twice_is_repeated_only_if_it_has_not_happened(client, line, offers):
+    line.words = ["away", "away"]
+    assert client.join(offers, "Lille")
+    line.words = ["lost"]
+    with pytest.raises(Unreachable, match="cut off"):
+        client.join(offers, "Metz")
+    line.words = ["busy"]
+    with pytest.raises(Unreachable, match="disk is full"):
+        client.record(offers, [("Lyon", "coupon", 1.0)])
+    assert len(line.sent) == 5
+
+
+def test_patience_ends(client, line, offers):
+    client._conversation.patience = 0.2
+    line.words = ["away"] * 100
+    with pytest.raises(Unreachable, match="nobody there"):
+        client.choose(offers, "Lyon")
+    assert len(line.sent) < 100
+    line.words.clear()
+
+
+def test_rewards_wait_in_the_buffer_while_the_service_is_away(client, line, http, offers):
+    decisions = [client.choose(offers, "Lyon") for _ in range(5)]
+    line.words = ["away"] * 1000
+    line.sent.clear()
+    for decision in decisions:
+        assert client.observe(offers, decision.id, 1.0) == 0
+    assert client.buffered == 5
+    assert len(line.sent) < 25  # it does not try again for each of them
+    line.words.clear()
+    assert client.flush() == 5
+    assert client.buffered == 0
+    assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 5
+
+
+def test_the_next_reward_takes_those_of_the_buffer_along(client, line, http, offers):
+    first, second = client.choose(offers, ["Lyon", "Nice"])
+    line.words = ["away"] * 1000
+    client.observe(offers, first.id, 1.0)
+    line.words.clear()
+    time.sleep(0.1)  # past the rest that it takes
+    assert client.observe(offers, second.id, 1.0) == 1
+    assert client.buffered == 0
+    assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 2
+
+
+def test_a_reward_of_the_buffer_that_is_refused_is_told_and_keeps_nobody_up(client, line, offers):
+    decision = client.choose(offers, "Lyon")
+    line.words = ["away"] * 1000
+    client.observe(offers, "99-00000000", 1.0)
+    client.observe("a name that was never right", decision.id, 1.0)
+    client.observe("nor / this", decision.id, 1.0)
+    client.observe(offers, decision.id, 1.0)
+    line.words.clear()
+    assert client.flush() == 1
+    assert client.buffered == 0
+    assert [report.decision for report, _ in client.refused] == ["99-00000000", decision.id, decision.id]
+    assert all(why for _, why in client.refused)
+
+
+def test_the_buffer_is_bounded(client, line, offers):
+    client._conversation.buffer_limit = 3
+    line.words = ["away"] * 1000
+    client.observe(offers, [("0-00000000", 1.0)] * 3)
+    with pytest.raises(Unreachable, match="limit of 3"):
+        client.observe(offers, "0-00000000", 1.0)
+    assert client.buffered == 3
+    line.words.clear()
+
+
+@pytest.mark.parametrize("kind", ["blocking", "awaited"])
+def test_leaving_delivers_what_waits_or_says_what_does_not(kind, http, offers, line, monkeypatch):
+    monkeypatch.setattr(conversation, "SHORT", 0.05)
+    with clients(kind, str(http.base_url), line, patience=0.1) as client:
+        decision = client.choose(offers, "Lyon")
+        line.words = ["away"] * 100
+        client.observe(offers, decision.id, 1.0)
+        line.words.clear()
+    assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 1
+    line.words = ["away"] * 1000
+    with (
+        pytest.raises(Unreachable, match="1 rewards were not delivered"),
+        clients(kind, str(http.base_url), line, patience=0.1) as client,
+    ):
+        client.observe(offers, decision.id, 1.0)
+    with pytest.raises(KeyError), clients(kind, str(http.base_url), line, patience=0.1) as client:
+        fail_while_rewards_wait(client, offers)
+
+
+def fail_while_rewards_wait(client, offers):
+    client.observe(offers, "0-00000000", 1.0)
+    raise KeyError
+
+
+def test_one_client_in_many_threads(http, offers):
+    with Client(str(http.base_url)) as client:
+
+        def work():
+            for _ in range(10):
+                client.observe(offers, client.choose(offers, "Lyon").id, 1.0)
+
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found = client.experiment(offers)
+    assert (found["decisions"], found["rewards"]) == (80, 80)
+
+
+# ---------------------------------------------------------------- set up
+
+
+def test_a_token_is_sent_but_not_shown(line):
+    line.words = ["busy"]
+    client = clients("blocking", "http://127.0.0.1:1", line, token="posse_1_hush", patience=0.0)
+    with pytest.raises(Unreachable):
+        client.experiments()
+    assert line.sent[0].headers["authorization"] == "Bearer posse_1_hush"
+    assert "hush" not in repr(client)
+    client.close()
+
+
+def test_an_address_that_is_none_is_refused():
+    for url in ("127.0.0.1:8080", "", None, "ftp://x"):
+        with pytest.raises(ValueError, match="url="):
+            posse.Client(url)
+    with pytest.raises(AttributeError):
+        _ = posse.Clients
+
+
+def test_posse_is_imported_without_what_only_clients_need():
+    code = (
+        "import sys, posse; assert not {'httpx', 'fastapi'} & set(sys.modules);"
+        "posse.Client; assert 'httpx' in sys.modules and not {'fastapi', 'sqlalchemy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,355 @@
+"""What the dashboard says, against slower ways to know it: snapshots, beliefs, sentences, what sharing saved."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from scenes import BEGIN, SHOPS, WINDOWS, learner_of_shops, snapshot_of
+
+import posse
+from posse.learner import Learner
+from posse.service.dashboard import charts, forms, history, insights, views
+from posse.service.dashboard.analysis import diagnosis, savings
+from posse.service.dashboard.analyst import Analyst, Answer, _question
+from posse.service.dashboard.beliefs import beliefs
+from posse.service.dashboard.rendering import render
+from posse.service.dashboard.snapshot import numbers_of
+from posse.service.dashboard.snapshots import Snapshots
+from stores import BACKENDS, Clock, stores
+
+
+@pytest.fixture(scope="module")
+def shops():
+    """A snapshot after two thousand decisions of twelve shops."""
+    return snapshot_of(*learner_of_shops(2000))
+
+
+# ---------------------------------------------------------------- read from the store
+
+
+@pytest.fixture(params=BACKENDS)
+def store(request, tmp_path):
+    with stores(request.param, tmp_path, clock=Clock(BEGIN)) as (store,):
+        yield store
+
+
+def _decide(store, rounds, seconds=0.7, answered=0.8, seed=3):
+    random = np.random.default_rng(seed)
+    for _ in range(rounds):
+        made = store.decide("shops", SHOPS[:4])
+        store.clock.now += seconds
+        store.reward("shops", [(each.id, float(random.random() < 0.4)) for each in made if random.random() < answered])
+
+
+def test_a_snapshot_is_what_the_log_says(store, monkeypatch):
+    monkeypatch.setattr("posse.service.dashboard.snapshots.FRESH", 0.0)
+    monkeypatch.setattr("posse.service.dashboard.snapshots.REST", 0.0)
+    store.create("shops", posse.PosseTS(), WINDOWS, SHOPS)
+    snapshots = Snapshots(store)
+    for rounds in (0, 1, 7, 60, 90):  # stretches double in between
+        _decide(store, rounds, seed=rounds)
+        seen = snapshots.of("shops")
+        table = store.log_table("shops")
+        expected = snapshot_of(Learner.replay(table, store.clock), store.clock)
+        for name in ("pulls", "sums", "squares", "chosen", "centers", "scales", "weights", "probabilities"):
+            np.testing.assert_allclose(getattr(seen, name), getattr(expected, name), err_msg=name)
+        assert (seen.decisions, seen.rewards, seen.waiting) == (expected.decisions, expected.rewards, expected.waiting)
+        assert seen.trail.size == expected.trail.size
+        np.testing.assert_array_equal(seen.trail.counts, expected.trail.counts)
+        np.testing.assert_array_equal(seen.trail.everybody, expected.trail.everybody)
+        assert seen.recent == expected.recent
+        assert seen.traffic.oldest == expected.traffic.oldest
+        log = table.to_pylist()
+        for name, when in (("decisions", "decided_at"), ("rewards", "observed_at")):
+            happened = [row[when] for row in log if row[when] is not None]
+            edges = [*seen.traffic.times[:-1], math.inf]
+            np.testing.assert_array_equal(getattr(seen.traffic, name), np.histogram(happened, edges)[0], err_msg=name)
+
+
+def test_looking_reads_no_more_as_the_log_grows(store, monkeypatch):
+    store.create("shops", posse.IndTSV(), WINDOWS, SHOPS)
+    monkeypatch.setattr(history, "SAMPLE", 16)
+    _decide(store, 40)
+    past = history.History(1)
+    with store.reading() as connection:
+        short = past.trail(connection, 160, np.arange(12), 5)
+        monkeypatch.setattr(history, "STRETCHES", 4)
+        long = history.History(1).trail(connection, 160, np.arange(12), 5)
+    assert short.everybody.sum() == 160
+    assert long.size == 64
+    assert long.everybody.sum() == 16 * 3  # of each of three stretches only a part
+
+
+def test_a_snapshot_is_kept_for_a_moment_but_a_pause_shows_at_once(store):
+    store.create("shops", posse.IndTSV(), WINDOWS, SHOPS)
+    snapshots = Snapshots(store)
+    first = snapshots.of("shops")
+    _decide(store, 1)
+    assert snapshots.of("shops") is first
+    store.change("shops", paused=True)
+    assert snapshots.of("shops").paused
+    assert snapshots.of("shops").decisions == 4
+
+
+# ---------------------------------------------------------------- beliefs
+
+
+def _believed(policy, numbers, sums, *reward_range):
+    totals = numbers["pulls"].sum(axis=1)
+    return beliefs(policy, numbers["pulls"], sums, numbers["centers"], numbers["scales"], totals, *reward_range)
+
+
+def _covered(narrower: float) -> float:
+    """How often intervals, made so much narrower, hold the true mean; over runs of PosseTS and Ind-TS-V."""
+    held = []
+    for policy in (posse.PosseTS(), posse.IndTSV()):
+        for run in range(12):
+            random = np.random.default_rng(run)
+            means = np.array([0.5, 0.6, 0.3]) + random.normal(0, 0.05, (6, 3))
+            learner = posse.Learner(policy, arms=list("abc"), players=list("uvwxyz"), seed=run)
+            for number in range(600):
+                made = learner.choose("uvwxyz"[number % 6])
+                mean = means[number % 6, "abc".index(made.arm)]
+                learner.observe(made.id, float(random.random() < mean))
+            numbers = numbers_of(learner.state)
+            known = _believed(policy, numbers, numbers["sums"])
+            low, high = (known.estimates + narrower * (end - known.estimates) for end in (known.lows, known.highs))
+            held.append((low <= means) & (means <= high))
+    return float(np.mean(held))
+
+
+def test_intervals_hold_the_true_mean_about_as_often_as_they_say():
+    assert _covered(1.0) > 0.9
+
+
+def test_intervals_half_as_wide_do_not():
+    assert _covered(0.5) < 0.8
+
+
+def test_estimates_are_in_the_units_of_the_rewards():
+    learner = posse.Learner(posse.PosseTS(), arms=["a", "b"], players=["p"], reward_range=(-10, 30))
+    for number in range(200):
+        made = learner.choose("p")
+        learner.observe(made.id, 20.0 if made.arm == "a" else number % 2 * 1.0)
+    numbers = numbers_of(learner.state)
+    unit = (numbers["sums"] + 10 * numbers["pulls"]) / 40
+    known = _believed(posse.PosseTS(), numbers, unit, -10, 30)
+    assert known.estimates[0, 0] == pytest.approx(20, abs=1)
+    assert known.lows[0, 0] <= known.estimates[0, 0] <= known.highs[0, 0] <= 30
+
+
+@pytest.mark.parametrize("policy", [posse.RobustAggTS(0.1), posse.RobustAgg(0.1), posse.IndUCB(), posse.HierTS(0.05)])
+def test_what_every_policy_believes_can_be_shown(policy):
+    learner, clock = learner_of_shops(0, policy)
+    for decisions in (0, 300):
+        if decisions:
+            learner, clock = learner_of_shops(decisions, policy)
+        snapshot = snapshot_of(learner, clock)
+        shown = views.matrix(snapshot)
+        assert len(shown.rows) == 12
+        text = render("parts/matrix.html", matrix=shown)
+        assert "nan" not in text
+        assert "inf" not in text
+        json.dumps(charts.chart(snapshot), allow_nan=False)
+
+
+# ---------------------------------------------------------------- sentences
+
+
+def _text(template: str, **values) -> str:
+    from test_dashboard import Page
+
+    return Page(render(template, **values)).text
+
+
+def test_the_lead_says_for_how_many_what_looks_best(shops):
+    lead = views.lead(shops)
+    assert lead.players == 12
+    assert sum(each.players for each in lead.favourites) + lead.undecided == 12
+    text = _text("parts/lead.html", lead=lead)
+    assert text.startswith("12 players choose among 5 arms. So far ")
+    best = lead.favourites[0]
+    assert f"{best.arm.name} looks best for {best.players} of them" in text
+    assert "of what their choices rest on was learnt by other players." in text
+
+
+def test_the_lead_of_what_has_not_begun():
+    learner, clock = learner_of_shops(0, players=("Lyon",))
+    text = _text("parts/lead.html", lead=views.lead(snapshot_of(learner, clock)))
+    assert text == "1 player chooses among 5 arms. Nothing has been tried yet."
+    empty = posse.Learner(posse.PosseTS(), arms=["a", "b"], clock=clock)
+    text = _text("parts/lead.html", lead=views.lead(snapshot_of(empty, clock)))
+    assert text == "No player has joined yet; 2 arms wait to be tried."
+
+
+def test_a_cell_says_whose_data_decides(shops):
+    shown = views.matrix(shops)
+    for row, place in zip(shown.rows, range(12), strict=True):
+        assert row.player == SHOPS[place]
+        for cell in row.cells:
+            weight = shops.weights[place, cell.arm.place]
+            own = shops.pulls[place, cell.arm.place] > 0
+            assert (cell.data == "own data") == (weight < 0.1 and own)
+            assert (cell.data == "shared data") == (weight >= 0.9)
+            assert cell.bar[0] <= cell.bar[1] <= cell.bar[2]
+        assert sum(cell.best for cell in row.cells) <= 1
+
+
+def test_arms_beyond_the_colours_share_the_last_one():
+    learner, clock = learner_of_shops(300, posse.IndTSV(), arms=tuple(f"arm {number}" for number in range(15)))
+    snapshot = snapshot_of(learner, clock)
+    colours = [arm.colour for arm in views.arms_of(snapshot)]
+    assert [colours.count(colour) for colour in range(7)] == [1] * 7
+    assert colours.count(7) == 8
+    shown = charts.chart(snapshot)
+    assert shown["names"][-1] == "8 other arms"
+    np.testing.assert_allclose(np.sum(shown["shares"], axis=0), 1, atol=1e-3)
+    assert views.matrix(snapshot).hidden_arms == 3
+
+
+def test_late_and_missing_rewards_are_told(shops):
+    text = views.rewards_in_words(shops)
+    assert "decisions wait for a reward; the oldest has waited" in text
+    learner, clock = learner_of_shops(200, posse.IndTSV(), default_reward=0.0, patience=60.0)
+    clock.now += 61
+    text = views.rewards_in_words(snapshot_of(learner, clock))
+    assert "A decision without a reward after 60 s counts as 0.00; so did" in text
+
+
+def _diagnosed(snapshot):
+    return insights.diagnosis_view(Answer(diagnosis(_question(snapshot)), "", 1, 1, 0.0), snapshot)
+
+
+def test_the_diagnosis_in_words():
+    alike = [learner_of_shops(3000, policy, SHOPS[:6]) for policy in (posse.PosseTS(), posse.PosseTS(0.9))]
+    broken = learner_of_shops(8000, posse.PosseTS(0.05))
+    states = [_diagnosed(snapshot_of(*each)).state for each in (*alike, broken)]
+    assert states == ["free", "fine", "alarm"]
+    snapshot = snapshot_of(*broken)
+    text = _text("parts/diagnosis.html", diagnosis=_diagnosed(snapshot))
+    assert text.startswith("▲ No: ε = 0.05 is broken")
+    assert "Gare du Nord" in text
+    assert _diagnosed(snapshot_of(*learner_of_shops(20, players=("Lyon",)))).state == "alone"
+
+
+# ---------------------------------------------------------------- what sharing saved
+
+
+def test_sharing_saves_where_players_are_alike(shops):
+    found = savings(_question(shops))
+    assert found["low"] > 0
+    assert not found["alone"]
+    view = insights.savings_view(Answer(found, "", 1, 1, 0.0), shops)
+    assert "earned by sharing" in _text("parts/savings.html", savings=view)
+
+
+@pytest.fixture(scope="module")
+def estimated_and_true():
+    """The estimates' middle, low and high ends, and the true expected saving, of 24 experiments with known means."""
+    found = []
+    for run in range(24):
+        random = np.random.default_rng(100 + run)
+        apart, rounds = (0.0, 0.03, 0.1)[run % 3], (100, 400)[run % 2]
+        means = np.clip(random.uniform(0.3, 0.6, 5) + random.normal(0, apart, (10, 5)), 0.02, 0.98)
+        problem = posse.Problem(means)
+        traced = posse.simulation.trace(problem, posse.PosseTS(), rounds, replication=run)
+        learner = posse.Learner(posse.PosseTS(), arms=list("abcde"), players=list("0123456789"), clock=Clock())
+        for player in range(10):
+            arms, rewards = traced.arms[:, player], traced.rewards[:, player]
+            learner.record(
+                [(str(player), "abcde"[arm], float(reward)) for arm, reward in zip(arms, rewards, strict=True)]
+            )
+        said = savings(_question(snapshot_of(learner, Clock())))
+        pair = [posse.PosseTS(), posse.IndTSV()]
+        result = posse.simulate(problem, pair, rounds, replications=40, checkpoints=1, threads=1, anytime=True)
+        true = float((result.final_regret[1] - result.final_regret[0]).mean())
+        found.append((said["middle"], said["low"], said["high"], true))
+    return np.array(found).T
+
+
+def test_the_range_holds_what_sharing_really_saves(estimated_and_true):
+    middle, low, high, true = estimated_and_true
+    assert ((low <= true) & (true <= high)).mean() > 0.85
+    assert 0.8 < middle.sum() / true.sum() < 1.25
+
+
+def test_the_range_does_not_hold_twice_as_much(estimated_and_true):
+    _, low, high, true = estimated_and_true
+    assert ((low <= 2 * true) & (2 * true <= high)).mean() < 0.7
+
+
+def test_sharing_blindly_costs_where_players_are_not():
+    random = np.random.default_rng(5)
+    learner = posse.Learner(posse.NaiveAgg(), arms=list("abc"), players=list("uvwxyz"), clock=Clock())
+    likes = [number % 3 for number in range(6)]
+    past = [
+        (player, arm, float(random.random() < (0.9 if likes[place] == number else 0.1)))
+        for place, player in enumerate("uvwxyz")
+        for number, arm in enumerate("abc")
+        for _ in range(60)
+    ]
+    learner.record(past)
+    question = _question(snapshot_of(learner, Clock()))
+    found = savings({**question, "chosen": (200 * np.ones((6, 3))).tolist()})
+    assert found["high"] < 0
+
+
+def test_for_players_who_learn_alone_it_is_what_sharing_would_have_saved():
+    found = savings(_question(snapshot_of(*learner_of_shops(1500, posse.IndTSV(), SHOPS[:8]))))
+    assert found["alone"]
+    assert found["middle"] > 0
+
+
+def test_too_little_data_gives_no_estimate():
+    snapshot = snapshot_of(*learner_of_shops(30))
+    assert savings(_question(snapshot)) is None
+    view = insights.savings_view(Answer(None, "", 1, 1, 0.0), snapshot)
+    assert "Too early to say" in _text("parts/savings.html", savings=view)
+
+
+def test_the_analyst_answers_in_the_background_and_comes_back_when_killed(shops):
+    analyst = Analyst()
+    try:
+        for _ in range(2):
+            analyst._answers.clear()
+            answer = _awaited(analyst, shops)
+            assert answer.found["arms"] == list(WINDOWS)
+            analyst._process.kill()
+        analyst._answers.clear()
+        assert analyst.ask("diagnosis", shops) is None
+        while analyst._process.poll() is not None:  # until the next one has the question
+            time.sleep(0.01)
+        analyst._process.kill()  # and dies over it
+        assert _awaited(analyst, shops).found["arms"] == list(WINDOWS)
+    finally:
+        analyst.close()
+
+
+def _awaited(analyst, snapshot):
+    until = time.monotonic() + 120
+    while (answer := analyst.ask("diagnosis", snapshot)) is None and time.monotonic() < until:
+        time.sleep(0.05)
+    assert answer is not None
+    return answer
+
+
+def test_the_analyst_ends_with_whoever_started_it():
+    process = subprocess.Popen(
+        [sys.executable, "-m", "posse.service.dashboard.analysis"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    process.stdin.close()
+    assert process.wait(timeout=120) == 0
+    process.stdout.close()
+
+
+def test_a_form_names_policies_in_plain_words():
+    made, wrong = forms.experiment_of({"name": "x", "arms": "a\nb", "sharing": "alone"})
+    assert (made["policy"], wrong) == (posse.IndTSV(), {})
+    made, _ = forms.experiment_of({"name": "x", "arms": "a\nb", "reward": "number", "low": "−5", "high": "20"})
+    assert (made["policy"], made["reward_range"]) == (posse.PosseTS(), (-5.0, 20.0))

@@ -1,0 +1,382 @@
+"""The API over HTTP, as a client meets it: what it does, what it refuses, and that a refusal changes nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from urllib.parse import urlsplit
+
+import pytest
+from serving import new_experiment, problem_of, service
+
+from posse.service.settings import LARGEST_BODY
+from posse.service.shell import HEADERS
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with service(tmp_path_factory.mktemp("http")) as client:
+        yield client
+
+
+@pytest.fixture
+def path(client):
+    return new_experiment(client)
+
+
+# ---------------------------------------------------------------- what it does
+
+
+def test_an_experiment_is_created_found_and_listed(client):
+    body = {
+        "name": "prices & more",
+        "arms": ["low", "high"],
+        "players": ["Lyon"],
+        "policy": {"name": "RobustAggTS", "constants": {"epsilon": 2}},
+        "horizon": 1000,
+        "reward_range": [-10, 40],
+        "floor": 0.1,
+        "holdout": 0.05,
+        "default_reward": 0,
+        "patience": 3600,
+    }
+    created = client.post("/v1/experiments", json=body)
+    assert created.status_code == 201
+    assert created.headers["location"] == "/v1/experiments/prices%20%26%20more"
+    found = client.get(created.headers["location"]).json()
+    assert found == created.json()
+    assert found["policy"]["constants"]["epsilon"] == 2
+    assert found["players"] == [{"name": "Lyon", "here": True}]
+    same = ("name", "horizon", "reward_range", "floor", "holdout", "default_reward", "patience")
+    assert {key: found[key] for key in same} == {key: body[key] for key in same}
+    assert found in client.get("/v1/experiments").json()["experiments"]
+
+
+def test_a_decision_and_its_reward(client, path):
+    made = client.post(f"{path}/decisions", json={"player": "Lyon"}).json()["decisions"]
+    assert [each["player"] for each in made] == ["Lyon"]
+    (decision,) = made
+    assert decision["propensity"] == decision["probabilities"][decision["arm"]]
+    report = {"decision": decision["id"], "reward": 1}
+    assert client.post(f"{path}/rewards", json=report).json() == {**report_of(decision, "taken")}
+    assert client.post(f"{path}/rewards", json=report).json() == {**report_of(decision, "known")}
+    assert problem_of(client.post(f"{path}/rewards", json={**report, "reward": 0}), 409) == "conflicting-reward"
+    assert problem_of(client.post(f"{path}/rewards", json={**report, "reward": 7}), 422) == "invalid"
+    assert problem_of(client.post(f"{path}/rewards", json={**report, "decision": "x"}), 409) == "unknown-decision"
+    counts = client.get(path).json()
+    assert (counts["decisions"], counts["rewards"], counts["waiting"]) == (1, 1, 0)
+
+
+def report_of(decision, status):
+    return {"decision": decision["id"], "status": status, "detail": None}
+
+
+def test_players_who_act_in_the_same_round(client, path):
+    body = {"players": ["Nice", "Lyon"], "available": ["coupon"]}
+    made = client.post(f"{path}/decisions", json=body).json()["decisions"]
+    assert [(each["player"], each["arm"], each["round"]) for each in made] == [
+        ("Nice", "coupon", 1),
+        ("Lyon", "coupon", 1),
+    ]
+
+
+def test_each_reward_of_a_batch_has_its_own_outcome(client, path):
+    first, second = (each["id"] for each in decide(client, path, ["Lyon", "Nice"]))
+    pairs = [(first, 1), (first, 1), (first, 0), ("7-00000000", 1), (second, 9)]
+    body = {"rewards": [{"decision": identity, "reward": reward} for identity, reward in pairs]}
+    answer = client.post(f"{path}/rewards", json=body)
+    assert answer.status_code == 200
+    statuses = [outcome["status"] for outcome in answer.json()["outcomes"]]
+    assert statuses == ["taken", "known", "conflict", "unknown", "invalid"]
+    assert answer.json()["taken"] == 1
+    assert client.get(path).json()["waiting"] == 1
+
+
+def decide(client, path, players):
+    return client.post(f"{path}/decisions", json={"players": players}).json()["decisions"]
+
+
+def test_the_same_key_gives_the_same_decision(client, path):
+    def ask(key, player="Lyon", **more):
+        return client.post(f"{path}/decisions", json={"player": player, **more}, headers={"Idempotency-Key": key})
+
+    first = ask("k1").json()
+    assert ask("k1").json() == first
+    assert client.post(f"{path}/decisions", json={"player": "Lyon", "idempotency_key": "k1"}).json() == first
+    assert ask("k2").json() != first
+    assert problem_of(ask("k1", "Nice"), 409) == "conflicting-key"
+    assert problem_of(ask("k1", idempotency_key="k2"), 409) == "conflicting-key"
+    assert problem_of(ask("with space"), 422) == "invalid"
+    assert client.get(path).json()["decisions"] == 2
+
+
+def test_players_and_arms_come_and_go(client, path):
+    changed = client.patch(path, json={"join": ["Lille"], "retire": ["Nice"], "add_arms": ["gift"]}).json()
+    assert [(each["name"], each["here"]) for each in changed["players"]] == [
+        ("Lyon", True),
+        ("Nice", False),
+        ("Lille", True),
+    ]
+    assert [each["name"] for each in changed["arms"]] == ["coupon", "nothing", "gift"]
+    assert problem_of(client.post(f"{path}/decisions", json={"player": "Nice"}), 409) == "refused"
+    assert problem_of(client.patch(path, json={"join": ["Metz"], "retire": ["nobody"]}), 409) == "refused"
+    assert client.get(path).json() == changed
+
+
+def test_a_paused_experiment_decides_nothing_but_takes_rewards(client, path):
+    (decision,) = decide(client, path, ["Lyon"])
+    assert client.patch(path, json={"paused": True}).json()["paused"] is True
+    assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}), 409) == "paused"
+    report = {"decision": decision["id"], "reward": 1}
+    assert client.post(f"{path}/rewards", json=report).json()["status"] == "taken"
+    client.patch(path, json={"paused": False})
+    assert decide(client, path, ["Lyon"])
+
+
+def test_rewards_of_the_past_and_what_is_seen_of_them(client, path):
+    past = [{"player": "Lyon", "arm": "coupon", "reward": number % 2} for number in range(40)]
+    assert client.post(f"{path}/records", json={"rewards": past}).json() == {"taken": 40}
+    state = client.get(f"{path}/state").json()
+    assert (state["players"], state["arms"]) == (["Lyon", "Nice"], ["coupon", "nothing"])
+    assert state["pulls"] == [[40, 0], [0, 0]]
+    assert state["means"] == [[0.5, None], [None, None]]
+    assert state["low"][0][0] < 0.5 < state["high"][0][0]
+    assert sum(state["probabilities"][0]) == pytest.approx(1)
+    diagnosis = client.get(f"{path}/diagnosis").json()
+    assert diagnosis["kind"] == "diagnosis"
+    assert diagnosis["alarm"] is False
+    assert diagnosis["pulls"] == state["pulls"]
+
+
+def test_the_log_page_by_page(client, path):
+    made = decide(client, path, ["Lyon", "Nice"])
+    client.post(f"{path}/rewards", json={"decision": made[0]["id"], "reward": 1})
+    rows, after = [], 0
+    while after is not None:
+        page = client.get(f"{path}/log", params={"after": after, "limit": 2}).json()
+        assert len(page["rows"]) <= 2
+        rows, after = rows + page["rows"], page["next"]
+    assert rows == client.get(f"{path}/log").json()["rows"]
+    assert [(row["kind"], row["decision"]) for row in rows] == [
+        ("decision", made[0]["id"]),
+        ("decision", made[1]["id"]),
+        ("reward", made[0]["id"]),
+    ]
+
+
+def test_an_erased_player_leaves_no_name(client, path):
+    decide(client, path, ["Lyon"])
+    replacement = client.post(f"{path}/erasures", json={"player": "Lyon"}).json()["player"]
+    for part in ("", "/log", "/state"):
+        assert "Lyon" not in client.get(path + part).text
+    assert replacement in client.get(path).text
+
+
+# ---------------------------------------------------------------- what it refuses
+
+
+HOSTILE = {
+    "nothing": b"",
+    "half": b'{"player": "Ly',
+    "no object": b"[1]",
+    "NaN": b'{"rewards": [{"decision": "0-00000000", "reward": NaN}], "player": "Lyon", "name": NaN}',
+    "infinity": b'{"player": -Infinity}',
+    "too large a number": b'{"reward": 1e999, "player": 1e999}',
+    "many digits": b'{"player": %s}' % (b"9" * 100_000),
+    "deep": b"[" * 100_000,
+    "deep and closed": b'{"player": ' * 5_000 + b"1" + b"}" * 5_000,
+    "NUL": rb'{"player": "\u0000", "name": "\u0000"}',
+    "half a surrogate pair": rb'{"player": "\ud800", "name": "\ud800"}',
+    "not UTF-8": b'{"player": "\xff"}',
+    "a long name": b'{"player": "%s"}' % (b"x" * 1_000_000),
+    "a long key": b'{"%s": 1}' % (b"x" * 1_000_000),
+    "something unknown": b'{"player": "Lyon", "arms": ["a"], "color": "red"}',
+    "a string for a number": b'{"decision": "0-00000000", "reward": "1", "rewards": "1"}',
+    "true for a number": b'{"decision": "0-00000000", "reward": true, "arms": true}',
+    "several": b'{"player": "Lyon", "players": ["Lyon"]}',
+    "nobody": b'{"players": [], "rewards": [], "name": "x", "arms": []}',
+    "too many": json.dumps({"players": [str(number) for number in range(1001)]}).encode(),
+    "twice the same": b'{"players": ["Lyon", "Lyon"]}',
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_body_is_refused_and_changes_nothing(client, path, body):
+    before = client.get("/v1/experiments").json()
+    for method, target in [
+        ("POST", "/v1/experiments"),
+        ("PATCH", path),
+        *(("POST", f"{path}/{part}") for part in ("decisions", "rewards", "records", "erasures")),
+    ]:
+        answer = client.request(method, target, content=body, headers=JSON)
+        assert answer.status_code in (400, 422), f"{method} {target}: {answer.status_code}"
+        problem_of(answer, answer.status_code)
+        assert len(answer.content) < 20_000
+    assert client.get("/v1/experiments").json() == before
+
+
+def test_what_contradicts_itself_is_refused(client):
+    for more, word in [
+        ({"floor": 0.9}, "floor"),
+        ({"reward_range": [1, 0]}, "reward_range"),
+        ({"patience": 5}, "patience"),
+        ({"default_reward": 3, "patience": 5}, "default_reward"),
+        ({"policy": {"name": "RobustAggTS"}}, "constants"),
+        ({"policy": {"name": "RobustAggTS", "constants": {}}}, "epsilon"),
+        ({"policy": {"name": "PosseTS", "constants": {"color": 1}}}, "color"),
+        ({"policy": {"name": "RobustAggTS", "constants": {"epsilon": -1}}}, "epsilon"),
+        ({"policy": {"name": "Nobody"}}, "PosseTS"),
+        ({"arms": ["a", "a"]}, "twice"),
+        ({"name": "a/b"}, "name"),
+        ({"name": ".."}, "name"),
+    ]:
+        answer = client.post("/v1/experiments", json={"name": "odd", "arms": ["a", "b"], **more})
+        assert problem_of(answer, 422) == "invalid"
+        assert word in answer.json()["detail"]
+    assert problem_of(client.get("/v1/experiments/odd"), 404) == "unknown-experiment"
+
+
+def test_a_name_is_taken_once(client, path):
+    name = client.get(path).json()["name"]
+    answer = client.post("/v1/experiments", json={"name": name, "arms": ["a"]})
+    assert problem_of(answer, 409) == "experiment-exists"
+
+
+@pytest.mark.parametrize("name", ["%00", "%0A", "x" * 201, "%ED%A0%80", "%FF", "%2e%2e", "a%2Fb", "%20", "x" * 10_000])
+def test_a_bad_name_in_the_path_is_not_found_or_refused(client, name):
+    for part in ("", "/log", "/state", "/diagnosis"):
+        answer = client.get(f"/v1/experiments/{name}{part}")
+        assert answer.status_code in (404, 422)
+        problem_of(answer, answer.status_code)
+
+
+@pytest.mark.parametrize("query", ["after=-1", "after=x", "limit=0", "limit=1e9", f"after={10**30}", "after=NaN"])
+def test_a_bad_page_of_the_log_is_refused(client, path, query):
+    assert problem_of(client.get(f"{path}/log?{query}"), 422) == "invalid"
+
+
+def test_a_wrong_method_is_told_the_right_ones(client, path):
+    for target, allowed in [
+        ("/v1/experiments", "GET, POST"),
+        (path, "GET, PATCH"),
+        (f"{path}/decisions", "POST"),
+        ("/healthz", "GET"),
+    ]:
+        for method in ("PUT", "DELETE", "OPTIONS", "TRACE", "QUUX"):
+            answer = client.request(method, target)
+            assert problem_of(answer, 405) == "wrong-method"
+            assert answer.headers["allow"] == allowed
+    assert problem_of(client.get("/v2"), 404) == "not-found"
+
+
+def test_another_content_type_is_refused(client, path):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""):
+        answer = client.post(f"{path}/decisions", content=b'{"player": "Lyon"}', headers={"content-type": kind})
+        assert problem_of(answer, 415) == "not-json-type"
+    accepted = client.post(
+        f"{path}/decisions", content=b'{"player": "Lyon"}', headers={"content-type": "Application/JSON; charset=utf-8"}
+    )
+    assert accepted.status_code == 200
+
+
+def test_a_body_that_is_too_large_is_refused_declared_or_in_chunks(client, path):
+    for content in (b" " * (LARGEST_BODY + 1), iter([b" " * 100_000] * 20)):
+        assert problem_of(client.post(f"{path}/decisions", content=content, headers=JSON), 413) == "too-large"
+    largest = b'{"player": "Lyon"}'.ljust(LARGEST_BODY)
+    assert client.post(f"{path}/decisions", content=largest, headers=JSON).status_code == 200
+
+
+def test_a_length_that_is_none_is_refused(client, path):
+    """What httpx would not send. The server itself answers most of it."""
+    for length in ("-1", "x", "1e3", "9" * 30):
+        connection = http.client.HTTPConnection(urlsplit(str(client.base_url)).netloc, timeout=10)
+        try:
+            connection.putrequest("POST", f"{path}/decisions")
+            for name, value in (("Content-Type", "application/json"), ("Content-Length", length)):
+                connection.putheader(name, value)
+            connection.endheaders(b"{}")
+            assert connection.getresponse().status in (400, 413)
+        finally:
+            connection.close()
+
+
+def test_a_body_that_never_ends_is_given_up(tmp_path):
+    with service(tmp_path, body_seconds=0.2) as client:
+        path = new_experiment(client)
+        connection = http.client.HTTPConnection(urlsplit(str(client.base_url)).netloc, timeout=10)
+        try:
+            connection.putrequest("POST", f"{path}/decisions")
+            for name, value in (("Content-Type", "application/json"), ("Content-Length", "50")):
+                connection.putheader(name, value)
+            connection.endheaders(b'{"player": ')
+            answer = connection.getresponse()
+            assert (answer.status, answer.headers["connection"]) == (408, "close")
+            assert json.loads(answer.read())["type"].endswith("too-slow")
+        finally:
+            connection.close()
+
+
+# ---------------------------------------------------------------- around every request
+
+
+def test_every_answer_has_the_headers_of_safety(client, path):
+    for target in ("/healthz", path, "/v2", "/v1/experiments/nobody", "/metrics", "/openapi.json"):
+        headers = client.get(target).headers
+        assert {name: headers.get(name) for name in HEADERS} == HEADERS
+        assert "server" not in headers
+
+
+def test_pages_of_other_sites_can_do_nothing(client, path):
+    body = {"player": "Lyon"}
+    for origin in ("http://evil.example", "null", "http://[bad"):
+        answer = client.post(f"{path}/decisions", json=body, headers={"origin": origin})
+        assert problem_of(answer, 403) == "cross-site"
+    own = str(client.base_url).rstrip("/")
+    assert client.post(f"{path}/decisions", json=body, headers={"origin": own}).status_code == 200
+    for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", ""):
+        for target in (path, "/openapi.json", "/metrics"):
+            assert problem_of(client.get(target, headers={"host": host}), 421) == "wrong-host"
+    for host in ("localhost:8080", "127.0.0.1", "[::1]:80"):
+        assert client.get(path, headers={"host": host}).status_code == 200
+
+
+def test_well_and_ready(client):
+    assert client.get("/healthz").json() == {"status": "alive"}
+    assert client.get("/readyz").json() == {"status": "ready"}
+
+
+def test_requests_are_counted_by_route_and_status(client, path):
+    client.get(path)
+    client.get("/nowhere/at/all")
+    decide(client, path, ["Lyon"])
+    text = client.get("/metrics").text
+    assert 'posse_requests_total{method="GET",route="/v1/experiments/{name}",status="200"}' in text
+    assert 'route="none",status="404"' in text
+    assert "nowhere" not in text
+    assert "posse_request_seconds_bucket" in text
+    assert "posse_group_size_bucket" in text
+    assert "posse_queue_depth" in text
+
+
+def test_what_is_described_is_what_there_is(client):
+    described = client.get("/openapi.json").json()
+    routes = {(method, path) for path, methods in described["paths"].items() for method in methods}
+    assert ("post", "/v1/experiments/{name}/decisions") in routes
+    assert len(routes) == 13
+    for methods in described["paths"].values():
+        for operation in methods.values():
+            for status, answer in operation["responses"].items():
+                kinds = set(answer["content"])
+                assert kinds == ({"application/json"} if status < "300" else {"application/problem+json"})
+
+
+def test_default_rewards_are_taken_in_the_background(tmp_path):
+    with service(tmp_path, sweep_seconds=0.05) as client:
+        path = new_experiment(client, default_reward=0, patience=0.01)
+        decide(client, path, ["Lyon", "Nice"])
+        for _ in range(200):
+            if client.get(path).json()["rewards"] == 2:
+                break
+        assert client.get(path).json()["waiting"] == 0

@@ -1,0 +1,118 @@
+"""What the API says when something behind it fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+import httpx
+import pytest
+from serving import new_experiment, problem_of, service
+
+from posse.service import tokens
+from posse.service.access import COOKIE
+from posse.service.errors import Damaged, Overloaded, Unavailable
+from posse.service.store import Store
+from posse.service.writer import Writer
+
+
+@pytest.fixture
+def client(tmp_path):
+    with service(tmp_path) as client:
+        yield client
+
+
+def failing(error):
+    def fail(*args, **kwargs):
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (Unavailable("the disk is full"), 503, "unavailable"),
+        (Overloaded("10,000 requests wait already"), 503, "overloaded"),
+        (Damaged("row 7 cannot be right"), 500, "damaged"),
+        (KeyError("posse_1_hush"), 500, "internal"),
+    ],
+)
+@pytest.mark.parametrize("where", ["writing", "reading", "looking whether it is ready"])
+def test_what_fails_behind_it_becomes_a_problem(client, monkeypatch, caplog, error, status, kind, where):
+    path = new_experiment(client)
+    method = {"writing": "decide", "reading": "experiment", "looking whether it is ready": "check"}[where]
+    monkeypatch.setattr(Store, method, failing(error))
+    with caplog.at_level(logging.ERROR):
+        if where == "writing":
+            answer = client.post(f"{path}/decisions", json={"player": "Lyon"})
+        else:
+            answer = client.get(path if where == "reading" else "/readyz")
+    assert problem_of(answer, status) == kind
+    assert answer.headers.get("retry-after") == ("1" if status == 503 else None)
+    assert ("hush" in answer.text) is False
+    assert bool(caplog.records) is (kind == "internal")
+    monkeypatch.undo()
+    assert client.get(path).json()["decisions"] == 0
+    assert client.post(f"{path}/decisions", json={"player": "Lyon"}).status_code == 200
+
+
+@pytest.mark.parametrize("method", ["exist", "check"])
+def test_a_database_that_is_away_lets_nobody_in_but_says_so(tmp_path, monkeypatch, method):
+    headers = {"Authorization": "Bearer x"}
+    with service(tmp_path, trust_seconds=0.0) as client:
+        path = new_experiment(client)
+        monkeypatch.setattr(tokens, "exist", lambda store: True)
+        monkeypatch.setattr(tokens, method, failing(Unavailable("the database is away")))
+        assert problem_of(client.get(path, headers=headers), 503) == "unavailable"
+        assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}, headers=headers), 503)
+        assert client.get("/", headers={"Cookie": f"{COOKIE}=x"}).status_code == 503
+
+
+def test_a_queue_that_is_full_is_said_at_once(client, monkeypatch):
+    path = new_experiment(client)
+    monkeypatch.setattr(Writer, "submit", failing(Overloaded("10,000 requests wait already")))
+    assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}), 503) == "overloaded"
+
+
+def test_an_answer_that_takes_too_long_is_given_up_but_not_what_was_asked(tmp_path, monkeypatch):
+    go_on, decide = threading.Event(), Store.decide
+
+    def slow(*args, **kwargs):
+        go_on.wait(30)
+        return decide(*args, **kwargs)
+
+    body, key = {"player": "Lyon"}, {"Idempotency-Key": "k"}
+    with service(tmp_path) as client:
+        path = new_experiment(client)
+    with service(tmp_path, answer_seconds=0.1, body_seconds=0.1) as client:
+        monkeypatch.setattr(Store, "decide", slow)
+        assert problem_of(client.post(f"{path}/decisions", json=body, headers=key), 503) == "timeout"
+        go_on.set()
+    monkeypatch.undo()
+    with service(tmp_path) as client:
+        assert client.post(f"{path}/decisions", json=body, headers=key).status_code == 200
+        assert client.get(path).json()["decisions"] == 1
+
+
+def test_a_stop_finishes_what_was_accepted(tmp_path, monkeypatch):
+    begun, decide, answers = threading.Event(), Store.decide, []
+
+    def slow(*args, **kwargs):
+        begun.set()
+        time.sleep(0.5)
+        return decide(*args, **kwargs)
+
+    with service(tmp_path) as client:
+        path = new_experiment(client)
+        monkeypatch.setattr(Store, "decide", slow)
+        url = f"{client.base_url}{path}/decisions"
+        asking = threading.Thread(target=lambda: answers.append(httpx.post(url, json={"player": "Lyon"}, timeout=30)))
+        asking.start()
+        assert begun.wait(30)
+    asking.join()
+    assert [answer.status_code for answer in answers] == [200]
+    store = Store(f"sqlite:///{tmp_path}/posse.db")
+    assert store.experiments()[0].decisions == 1
+    store.close()

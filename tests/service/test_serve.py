@@ -1,0 +1,174 @@
+"""`posse serve` as real processes: it starts without set-up, outlives its workers, and stops without loss."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+import time
+from contextlib import suppress
+
+import httpx
+import pytest
+from cluster import children
+from fleet import POSSE, fleet
+
+from posse.service import tokens
+from posse.service.client import Client, ServiceError
+from posse.service.store import Store
+from posse.service.verify import verify
+from stores import BACKENDS, database
+
+
+def start(folder, *options):
+    """The service as somebody starts it in a folder, and its first line."""
+    process = subprocess.Popen(
+        [*POSSE, "serve", "--port", "0", *options],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    return process, process.stdout.readline()
+
+
+def refused(folder, *options):
+    """What the service says when it does not start."""
+    done = subprocess.run([*POSSE, "serve", "--port", "0", *options], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    return done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_needs_no_set_up_and_stops_when_told(tmp_path, number):
+    process, said = start(tmp_path)
+    url = said.partition(" at ")[2].partition("/ ")[0]
+    assert said.startswith("posse: the dashboard is at http://127.0.0.1:")
+    assert httpx.get(f"{url}/").status_code == 200
+    assert (tmp_path / "posse.db").exists()
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # Ctrl-C reaches the workers too
+    else:
+        process.send_signal(number)
+    rest, errors = process.communicate(timeout=60)
+    assert (process.returncode, rest, errors) == (0, "", "")
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/")
+
+
+def test_what_cannot_be_is_said_before_anything_starts(tmp_path):
+    assert "posse token create --scope admin" in refused(tmp_path, "--host", "0.0.0.0")
+    assert "host='no such host'" in refused(tmp_path, "--host", "no such host")
+    assert "workers=0" in refused(tmp_path, "--workers", "0")
+    assert "port=" in subprocess.run([*POSSE, "serve", "--port", "99999"], capture_output=True, text=True).stderr
+    assert "database" in refused(tmp_path, "--database", "oracle://x").lower()
+
+
+def test_a_public_address_with_a_token(tmp_path):
+    store = Store.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    secret = tokens.create(store, "read")
+    store.close()
+    process, said = start(tmp_path, "--host", "0.0.0.0", "--database", f"sqlite:///{tmp_path}/posse.db")
+    url = said.partition(" at ")[2].partition("/ ")[0]
+    assert httpx.get(f"{url}/v1/experiments").status_code == 401
+    assert httpx.get(f"{url}/v1/experiments", headers={"Authorization": f"Bearer {secret}"}).status_code == 200
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_killed_worker_is_replaced_and_clients_notice_nothing(backend, tmp_path):
+    with (
+        database(backend, tmp_path) as address,
+        fleet(address, tmp_path, workers=2) as service,
+        Client(service.url, patience=5.0) as client,  # the seconds in which it has to be back
+    ):
+        client.create("teas", ["green", "black"], ["north"])
+        made = []
+        for _ in range(3):
+            for worker in service.workers():
+                service.kill(worker)
+            decision = client.choose("teas", "north")
+            made.append(decision.id)
+            client.observe("teas", decision.id, 1.0)
+        client.flush()
+        found = client.experiment("teas")
+        assert (found["decisions"], found["rewards"]) == (3, 3)
+        assert len(set(made)) == 3
+        store = Store(address)
+        assert verify(store) == []
+        store.close()
+
+
+def test_a_stop_under_load_loses_nothing_that_was_acknowledged(tmp_path):
+    address = f"sqlite:///{tmp_path}/posse.db"
+    decided: set[str] = set()
+    rewarded: set[str] = set()
+    with fleet(address, tmp_path, workers=2) as service:
+        with Client(service.url) as client:
+            client.create("teas", ["green", "black"], ["north"])
+
+        def ask():
+            with suppress(ServiceError), Client(service.url, patience=0.0) as client:  # until it has stopped
+                while True:
+                    decision = client.choose("teas", "north")
+                    decided.add(decision.id)
+                    if client.observe("teas", decision.id, 1.0) == 1:
+                        rewarded.add(decision.id)
+
+        threads = [threading.Thread(target=ask) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        while len(rewarded) < 200:
+            time.sleep(0.01)
+    for thread in threads:
+        thread.join()
+    store = Store(address)
+    known = {row["decision"]: row["kind"] for row in store.log("teas", limit=10_000)}
+    assert decided <= set(known)
+    assert {identity for identity in rewarded if known[identity] != "reward"} == set()
+    assert verify(store) == []
+    store.close()
+
+
+def test_workers_do_not_outlive_their_supervisor(tmp_path):
+    process, _ = start(tmp_path, "--workers", "2", "--database", f"sqlite:///{tmp_path}/posse.db")
+    workers = [worker for helper in children(process.pid) for worker in children(helper)]
+    assert workers
+    process.kill()
+    process.communicate()
+    for worker in workers:
+        while alive(worker):
+            time.sleep(0.05)
+
+
+def alive(process):
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_counts_are_those_of_all_workers_dead_ones_included(tmp_path):
+    def healthy(url):
+        assert httpx.get(f"{url}/healthz").status_code == 200  # a new connection each time, to any worker
+
+    def counted(url):
+        lines = httpx.get(f"{url}/metrics").text.splitlines()
+        (line,) = [line for line in lines if line.startswith("posse_requests_total") and "/healthz" in line]
+        return float(line.split()[-1])
+
+    with fleet(f"sqlite:///{tmp_path}/posse.db", tmp_path, workers=3) as service:
+        for _ in range(20):
+            healthy(service.url)
+        assert {counted(service.url) for _ in range(10)} == {20.0}
+        for worker in service.workers():
+            service.kill(worker)
+        with Client(service.url) as client:
+            client.experiments()
+        healthy(service.url)
+        assert {counted(service.url) for _ in range(10)} == {21.0}

@@ -1,0 +1,175 @@
+"""Logs out and in, copies, schemas, and the commands for them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+import posse
+import posse.service.migrations
+from posse.cli import main
+from posse.service import tables
+from posse.service.exchange import export_log, import_log
+from posse.service.store import ExperimentExists, Store
+from posse.service.verify import verify
+from stores import BACKENDS, SHOPS, Clock, answered, new, stores
+from test_learner_state import busy
+
+FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("schema-*.db"))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("policy", [posse.PosseTS(), posse.RobustAggTS(0.1)], ids=lambda policy: policy.label)
+def test_a_learners_log_becomes_an_experiment_that_goes_on_like_it(policy, backend, tmp_path):
+    learner, clock = busy(policy)
+    learner.choose([])  # a round that no row tells of
+    pyarrow.parquet.write_table(learner.log(), tmp_path / "log.parquet")
+    with stores(backend, tmp_path, 2, clock) as (store, other):
+        made = import_log(store, "teas", tmp_path / "log.parquet")
+        assert (made.rounds, made.decisions, made.events) == (learner.rounds, learner.decisions, learner.events)
+        assert verify(other) == []
+        for _ in range(5):
+            decisions = learner.choose(learner.players)
+            assert other.decide("teas", list(learner.players)) == decisions
+            reports = [(one.id, 1.0) for one in decisions]
+            learner.observe(reports)
+            assert {outcome.status for outcome in store.reward("teas", reports)} == {"taken"}
+        assert other.counts("teas").pulls.tolist() == learner.counts().pulls.tolist()
+        assert verify(store) == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_an_exported_log_comes_back_the_same(backend, tmp_path):
+    clock = Clock()
+    with stores(backend, tmp_path, 1, clock) as (store,):
+        new(store, posse.PosseTS(), default_reward=0.0, patience=30)
+        store.record("teas", [("north", "tea", 1.0)])
+        for step in range(20):
+            clock.now += 3
+            answered(store, player=SHOPS[step % 3])
+            store.decide("teas", SHOPS)
+            if step == 10:
+                store.change("teas", join=["west"], add_arms=["juice"])
+                store.erase("teas", "west")
+        assert export_log(store, "teas", tmp_path / "a.parquet") == 81
+        import_log(store, "again", tmp_path / "a.parquet")
+        export_log(store, "again", tmp_path / "b.parquet")
+        first, second = (pyarrow.parquet.read_table(tmp_path / name) for name in ("a.parquet", "b.parquet"))
+        assert first.equals(second, check_metadata=True)
+        assert verify(store) == []
+        with pytest.raises(ExperimentExists):
+            import_log(store, "teas", tmp_path / "a.parquet")
+
+
+def test_what_is_no_log_is_refused_and_leaves_nothing(tmp_path):
+    with stores("sqlite", tmp_path) as (store,):
+        (tmp_path / "text.parquet").write_text("no")
+        pyarrow.parquet.write_table(pyarrow.table({"a": [1]}), tmp_path / "other.parquet")
+        learner, _ = busy(posse.IndTS(), rounds=10)
+        pyarrow.parquet.write_table(learner.log().slice(3), tmp_path / "cut.parquet")
+        for name in ("none", "text", "other", "cut"):
+            with pytest.raises(ValueError, match=r"no file|can read|not a learner's log|rows"):
+                import_log(store, "teas", tmp_path / f"{name}.parquet")
+        assert store.experiments() == []
+
+
+class TestSchema:
+    @pytest.mark.parametrize("backend", BACKENDS)
+    def test_the_migrations_lead_to_the_tables(self, backend, tmp_path):
+        with stores(backend, tmp_path) as (store,), store.engine.connect() as connection:
+            assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
+        script = ScriptDirectory(str(Path(posse.service.migrations.__file__).parent))
+        assert script.get_current_head() == tables.SCHEMA
+
+    @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
+    def test_a_database_of_every_version_opens_and_goes_on(self, path, tmp_path):
+        shutil.copy(path, tmp_path / "posse.db")
+        store = Store.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True)
+        assert verify(store) == []
+        assert {one.name for one in store.experiments()} == {"teas", "beers"}
+        for one in store.experiments():
+            answered(store, one.name, "south")
+            posse.Learner.replay(store.log_table(one.name))
+        assert verify(store) == []
+        store.close()
+
+    def test_there_is_a_fixture_of_every_version(self):
+        versions = Path(posse.service.migrations.__file__).parent / "versions"
+        assert len(FIXTURES) == len(list(versions.glob("v*.py"))) > 0
+
+    def test_another_version_is_refused_with_what_to_do(self, tmp_path):
+        url = f"sqlite:///{tmp_path / 'posse.db'}"
+        Store.open(url, create=True).close()
+        for version, said in (("9999", "use a newer posse"), ("0000", "posse db upgrade")):
+            store = Store.open(url)
+            with store.engine.begin() as connection:
+                connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{version}'")
+            with pytest.raises(ValueError, match=f"has schema {version}.*{said}"):
+                Store(url)
+            with pytest.raises(ValueError, match=f"has schema {version}"):
+                store.check()
+            with store.engine.begin() as connection:
+                connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{tables.SCHEMA}'")
+            store.close()
+
+    def test_opening_at_once_from_many_processes_makes_one_database(self, tmp_path):
+        stores = [Store.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True) for _ in range(3)]
+        new(stores[0])
+        assert len(stores[2].experiments()) == 1
+        for store in stores:
+            store.close()
+
+
+class TestCommands:
+    @pytest.fixture
+    def run(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.setenv("POSSE_DATABASE", f"sqlite:///{tmp_path / 'posse.db'}")
+
+        def run(*words, status=0):
+            assert main([str(word) for word in words]) == status
+            said = capsys.readouterr()
+            return said.err if status else said.out
+
+        return run
+
+    def test_a_database_from_its_making_to_its_copy(self, run, tmp_path):
+        assert "posse db init" in run("db", "verify", status=1)
+        assert run("db", "init") == run("db", "upgrade") == f"schema {tables.SCHEMA}\n"
+        store = Store(f"sqlite:///{tmp_path / 'posse.db'}")
+        new(store)
+        answered(store)
+        assert run("db", "verify") == "all is well: 1 decisions\n"
+        assert "1 rows" in run("db", "export", "teas", tmp_path / "log.parquet")
+        assert "1 decisions, 1 rewards" in run("db", "import", "again", tmp_path / "log.parquet")
+        assert re.match(r"south is now erased-[0-9a-f]{16}\n", run("db", "erase", "teas", "south"))
+        run("db", "backup", tmp_path / "copy.db")
+        assert "exists already" in run("db", "backup", tmp_path / "copy.db", status=1)
+        copy = f"sqlite:///{tmp_path / 'copy.db'}"
+        assert run("db", "verify", "--database", copy, "--experiment", "teas") == "all is well: 2 decisions\n"
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql("UPDATE stats SET pulls = 7 WHERE player = 0 AND arm = 0")
+        store.close()
+        assert "2 findings" in run("db", "verify", status=1)
+        assert "made anew" in run("db", "rebuild", "--experiment", "teas")
+        assert "1 finding" in run("db", "verify", status=1)
+        run("db", "rebuild")
+        run("db", "verify")
+
+    def test_tokens_are_made_listed_and_revoked(self, run):
+        run("db", "init")
+        assert run("token", "create", "--scope", "decide", "--scope", "reward", "--expires", "90d").startswith(
+            "posse_1_"
+        )
+        assert "decide+reward" in run("token", "list")
+        assert run("token", "revoke", "1") == "token 1 is revoked\n"
+        assert "revoked" in run("token", "list")
+        assert "no token 5" in run("token", "revoke", "5", status=1)
+        with pytest.raises(SystemExit):
+            run("token", "create", "--scope", "decide", "--expires", "soon")

@@ -1,0 +1,258 @@
+"""Storage that fails: nothing half-written, nothing twice, and a plain word about it."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+import textwrap
+
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy import exc
+
+from posse.service import database
+from posse.service.store import Damaged, Store, Unavailable
+from posse.service.verify import verify
+from stores import SHOPS, Clock, answered, new, stores
+
+
+@pytest.fixture
+def store(tmp_path):
+    with stores("sqlite", tmp_path) as (store,):
+        new(store)
+        for _ in range(5):
+            answered(store)
+        yield store
+
+
+def pragma(store, text):
+    """Have every connection from now on begin with a PRAGMA."""
+    store.engine.dispose()
+    sqlalchemy.event.listen(store.engine, "connect", lambda connection, _: connection.execute(text))
+
+
+def writes(store):
+    """Every way to write."""
+    waiting = store.decide("teas", ["north"])[0]
+    return [
+        lambda: store.decide("teas", SHOPS, key="k"),
+        lambda: store.reward("teas", [(waiting.id, 1.0)]),
+        lambda: store.record("teas", [("north", "tea", 1.0)]),
+        lambda: store.change("teas", join=["west"]),
+        lambda: store.erase("teas", "south"),
+        lambda: new(store, name="beers"),
+    ]
+
+
+def test_a_read_only_database_is_unavailable_and_can_still_be_read(store):
+    attempts = writes(store)
+    before = store.experiment("teas")
+    pragma(store, "PRAGMA query_only = ON")
+    for attempt in attempts:
+        with pytest.raises(Unavailable, match="readonly database"):
+            attempt()
+    assert store.experiment("teas") == before
+    assert verify(store) == []
+
+
+def test_a_full_disk_is_unavailable_and_leaves_nothing_half_written(store):
+    pages = sqlite3.connect(store.engine.url.database).execute("PRAGMA page_count").fetchone()[0]
+    pragma(store, f"PRAGMA max_page_count = {pages + 3}")
+    done = store.experiment("teas").decisions
+    with pytest.raises(Unavailable, match="full"):  # noqa: PT012
+        for number in range(1000):
+            done = store.decide("teas", SHOPS, key=f"{number} {'x' * 150}")[-1]
+    last = int(done.id.split("-")[0])
+    assert store.experiment("teas").decisions == last + 1
+    assert verify(store) == []
+    assert store.reward("teas", [(done.id, 1.0)])[0].status in ("taken", "known")
+
+
+def test_a_file_that_cannot_grow_is_unavailable(store, tmp_path):
+    """A limit of the operating system on the file's size, in a process of its own."""
+    store.close()
+    program = """
+        import resource, sys
+        from posse.service.store import Store, Unavailable
+        store = Store(sys.argv[1])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+        done = store.experiment("teas").decisions
+        try:
+            while True:
+                done = int(store.decide("teas", ["north"])[0].id.split("-")[0]) + 1
+        except Unavailable as error:
+            print(done)
+    """
+    command = [sys.executable, "-W", "error", "-c", textwrap.dedent(program), str(store.engine.url)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    again = Store(str(store.engine.url))
+    assert again.experiment("teas").decisions == int(run.stdout)
+    assert verify(again) == []
+    again.decide("teas", ["north"])
+    again.close()
+
+
+def test_a_database_that_another_keeps_locked_is_unavailable(store):
+    pragma(store, "PRAGMA busy_timeout = 50")
+    other = sqlite3.connect(store.engine.url.database, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(Unavailable, match="locked"):
+        store.decide("teas", ["north"])
+    assert store.experiment("teas").decisions == 5
+    other.execute("ROLLBACK")
+    other.close()
+    store.decide("teas", ["north"])
+
+
+def test_a_commit_that_fails_leaves_no_trace_in_the_file_nor_in_memory(store):
+    attempts = writes(store)
+    before = store.experiment("teas")
+    commit, store.engine.dialect.do_commit = store.engine.dialect.do_commit, fail
+    for attempt in attempts:
+        with pytest.raises(Unavailable, match="disk I/O error"):
+            attempt()
+    store.engine.dialect.do_commit = commit
+    assert store.experiment("teas") == before
+    for attempt in attempts:
+        attempt()
+    assert verify(store) == []
+
+
+def fail(connection):
+    connection.rollback()
+    raise sqlite3.OperationalError("disk I/O error")
+
+
+def test_an_error_in_the_middle_undoes_everything(store):
+    before = store.experiment("teas")
+
+    def half(turn):
+        turn.decide("teas", SHOPS)
+        turn.change("teas", join=["west"])
+        turn.finish()
+        raise RuntimeError("a fault of ours")
+
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        store.transact(half)
+    assert store.experiment("teas") == before
+    answered(store)
+    assert verify(store) == []
+
+
+def test_a_log_that_was_changed_under_a_worker_is_noticed(store):
+    store.decide("teas", ["north"])
+    other = Store(str(store.engine.url), clock=Clock())
+    other.decide("teas", ["north"])
+    with other.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE decisions SET arm = 1 - arm WHERE serial = 6")
+    with pytest.raises(Damaged, match="do not add up to its head"):
+        store.decide("teas", ["north"])
+    other.close()
+
+
+def test_numbers_that_are_missing_are_noticed(store):
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM stats WHERE arm = 1")
+    again = Store(str(store.engine.url))
+    with pytest.raises(Damaged, match="posse db rebuild"):
+        again.decide("teas", ["north"])
+    again.close()
+
+
+@pytest.mark.parametrize("url", ["nonsense", "mysql://host/x", "sqlite://", "sqlite:///:memory:", 5])
+def test_other_addresses_are_refused(url):
+    with pytest.raises((ValueError, TypeError), match="expected sqlite:///FILE or postgresql"):
+        Store(url)
+
+
+def test_a_password_is_not_repeated(tmp_path):
+    with pytest.raises(Unavailable) as caught:
+        Store("postgresql://posse:geheim@127.0.0.1:1/none")
+    assert "geheim" not in str(caught.value)
+    with pytest.raises(ValueError, match="expected sqlite") as refused:
+        Store("mysql://posse:geheim@127.0.0.1/none")
+    assert "geheim" not in str(refused.value)
+
+
+def test_a_missing_or_foreign_file_is_refused_with_what_to_do(tmp_path):
+    with pytest.raises(ValueError, match="posse db init"):
+        Store(f"sqlite:///{tmp_path / 'none.db'}")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="no folder"):
+        Store.open(f"sqlite:///{tmp_path / 'nowhere' / 'posse.db'}", create=True)
+    with pytest.raises(ValueError, match="is a folder"):
+        Store(f"sqlite:///{tmp_path}")
+    (tmp_path / "text.db").write_text("not a database, but long enough to be looked at" * 100)
+    with pytest.raises(Damaged, match="not a database"):
+        Store(f"sqlite:///{tmp_path / 'text.db'}")
+
+
+class TestPostgres:
+    @pytest.fixture
+    def store(self, tmp_path):
+        with stores("postgresql", tmp_path) as (store,):
+            new(store)
+            answered(store)
+            yield store
+            assert verify(store) == []
+
+    def cut(self, turn):
+        turn.connection.connection.dbapi_connection.close()
+
+    def test_a_connection_that_breaks_before_the_commit_is_replaced(self, store):
+        breaks = [True, True, False]
+
+        def decide(turn):
+            made = turn.decide("teas", ["north"])
+            turn.finish()
+            if breaks.pop(0):
+                self.cut(turn)
+            return made
+
+        store.transact(decide)
+        assert breaks == []
+        assert store.experiment("teas").decisions == 2
+
+    @pytest.mark.parametrize("committed", [True, False])
+    def test_a_commit_without_an_answer_counts_once_whatever_became_of_it(self, store, committed):
+        commit = store.engine.dialect.do_commit
+        calls = []
+
+        def lose(connection):
+            calls.append(1)
+            if len(calls) > 1:
+                commit(connection)
+                return
+            if committed:
+                commit(connection)
+            connection.dbapi_connection.close()
+            raise psycopg.OperationalError("the connection is lost")
+
+        store.engine.dialect.do_commit = lose
+        assert store.record("teas", [("north", "tea", 1.0)]) == 1
+        store.engine.dialect.do_commit = commit
+        assert store.experiment("teas").rewards == 2
+
+    def test_a_deadlock_is_tried_again(self, store):
+        attempts = []
+
+        def decide(turn):
+            attempts.append(1)
+            if len(attempts) < 3:
+                raise exc.OperationalError("", {}, psycopg.errors.DeadlockDetected("deadlock detected"))
+            return turn.decide("teas", ["north"])
+
+        store.transact(decide)
+        assert len(attempts) == 3
+
+    def test_a_server_that_is_away_is_unavailable(self, store, monkeypatch):
+        engine = database.connect("postgresql://posse@127.0.0.1:1/none")
+        monkeypatch.setattr(store, "engine", engine)
+        with pytest.raises(Unavailable):
+            store.decide("teas", ["north"])
+        with pytest.raises(Unavailable):
+            store.check()
+        monkeypatch.undo()

@@ -1,0 +1,334 @@
+"""Requests: what is taken once, what is refused, and that a refusal changes nothing."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+
+import posse
+from posse.service.store import (
+    ConflictingKey,
+    ExperimentExists,
+    Paused,
+    UnknownExperiment,
+)
+from posse.service.verify import verify
+from stores import ARMS, BACKENDS, SHOPS, Clock, answered, new, stores
+
+
+@pytest.fixture(params=BACKENDS)
+def opened(request, tmp_path):
+    """Two workers on one database, and their clock."""
+    clock = Clock()
+    with stores(request.param, tmp_path, 2, clock) as (one, other):
+        yield one, other, clock
+        assert verify(one) == []
+
+
+@pytest.fixture
+def store(tmp_path):
+    with stores("sqlite", tmp_path) as (store,):
+        new(store)
+        yield store
+        assert verify(store) == []
+
+
+def whole(store):
+    """Everything there is, to be compared."""
+    with store.reading() as connection:
+        return {
+            table: connection.exec_driver_sql(f"SELECT * FROM {table} ORDER BY 1, 2, 3").all()
+            for table in ("experiments", "players", "arms", "decisions", "rewards", "changes", "stats")
+        }
+
+
+class TestExperiments:
+    def test_what_was_created_is_there_for_every_worker(self, opened):
+        one, other, clock = opened
+        made = new(one, posse.PosseTS(), horizon=1000, floor=0.01)
+        assert made == other.experiment("teas") == other.experiments()[0]
+        assert (made.players, made.arms) == ([(shop, True) for shop in SHOPS], [(arm, True) for arm in ARMS])
+        assert (made.setup.horizon, made.setup.floor, made.created_at) == (1000, 0.01, clock.now)
+        assert (made.rounds, made.decisions, made.events, made.rewards, made.waiting) == (0, 0, 0, 0, 0)
+
+    def test_a_name_is_taken_once(self, opened):
+        one, other, _ = opened
+        new(one)
+        for store in (one, other):
+            with pytest.raises(ExperimentExists, match="'teas' already"):
+                new(store)
+
+    def test_many_at_once_make_one(self, opened):
+        made, refused = [], []
+
+        def create(store):
+            try:
+                made.append(new(store))
+            except ExperimentExists:
+                refused.append(store)
+
+        threads = [threading.Thread(target=create, args=(store,)) for store in opened[:2] for _ in range(5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert (len(made), len(refused)) == (1, 9)
+
+    def test_one_without_a_seed_draws_its_own(self, store):
+        seeds = {new(store, name=f"number {k}", seed=None).setup.seed for k in range(5)}
+        assert len(seeds) == 5
+
+    @pytest.mark.parametrize("name", ["", " ", "a/b", "a\\b", ".", "..", "x" * 201, "nul\0", 5, None])
+    def test_odd_names_are_refused(self, store, name):
+        before = whole(store)
+        with pytest.raises((ValueError, TypeError)):
+            new(store, name=name)
+        assert whole(store) == before
+
+    def test_unknown_ones_are_named(self, store):
+        for ask in (store.experiment, store.counts, store.indices, store.log, store.log_table, store.activity):
+            with pytest.raises(UnknownExperiment, match="no experiment 'beers'"):
+                ask("beers")
+        with pytest.raises(UnknownExperiment):
+            store.decide("beers", ["north"])
+
+    def test_players_and_arms_come_and_go_all_or_nothing(self, opened):
+        one, other, _ = opened
+        new(one, floor=0.2)
+        made = one.change("teas", join=["west"], retire=["north"], add_arms=["juice"], retire_arms=["tea"])
+        assert made.players == [("north", False), ("south", True), ("east", True), ("west", True)]
+        assert made.arms == [("tea", False), ("coffee", True), ("cocoa", True), ("juice", True)]
+        before = whole(one)
+        for wrong in (
+            {"join": ["new", "west"]},
+            {"join": ["new"], "retire": ["nobody"]},
+            {"join": ["new"], "retire_arms": ["coffee", "cocoa", "juice"]},
+            {"add_arms": ["a", "b", "c"]},
+            {"join": ["new", "new"]},
+            {"join": ["new"], "paused": "yes"},
+        ):
+            with pytest.raises((ValueError, TypeError)):
+                other.change("teas", **wrong)
+        assert whole(one) == before
+        assert other.change("teas", join=["north"]).players[0] == ("north", True)
+
+    def test_a_paused_one_takes_rewards_and_decides_nothing(self, opened):
+        one, other, _ = opened
+        new(one)
+        decision = one.decide("teas", ["north"], key="before")[0]
+        assert one.change("teas", paused=True).paused
+        with pytest.raises(Paused, match="'teas' is paused"):
+            other.decide("teas", ["north"])
+        assert other.decide("teas", ["north"], key="before") == [decision]
+        assert other.reward("teas", [(decision.id, 1.0)])[0].status == "taken"
+        other.change("teas", paused=False)
+        one.decide("teas", ["north"])
+
+
+class TestKeys:
+    def test_the_same_key_gives_the_same_decisions_again(self, opened):
+        one, other, clock = opened
+        new(one, holdout=0.3)
+        made = one.decide("teas", ["north", "south"], available=["tea", "cocoa"], key="k1")
+        clock.now += 10
+        answered(one)
+        for store in (one, other):
+            assert store.decide("teas", ["north", "south"], available=["cocoa", "tea"], key="k1") == made
+        assert one.experiment("teas").decisions == 3
+        assert list(made[0].probabilities) == ["tea", "cocoa"]
+
+    def test_arms_that_came_or_went_since_do_not_matter(self, opened):
+        one, other, _ = opened
+        new(one, posse.IndUCB())
+        made = one.decide("teas", ["north"], key="k")
+        one.change("teas", add_arms=["juice"], retire_arms=["tea"], retire=["north"])
+        assert other.decide("teas", ["north"], key="k") == made
+
+    def test_another_request_with_the_key_is_refused(self, store):
+        store.decide("teas", ["north", "south"], key="k")
+        before = whole(store)
+        for players, available in (
+            (["south", "north"], None),
+            (["north"], None),
+            (["north", "south", "east"], None),
+            (["north", "south"], ARMS),
+            (["nobody"], None),
+        ):
+            with pytest.raises(ConflictingKey, match="'k' came before"):
+                store.decide("teas", players, available, key="k")
+        assert whole(store) == before
+
+    def test_keys_belong_to_one_experiment(self, store):
+        new(store, name="beers")
+        store.decide("teas", ["north"], key="k")
+        store.decide("beers", ["south"], key="k")
+
+    @pytest.mark.parametrize("key", ["", "x" * 201, "\n", 5])
+    def test_odd_keys_are_refused(self, store, key):
+        with pytest.raises(ValueError, match="idempotency key"):
+            store.decide("teas", ["north"], key=key)
+
+    def test_a_hundred_at_once_are_one_decision(self, opened):
+        one, other, _ = opened
+        new(one)
+        made = []
+        stores = itertools.cycle((one, other))
+
+        def ask(store):
+            made.append(store.decide("teas", ["north"], key="same"))
+
+        threads = [threading.Thread(target=ask, args=(next(stores),)) for _ in range(100)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(made) == 100
+        assert all(one == made[0] for one in made)
+        assert one.experiment("teas").decisions == 1
+
+
+class TestRewards:
+    def test_every_report_has_its_own_answer(self, opened):
+        one, other, _ = opened
+        new(one)
+        first, second, third = one.decide("teas", SHOPS)
+        one.reward("teas", [(first.id, 0.5)])
+        reports = [
+            (first.id, 0.5),
+            (first.id, 0.25),
+            (second.id, 1.0),
+            (second.id, 1.0),
+            (second.id, 0.0),
+            (third.id, 2.0),
+            (third.id, float("nan")),
+            (third.id, "1"),
+            ("99-00000000", 1.0),
+            (third.id[:-1] + ("0" if third.id[-1] != "0" else "1"), 1.0),
+            ("nonsense", 1.0),
+            (None, 1.0),
+        ]
+        outcomes = other.reward("teas", reports)
+        expected = "known conflict taken known conflict invalid invalid invalid unknown unknown unknown unknown"
+        assert [outcome.status for outcome in outcomes] == expected.split()
+        assert "already has the reward 0.5; 0.25 is refused" in outcomes[1].detail
+        assert one.counts("teas").pulls.sum() == 2
+        assert one.experiment("teas").waiting == 1
+
+    def test_rewards_sent_twice_from_different_workers_and_out_of_order_count_once(self, opened):
+        one, other, _ = opened
+        new(one)
+        made = [decision for _ in range(20) for decision in one.decide("teas", SHOPS)]
+        for store, order in ((one, made[::-1]), (other, made), (one, made[::2])):
+            store.reward("teas", [(decision.id, 0.5) for decision in order])
+        assert one.counts("teas").pulls.sum() == other.counts("teas").pulls.sum() == 60
+
+    def test_a_decision_of_another_experiment_is_unknown(self, store):
+        new(store, name="beers", seed=4)
+        decision = store.decide("teas", ["north"])[0]
+        store.decide("beers", ["north"])
+        assert store.reward("beers", [(decision.id, 1.0)])[0].status == "unknown"
+
+    def test_what_was_forgotten_is_asked_of_the_database(self, opened, monkeypatch):
+        monkeypatch.setattr("posse.service.book.RECENT", 2)
+        one, _, _ = opened
+        new(one)
+        made = [one.decide("teas", ["north"])[0] for _ in range(10)]
+        assert [one.reward("teas", [(decision.id, 1.0)])[0].status for decision in made] == ["taken"] * 10
+        assert [one.reward("teas", [(decision.id, 1.0)])[0].status for decision in made] == ["known"] * 10
+        assert [one.reward("teas", [(decision.id, 0.0)])[0].status for decision in made] == ["conflict"] * 10
+
+    def test_the_default_is_taken_once_it_is_due(self, opened):
+        one, other, clock = opened
+        new(one, default_reward=0.25, patience=60)
+        late = one.decide("teas", ["north"])[0]
+        clock.now += 30
+        later = other.decide("teas", ["south"])[0]
+        clock.now += 30
+        assert other.reward("teas", [(later.id, 1.0), (late.id, 1.0)])[0].status == "taken"
+        outcome = one.reward("teas", [(late.id, 1.0)])[0]
+        assert (outcome.status, "0.25, taken by default after 60 s" in outcome.detail) == ("conflict", True)
+        assert one.reward("teas", [(late.id, 0.25)])[0].status == "known"
+        assert one.counts("teas").sums.sum() == 1.25
+
+    def test_a_sweep_takes_all_that_are_due_in_all_experiments(self, opened, monkeypatch):
+        monkeypatch.setattr("posse.service.turn.MANY", 7)
+        one, other, clock = opened
+        for name in ("teas", "beers"):
+            new(one, name=name, default_reward=0.0, patience=60)
+            for _ in range(10):
+                one.decide(name, SHOPS)
+        new(one, name="patient")
+        waiting = one.decide("patient", ["north"])[0]
+        clock.now += 60
+        other.sweep()
+        assert [one.experiment(name).waiting for name in ("teas", "beers", "patient")] == [0, 0, 1]
+        before = whole(one)
+        other.sweep()
+        assert whole(one) == before
+        assert one.reward("patient", [(waiting.id, 1.0)])[0].status == "taken"
+
+    def test_a_clock_that_goes_back_takes_nothing_too_early(self, opened):
+        one, other, clock = opened
+        new(one, default_reward=0.0, patience=60)
+        one.decide("teas", ["north"])
+        clock.now -= 500
+        other.decide("teas", ["north"])
+        assert {row["decided_at"] for row in one.log("teas")} == {1000.0}
+        clock.now = 1059
+        one.decide("teas", ["north"])
+        assert one.experiment("teas").rewards == 0
+
+    def test_a_clock_that_stands_for_nothing_is_refused(self, store):
+        before = whole(store)
+        store.clock = lambda: float("nan")
+        with pytest.raises(ValueError, match="the clock says nan"):
+            store.decide("teas", ["north"])
+        assert whole(store) == before
+
+    def test_bad_input_changes_nothing(self, store):
+        before = whole(store)
+        for call in (
+            lambda: store.decide("teas", []),
+            lambda: store.decide("teas", "north"),
+            lambda: store.decide("teas", ["north", "nobody"]),
+            lambda: store.decide("teas", ["north", "north"]),
+            lambda: store.decide("teas", ["north"], available=[]),
+            lambda: store.decide("teas", ["north"], available=["beer"]),
+            lambda: store.reward("teas", "0-00000000"),
+            lambda: store.reward("teas", [("0-00000000",)]),
+            lambda: store.record("teas", []),
+            lambda: store.record("teas", [("north", "tea", 0.5), ("north", "tea", 7)]),
+            lambda: store.erase("teas", "nobody"),
+            lambda: store.log("teas", after=-1),
+            lambda: store.log("teas", limit=0),
+            lambda: store.activity("teas", points=0),
+        ):
+            with pytest.raises((ValueError, TypeError)):
+                call()
+        assert whole(store) == before
+
+
+class TestErasing:
+    def test_a_name_is_gone_from_the_tables_and_the_file_and_everything_still_verifies(self, opened, tmp_path):
+        one, other, _ = opened
+        new(one, players=["Anna Unverwechselbar", *SHOPS])
+        answered(one, player="Anna Unverwechselbar")
+        other.decide("teas", ["Anna Unverwechselbar"])
+        replacement = one.erase("teas", "Anna Unverwechselbar")
+        assert other.experiment("teas").players[0] == (replacement, False)
+        for store in (one, other):
+            with pytest.raises(ValueError, match="no player"):
+                store.decide("teas", ["Anna Unverwechselbar"])
+            assert store.decide("teas", ["north"])
+        assert verify(one) == []
+        assert other.counts("teas").pulls[0].sum() == 1
+        assert posse.Learner.replay(other.log_table("teas")).counts().players[0] == replacement
+        one.close()
+        other.close()
+        assert not any(b"Unverwechselbar" in path.read_bytes() for path in tmp_path.iterdir())
+
+    def test_a_name_can_be_used_again(self, store):
+        store.erase("teas", "north")
+        assert store.change("teas", join=["north"]).players[-1] == ("north", True)

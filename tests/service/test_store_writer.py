@@ -1,0 +1,200 @@
+"""The writer: what waits shares a transaction, and each request has its own answer."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import CancelledError
+
+import pytest
+
+from posse.service.store import ConflictingKey, Overloaded, Unavailable, UnknownExperiment
+from posse.service.verify import verify
+from posse.service.writer import Writer
+from stores import BACKENDS, SHOPS, new, stores
+
+
+@pytest.fixture(params=BACKENDS)
+def store(request, tmp_path):
+    with stores(request.param, tmp_path) as (store,):
+        new(store)
+        yield store
+        assert verify(store) == []
+
+
+class Gate:
+    """Keeps a writer busy until it is opened."""
+
+    def __init__(self, writer):
+        self.entered, self.open = threading.Event(), threading.Event()
+        self.future = writer.submit(self.wait)
+        self.entered.wait(10)
+
+    def wait(self):
+        self.entered.set()
+        self.open.wait(10)
+
+
+def test_what_waits_shares_a_transaction_and_is_served_in_order(store):
+    sizes = []
+    writer = Writer(store, observe=sizes.append)
+    gate = Gate(writer)
+    futures = [writer.submit(store.decide, "teas", [SHOPS[k % 3]], key=f"k{k}") for k in range(20)]
+    assert writer.depth == 20
+    gate.open.set()
+    made = [future.result()[0] for future in futures]
+    assert [int(one.id.split("-")[0]) for one in made] == list(range(20))
+    rewards = [writer.submit(store.reward, "teas", [(one.id, 1.0)]) for one in made]
+    assert [future.result()[0].status for future in rewards] == ["taken"] * 20
+    writer.close()
+    assert sizes[:2] == [1, 20]
+    assert sum(sizes) == 41
+    assert store.counts("teas").pulls.sum() == 20
+
+
+def test_a_refused_request_leaves_no_trace_among_the_others(store):
+    writer = Writer(store)
+    gate = Gate(writer)
+    good = [writer.submit(store.decide, "teas", ["north"], key="a")]
+    bad = [
+        (writer.submit(store.decide, "teas", ["nobody"]), ValueError),
+        (writer.submit(store.decide, "beers", ["north"]), UnknownExperiment),
+        (writer.submit(store.decide, "teas", ["south"], key="a"), ConflictingKey),
+        (writer.submit(store.change, "teas", join=["west", "north"]), ValueError),
+        (writer.submit(store.record, "teas", [("north", "tea", 2.0)]), ValueError),
+    ]
+    good += [writer.submit(store.decide, "teas", ["north"], key="a"), writer.submit(store.decide, "teas", ["north"])]
+    gate.open.set()
+    assert good[0].result() == good[1].result()
+    for future, error in bad:
+        with pytest.raises(error):
+            future.result()
+    writer.close()
+    seen = store.experiment("teas")
+    assert (seen.decisions, seen.rounds, len(seen.players)) == (2, 2, 3)
+
+
+def test_a_fault_of_one_request_does_not_hit_the_others(store):
+    writer = Writer(store)
+    gate = Gate(writer)
+
+    def faulty():
+        store.decide("teas", ["north"])
+        raise RuntimeError("a fault of ours")
+
+    before, bad, after = (
+        writer.submit(*call)
+        for call in ((store.decide, "teas", ["north"]), (faulty,), (store.decide, "teas", ["south"]))
+    )
+    gate.open.set()
+    assert before.result()[0].player == "north"
+    assert after.result()[0].player == "south"
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        bad.result()
+    writer.close()
+    assert store.experiment("teas").decisions == 2
+
+
+def test_a_commit_that_fails_is_unavailable_to_the_whole_group(store):
+    writer = Writer(store)
+    gate = Gate(writer)
+    futures = [writer.submit(store.decide, "teas", ["north"], key=f"k{k}") for k in range(5)]
+    commit = store.engine.dialect.do_commit
+
+    def fail(connection):
+        connection.rollback()
+        raise store.engine.dialect.dbapi.OperationalError("disk I/O error")
+
+    gate.open.set()
+    gate.future.result()
+    store.engine.dialect.do_commit = fail
+    failed = 0
+    for future in futures:
+        try:
+            future.result()
+        except Unavailable:
+            failed += 1
+    store.engine.dialect.do_commit = commit
+    assert store.experiment("teas").decisions == 5 - failed
+    again = [writer.submit(store.decide, "teas", ["north"], key=f"k{k}").result() for k in range(5)]
+    assert len({one[0].id for one in again}) == 5
+    assert store.experiment("teas").decisions == 5
+    writer.close()
+
+
+def test_it_finishes_what_it_accepted_and_takes_nothing_more(store):
+    writer = Writer(store)
+    gate = Gate(writer)
+    futures = [writer.submit(store.decide, "teas", ["north"]) for _ in range(10)]
+    closing = threading.Thread(target=writer.close)
+    closing.start()
+    gate.open.set()
+    closing.join()
+    assert all(future.done() for future in futures)
+    assert store.experiment("teas").decisions == 10
+    with pytest.raises(Unavailable, match="stopping"):
+        writer.submit(store.decide, "teas", ["north"])
+    writer.close()
+
+
+def test_more_than_may_wait_is_refused(store):
+    writer = Writer(store, waiting=3)
+    gate = Gate(writer)
+    futures = [writer.submit(store.decide, "teas", ["north"]) for _ in range(3)]
+    with pytest.raises(Overloaded, match="3 requests wait already"):
+        writer.submit(store.decide, "teas", ["north"])
+    gate.open.set()
+    assert [future.result() for future in futures]
+    writer.submit(store.decide, "teas", ["north"]).result()
+    writer.close()
+
+
+def test_a_request_that_was_given_up_is_not_served(store):
+    writer = Writer(store)
+    gate = Gate(writer)
+    future = writer.submit(store.decide, "teas", ["north"])
+    assert future.cancel()
+    gate.open.set()
+    writer.close()
+    assert store.experiment("teas").decisions == 0
+    with pytest.raises(CancelledError):
+        future.result()
+
+
+def test_an_observer_with_a_fault_stops_nothing(store, caplog):
+    writer = Writer(store, observe=lambda size: 1 / 0)
+    for _ in range(3):
+        writer.submit(store.decide, "teas", ["north"]).result()
+    writer.close()
+    assert "not a request's" in caplog.text
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_two_writers_on_several_experiments_do_not_get_in_each_others_way(backend, tmp_path):
+    names = ["teas", "beers", "wines"]
+    with stores(backend, tmp_path, 2) as opened:
+        for name in names:
+            new(opened[0], name=name)
+        writers = [Writer(store) for store in opened]
+
+        def work(store, writer, order):
+            for step in range(15):
+                made = [writer.submit(store.decide, name, [SHOPS[step % 3]]) for name in order]
+                told = [
+                    writer.submit(store.reward, name, [(future.result()[0].id, 1.0)])
+                    for name, future in zip(order, made, strict=True)
+                ]
+                assert all(future.result()[0].status == "taken" for future in told)
+
+        threads = [
+            threading.Thread(target=work, args=(store, writer, order))
+            for store, writer in zip(opened, writers, strict=True)
+            for order in (names, names[::-1])
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for writer in writers:
+            writer.close()
+        assert [opened[0].counts(name).pulls.sum() for name in names] == [60, 60, 60]
+        assert verify(opened[1]) == []
