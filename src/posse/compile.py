@@ -6,14 +6,18 @@ its flags), and compiles the lot. Without compilation (`NUMBA_DISABLE_JIT=1`) th
 
 The compiled kernel is cached on disk in a folder named by a digest of all code and constants reached in the walk,
 so an edited policy, in whatever file or notebook, can never meet a stale kernel.
+
+`bind_cuda` does the same for NVIDIA GPUs, from the same functions.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -29,6 +33,8 @@ OPTIONS: dict[str, Any] = {
     "nogil": True,
     "_nrt": False,  # kernels allocate nothing; without the runtime there are no reference counts, atomic and dear
 }
+
+CUDA_OPTIONS: dict[str, Any] = {"lto": False}  # optimised at link time, products could be fused into sums after all
 
 _lock = threading.RLock()
 
@@ -49,16 +55,55 @@ def bind(kernel: Callable[..., Any], **names: Any) -> Callable[..., Any]:
     if not compiled_mode():
         return Walk(kernel, names, lambda function: function).entry
     walk = Walk(kernel, names, _compile_callee)
-    with _lock:
-        folder = _cache_folder(walk.digest.hexdigest()[:16])
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(folder) if folder else before
+    with _lock, _cached_in(_cache_folder(walk.digest.hexdigest()[:16])) as cached:
         try:
-            return numba.njit(cache=folder is not None, **OPTIONS)(walk.entry)
+            return numba.njit(cache=cached, **OPTIONS)(walk.entry)
         except RuntimeError:  # numba has no place for it, as for a function typed in at the prompt
             return numba.njit(**OPTIONS)(walk.entry)
+
+
+def bind_cuda(kernel: Callable[..., Any], *homes: ModuleType, **names: Any) -> Any:
+    """`kernel` compiled for an NVIDIA GPU, with `names` bound in the functions of its module and of `homes`.
+
+    It is compiled when it is first launched, which is to happen under `as_on_the_cpu`. In numba's CUDA simulator it
+    stays Python.
+    """
+    from numba import cuda
+
+    if numba.config.ENABLE_CUDASIM:
+        return cuda.jit(Walk(kernel, names, lambda function: function, homes).entry)
+    walk = Walk(kernel, names, _compile_cuda_callee, homes, CUDA_OPTIONS | {"numba-cuda": cuda.__version__})
+    with _lock, _cached_in(_cache_folder(walk.digest.hexdigest()[:16])) as cached:
+        try:
+            return cuda.jit(cache=cached, **CUDA_OPTIONS)(walk.entry)
+        except RuntimeError:
+            return cuda.jit(**CUDA_OPTIONS)(walk.entry)
+
+
+def _compile_cuda_callee(function: Callable[..., Any]) -> Any:
+    from numba import cuda
+
+    return cuda.jit(device=True, forceinline=not hasattr(function, "out_of_line"), **CUDA_OPTIONS)(function)
+
+
+@contextlib.contextmanager
+def as_on_the_cpu() -> Iterator[None]:
+    """GPU kernels compiled meanwhile round like the CPU's: no product is fused into a sum, which would round it once.
+
+    numba-cuda has no option for it, so the compiler's is given to the function that calls the compiler.
+    """
+    if numba.config.ENABLE_CUDASIM:
+        yield
+        return
+    from numba.cuda.cudadrv import nvvm
+
+    with _lock:
+        compile_ir = nvvm.compile_ir
+        nvvm.compile_ir = functools.partial(compile_ir, fma=False)
+        try:
+            yield
         finally:
-            numba.config.CACHE_DIR = before
+            nvvm.compile_ir = compile_ir
 
 
 def _compile_callee(function: Callable[..., Any]) -> Any:
@@ -73,14 +118,22 @@ def code_digest(function: Callable[..., Any] | None) -> str:
 class Walk:
     """A walk over the functions that a kernel reaches, each rebuilt with its names bound and compiled by `jit`.
 
-    The kernel itself, `entry`, is rebuilt but not compiled. `digest` covers all code and every constant reached.
+    The kernel itself, `entry`, is rebuilt but not compiled. Names are bound in its module and in `homes`. `digest`
+    covers all code and every constant reached.
     """
 
-    def __init__(self, kernel: Any, names: dict[str, Any], jit: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        names: dict[str, Any],
+        jit: Callable[[Any], Any],
+        homes: Iterable[ModuleType] = (),
+        options: dict[str, Any] = OPTIONS,
+    ) -> None:
         self.names = names
-        self.home = kernel.__globals__
+        self.homes = {id(scope) for scope in (kernel.__globals__, *map(vars, homes))}
         self.jit = jit
-        self.digest = hashlib.sha256(repr([(name, str(OPTIONS[name])) for name in sorted(OPTIONS)]).encode())
+        self.digest = hashlib.sha256(repr([(name, str(options[name])) for name in sorted(options)]).encode())
         self.done: dict[FunctionType, Any] = {}
         self.numbers: dict[FunctionType, int] = {}
         self.entry = self._rebuild(kernel)
@@ -91,7 +144,7 @@ class Walk:
         self._note_code(code)
         self._note("module", function.__module__)  # cached kernels look for it when they are loaded
         scope = dict(function.__globals__)
-        bound = self.names if function.__globals__ is self.home else {}
+        bound = self.names if id(function.__globals__) in self.homes else {}
         used = _global_names(code)
         for name in sorted(set(used) & (scope.keys() | bound.keys())):
             scope[name] = self._take(name, bound.get(name, scope.get(name)), used)
@@ -156,6 +209,17 @@ def _global_names(code: CodeType) -> list[str]:
         if isinstance(const, CodeType):
             names += _global_names(const)
     return names
+
+
+@contextlib.contextmanager
+def _cached_in(folder: Path | None) -> Iterator[bool]:
+    """While this is open, numba caches in this folder; gives whether there is one."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder) if folder else before
+    try:
+        yield folder is not None
+    finally:
+        numba.config.CACHE_DIR = before
 
 
 def _cache_folder(digest: str) -> Path | None:

@@ -28,9 +28,24 @@ class Kernels(NamedTuple):
 
 def kernels(policy: Policy) -> Kernels:
     """The kernels of a policy's class, compiled at their first call or taken from the disk cache."""
-    return _kernels(
-        policy.index, policy.contribution, policy.summary, sampler(policy), policy.refresh, policy.randomised
-    )
+    names = bindings(policy)
+    return _kernels(tuple(names), tuple(names.values()))
+
+
+def bindings(policy: Policy) -> dict[str, Any]:
+    """What the policy provides for the names in capitals and the functions of `posse.simulation.kernel`."""
+    sample = sampler(policy)
+    return {
+        "index": policy.index,
+        "contribution": policy.contribution or kernel.contribution,
+        "summary": policy.summary or kernel.summary,
+        "sample": sample or kernel.sample,
+        "OWN_SUMS": policy.contribution is not None,
+        "SUMMARISED": policy.summary is not None,
+        "SAMPLED": sample is not None,
+        "REFRESH_AT_OWN_PULL": policy.refresh is not Refresh.ANY_PULL,
+        "RANDOMISED": policy.randomised,
+    }
 
 
 def sampler(policy: Policy) -> Callable[..., Any] | None:
@@ -42,34 +57,22 @@ def sampler(policy: Policy) -> Callable[..., Any] | None:
 
 
 @functools.cache
-def _kernels(
-    index: Callable[..., Any],
-    contribution: Callable[..., Any] | None,
-    summary: Callable[..., Any] | None,
-    sample: Callable[..., Any] | None,
-    refresh: Refresh,
-    randomised: bool,
-) -> Kernels:
-    names = {
-        "index": index,
-        "contribution": contribution or kernel.contribution,
-        "summary": summary or kernel.summary,
-        "sample": sample or kernel.sample,
-        "OWN_SUMS": contribution is not None,
-        "SUMMARISED": summary is not None,
-        "SAMPLED": sample is not None,
-        "REFRESH_AT_OWN_PULL": refresh is not Refresh.ANY_PULL,
-        "RANDOMISED": randomised,
-    }
-    return Kernels(*(bind(function, **names) for function in (kernel.advance, kernel.begin, kernel.settle)))
+def _kernels(names: tuple[str, ...], values: tuple[Any, ...]) -> Kernels:
+    bound = dict(zip(names, values, strict=True))
+    return Kernels(*(bind(function, **bound) for function in (kernel.advance, kernel.begin, kernel.settle)))
 
 
 def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
     """The state before the first round, without its indices."""
+    return _allocate(state_shapes(policy, players, arms))
+
+
+def state_shapes(policy: Policy, players: int, arms: int) -> dict[str, tuple[type, tuple[int, ...]]]:
+    """Type and shape of each array of the state."""
     halves = 8 * ((arms + 9) // 8) if policy.randomised else 0
     shares = (2, arms, players) if policy.contribution is not None else (2, 0, 0)
     summarised = policy.summary is not None
-    return _allocate(
+    return dict(
         pulls=(np.int64, (arms, players)),
         sums=(np.int64, (arms, players)),
         all_pulls=(np.int64, (arms,)),
@@ -98,7 +101,7 @@ def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
     )
 
 
-def _allocate(**arrays: tuple[type, tuple[int, ...]]) -> kernel.State:
+def _allocate(arrays: dict[str, tuple[type, tuple[int, ...]]]) -> kernel.State:
     """The state's arrays, all zero, in one block of whole cache lines, so that no two threads ever share a line."""
     starts = np.cumsum([0] + [-(-math.prod(shape) // 16) * 16 for _, shape in arrays.values()])
     block = np.zeros(int(starts[-1]) + 16, np.int64)
