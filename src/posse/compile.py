@@ -17,7 +17,8 @@ import functools
 import hashlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -62,17 +63,18 @@ def bind(kernel: Callable[..., Any], **names: Any) -> Callable[..., Any]:
             return numba.njit(**OPTIONS)(walk.entry)
 
 
-def bind_cuda(kernel: Callable[..., Any], *homes: ModuleType, **names: Any) -> Any:
-    """`kernel` compiled for an NVIDIA GPU, with `names` bound in the functions of its module and of `homes`.
+def bind_cuda(kernel: Callable[..., Any], **names: Any) -> Any:
+    """`kernel` compiled for an NVIDIA GPU, cached between processes, with `names` bound in its module's functions.
 
-    It is compiled when it is first launched, which is to happen under `as_on_the_cpu`. In numba's CUDA simulator it
-    stays Python.
+    It is compiled when it is first launched, which is to happen while `launching`. In numba's CUDA simulator it stays
+    Python.
     """
     from numba import cuda
 
     if numba.config.ENABLE_CUDASIM:
-        return cuda.jit(Walk(kernel, names, lambda function: function, homes).entry)
-    walk = Walk(kernel, names, _compile_cuda_callee, homes, CUDA_OPTIONS | {"numba-cuda": cuda.__version__})
+        return cuda.jit(Walk(kernel, names, lambda function: function).entry)
+    options = CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda")}
+    walk = Walk(kernel, names, _compile_cuda_callee, options)
     with _lock, _cached_in(_cache_folder(walk.digest.hexdigest()[:16])) as cached:
         try:
             return cuda.jit(cache=cached, **CUDA_OPTIONS)(walk.entry)
@@ -87,10 +89,11 @@ def _compile_cuda_callee(function: Callable[..., Any]) -> Any:
 
 
 @contextlib.contextmanager
-def as_on_the_cpu() -> Iterator[None]:
-    """GPU kernels compiled meanwhile round like the CPU's: no product is fused into a sum, which would round it once.
+def launching() -> Iterator[None]:
+    """While this is open, GPU kernels are compiled to round like the CPU's, and small grids are no reason for warnings.
 
-    numba-cuda has no option for it, so the compiler's is given to the function that calls the compiler.
+    To round like the CPU's, no product is fused into a sum, which would round once in place of twice. numba-cuda has
+    no option for it, so the compiler's own is given to the function that calls the compiler.
     """
     if numba.config.ENABLE_CUDASIM:
         yield
@@ -98,12 +101,13 @@ def as_on_the_cpu() -> Iterator[None]:
     from numba.cuda.cudadrv import nvvm
 
     with _lock:
-        compile_ir = nvvm.compile_ir
+        compile_ir, warns = nvvm.compile_ir, numba.config.CUDA_LOW_OCCUPANCY_WARNINGS
         nvvm.compile_ir = functools.partial(compile_ir, fma=False)
+        numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
         try:
             yield
         finally:
-            nvvm.compile_ir = compile_ir
+            nvvm.compile_ir, numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = compile_ir, warns
 
 
 def _compile_callee(function: Callable[..., Any]) -> Any:
@@ -118,8 +122,7 @@ def code_digest(function: Callable[..., Any] | None) -> str:
 class Walk:
     """A walk over the functions that a kernel reaches, each rebuilt with its names bound and compiled by `jit`.
 
-    The kernel itself, `entry`, is rebuilt but not compiled. Names are bound in its module and in `homes`. `digest`
-    covers all code and every constant reached.
+    The kernel itself, `entry`, is rebuilt but not compiled. `digest` covers all code and every constant reached.
     """
 
     def __init__(
@@ -127,11 +130,10 @@ class Walk:
         kernel: Any,
         names: dict[str, Any],
         jit: Callable[[Any], Any],
-        homes: Iterable[ModuleType] = (),
         options: dict[str, Any] = OPTIONS,
     ) -> None:
         self.names = names
-        self.homes = {id(scope) for scope in (kernel.__globals__, *map(vars, homes))}
+        self.home = kernel.__globals__
         self.jit = jit
         self.digest = hashlib.sha256(repr([(name, str(options[name])) for name in sorted(options)]).encode())
         self.done: dict[FunctionType, Any] = {}
@@ -144,7 +146,7 @@ class Walk:
         self._note_code(code)
         self._note("module", function.__module__)  # cached kernels look for it when they are loaded
         scope = dict(function.__globals__)
-        bound = self.names if id(function.__globals__) in self.homes else {}
+        bound = self.names if function.__globals__ is self.home else {}
         used = _global_names(code)
         for name in sorted(set(used) & (scope.keys() | bound.keys())):
             scope[name] = self._take(name, bound.get(name, scope.get(name)), used)

@@ -16,20 +16,22 @@ import numpy as np
 from numba import cuda
 from numba.cuda.cudadrv.driver import CudaAPIError, device_memset
 
-from posse.compile import as_on_the_cpu, bind_cuda
-from posse.policies.base import Policy
+from posse.compile import bind_cuda, launching
+from posse.policies.base import Policy, Refresh
 from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
-from posse.simulation import cuda_kernel, kernel
-from posse.simulation.cuda_kernel import Clock, Problems, Runs
-from posse.simulation.engine import bindings, state_shapes
+from posse.simulation import cuda_kernel
+from posse.simulation.cuda_kernel import Clock, Problems, Summaries, Tables
+from posse.simulation.cuda_pick import PADDING
+from posse.simulation.engine import bindings, sampler
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
 from posse.streams import key as run_key
 
 WARP = 32  # threads that run in step; a run with up to so many players has one warp
 WARPS = 4  # warps of a block, each with a run of its own
-BLOCK = 256  # threads of a block where a run has it to itself
+GROUPS = 4  # warps of a block that share a run
+BLOCK = 256  # threads of a block for a run with many players
 PIECE_SECONDS = 0.1  # how long a launch is to take, so that Ctrl-C is heard
 MEMORY_SHARE = 0.8  # of what is free
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -47,9 +49,9 @@ def run_on_gpu(work: Work, into: Measurements, tracker: Tracker) -> Launches:
         if todo and _start(work, shared, todo, at_work):
             continue
         batch = at_work.popleft()
+        batch.launch()
         tracker.add(batch.wait())
         if batch.round < work.horizon:
-            batch.launch()
             at_work.append(batch)
         else:
             batch.collect(into)
@@ -118,8 +120,8 @@ class Shared:
         participation = work.schedule.participation(problems[0].players, work.horizon)
         return cls(
             Problems(
-                _to_gpu(np.array([problem.means.T for problem in problems])),
-                _to_gpu(np.array([problem.gaps.T for problem in problems])),
+                _to_gpu(np.array([problem.means.T.ravel() for problem in problems])),
+                _to_gpu(np.array([problem.gaps.T.ravel() for problem in problems])),
                 _to_gpu(np.array([problem.rewards.code for problem in problems])),
                 _to_gpu(np.array([problem.rewards.parameter for problem in problems])),
             ),
@@ -134,57 +136,65 @@ def _to_gpu(array: np.ndarray) -> Any:
 
 
 class Batch:
-    """The runs of a portion, on their way through the rounds."""
+    """The runs of a portion, on their way through the rounds, with up to two pieces of them under way."""
 
     def __init__(self, work: Work, shared: Shared, portion: Portion) -> None:
         self.work, self.shared, self.portion = work, shared, portion
         self.policy = work.policies[portion.policy]
         self.runs = portion.stop - portion.start
         self.players, self.arms = work.problems[0].means.shape
-        self.lanes = group_size(self.players)
-        everybody = shared.participation.kind == CONCURRENT
-        self.play = play_kernel(self.policy, self.lanes <= WARP, EVERYBODY=everybody, ANYTIME=work.anytime)
+        self.layout = Layout.of(self.players, self.runs, self.policy)
+        self.play = play_kernel(
+            self.policy, self.layout.in_a_warp, shared.participation.kind == CONCURRENT, work.anytime
+        )
         self.stream = cuda.stream()
         arrays = _allocate(self.runs, _shapes(work, self.policy), self.stream)
-        self.states = kernel.State(**{name: arrays[name] for name in kernel.State._fields})
-        numbers = np.arange(portion.start, portion.stop)
-        problems, replications = np.divmod(numbers, len(work.replications))
+        problems, replications = np.divmod(np.arange(portion.start, portion.stop), len(work.replications))
         keys = [
             run_key(work.seed, work.problems[problem].stream, work.replications[replication])
             for problem, replication in zip(problems, replications, strict=True)
         ]
-        own = {name: arrays[name] for name in ("early", "regret", "player_regret")}
-        self.of_runs = Runs(_to_gpu(problems), _to_gpu(np.array(keys, np.int64)), **own)
-        self.round = self.before = 0
+        arrays |= {"key": _to_gpu(np.array(keys, np.int64)), "problem": _to_gpu(problems.reshape(-1, 1))}
+        self.tables = Tables(**{name: arrays[name] for name in Tables._fields})
+        both = {name: arrays[name].reshape(self.runs, self.arms, self.players) for name in ("pulls", "sums")}
+        squares = arrays["squares"].reshape(self.runs, *_squares_shape(self.policy, self.arms, self.players))
+        rest = {name: arrays[name] for name in ("of_arm", "of_player", "work")}
+        self.summaries = Summaries(**both, squares=squares, **rest)
         self.piece = max(1, 100_000 // (self.players * self.arms))
+        self.launched = self.round = 0
+        self.under_way: deque[tuple[int, Any]] = deque()
+        self.clock = 0.0
         self.launches: Launches = []
 
     def launch(self) -> None:
-        """Start the next rounds."""
-        work, last = self.work, min(self.round + self.piece, self.work.horizon)
-        number = int(np.searchsorted(work.checkpoints, self.round + 1))
+        """Start the next rounds, if any are left and no two pieces are under way."""
+        work, first = self.work, self.launched + 1
+        if first > work.horizon or len(self.under_way) == 2:
+            return
+        last = min(self.launched + self.piece, work.horizon)
+        number = int(np.searchsorted(work.checkpoints, first))
         early, log_horizon = last_quarter(work.horizon), math.log(work.horizon)
-        clock = Clock(self.round + 1, last, early, log_horizon, self.shared.checkpoints, number)
-        runs_a_block = WARPS if self.lanes <= WARP and not numba.config.ENABLE_CUDASIM else 1
-        grid = -(-self.runs // runs_a_block)
+        clock = Clock(first, last, early, log_horizon, self.shared.checkpoints, number)
         constants = (0.0, *self.policy.constants())  # at least one number: a kernel takes no empty tuple
-        events = cuda.event(), cuda.event()
-        self.started = time.perf_counter()
-        with as_on_the_cpu():
-            events[0].record(self.stream)
-            self.play[grid, (self.lanes, runs_a_block), self.stream](
-                self.states, self.of_runs, self.shared.problems, self.shared.participation, clock, constants
-            )
-            events[1].record(self.stream)
-        self.launches.append(events)
-        self.before, self.round = self.round, last
+        arguments = (self.tables, self.summaries, self.shared.problems, self.shared.participation, clock)
+        before, after = cuda.event(), cuda.event()
+        self.clock = self.clock if self.under_way else time.perf_counter()
+        with launching():
+            before.record(self.stream)
+            self.play[self.layout.blocks, self.layout.threads, self.stream](*arguments, self.players, constants)
+            after.record(self.stream)
+        self.launches.append((before, after))
+        self.under_way.append((last, after))
+        self.launched, self.piece = last, self.piece * 4
 
     def wait(self) -> int:
-        """Wait for the rounds that were started; return how many they were, over all runs."""
-        self.stream.synchronize()
-        seconds = time.perf_counter() - self.started
-        rounds = self.round - self.before
-        self.piece = max(1, min(16 * rounds, int(rounds * PIECE_SECONDS / max(seconds, 1e-4))))
+        """Wait for the older piece that is under way; return how many rounds it had, over all runs."""
+        last, after = self.under_way.popleft()
+        after.synchronize()
+        now = time.perf_counter()
+        rounds, self.round = last - self.round, last
+        self.piece = max(1, min(16 * rounds, int(rounds * PIECE_SECONDS / max(now - self.clock, 1e-4))))
+        self.clock = now
         return rounds * self.runs
 
     def collect(self, into: Measurements) -> None:
@@ -192,30 +202,49 @@ class Batch:
         _, problems, replications = self.work.shape
         where = slice(self.portion.start, self.portion.stop)
 
-        def table(of: np.ndarray) -> np.ndarray:
+        def rows(of: np.ndarray) -> np.ndarray:
             return of[self.portion.policy].reshape(problems * replications, *of.shape[3:])[where]
 
-        pulls = self.states.pulls.copy_to_host(stream=self.stream)
-        early = self.of_runs.early.copy_to_host(stream=self.stream)
-        sums = self.states.all_sums.copy_to_host(stream=self.stream)
-        regret = self.of_runs.regret.copy_to_host(stream=self.stream)
+        def pairs(of: np.ndarray) -> np.ndarray:
+            return of.reshape(-1, self.arms, self.players).transpose(0, 2, 1)
+
+        pulls = self.tables.pulls.copy_to_host(stream=self.stream)
+        early = self.tables.early.copy_to_host(stream=self.stream)
+        sums = self.tables.all_sums.copy_to_host(stream=self.stream)
+        regret = self.tables.regret.copy_to_host(stream=self.stream)
         self.stream.synchronize()
-        table(into.pulls)[:] = pulls.transpose(0, 2, 1)
-        table(into.late_pulls)[:] = (pulls - early).transpose(0, 2, 1)
-        table(into.reward)[:] = sums.sum(axis=1) / GRID
-        table(into.regret)[:] = regret
+        rows(into.pulls)[:] = pairs(pulls)
+        rows(into.late_pulls)[:] = pairs(pulls - early)
+        rows(into.reward)[:] = sums.sum(axis=1) / GRID
+        rows(into.regret)[:] = regret
 
 
-def group_size(players: int) -> int:
-    """How many threads a run has: a warp, or a block for more players."""
-    if numba.config.ENABLE_CUDASIM:
-        return min(players, 4)  # threads of Python: few, but enough to get into each other's way
-    return WARP if players <= WARP else min(-(-players // WARP) * WARP, BLOCK)
+@dataclass(frozen=True)
+class Layout:
+    """How threads are arranged: `threads` are (lanes, warps), where warps are runs or, in a block's run, groups."""
+
+    in_a_warp: bool
+    threads: tuple[int, int]
+    blocks: int
+
+    @classmethod
+    def of(cls, players: int, runs: int, policy: Policy) -> Layout:
+        """A warp for each run of few players. Where indices follow everybody's pulls and there are few runs, or for
+        many players, a block; its warps share the work on indices."""
+        simulated = numba.config.ENABLE_CUDASIM
+        lanes = WARP if players <= WARP else min(-(-players // WARP) * WARP, BLOCK)
+        few = simulated or runs <= 3 * cuda.get_current_device().MULTIPROCESSOR_COUNT
+        in_a_warp = players <= WARP and not (few and policy.refresh is Refresh.ANY_PULL)
+        if simulated:  # threads of Python: few, but enough to get into each other's way
+            return cls(in_a_warp, (min(players, 3), 1 if in_a_warp else 2), runs)
+        if in_a_warp:
+            return cls(True, (lanes, WARPS), -(-runs // WARPS))
+        return cls(False, (lanes, max(1, GROUPS * WARP // lanes)), runs)
 
 
-def play_kernel(policy: Policy, in_a_warp: bool, **more: bool) -> Any:
+def play_kernel(policy: Policy, in_a_warp: bool, everybody: bool, anytime: bool) -> Any:
     """The kernel of a policy's class, compiled when it is first launched or taken from the disk cache."""
-    names = bindings(policy) | more
+    names = bindings(policy) | {"IN_A_WARP": in_a_warp, "EVERYBODY": everybody, "ANYTIME": anytime}
     return _play_kernel(tuple(names), tuple(names.values()), in_a_warp)
 
 
@@ -224,42 +253,73 @@ def _play_kernel(names: tuple[str, ...], values: tuple[Any, ...], in_a_warp: boo
     barrier: Callable[[], None] = cuda_kernel.wait_for_warp if in_a_warp else cuda_kernel.wait_for_block
     if numba.config.ENABLE_CUDASIM:
         barrier = _simulated_barrier
-    return bind_cuda(cuda_kernel.play, kernel, barrier=barrier, **dict(zip(names, values, strict=True)))
+    return bind_cuda(cuda_kernel.play, barrier=barrier, **dict(zip(names, values, strict=True)))
 
 
 def _simulated_barrier() -> None:
     threading.current_thread().syncthreads()  # type: ignore[attr-defined]
 
 
-def _shapes(work: Work, policy: Policy) -> dict[str, tuple[type, tuple[int, ...]]]:
-    """The arrays of one run: those of its state, laid out for the GPU, and what is measured."""
+Shapes = dict[str, tuple[type, tuple[int, ...]]]
+
+
+def _shapes(work: Work, policy: Policy) -> Shapes:
+    """The arrays of one run. What the policy has no use for has size 1, because arrays on a GPU are not empty."""
     players, arms = work.problems[0].means.shape
-    shapes = dict(state_shapes(policy, players, arms))
-    for name in ("center", "scale"):
-        shapes[name] = (np.float64, (arms, players))
-    for name in ("active", "halves", "work", "words"):  # scratch of the CPU
-        shapes[name] = (np.int64, (0,) * len(shapes[name][1]))
-    shapes["early"] = shapes["pulls"]
-    shapes["player_regret"] = (np.float64, (players,))
-    shapes["regret"] = (np.float64, (len(work.checkpoints),))
-    return {name: (dtype, shape if 0 not in shape else (1,) * len(shape)) for name, (dtype, shape) in shapes.items()}
+    picked, summarised = policy.randomised and not sampler(policy), policy.summary is not None
+    pair = {
+        "pulls": True,
+        "sums": True,
+        "early": True,
+        "successes": sampler(policy) is not None,
+        "squares": summarised,
+        "own_pulls": summarised,
+        "own_sums": summarised,
+    }
+    shapes: Shapes = {name: (np.int64, (arms * players if used else 1,)) for name, used in pair.items()}
+    pair = {
+        "center": True,
+        "scale": True,
+        "count_share": policy.contribution is not None,
+        "sum_share": policy.contribution is not None,
+        "count_seen": work.anytime,
+        "sum_seen": work.anytime,
+    }
+    shapes |= {name: (np.float64, (arms * players if used else 1,)) for name, used in pair.items()}
+    rough = (arms + PADDING) * players if picked else 1
+    shapes |= {name: (np.float32, (rough,)) for name in ("rough_low", "rough_high", "rough_scale")}
+    shapes |= {name: (np.int64, (arms,)) for name in ("all_pulls", "all_sums", "pulled_at")}
+    shapes |= {name: (np.float64, (arms,)) for name in ("count_shared", "sum_shared")}
+    shapes |= {name: (np.int64, (players,)) for name in ("notes", "looked_at")}
+    return shapes | {
+        "player_regret": (np.float64, (players,)),
+        "regret": (np.float64, (len(work.checkpoints),)),
+        "summed": (np.int64, (1,)),
+        "of_arm": (np.float64, (arms, max(policy.arm_numbers, 1))),
+        "of_player": (np.float64, (players, max(policy.player_numbers, 1))),
+        "work": (np.float64, (policy.work_tables, arms, players) if policy.work_tables else (1, 1, 1)),
+    }
+
+
+def _squares_shape(policy: Policy, arms: int, players: int) -> tuple[int, int]:
+    return (arms, players) if policy.summary is not None else (1, 1)
 
 
 def _bytes_of_run(work: Work, policy: Policy) -> int:
-    return 8 * sum(math.prod(shape) for _, shape in _shapes(work, policy).values())
+    return sum(np.dtype(dtype).itemsize * math.prod(shape) for dtype, shape in _shapes(work, policy).values())
 
 
-def _allocate(runs: int, shapes: dict[str, tuple[type, tuple[int, ...]]], stream: Any) -> dict[str, Any]:
+def _allocate(runs: int, shapes: Shapes, stream: Any) -> dict[str, Any]:
     """Arrays on the GPU with the run as first axis, all zero, in one piece of memory."""
-    sizes = [runs * math.prod(shape) for _, shape in shapes.values()]
-    starts = np.cumsum([0, *(-(-size // 16) * 16 for size in sizes)]).tolist()
+    sizes = [runs * math.prod(shape) * np.dtype(dtype).itemsize for dtype, shape in shapes.values()]
+    starts = np.cumsum([0, *(-(-size // 128) * 128 for size in sizes)]).tolist()
     try:
-        memory = cuda.device_array(starts[-1], np.int64)
+        memory = cuda.device_array(starts[-1], np.uint8)
     except CudaAPIError as error:
         if getattr(error, "code", OUT_OF_MEMORY) != OUT_OF_MEMORY:
             raise
-        raise MemoryError(f"{8 * starts[-1]:,} bytes for {runs} runs, but the GPU does not have them free") from error
-    device_memset(memory, 0, 8 * starts[-1], stream)
+        raise MemoryError(f"{starts[-1]:,} bytes for {runs} runs, but the GPU does not have them free") from error
+    device_memset(memory, 0, starts[-1], stream)
     return {
         name: memory[start : start + size].view(dtype).reshape(runs, *shape)
         for (name, (dtype, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False)

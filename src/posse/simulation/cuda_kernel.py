@@ -1,11 +1,12 @@
-"""The round loop on a GPU: a group of threads for each run, a thread for each player (or for several, if many).
+"""The round loop on a GPU: a group of threads for each run, a lane for each player (or for several, if many).
 
 What a policy says, what a reward is and who is active come from the functions that the CPU compiles; this file has
-only what differs: who does what, and when they wait for each other. The arrays of `posse.simulation.kernel.State` lie in
-the GPU's memory with the run as first axis; neighbouring threads read neighbouring numbers.
+only what differs: who does what, when they wait for each other, and where the numbers lie. Tables of players and arms
+are flat, [arm · players + player], so that neighbouring lanes read neighbouring numbers.
 
-Each round has three parts with a barrier between them: every player pulls an arm and notes it; for every arm, one thread
-adds up what was noted, so that sums need no atomic operations and have one order; every player looks at the sums.
+Each round has parts with a barrier between them: players look at what others did, pull an arm and note it; for every
+arm, one thread adds up what was noted, so that sums need no atomic operations and have one order; players look at the
+sums of the arms that they pulled.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import cuda
 
-from posse.compile import out_of_line
-from posse.normal import BINS, HIGH, LOW, bin_of, normal
 from posse.policies.summaries import due, follows, square
 from posse.rewards import draw_reward
 from posse.schedule import is_active
+from posse.simulation.cuda_pick import BOUNDS, BOUNDS_SIZE, NEVER, pick
 from posse.simulation.kernel import (
     OWN_SUMS,
     RANDOMISED,
@@ -28,22 +28,17 @@ from posse.simulation.kernel import (
     SAMPLED,
     STEP,
     SUMMARISED,
-    State,
-    contribute,
-    evaluate,
-    evaluate_summarised,
-    everybodys,
-    largest,
+    contribution,
+    index,
     sample,
-    sum_shares,
     summary,
     trial,
 )
 from posse.simulation.sampling import BLOCKS
-from posse.streams import DRAW, REFINE, SAMPLE, block
-
+from posse.streams import DRAW, MASK32, SAMPLE, block
 
 # Bound for each call; the values here only say what they are.
+IN_A_WARP = True  # a run has a warp, and a block several runs; otherwise a run has a block
 EVERYBODY = True  # all players are active in every round
 ANYTIME = False
 
@@ -51,20 +46,57 @@ ANYTIME = False
 class Problems(NamedTuple):
     """The problems of a call."""
 
-    means: np.ndarray  # [problem, arm, player]
-    gaps: np.ndarray  # [problem, arm, player]
+    means: np.ndarray  # [problem, pair]
+    gaps: np.ndarray  # [problem, pair]
     families: np.ndarray  # [problem]
     parameters: np.ndarray  # [problem]
 
 
-class Runs(NamedTuple):
-    """The runs of a launch, beside their states."""
+class Tables(NamedTuple):
+    """All that runs know, with the run as first axis; or, without it, all that one run knows.
 
-    problems: np.ndarray  # [run], the numbers of their problems
-    keys: np.ndarray  # [run, 2]
-    early: np.ndarray  # [run, arm, player], pulls before the last quarter
-    regret: np.ndarray  # [run, checkpoint]
-    player_regret: np.ndarray  # [run, player]
+    Counts and sums are exact integers, sums in steps of the reward grid. What a policy has no use for has size 1.
+    """
+
+    key: np.ndarray  # [2]
+    problem: np.ndarray  # [1], its number
+    pulls: np.ndarray  # [pair]
+    sums: np.ndarray  # [pair]
+    all_pulls: np.ndarray  # [arm]
+    all_sums: np.ndarray  # [arm]
+    pulled_at: np.ndarray  # [arm], the last round in which anybody pulled it
+    notes: np.ndarray  # [player], arm · 2³² + reward of the round, or −1
+    looked_at: np.ndarray  # [player], the last round whose data is in the player's indices
+    center: np.ndarray  # [pair]
+    scale: np.ndarray  # [pair]
+    rough_low: np.ndarray  # [pair], and the next two: see `posse.simulation.cuda_pick`
+    rough_high: np.ndarray
+    rough_scale: np.ndarray
+    count_share: np.ndarray  # [pair], and the next: what each player contributes to the shared sums
+    sum_share: np.ndarray
+    count_shared: np.ndarray  # [arm], and the next: the sums of the contributions
+    sum_shared: np.ndarray
+    count_seen: np.ndarray  # [pair], and the next: N and S as the player last saw them, for the anytime form
+    sum_seen: np.ndarray
+    successes: np.ndarray  # [pair], rewards turned into trials, where the policy samples its indices itself
+    squares: np.ndarray  # [pair], sums of squared rewards, where the policy has a summary
+    own_pulls: np.ndarray  # [pair], and the next: what is in the indices, where the policy has a summary
+    own_sums: np.ndarray
+    summed: np.ndarray  # [1], everybody's pulls at the last summary
+    early: np.ndarray  # [pair], pulls before the last quarter
+    player_regret: np.ndarray  # [player]
+    regret: np.ndarray  # [checkpoint]
+
+
+class Summaries(NamedTuple):
+    """What the summary takes and fills, [run, …] or […]; the first three are those of `Tables`, [arm, player]."""
+
+    pulls: np.ndarray
+    sums: np.ndarray
+    squares: np.ndarray
+    of_arm: np.ndarray
+    of_player: np.ndarray
+    work: np.ndarray
 
 
 class Clock(NamedTuple):
@@ -75,7 +107,16 @@ class Clock(NamedTuple):
     early: int  # the last round before the last quarter
     log_horizon: float
     checkpoints: np.ndarray
-    checkpoint: int  # the first that is not before `first`
+    checkpoint: int  # the number of the first that is not before `first`
+
+
+class Place(NamedTuple):
+    """Which thread this is: one of `lanes` side by side, in one of `groups` that share the work on indices."""
+
+    lane: int
+    lanes: int
+    group: int
+    groups: int
 
 
 def barrier():
@@ -92,99 +133,119 @@ def wait_for_block():
     cuda.syncthreads()
 
 
-def play(states, runs, problems, participation, clock, constants):
-    """Play a few rounds of every run; before the first round, form the indices."""
-    lane, lanes = cuda.threadIdx.x, cuda.blockDim.x
-    low = cuda.shared.array(BINS, np.float64)
-    high = cuda.shared.array(BINS, np.float64)
-    row = lane + lanes * cuda.threadIdx.y
-    while row < BINS:
-        low[row], high[row] = LOW[row], HIGH[row]
-        row += lanes * cuda.blockDim.y
+def play(tables, summaries, problems, participation, clock, players, constants):
+    """Play some rounds of every run; before the first round, form the indices. constants[0] is not the policy's."""
+    bounds = cuda.shared.array(BOUNDS_SIZE, np.float32)
+    number = cuda.threadIdx.x + cuda.blockDim.x * cuda.threadIdx.y
+    while number < BOUNDS_SIZE:
+        bounds[number] = BOUNDS[number]
+        number += cuda.blockDim.x * cuda.blockDim.y
     cuda.syncthreads()
-    run = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-    if run < runs.problems.size:
-        state = state_of(states, run)
-        key = runs.keys[run, 0], runs.keys[run, 1]
-        play_run(state, runs, run, problems, participation, clock, constants[1:], key, low, high, lane, lanes)
+    if IN_A_WARP:
+        run = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
+        place = Place(np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x), 0, 1)
+    else:
+        run = cuda.blockIdx.x
+        group, groups = np.int64(cuda.threadIdx.y), np.int64(cuda.blockDim.y)
+        place = Place(np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x), group, groups)
+    if run < tables.key.shape[0]:
+        own = of_run(tables, run)
+        extra = summaries_of_run(summaries, run)
+        play_run(own, extra, problems, participation, clock, players, constants[1:], bounds, place)
 
 
-def state_of(states, run):
-    """The state of one run."""
-    return State(
-        states.pulls[run],
-        states.sums[run],
-        states.all_pulls[run],
-        states.all_sums[run],
-        states.shares[run],
-        states.shared[run],
-        states.seen[run],
-        states.squares[run],
-        states.own_pulls[run],
-        states.own_sums[run],
-        states.successes[run],
-        states.of_arm[run],
-        states.of_player[run],
-        states.summed[run],
-        states.tables[run],
-        states.pulled_at[run],
-        states.looked_at[run],
-        states.center[run].T,
-        states.scale[run].T,
-        states.active[run],
-        states.arms[run],
-        states.rewards[run],
-        states.halves[run],
-        states.words[run],
-        states.work[run],
+def of_run(tables, run):
+    """The tables of one run."""
+    return Tables(
+        tables.key[run],
+        tables.problem[run],
+        tables.pulls[run],
+        tables.sums[run],
+        tables.all_pulls[run],
+        tables.all_sums[run],
+        tables.pulled_at[run],
+        tables.notes[run],
+        tables.looked_at[run],
+        tables.center[run],
+        tables.scale[run],
+        tables.rough_low[run],
+        tables.rough_high[run],
+        tables.rough_scale[run],
+        tables.count_share[run],
+        tables.sum_share[run],
+        tables.count_shared[run],
+        tables.sum_shared[run],
+        tables.count_seen[run],
+        tables.sum_seen[run],
+        tables.successes[run],
+        tables.squares[run],
+        tables.own_pulls[run],
+        tables.own_sums[run],
+        tables.summed[run],
+        tables.early[run],
+        tables.player_regret[run],
+        tables.regret[run],
     )
 
 
-def play_run(state, runs, run, problems, participation, clock, constants, key, low, high, lane, lanes):
+def summaries_of_run(summaries, run):
+    """The summary's arrays of one run."""
+    return Summaries(
+        summaries.pulls[run],
+        summaries.sums[run],
+        summaries.squares[run],
+        summaries.of_arm[run],
+        summaries.of_player[run],
+        summaries.work[run],
+    )
+
+
+def play_run(own, extra, problems, participation, clock, players, constants, bounds, place):
     """Play the rounds of one run, as one of its threads."""
-    players = state.center.shape[0]
-    number = runs.problems[run]
+    key = own.key[0], own.key[1]
+    number = own.problem[0]
     means, gaps = problems.means[number], problems.gaps[number]
     family, parameter = problems.families[number], problems.parameters[number]
-    checkpoint, checkpoints = clock.checkpoint, clock.checkpoints
+    checkpoint = clock.checkpoint
     if clock.first == 1:
-        begin(state, constants, log_of(1, clock.log_horizon), lane, lanes)
+        begin(own, extra, players, constants, log_of(1, clock.log_horizon), place)
     for t in range(clock.first, clock.last + 1):
         log_T = log_of(t, clock.log_horizon)
-        player = lane
-        while player < players:
+        if ANYTIME or not REFRESH_AT_OWN_PULL:
+            look(own, extra, players, participation, t, key, log_T, constants, place)
+            barrier()
+        player = place.lane
+        while player < players and place.group == 0:
+            own.notes[player] = -1
             if takes_part(player, players, participation, t, key):
-                look(state, player, t, log_T, constants)
-                arm, word = choose(state, player, t, key, constants, low, high)
-                reward = draw_reward(family, parameter, means[arm, player], word, player, t, key)
-                note(state, arm, player, reward, t, key, constants)
-            else:
-                state.arms[player] = -1
-            player += lanes
+                arm, word = choose(own, players, player, t, key, constants, bounds)
+                pair = pair_of(arm, player, players)
+                reward = draw_reward(family, parameter, means[pair], word, player, t, key)
+                own.notes[player] = (arm << 32) | reward
+                count(own, pair, player, reward, t, key, constants)
+            player += place.lanes
         barrier()
-        arm = lane
-        while arm < state.all_pulls.size:
-            add_up(state, arm, t)
-            arm += lanes
+        add_up(own, players, t, place)
         barrier()
         if SUMMARISED:
-            summarise(state, constants, log_T, lane, lanes)
+            summarise(own, extra, players, constants, log_T, place)
         elif REFRESH_AT_OWN_PULL:
-            player = lane
-            while player < players:
-                if state.arms[player] >= 0:
-                    refresh(state, state.arms[player], player, log_T, constants)
-                player += lanes
+            refresh(own, players, constants, log_T, place)
         if t == clock.early:
-            copy(state.pulls, runs.early[run], lane, lanes)
-        if checkpoint < checkpoints.size and t == checkpoints[checkpoint]:
-            measure(state.pulls, gaps, runs.player_regret[run], runs.regret[run], checkpoint, lane, lanes)
+            keep(own, players, place)
+        if checkpoint < clock.checkpoints.size and t == clock.checkpoints[checkpoint]:
+            measure(own, players, gaps, checkpoint, place)
             checkpoint += 1
 
 
 def log_of(t, log_horizon):
     """What round t takes for ln T."""
     return math.log(max(t, 2)) if ANYTIME else log_horizon
+
+
+def pair_of(arm, player, players):
+    """Where a pair stands in flat tables."""
+    return (arm * players + player) & 0x7FFFFFFFFFFF  # the mask changes nothing, but says that it is not negative
 
 
 def takes_part(player, players, participation, t, key):
@@ -195,246 +256,274 @@ def takes_part(player, players, participation, t, key):
     return is_active(player, players, participation.kind, probabilities, mask, spans, t, key)
 
 
-def begin(state, constants, log_T, lane, lanes):
+def begin(own, extra, players, constants, log_T, place):
     """Form every shared sum, center and scale before the first round."""
-    arms, players = state.pulls.shape
+    arms = own.all_pulls.size
+    pair = arms * players + place.lane
+    while pair < own.rough_low.size:
+        own.rough_low[pair], own.rough_high[pair] = NEVER, NEVER
+        pair += place.lanes
     if SUMMARISED:
-        summarise_all(state, constants, log_T, lane, lanes)
+        summarise_all(own, extra, players, constants, log_T, place)
         return
-    if OWN_SUMS:
-        player = lane
-        while player < players:
-            for arm in range(arms):
-                contribute(arm, player, state.pulls, state.sums, constants, state.shares)
-            player += lanes
-        barrier()
-        arm = lane
-        while arm < arms:
-            sum_shares(arm, state.shares, state.shared)
-            arm += lanes
-        barrier()
-    player = lane
+    player = place.lane
+    while OWN_SUMS and player < players:
+        for arm in range(arms):
+            contribute(own, pair_of(arm, player, players), constants)
+        player += place.lanes
+    barrier()
+    arm = place.lane
+    while OWN_SUMS and arm < arms:
+        sum_shares(own, arm, players)
+        arm += place.lanes
+    barrier()
+    player = place.lane
     while player < players:
         for arm in range(arms):
-            N, S = state.shared[0, arm], state.shared[1, arm]
-            state.seen[0, arm, player], state.seen[1, arm, player] = N, S
-            evaluate(arm, player, state.pulls, state.sums, N, S, log_T, constants, state.center, state.scale)
-        player += lanes
+            pair = pair_of(arm, player, players)
+            N, S = everybodys(own, arm)
+            if ANYTIME:
+                own.count_seen[pair], own.sum_seen[pair] = N, S
+            form(own, pair, players, N, S, log_T, constants)
+        player += place.lanes
 
 
-def look(state, player, t, log_T, constants):
-    """Bring a player's indices up to date before it chooses, as far as its pulls did not."""
-    pulls, sums, center, scale = state.pulls, state.sums, state.center, state.scale
-    if not REFRESH_AT_OWN_PULL:
-        oldest = t - 2  # whose data everybody has when nobody ever misses a round
-        if not EVERYBODY:
-            oldest = state.looked_at[player]
-            state.looked_at[player] = t - 1
-        for arm in range(state.pulled_at.size):
-            if ANYTIME or state.pulled_at[arm] > oldest:
-                N, S = everybodys(arm, state.all_pulls, state.all_sums, state.shared)
-                evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
-    elif ANYTIME:
-        for arm in range(state.pulled_at.size):
-            if SUMMARISED:
-                evaluate_summarised(state, arm, player, log_T, constants)
-            else:
-                N, S = state.seen[0, arm, player], state.seen[1, arm, player]
-                evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
+def look(own, extra, players, participation, t, key, log_T, constants, place):
+    """Bring the indices of the round's players up to date, as far as their own pulls did not."""
+    arms = own.all_pulls.size
+    player = place.lane
+    while player < players:
+        if takes_part(player, players, participation, t, key):
+            oldest = t - 2 if EVERYBODY else own.looked_at[player]  # whose data the player's indices have
+            arm = place.group
+            while arm < arms:
+                pair = pair_of(arm, player, players)
+                if SUMMARISED:
+                    form_summarised(own, extra, arm, player, players, log_T, constants)
+                elif REFRESH_AT_OWN_PULL:
+                    form(own, pair, players, own.count_seen[pair], own.sum_seen[pair], log_T, constants)
+                elif ANYTIME or own.pulled_at[arm] > oldest:
+                    N, S = everybodys(own, arm)
+                    form(own, pair, players, N, S, log_T, constants)
+                arm += place.groups
+        player += place.lanes
 
 
-def note(state, arm, player, reward, t, key, constants):
-    """Count a pull and its reward for the player itself, and put both down for the sums."""
-    state.arms[player] = arm
-    state.rewards[player] = reward
-    state.pulls[arm, player] += 1
-    state.sums[arm, player] += reward
+def count(own, pair, player, reward, t, key, constants):
+    """Count a pull and its reward for the player itself."""
+    own.pulls[pair] += 1
+    own.sums[pair] += reward
+    if not (EVERYBODY or REFRESH_AT_OWN_PULL):
+        own.looked_at[player] = t - 1
     if SUMMARISED:
-        state.squares[arm, player] += square(reward)
+        own.squares[pair] += square(reward)
     if SAMPLED:
-        state.successes[arm, player] += trial(reward, player, t, key)
+        own.successes[pair] += trial(reward, player, t, key)
     if OWN_SUMS:
-        contribute(arm, player, state.pulls, state.sums, constants, state.shares)
+        contribute(own, pair, constants)
 
 
-def add_up(state, arm, t):
-    """Add what the players put down for an arm in round t to its shared sums."""
-    count, total = 0, 0
-    for player in range(state.arms.size):
-        if state.arms[player] == arm:
-            count += 1
-            total += state.rewards[player]
-    if count > 0:
-        state.all_pulls[arm] += count
-        state.all_sums[arm] += total
-        state.pulled_at[arm] = t
-        if OWN_SUMS:
-            sum_shares(arm, state.shares, state.shared)
+def add_up(own, players, t, place):
+    """Add what the players noted in round t to the shared sums of the arms."""
+    arm = place.lane + place.lanes * place.group
+    while arm < own.all_pulls.size:
+        pulls, total = 0, 0
+        for player in range(players):
+            note = own.notes[player]
+            hit = note >> 32 == arm
+            pulls += 1 if hit else 0
+            total += note & MASK32 if hit else 0
+        if pulls > 0:
+            own.all_pulls[arm] += pulls
+            own.all_sums[arm] += total
+            own.pulled_at[arm] = t
+            if OWN_SUMS:
+                sum_shares(own, arm, players)
+        arm += place.lanes * place.groups
 
 
-def refresh(state, arm, player, log_T, constants):
-    """Bring the pulled pair's index up to date."""
-    N, S = everybodys(arm, state.all_pulls, state.all_sums, state.shared)
-    if ANYTIME:
-        state.seen[0, arm, player], state.seen[1, arm, player] = N, S
-    else:
-        evaluate(arm, player, state.pulls, state.sums, N, S, log_T, constants, state.center, state.scale)
+def contribute(own, pair, constants):
+    """Bring a player's contribution to an arm's shared sums up to date."""
+    n, s = own.pulls[pair] * 1.0, own.sums[pair] * STEP
+    own.count_share[pair], own.sum_share[pair] = contribution(n, s, *constants)
 
 
-def summarise(state, constants, log_T, lane, lanes):
+def sum_shares(own, arm, players):
+    """Form an arm's shared sums anew, in player order."""
+    a = 0.0
+    b = 0.0
+    for player in range(players):
+        a += own.count_share[pair_of(arm, player, players)]
+        b += own.sum_share[pair_of(arm, player, players)]
+    own.count_shared[arm], own.sum_shared[arm] = a, b
+
+
+def everybodys(own, arm):
+    """The arm's shared numbers, N and S."""
+    if OWN_SUMS:
+        return own.count_shared[arm], own.sum_shared[arm]
+    return own.all_pulls[arm] * 1.0, own.all_sums[arm] * STEP
+
+
+def form(own, pair, players, N, S, log_T, constants):
+    """Form a pair's center and scale."""
+    n, s = own.pulls[pair] * 1.0, own.sums[pair] * STEP
+    center, scale = index(n, s, N, S, players, log_T, *constants)
+    put(own, pair, center, scale)
+
+
+def form_summarised(own, extra, arm, player, players, log_T, constants):
+    """Form a pair's center and scale from the summary."""
+    pair = pair_of(arm, player, players)
+    n, s = own.own_pulls[pair] * 1.0, own.own_sums[pair] * STEP
+    center, scale = index(n, s, extra.of_arm[arm], extra.of_player[player], players, log_T, *constants)
+    put(own, pair, center, scale)
+
+
+def put(own, pair, center, scale):
+    """Keep a center and a scale, and both in single precision, low and high enough to bound every index: cuda_pick.
+
+    The errors of single precision add up to less than 2⁻²⁴ (3 |center| + 32 scale) for draws within 9.2 standard
+    deviations. Where it does not reach, nothing is said.
+    """
+    own.center[pair], own.scale[pair] = center, scale
+    if RANDOMISED and not SAMPLED:
+        size = abs(center) + 16.0 * scale
+        margin = size * 2.0**-22 + 1e-30
+        near = size < 1e30
+        own.rough_low[pair] = center - margin if near else -math.inf
+        own.rough_high[pair] = center + margin if near else math.inf
+        own.rough_scale[pair] = scale if near else 0.0
+
+
+def refresh(own, players, constants, log_T, place):
+    """Bring the indices of the pairs that were pulled up to date."""
+    player = place.lane
+    while player < players and place.group == 0:
+        arm = own.notes[player] >> 32
+        if arm >= 0:
+            pair = pair_of(arm, player, players)
+            N, S = everybodys(own, arm)
+            if ANYTIME:
+                own.count_seen[pair], own.sum_seen[pair] = N, S
+            else:
+                form(own, pair, players, N, S, log_T, constants)
+        player += place.lanes
+
+
+def summarise(own, extra, players, constants, log_T, place):
     """Make the summary anew if it is due; otherwise let the pulled pairs' indices follow while their pulls are few."""
-    arms, players = state.pulls.shape
-    total = 0
-    for arm in range(arms):
-        total += state.all_pulls[arm]
-    if due(total, state.summed[1], players):
-        summarise_all(state, constants, log_T, lane, lanes)
+    if due(total_of(own.all_pulls), own.summed[0], players):
+        summarise_all(own, extra, players, constants, log_T, place)
         return
-    player = lane
-    while player < players:
-        arm = state.arms[player]
-        if arm >= 0 and follows(state.pulls[arm, player]):
-            state.own_pulls[arm, player], state.own_sums[arm, player] = state.pulls[arm, player], state.sums[arm, player]
-            evaluate_summarised(state, arm, player, log_T, constants)
-        player += lanes
+    player = place.lane
+    while player < players and place.group == 0:
+        arm = own.notes[player] >> 32
+        if arm >= 0:
+            pair = pair_of(arm, player, players)
+            if follows(own.pulls[pair]):
+                own.own_pulls[pair], own.own_sums[pair] = own.pulls[pair], own.sums[pair]
+                form_summarised(own, extra, arm, player, players, log_T, constants)
+        player += place.lanes
 
 
-def summarise_all(state, constants, log_T, lane, lanes):
+def total_of(numbers):
+    """The sum of a few whole numbers."""
+    total = 0
+    for number in range(numbers.size):
+        total += numbers[number]
+    return total
+
+
+def summarise_all(own, extra, players, constants, log_T, place):
     """Make the summary anew, by one thread, and with it every center and scale."""
-    arms, players = state.pulls.shape
     barrier()
-    if lane == 0:
-        summary(state.pulls, state.sums, state.squares, state.of_arm, state.of_player, state.tables, *constants)
-        total = 0
-        for arm in range(arms):
-            total += state.all_pulls[arm]
-        state.summed[1] = total
+    if place.lane == 0 and place.group == 0:
+        summary(extra.pulls, extra.sums, extra.squares, extra.of_arm, extra.of_player, extra.work, *constants)
+        own.summed[0] = total_of(own.all_pulls)
     barrier()
-    player = lane
+    player = place.lane
     while player < players:
-        for arm in range(arms):
-            state.own_pulls[arm, player], state.own_sums[arm, player] = state.pulls[arm, player], state.sums[arm, player]
-            evaluate_summarised(state, arm, player, log_T, constants)
-        player += lanes
+        arm = place.group
+        while arm < own.all_pulls.size:
+            pair = pair_of(arm, player, players)
+            own.own_pulls[pair], own.own_sums[pair] = own.pulls[pair], own.sums[pair]
+            form_summarised(own, extra, arm, player, players, log_T, constants)
+            arm += place.groups
+        player += place.lanes
+    barrier()
 
 
-def copy(source, target, lane, lanes):
-    """Copy a table [arm, player]."""
-    arms, players = source.shape
-    player = lane
-    while player < players:
-        for arm in range(arms):
-            target[arm, player] = source[arm, player]
-        player += lanes
+def keep(own, players, place):
+    """Keep how often each arm was pulled before the last quarter."""
+    player = place.lane
+    while player < players and place.group == 0:
+        for arm in range(own.all_pulls.size):
+            pair = pair_of(arm, player, players)
+            own.early[pair] = own.pulls[pair]
+        player += place.lanes
 
 
-def measure(pulls, gaps, of_players, regret, checkpoint, lane, lanes):
+def measure(own, players, gaps, checkpoint, place):
     """Regret so far: each player's in the order of the arms, and their sum in the order of the players."""
-    arms, players = pulls.shape
-    player = lane
+    player = place.lane
     while player < players:
         total = 0.0
-        for arm in range(arms):
-            total += pulls[arm, player] * gaps[arm, player]
-        of_players[player] = total
-        player += lanes
+        for arm in range(own.all_pulls.size):
+            pair = pair_of(arm, player, players)
+            total += own.pulls[pair] * gaps[pair]
+        own.player_regret[player] = total
+        player += place.lanes
     barrier()
-    if lane == 0:
+    if place.lane == 0:
         total = 0.0
         for player in range(players):
-            total += of_players[player]
-        regret[checkpoint] = total
+            total += own.player_regret[player]
+        own.regret[checkpoint] = total
 
 
-def choose(state, player, t, key, constants, low, high):
+def choose(own, players, player, t, key, constants, bounds):
     """The arm that the player pulls, and the random word of its reward."""
-    if SAMPLED:
-        word, _, _, _ = block(0, player, t, DRAW, key)
-        return best_sampled(state, player, t, key, constants), word
-    if RANDOMISED:
-        return pick(state.center[player], state.scale[player], player, low, high, t, key)
+    if RANDOMISED and not SAMPLED:
+        return pick(own, players, player, t, key, bounds)
     word, _, _, _ = block(0, player, t, DRAW, key)
-    return largest(state.center, player), word
+    if SAMPLED:
+        return best_sampled(own, players, player, t, key, constants), word
+    return largest(own, players, player), word
 
 
-def best_sampled(state, player, t, key, constants):
+def largest(own, players, player):
+    """The arm with the largest center, the lowest of several."""
+    best = 0
+    best_center = own.center[player]
+    for arm in range(1, own.all_pulls.size):
+        center = own.center[pair_of(arm, player, players)]
+        best = arm if center > best_center else best
+        best_center = max(best_center, center)
+    return best
+
+
+def best_sampled(own, players, player, t, key, constants):
     """The arm with the largest index, where the policy samples it itself; as `posse.simulation.kernel` does."""
-    arms = state.pulls.shape[0]
+    arms = own.all_pulls.size
     first = 0
+    most = own.pulls[player]
     for arm in range(arms):
-        first = arm if state.pulls[arm, player] > state.pulls[first, player] else first
+        pulls = own.pulls[pair_of(arm, player, players)]
+        first = arm if pulls > most else first
+        most = max(most, pulls)
     best = first
-    highest = sampled(state, first, player, -math.inf, t, key, constants)
+    highest = sampled(own, first, players, player, -math.inf, t, key, constants)
     for arm in range(arms):
         if arm != first:
-            value = sampled(state, arm, player, highest, t, key, constants)
+            value = sampled(own, arm, players, player, highest, t, key, constants)
             best = arm if value > highest else best
             highest = max(highest, value)
     return best
 
 
-@out_of_line
-def sampled(state, arm, player, floor, t, key, constants):
+def sampled(own, arm, players, player, floor, t, key, constants):
     """The sampled index of an arm if it is above the floor."""
-    words = block(arm * BLOCKS, player, t, SAMPLE, key)
-    n, s = state.pulls[arm, player] * 1.0, state.successes[arm, player] * 1.0
-    return sample(n, s, floor, words, arm, player, t, key, *constants)
-
-
-def pick(centers, scales, player, low, high, t, key):
-    """The arm with the largest index for a player, by bounds where they decide; and the random word of its reward."""
-    floor, highest, second, best, word = -math.inf, -math.inf, -math.inf, 0, 0
-    for number in range((centers.size + 9) // 8):
-        w0, w1, w2, w3 = block(number, player, t, DRAW, key)
-        arm = 8 * number - 2
-        if number == 0:
-            word = w0
-        else:
-            floor, highest, second, best = two(arm, w0, centers, scales, low, high, floor, highest, second, best)
-        floor, highest, second, best = two(arm + 2, w1, centers, scales, low, high, floor, highest, second, best)
-        floor, highest, second, best = two(arm + 4, w2, centers, scales, low, high, floor, highest, second, best)
-        floor, highest, second, best = two(arm + 6, w3, centers, scales, low, high, floor, highest, second, best)
-    if second >= floor:
-        best = compare(centers, scales, player, high, floor, t, key)
-    return best, word
-
-
-def two(arm, word, centers, scales, low, high, floor, highest, second, best):
-    """Bounds on the indices of two arms, whose draws begin in the halves of a word; as in `posse.simulation.kernel`."""
-    floor, highest, second, best = one(
-        arm, word & 0xFFFF, centers, scales, low, high, floor, highest, second, best
-    )
-    return one(arm + 1, word >> 16, centers, scales, low, high, floor, highest, second, best)
-
-
-def one(arm, half, centers, scales, low, high, floor, highest, second, best):
-    """Bounds on the index of one arm."""
-    if arm < centers.size:
-        row = bin_of(half)
-        floor = max(floor, centers[arm] + scales[arm] * low[row])
-        upper = centers[arm] + scales[arm] * high[row]
-        best = arm if upper > highest else best
-        second = max(second, min(highest, upper))
-        highest = max(highest, upper)
-    return floor, highest, second, best
-
-
-@out_of_line
-def compare(centers, scales, player, high, floor, t, key):
-    """The arm with the largest index, computed for the arms whose upper bound reaches the floor."""
-    best = -1
-    best_index = -math.inf
-    w0, w1, w2, w3 = 0, 0, 0, 0
-    for arm in range(centers.size):
-        place = (arm + 2) & 7
-        if place == 0 or arm == 0:
-            w0, w1, w2, w3 = block((arm + 2) >> 3, player, t, DRAW, key)
-        word = (w0 if place < 2 else w1) if place < 4 else (w2 if place < 6 else w3)
-        half = word >> 16 if place & 1 else word & 0xFFFF
-        if centers[arm] + scales[arm] * high[bin_of(half)] >= floor:
-            middle, last, _, _ = block(arm, player, t, REFINE, key)
-            value = centers[arm] + scales[arm] * normal(half, middle, last)
-            if best < 0 or value > best_index:
-                best = arm
-                best_index = value
-    return best
+    pair = pair_of(arm, player, players)
+    n, s = own.pulls[pair] * 1.0, own.successes[pair] * 1.0
+    return sample(n, s, floor, block(arm * BLOCKS, player, t, SAMPLE, key), arm, player, t, key, *constants)
