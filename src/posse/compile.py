@@ -77,15 +77,15 @@ def bind_cuda(kernel: Callable[..., Any], **names: Any) -> Any:
     walk = Walk(kernel, names, _compile_cuda_callee, options)
     with _lock, _cached_in(_cache_folder(walk.digest.hexdigest()[:16])) as cached:
         try:
-            return cuda.jit(cache=cached, **CUDA_OPTIONS)(walk.entry)
+            return cuda.jit(walk.entry, cache=cached, **CUDA_OPTIONS)
         except RuntimeError:
-            return cuda.jit(**CUDA_OPTIONS)(walk.entry)
+            return cuda.jit(walk.entry, **CUDA_OPTIONS)
 
 
 def _compile_cuda_callee(function: Callable[..., Any]) -> Any:
     from numba import cuda
 
-    return cuda.jit(device=True, forceinline=not hasattr(function, "out_of_line"), **CUDA_OPTIONS)(function)
+    return cuda.jit(function, device=True, forceinline=not hasattr(function, "out_of_line"), **CUDA_OPTIONS)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,6 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +31,7 @@ WARP = 32  # threads that run in step; a run with up to so many players has one 
 WARPS = 4  # warps of a block, each with a run of its own
 GROUPS = 4  # warps of a block that share a run
 BLOCK = 256  # threads of a block for a run with many players
+SHARED_BYTES = 32768  # of shared memory that a block's counters may take
 PIECE_SECONDS = 0.1  # how long a launch is to take, so that Ctrl-C is heard
 MEMORY_SHARE = 0.8  # of what is free
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -143,10 +143,8 @@ class Batch:
         self.policy = work.policies[portion.policy]
         self.runs = portion.stop - portion.start
         self.players, self.arms = work.problems[0].means.shape
-        self.layout = Layout.of(self.players, self.runs, self.policy)
-        self.play = play_kernel(
-            self.policy, self.layout.in_a_warp, shared.participation.kind == CONCURRENT, work.anytime
-        )
+        self.layout = Layout.of(self.players, self.arms, self.runs, self.policy)
+        self.play = play_kernel(self.policy, self.layout, shared.participation.kind == CONCURRENT, work.anytime)
         self.stream = cuda.stream()
         arrays = _allocate(self.runs, _shapes(work, self.policy), self.stream)
         problems, replications = np.divmod(np.arange(portion.start, portion.stop), len(work.replications))
@@ -181,7 +179,8 @@ class Batch:
         self.clock = self.clock if self.under_way else time.perf_counter()
         with launching():
             before.record(self.stream)
-            self.play[self.layout.blocks, self.layout.threads, self.stream](*arguments, self.players, constants)
+            layout = self.layout
+            self.play[layout.blocks, layout.threads, self.stream, layout.shared](*arguments, self.players, constants)
             after.record(self.stream)
         self.launches.append((before, after))
         self.under_way.append((last, after))
@@ -226,38 +225,60 @@ class Layout:
     in_a_warp: bool
     threads: tuple[int, int]
     blocks: int
+    shared: int
+    """Bytes of shared memory for a block's counters; 0 if they lie elsewhere."""
 
     @classmethod
-    def of(cls, players: int, runs: int, policy: Policy) -> Layout:
+    def of(cls, players: int, arms: int, runs: int, policy: Policy) -> Layout:
         """A warp for each run of few players. Where indices follow everybody's pulls and there are few runs, or for
         many players, a block; its warps share the work on indices."""
         simulated = numba.config.ENABLE_CUDASIM
         lanes = WARP if players <= WARP else min(-(-players // WARP) * WARP, BLOCK)
         few = simulated or runs <= 3 * cuda.get_current_device().MULTIPROCESSOR_COUNT
         in_a_warp = players <= WARP and not (few and policy.refresh is Refresh.ANY_PULL)
+        runs_a_block = max(1, min(WARPS, SHARED_BYTES // counter_bytes(arms))) if in_a_warp else 1
+        warps = runs_a_block if in_a_warp else max(1, GROUPS * WARP // lanes)
         if simulated:  # threads of Python: few, but enough to get into each other's way
-            return cls(in_a_warp, (min(players, 3), 1 if in_a_warp else 2), runs)
-        if in_a_warp:
-            return cls(True, (lanes, WARPS), -(-runs // WARPS))
-        return cls(False, (lanes, max(1, GROUPS * WARP // lanes)), runs)
+            lanes, warps, runs_a_block = min(players, 3), 1 if in_a_warp else 2, 1
+        shared = runs_a_block * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
+        return cls(in_a_warp, (lanes, warps), -(-runs // runs_a_block), shared)
 
 
-def play_kernel(policy: Policy, in_a_warp: bool, everybody: bool, anytime: bool) -> Any:
+def counter_bytes(arms: int) -> int:
+    """What the counters of a round take."""
+    return 3 * 4 * arms
+
+
+def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool) -> Any:
     """The kernel of a policy's class, compiled when it is first launched or taken from the disk cache."""
-    names = bindings(policy) | {"IN_A_WARP": in_a_warp, "EVERYBODY": everybody, "ANYTIME": anytime}
-    return _play_kernel(tuple(names), tuple(names.values()), in_a_warp)
+    names = bindings(policy) | {
+        "IN_A_WARP": layout.in_a_warp,
+        "COUNTERS_SHARED": layout.shared > 0,
+        "EVERYBODY": everybody,
+        "ANYTIME": anytime,
+        "barrier": cuda_kernel.wait_for_warp if layout.in_a_warp else cuda_kernel.wait_for_block,
+        "add_to": cuda_kernel.add_atomically,
+    }
+    if numba.config.ENABLE_CUDASIM:
+        names |= {"barrier": _simulated_barrier, "add_to": _simulated_add}
+    return _play_kernel(tuple(names), tuple(names.values()))
 
 
 @functools.cache
-def _play_kernel(names: tuple[str, ...], values: tuple[Any, ...], in_a_warp: bool) -> Any:
-    barrier: Callable[[], None] = cuda_kernel.wait_for_warp if in_a_warp else cuda_kernel.wait_for_block
-    if numba.config.ENABLE_CUDASIM:
-        barrier = _simulated_barrier
-    return bind_cuda(cuda_kernel.play, barrier=barrier, **dict(zip(names, values, strict=True)))
+def _play_kernel(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    return bind_cuda(cuda_kernel.play, **dict(zip(names, values, strict=True)))
 
 
 def _simulated_barrier() -> None:
     threading.current_thread().syncthreads()  # type: ignore[attr-defined]
+
+
+def _simulated_add(numbers: Any, place: int, amount: int) -> None:
+    with _adding:
+        numbers[place] += amount
+
+
+_adding = threading.Lock()
 
 
 Shapes = dict[str, tuple[type, tuple[int, ...]]]
@@ -286,12 +307,12 @@ def _shapes(work: Work, policy: Policy) -> Shapes:
         "sum_seen": work.anytime,
     }
     shapes |= {name: (np.float64, (arms * players if used else 1,)) for name, used in pair.items()}
-    rough = (arms + PADDING) * players if picked else 1
-    shapes |= {name: (np.float32, (rough,)) for name in ("rough_low", "rough_high", "rough_scale")}
     shapes |= {name: (np.int64, (arms,)) for name in ("all_pulls", "all_sums", "pulled_at")}
     shapes |= {name: (np.float64, (arms,)) for name in ("count_shared", "sum_shared")}
-    shapes |= {name: (np.int64, (players,)) for name in ("notes", "looked_at")}
+    shapes |= {name: (np.int64, (players,)) for name in ("arms", "looked_at")}
     return shapes | {
+        "counters": (np.int32, (3 * arms if counter_bytes(arms) > SHARED_BYTES else 1,)),
+        "rough": (np.float32, (3 * (arms + PADDING) * players if picked else 1,)),
         "player_regret": (np.float64, (players,)),
         "regret": (np.float64, (len(work.checkpoints),)),
         "summed": (np.int64, (1,)),

@@ -4,9 +4,8 @@ What a policy says, what a reward is and who is active come from the functions t
 only what differs: who does what, when they wait for each other, and where the numbers lie. Tables of players and arms
 are flat, [arm · players + player], so that neighbouring lanes read neighbouring numbers.
 
-Each round has parts with a barrier between them: players look at what others did, pull an arm and note it; for every
-arm, one thread adds up what was noted, so that sums need no atomic operations and have one order; players look at the
-sums of the arms that they pulled.
+Each round has parts with a barrier between them: players look at what others did, pull an arm and count it; for every
+arm, one thread adds what the round's players counted to the sums; players look at the sums of the arms that they pulled.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import cuda
+from numba import cuda, int32
 
 from posse.policies.summaries import due, follows, square
 from posse.rewards import draw_reward
 from posse.schedule import is_active
-from posse.simulation.cuda_pick import BOUNDS, BOUNDS_SIZE, NEVER, pick
+from posse.simulation.cuda_pick import BOUNDS, BOUNDS_SIZE, NEVER, ONE, THREE, TWO, pick
 from posse.simulation.kernel import (
     OWN_SUMS,
     RANDOMISED,
@@ -35,12 +34,18 @@ from posse.simulation.kernel import (
     trial,
 )
 from posse.simulation.sampling import BLOCKS
-from posse.streams import DRAW, MASK32, SAMPLE, block
+from posse.streams import DRAW, SAMPLE, block
 
 # Bound for each call; the values here only say what they are.
 IN_A_WARP = True  # a run has a warp, and a block several runs; otherwise a run has a block
+COUNTERS_SHARED = True  # the counters of a round fit into shared memory
 EVERYBODY = True  # all players are active in every round
 ANYTIME = False
+
+
+# A round's rewards are added up in two parts, so that 32 bits hold the sum over half a million players.
+PART_BITS = 12
+PART = (1 << PART_BITS) - 1
 
 
 class Problems(NamedTuple):
@@ -65,13 +70,12 @@ class Tables(NamedTuple):
     all_pulls: np.ndarray  # [arm]
     all_sums: np.ndarray  # [arm]
     pulled_at: np.ndarray  # [arm], the last round in which anybody pulled it
-    notes: np.ndarray  # [player], arm · 2³² + reward of the round, or −1
+    arms: np.ndarray  # [player], the arm of the round, or −1
+    counters: np.ndarray  # [3 · arm + …], the round's pulls, and its rewards in two parts; where they lie here at all
     looked_at: np.ndarray  # [player], the last round whose data is in the player's indices
     center: np.ndarray  # [pair]
     scale: np.ndarray  # [pair]
-    rough_low: np.ndarray  # [pair], and the next two: see `posse.simulation.cuda_pick`
-    rough_high: np.ndarray
-    rough_scale: np.ndarray
+    rough: np.ndarray  # [3 · pair + …], low and high center and scale: see `posse.simulation.cuda_pick`
     count_share: np.ndarray  # [pair], and the next: what each player contributes to the shared sums
     sum_share: np.ndarray
     count_shared: np.ndarray  # [arm], and the next: the sums of the contributions
@@ -133,6 +137,15 @@ def wait_for_block():
     cuda.syncthreads()
 
 
+def add_to(numbers, place, amount):
+    """Add to a number that other threads add to; bound to the next one."""
+
+
+def add_atomically(numbers, place, amount):
+    """`add_to` on a GPU."""
+    cuda.atomic.add(numbers, place, np.int32(amount))
+
+
 def play(tables, summaries, problems, participation, clock, players, constants):
     """Play some rounds of every run; before the first round, form the indices. constants[0] is not the policy's."""
     bounds = cuda.shared.array(BOUNDS_SIZE, np.float32)
@@ -151,7 +164,12 @@ def play(tables, summaries, problems, participation, clock, players, constants):
     if run < tables.key.shape[0]:
         own = of_run(tables, run)
         extra = summaries_of_run(summaries, run)
-        play_run(own, extra, problems, participation, clock, players, constants[1:], bounds, place)
+        counters = own.counters
+        if COUNTERS_SHARED:
+            size = 3 * own.all_pulls.size
+            start = size * cuda.threadIdx.y if IN_A_WARP else 0
+            counters = cuda.shared.array(0, int32)[start : start + size]
+        play_run(own, extra, counters, problems, participation, clock, players, constants[1:], bounds, place)
 
 
 def of_run(tables, run):
@@ -164,13 +182,12 @@ def of_run(tables, run):
         tables.all_pulls[run],
         tables.all_sums[run],
         tables.pulled_at[run],
-        tables.notes[run],
+        tables.arms[run],
+        tables.counters[run],
         tables.looked_at[run],
         tables.center[run],
         tables.scale[run],
-        tables.rough_low[run],
-        tables.rough_high[run],
-        tables.rough_scale[run],
+        tables.rough[run],
         tables.count_share[run],
         tables.sum_share[run],
         tables.count_shared[run],
@@ -200,13 +217,14 @@ def summaries_of_run(summaries, run):
     )
 
 
-def play_run(own, extra, problems, participation, clock, players, constants, bounds, place):
+def play_run(own, extra, counters, problems, participation, clock, players, constants, bounds, place):
     """Play the rounds of one run, as one of its threads."""
     key = own.key[0], own.key[1]
     number = own.problem[0]
     means, gaps = problems.means[number], problems.gaps[number]
     family, parameter = problems.families[number], problems.parameters[number]
     checkpoint = clock.checkpoint
+    clear(counters, place)
     if clock.first == 1:
         begin(own, extra, players, constants, log_of(1, clock.log_horizon), place)
     for t in range(clock.first, clock.last + 1):
@@ -216,16 +234,15 @@ def play_run(own, extra, problems, participation, clock, players, constants, bou
             barrier()
         player = place.lane
         while player < players and place.group == 0:
-            own.notes[player] = -1
+            own.arms[player] = -1
             if takes_part(player, players, participation, t, key):
                 arm, word = choose(own, players, player, t, key, constants, bounds)
                 pair = pair_of(arm, player, players)
                 reward = draw_reward(family, parameter, means[pair], word, player, t, key)
-                own.notes[player] = (arm << 32) | reward
-                count(own, pair, player, reward, t, key, constants)
+                count(own, counters, arm, player, pair, reward, t, key, constants)
             player += place.lanes
         barrier()
-        add_up(own, players, t, place)
+        add_up(own, counters, players, t, place)
         barrier()
         if SUMMARISED:
             summarise(own, extra, players, constants, log_T, place)
@@ -244,8 +261,8 @@ def log_of(t, log_horizon):
 
 
 def pair_of(arm, player, players):
-    """Where a pair stands in flat tables."""
-    return (arm * players + player) & 0x7FFFFFFFFFFF  # the mask changes nothing, but says that it is not negative
+    """Where a pair stands in flat tables; unsigned, as the compiler would provide for negative places."""
+    return np.uint64(arm) * np.uint64(players) + np.uint64(player)
 
 
 def takes_part(player, players, participation, t, key):
@@ -259,10 +276,10 @@ def takes_part(player, players, participation, t, key):
 def begin(own, extra, players, constants, log_T, place):
     """Form every shared sum, center and scale before the first round."""
     arms = own.all_pulls.size
-    pair = arms * players + place.lane
-    while pair < own.rough_low.size:
-        own.rough_low[pair], own.rough_high[pair] = NEVER, NEVER
-        pair += place.lanes
+    number = 3 * arms * players + place.lane
+    while number < own.rough.size:
+        own.rough[number] = NEVER if number % 3 < 2 else 0.0
+        number += place.lanes
     if SUMMARISED:
         summarise_all(own, extra, players, constants, log_T, place)
         return
@@ -309,8 +326,14 @@ def look(own, extra, players, participation, t, key, log_T, constants, place):
         player += place.lanes
 
 
-def count(own, pair, player, reward, t, key, constants):
-    """Count a pull and its reward for the player itself."""
+def count(own, counters, arm, player, pair, reward, t, key, constants):
+    """Count a pull and its reward, for the player itself and for everybody."""
+    own.arms[player] = arm
+    add_to(counters, 3 * arm, 1)
+    if reward & PART:
+        add_to(counters, 3 * arm + 1, reward & PART)
+    if reward > PART:
+        add_to(counters, 3 * arm + 2, reward >> PART_BITS)
     own.pulls[pair] += 1
     own.sums[pair] += reward
     if not (EVERYBODY or REFRESH_AT_OWN_PULL):
@@ -323,20 +346,25 @@ def count(own, pair, player, reward, t, key, constants):
         contribute(own, pair, constants)
 
 
-def add_up(own, players, t, place):
-    """Add what the players noted in round t to the shared sums of the arms."""
+def clear(counters, place):
+    """Set the counters to zero before the first round."""
+    number = place.lane
+    while number < counters.size and place.group == 0:
+        counters[number] = 0
+        number += place.lanes
+    barrier()
+
+
+def add_up(own, counters, players, t, place):
+    """Add what was counted in round t to the shared sums of the arms."""
     arm = place.lane + place.lanes * place.group
     while arm < own.all_pulls.size:
-        pulls, total = 0, 0
-        for player in range(players):
-            note = own.notes[player]
-            hit = note >> 32 == arm
-            pulls += 1 if hit else 0
-            total += note & MASK32 if hit else 0
+        pulls = counters[3 * arm]
         if pulls > 0:
             own.all_pulls[arm] += pulls
-            own.all_sums[arm] += total
+            own.all_sums[arm] += counters[3 * arm + 1] + (np.int64(counters[3 * arm + 2]) << PART_BITS)
             own.pulled_at[arm] = t
+            counters[3 * arm], counters[3 * arm + 1], counters[3 * arm + 2] = 0, 0, 0
             if OWN_SUMS:
                 sum_shares(own, arm, players)
         arm += place.lanes * place.groups
@@ -391,16 +419,16 @@ def put(own, pair, center, scale):
         size = abs(center) + 16.0 * scale
         margin = size * 2.0**-22 + 1e-30
         near = size < 1e30
-        own.rough_low[pair] = center - margin if near else -math.inf
-        own.rough_high[pair] = center + margin if near else math.inf
-        own.rough_scale[pair] = scale if near else 0.0
+        own.rough[THREE * pair] = center - margin if near else -math.inf
+        own.rough[THREE * pair + ONE] = center + margin if near else math.inf
+        own.rough[THREE * pair + TWO] = scale if near else 0.0
 
 
 def refresh(own, players, constants, log_T, place):
     """Bring the indices of the pairs that were pulled up to date."""
     player = place.lane
     while player < players and place.group == 0:
-        arm = own.notes[player] >> 32
+        arm = own.arms[player]
         if arm >= 0:
             pair = pair_of(arm, player, players)
             N, S = everybodys(own, arm)
@@ -418,7 +446,7 @@ def summarise(own, extra, players, constants, log_T, place):
         return
     player = place.lane
     while player < players and place.group == 0:
-        arm = own.notes[player] >> 32
+        arm = own.arms[player]
         if arm >= 0:
             pair = pair_of(arm, player, players)
             if follows(own.pulls[pair]):

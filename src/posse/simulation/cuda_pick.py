@@ -22,6 +22,9 @@ BOUNDS_SIZE = 3 * BINS
 NEVER = np.float32(-np.inf)
 PADDING = 3  # further arms, whose indices are never the largest: arms are looked at in twos and fours
 
+# Places in tables are unsigned, and a signed number would turn them into floats.
+ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+
 _SLACK = 1e-12  # a thousand times the quantile's own error
 _ROUNDING = 1e-6  # many times that of single precision
 
@@ -61,6 +64,7 @@ def line_of(half, bounds):
 def pick(own, players, player, t, key, bounds):
     """The arm with the largest index for a player, and the random word of its reward."""
     arms = own.all_pulls.size
+    at, step = THREE * np.uint64(player), THREE * np.uint64(players)  # of an arm's rough center and scale
     top = NEVER, NEVER, NEVER, 0
     word = 0
     for number in range((arms + 9) // 8):
@@ -68,33 +72,35 @@ def pick(own, players, player, t, key, bounds):
         arm = 8 * number - 2
         if number == 0:
             word = w0
-            top = two(0, w1, own, players, player, bounds, top)
+            top = two(0, w1, own, at, step, bounds, top)
+            at += TWO * step
         else:
-            top = two(arm, w0, own, players, player, bounds, top)
-            top = two(arm + 2, w1, own, players, player, bounds, top)
+            top = two(arm, w0, own, at, step, bounds, top)
+            top = two(arm + 2, w1, own, at + TWO * step, step, bounds, top)
+            at += FOUR * step
         if arm + 4 < arms:
-            top = two(arm + 4, w2, own, players, player, bounds, top)
-            top = two(arm + 6, w3, own, players, player, bounds, top)
+            top = two(arm + 4, w2, own, at, step, bounds, top)
+            top = two(arm + 6, w3, own, at + TWO * step, step, bounds, top)
+            at += FOUR * step
     floor, _, second, best = top
     if second >= floor:
         best = compare(own, players, player, t, key, bounds, floor)
     return best, word
 
 
-def two(arm, word, own, players, player, bounds, top):
+def two(arm, word, own, at, step, bounds, top):
     """`top` with two arms more, whose draws begin in the halves of a word."""
-    top = one(arm, word & 0xFFFF, own, players, player, bounds, top)
-    return one(arm + 1, word >> 16, own, players, player, bounds, top)
+    top = one(arm, word & 0xFFFF, own, at, bounds, top)
+    return one(arm + 1, word >> 16, own, at + step, bounds, top)
 
 
-def one(arm, half, own, players, player, bounds, top):
+def one(arm, half, own, at, bounds, top):
     """`top` with one arm more: the largest lower bound, the two largest upper bounds, and whose the largest is."""
     floor, highest, second, best = top
     line, above = line_of(half, bounds)
-    pair = (arm * players + player) & 0x7FFFFFFFFFFF
-    scale = own.rough_scale[pair]
-    lower = own.rough_low[pair] + scale * line
-    upper = own.rough_high[pair] + scale * (line + above)
+    scale = own.rough[at + TWO]
+    lower = own.rough[at] + scale * line
+    upper = own.rough[at + ONE] + scale * (line + above)
     best = arm if upper > highest else best
     return max(floor, lower), max(highest, upper), max(second, min(highest, upper)), best
 
@@ -111,9 +117,9 @@ def compare(own, players, player, t, key, bounds, floor):
             w0, w1, w2, w3 = block((arm + 2) >> 3, player, t, DRAW, key)
         word = (w0 if place < 2 else w1) if place < 4 else (w2 if place < 6 else w3)
         half = word >> 16 if place & 1 else word & 0xFFFF
-        pair = (arm * players + player) & 0x7FFFFFFFFFFF
         line, above = line_of(half, bounds)
-        if own.rough_high[pair] + own.rough_scale[pair] * (line + above) >= floor:
+        pair = np.uint64(arm) * np.uint64(players) + np.uint64(player)
+        if own.rough[THREE * pair + ONE] + own.rough[THREE * pair + TWO] * (line + above) >= floor:
             middle, last, _, _ = block(arm, player, t, REFINE, key)
             value = own.center[pair] + own.scale[pair] * normal(half, middle, last)
             if best < 0 or value > best_index:
