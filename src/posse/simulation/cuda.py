@@ -29,8 +29,8 @@ from posse.streams import key as run_key
 
 WARP = 32  # threads that run in step; a run with up to so many players has one warp
 WARPS = 4  # warps of a block, each with a run of its own
-GROUPS = 4  # warps of a block that share a run
-BLOCK = 256  # threads of a block for a run with many players
+SMALL_BLOCK = 128  # threads of a block for a run with few players
+BLOCK = 256  # and with many
 SHARED_BYTES = 32768  # of shared memory that a block's counters may take
 PIECE_SECONDS = 0.1  # how long a launch is to take, so that Ctrl-C is heard
 MEMORY_SHARE = 0.8  # of what is free
@@ -220,10 +220,12 @@ class Batch:
 
 @dataclass(frozen=True)
 class Layout:
-    """How threads are arranged: `threads` are (lanes, warps), where warps are runs or, in a block's run, groups."""
+    """How threads are arranged."""
 
     in_a_warp: bool
+    """Whether a run has a warp, and a block several runs; otherwise a run has a block."""
     threads: tuple[int, int]
+    """Of a block: (lanes of a warp, warps), or all of them and 1."""
     blocks: int
     shared: int
     """Bytes of shared memory for a block's counters; 0 if they lie elsewhere."""
@@ -231,17 +233,16 @@ class Layout:
     @classmethod
     def of(cls, players: int, arms: int, runs: int, policy: Policy) -> Layout:
         """A warp for each run of few players. Where indices follow everybody's pulls and there are few runs, or for
-        many players, a block; its warps share the work on indices."""
+        many players, a block, whose threads share the work on indices."""
         simulated = numba.config.ENABLE_CUDASIM
-        lanes = WARP if players <= WARP else min(-(-players // WARP) * WARP, BLOCK)
         few = simulated or runs <= 3 * cuda.get_current_device().MULTIPROCESSOR_COUNT
         in_a_warp = players <= WARP and not (few and policy.refresh is Refresh.ANY_PULL)
-        runs_a_block = max(1, min(WARPS, SHARED_BYTES // counter_bytes(arms))) if in_a_warp else 1
-        warps = runs_a_block if in_a_warp else max(1, GROUPS * WARP // lanes)
+        together = max(1, min(WARPS, SHARED_BYTES // counter_bytes(arms))) if in_a_warp and not simulated else 1
+        threads = (WARP, together) if in_a_warp else (BLOCK if players > WARP else SMALL_BLOCK, 1)
         if simulated:  # threads of Python: few, but enough to get into each other's way
-            lanes, warps, runs_a_block = min(players, 3), 1 if in_a_warp else 2, 1
-        shared = runs_a_block * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
-        return cls(in_a_warp, (lanes, warps), -(-runs // runs_a_block), shared)
+            threads = (players if in_a_warp else min(2 * players + 1, 7), 1)
+        shared = together * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
+        return cls(in_a_warp, threads, -(-runs // together), shared)
 
 
 def counter_bytes(arms: int) -> int:
@@ -269,7 +270,7 @@ def _play_kernel(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     return bind_cuda(cuda_kernel.play, **dict(zip(names, values, strict=True)))
 
 
-def _simulated_barrier() -> None:
+def _simulated_barrier(place: Any) -> None:
     threading.current_thread().syncthreads()  # type: ignore[attr-defined]
 
 

@@ -115,24 +115,25 @@ class Clock(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Which thread this is: one of `lanes` side by side, in one of `groups` that share the work on indices."""
+    """Which thread this is: one of `lanes`, each for a player, in one of `groups` that share the work on indices."""
 
     lane: int
     lanes: int
     group: int
     groups: int
+    mask: int  # the lanes of the run, where it has a warp
 
 
-def barrier():
+def barrier(place):
     """Wait for all threads of the run; bound to one of the next two."""
 
 
-def wait_for_warp():
+def wait_for_warp(place):
     """The barrier of runs that have a warp each."""
-    cuda.syncwarp()
+    cuda.syncwarp(place.mask)
 
 
-def wait_for_block():
+def wait_for_block(place):
     """The barrier of runs that have a block each."""
     cuda.syncthreads()
 
@@ -156,20 +157,29 @@ def play(tables, summaries, problems, participation, clock, players, constants):
     cuda.syncthreads()
     if IN_A_WARP:
         run = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-        place = Place(np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x), 0, 1)
+        place = Place(np.int64(cuda.threadIdx.x), players, 0, 1, (1 << players) - 1)
     else:
         run = cuda.blockIdx.x
-        group, groups = np.int64(cuda.threadIdx.y), np.int64(cuda.blockDim.y)
-        place = Place(np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x), group, groups)
-    if run < tables.key.shape[0]:
-        own = of_run(tables, run)
-        extra = summaries_of_run(summaries, run)
-        counters = own.counters
-        if COUNTERS_SHARED:
-            size = 3 * own.all_pulls.size
-            start = size * cuda.threadIdx.y if IN_A_WARP else 0
-            counters = cuda.shared.array(0, int32)[start : start + size]
-        play_run(own, extra, counters, problems, participation, clock, players, constants[1:], bounds, place)
+        place = place_in_block(np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x), players)
+    if run >= tables.key.shape[0] or (IN_A_WARP and place.lane >= players):
+        return  # a lane without a player would only be waited for
+    own = of_run(tables, run)
+    extra = summaries_of_run(summaries, run)
+    counters = own.counters
+    if COUNTERS_SHARED:
+        size = 3 * own.all_pulls.size
+        start = size * cuda.threadIdx.y if IN_A_WARP else 0
+        counters = cuda.shared.array(0, int32)[start : start + size]
+    play_run(own, extra, counters, problems, participation, clock, players, constants[1:], bounds, place)
+
+
+def place_in_block(thread, threads, players):
+    """The place of a thread of a block: groups of as many lanes as there are players, as far as they go."""
+    lanes = min(players, threads)
+    groups = threads // lanes
+    group = thread // lanes
+    lane = thread - group * lanes
+    return Place(lane if group < groups else players, lanes, group, groups, 0)
 
 
 def of_run(tables, run):
@@ -224,6 +234,7 @@ def play_run(own, extra, counters, problems, participation, clock, players, cons
     means, gaps = problems.means[number], problems.gaps[number]
     family, parameter = problems.families[number], problems.parameters[number]
     checkpoint = clock.checkpoint
+    upcoming = round_of(clock.checkpoints, checkpoint)
     clear(counters, place)
     if clock.first == 1:
         begin(own, extra, players, constants, log_of(1, clock.log_horizon), place)
@@ -231,7 +242,7 @@ def play_run(own, extra, counters, problems, participation, clock, players, cons
         log_T = log_of(t, clock.log_horizon)
         if ANYTIME or not REFRESH_AT_OWN_PULL:
             look(own, extra, players, participation, t, key, log_T, constants, place)
-            barrier()
+            barrier(place)
         player = place.lane
         while player < players and place.group == 0:
             own.arms[player] = -1
@@ -241,18 +252,24 @@ def play_run(own, extra, counters, problems, participation, clock, players, cons
                 reward = draw_reward(family, parameter, means[pair], word, player, t, key)
                 count(own, counters, arm, player, pair, reward, t, key, constants)
             player += place.lanes
-        barrier()
+        barrier(place)
         add_up(own, counters, players, t, place)
-        barrier()
+        barrier(place)
         if SUMMARISED:
             summarise(own, extra, players, constants, log_T, place)
         elif REFRESH_AT_OWN_PULL:
             refresh(own, players, constants, log_T, place)
         if t == clock.early:
             keep(own, players, place)
-        if checkpoint < clock.checkpoints.size and t == clock.checkpoints[checkpoint]:
+        if t == upcoming:
             measure(own, players, gaps, checkpoint, place)
             checkpoint += 1
+            upcoming = round_of(clock.checkpoints, checkpoint)
+
+
+def round_of(checkpoints, number):
+    """The round of a checkpoint, or −1 after the last one."""
+    return checkpoints[number] if number < checkpoints.size else -1
 
 
 def log_of(t, log_horizon):
@@ -288,12 +305,12 @@ def begin(own, extra, players, constants, log_T, place):
         for arm in range(arms):
             contribute(own, pair_of(arm, player, players), constants)
         player += place.lanes
-    barrier()
+    barrier(place)
     arm = place.lane
     while OWN_SUMS and arm < arms:
         sum_shares(own, arm, players)
         arm += place.lanes
-    barrier()
+    barrier(place)
     player = place.lane
     while player < players:
         for arm in range(arms):
@@ -334,8 +351,8 @@ def count(own, counters, arm, player, pair, reward, t, key, constants):
         add_to(counters, 3 * arm + 1, reward & PART)
     if reward > PART:
         add_to(counters, 3 * arm + 2, reward >> PART_BITS)
-    own.pulls[pair] += 1
-    own.sums[pair] += reward
+    pulls, total = own.pulls[pair] + 1, own.sums[pair] + reward  # both are on their way before the first is there
+    own.pulls[pair], own.sums[pair] = pulls, total
     if not (EVERYBODY or REFRESH_AT_OWN_PULL):
         own.looked_at[player] = t - 1
     if SUMMARISED:
@@ -352,17 +369,17 @@ def clear(counters, place):
     while number < counters.size and place.group == 0:
         counters[number] = 0
         number += place.lanes
-    barrier()
+    barrier(place)
 
 
 def add_up(own, counters, players, t, place):
     """Add what was counted in round t to the shared sums of the arms."""
     arm = place.lane + place.lanes * place.group
-    while arm < own.all_pulls.size:
-        pulls = counters[3 * arm]
+    while arm < own.all_pulls.size and place.group < place.groups:
+        pulls, low, high = counters[3 * arm], counters[3 * arm + 1], np.int64(counters[3 * arm + 2])
         if pulls > 0:
-            own.all_pulls[arm] += pulls
-            own.all_sums[arm] += counters[3 * arm + 1] + (np.int64(counters[3 * arm + 2]) << PART_BITS)
+            all_pulls, all_sums = own.all_pulls[arm] + pulls, own.all_sums[arm] + low + (high << PART_BITS)
+            own.all_pulls[arm], own.all_sums[arm] = all_pulls, all_sums
             own.pulled_at[arm] = t
             counters[3 * arm], counters[3 * arm + 1], counters[3 * arm + 2] = 0, 0, 0
             if OWN_SUMS:
@@ -465,11 +482,11 @@ def total_of(numbers):
 
 def summarise_all(own, extra, players, constants, log_T, place):
     """Make the summary anew, by one thread, and with it every center and scale."""
-    barrier()
+    barrier(place)
     if place.lane == 0 and place.group == 0:
         summary(extra.pulls, extra.sums, extra.squares, extra.of_arm, extra.of_player, extra.work, *constants)
         own.summed[0] = total_of(own.all_pulls)
-    barrier()
+    barrier(place)
     player = place.lane
     while player < players:
         arm = place.group
@@ -479,7 +496,7 @@ def summarise_all(own, extra, players, constants, log_T, place):
             form_summarised(own, extra, arm, player, players, log_T, constants)
             arm += place.groups
         player += place.lanes
-    barrier()
+    barrier(place)
 
 
 def keep(own, players, place):
@@ -502,7 +519,7 @@ def measure(own, players, gaps, checkpoint, place):
             total += own.pulls[pair] * gaps[pair]
         own.player_regret[player] = total
         player += place.lanes
-    barrier()
+    barrier(place)
     if place.lane == 0:
         total = 0.0
         for player in range(players):
