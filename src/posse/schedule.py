@@ -190,7 +190,7 @@ def activate(active, chances, kind, probabilities, mask, spans, t, key):
         for player in range(players):
             active[player] = player
         return players
-    if kind == IN_TURN or kind == RANDOM_TURN:
+    if kind in (IN_TURN, RANDOM_TURN):
         active[0] = whose_turn(kind, players, t, key)
         return 1
     if kind == RANDOM:
@@ -208,7 +208,7 @@ def is_active(player, players, kind, probabilities, mask, spans, t, key):
     """Whether a player is one of those that `activate` writes."""
     if kind == CONCURRENT:
         return True
-    if kind == IN_TURN or kind == RANDOM_TURN:
+    if kind in (IN_TURN, RANDOM_TURN):
         return whose_turn(kind, players, t, key) == player
     chance = 0
     if kind == RANDOM:

@@ -20,8 +20,8 @@ from posse.policies.base import Policy, Refresh
 from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
-from posse.simulation.cuda_kernel import Clock, Problems, Summaries, Tables
 from posse.simulation.cuda_pick import PADDING
+from posse.simulation.cuda_tables import Clock, Problems, Summaries, Tables
 from posse.simulation.engine import bindings, sampler
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
@@ -308,9 +308,9 @@ def _shapes(work: Work, policy: Policy) -> Shapes:
         "sum_seen": work.anytime,
     }
     shapes |= {name: (np.float64, (arms * players if used else 1,)) for name, used in pair.items()}
-    shapes |= {name: (np.int64, (arms,)) for name in ("all_pulls", "all_sums", "pulled_at")}
-    shapes |= {name: (np.float64, (arms,)) for name in ("count_shared", "sum_shared")}
-    shapes |= {name: (np.int64, (players,)) for name in ("arms", "looked_at")}
+    shapes |= dict.fromkeys(("all_pulls", "all_sums", "pulled_at"), (np.int64, (arms,)))
+    shapes |= dict.fromkeys(("count_shared", "sum_shared"), (np.float64, (arms,)))
+    shapes |= dict.fromkeys(("arms", "looked_at"), (np.int64, (players,)))
     return shapes | {
         "counters": (np.int32, (3 * arms if counter_bytes(arms) > SHARED_BYTES else 1,)),
         "rough": (np.float32, (3 * (arms + PADDING) * players if picked else 1,)),

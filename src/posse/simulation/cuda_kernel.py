@@ -1,17 +1,15 @@
 """The round loop on a GPU: a group of threads for each run, a lane for each player (or for several, if many).
 
 What a policy says, what a reward is and who is active come from the functions that the CPU compiles; this file has
-only what differs: who does what, when they wait for each other, and where the numbers lie. Tables of players and arms
-are flat, [arm · players + player], so that neighbouring lanes read neighbouring numbers.
+only what differs: who does what, and when they wait for each other.
 
 Each round has parts with a barrier between them: players look at what others did, pull an arm and count it; for every
-arm, one thread adds what the round's players counted to the sums; players look at the sums of the arms that they pulled.
+arm, one thread adds what the round's players counted to the sums; players look at the sums of the arms they pulled.
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numba import cuda, int32
@@ -20,6 +18,15 @@ from posse.policies.summaries import due, follows, square
 from posse.rewards import draw_reward
 from posse.schedule import is_active
 from posse.simulation.cuda_pick import BOUNDS, BOUNDS_SIZE, NEVER, ONE, THREE, TWO, pick
+from posse.simulation.cuda_tables import (
+    Place,
+    of_run,
+    pair_of,
+    place_in_block,
+    round_of,
+    summaries_of_run,
+    total_of,
+)
 from posse.simulation.kernel import (
     OWN_SUMS,
     RANDOMISED,
@@ -46,82 +53,6 @@ ANYTIME = False
 # A round's rewards are added up in two parts, so that 32 bits hold the sum over half a million players.
 PART_BITS = 12
 PART = (1 << PART_BITS) - 1
-
-
-class Problems(NamedTuple):
-    """The problems of a call."""
-
-    means: np.ndarray  # [problem, pair]
-    gaps: np.ndarray  # [problem, pair]
-    families: np.ndarray  # [problem]
-    parameters: np.ndarray  # [problem]
-
-
-class Tables(NamedTuple):
-    """All that runs know, with the run as first axis; or, without it, all that one run knows.
-
-    Counts and sums are exact integers, sums in steps of the reward grid. What a policy has no use for has size 1.
-    """
-
-    key: np.ndarray  # [2]
-    problem: np.ndarray  # [1], its number
-    pulls: np.ndarray  # [pair]
-    sums: np.ndarray  # [pair]
-    all_pulls: np.ndarray  # [arm]
-    all_sums: np.ndarray  # [arm]
-    pulled_at: np.ndarray  # [arm], the last round in which anybody pulled it
-    arms: np.ndarray  # [player], the arm of the round, or −1
-    counters: np.ndarray  # [3 · arm + …], the round's pulls, and its rewards in two parts; where they lie here at all
-    looked_at: np.ndarray  # [player], the last round whose data is in the player's indices
-    center: np.ndarray  # [pair]
-    scale: np.ndarray  # [pair]
-    rough: np.ndarray  # [3 · pair + …], low and high center and scale: see `posse.simulation.cuda_pick`
-    count_share: np.ndarray  # [pair], and the next: what each player contributes to the shared sums
-    sum_share: np.ndarray
-    count_shared: np.ndarray  # [arm], and the next: the sums of the contributions
-    sum_shared: np.ndarray
-    count_seen: np.ndarray  # [pair], and the next: N and S as the player last saw them, for the anytime form
-    sum_seen: np.ndarray
-    successes: np.ndarray  # [pair], rewards turned into trials, where the policy samples its indices itself
-    squares: np.ndarray  # [pair], sums of squared rewards, where the policy has a summary
-    own_pulls: np.ndarray  # [pair], and the next: what is in the indices, where the policy has a summary
-    own_sums: np.ndarray
-    summed: np.ndarray  # [1], everybody's pulls at the last summary
-    early: np.ndarray  # [pair], pulls before the last quarter
-    player_regret: np.ndarray  # [player]
-    regret: np.ndarray  # [checkpoint]
-
-
-class Summaries(NamedTuple):
-    """What the summary takes and fills, [run, …] or […]; the first three are those of `Tables`, [arm, player]."""
-
-    pulls: np.ndarray
-    sums: np.ndarray
-    squares: np.ndarray
-    of_arm: np.ndarray
-    of_player: np.ndarray
-    work: np.ndarray
-
-
-class Clock(NamedTuple):
-    """Which rounds to play, and when to measure."""
-
-    first: int
-    last: int
-    early: int  # the last round before the last quarter
-    log_horizon: float
-    checkpoints: np.ndarray
-    checkpoint: int  # the number of the first that is not before `first`
-
-
-class Place(NamedTuple):
-    """Which thread this is: one of `lanes`, each for a player, in one of `groups` that share the work on indices."""
-
-    lane: int
-    lanes: int
-    group: int
-    groups: int
-    mask: int  # the lanes of the run, where it has a warp
 
 
 def barrier(place):
@@ -173,60 +104,6 @@ def play(tables, summaries, problems, participation, clock, players, constants):
     play_run(own, extra, counters, problems, participation, clock, players, constants[1:], bounds, place)
 
 
-def place_in_block(thread, threads, players):
-    """The place of a thread of a block: groups of as many lanes as there are players, as far as they go."""
-    lanes = min(players, threads)
-    groups = threads // lanes
-    group = thread // lanes
-    lane = thread - group * lanes
-    return Place(lane if group < groups else players, lanes, group, groups, 0)
-
-
-def of_run(tables, run):
-    """The tables of one run."""
-    return Tables(
-        tables.key[run],
-        tables.problem[run],
-        tables.pulls[run],
-        tables.sums[run],
-        tables.all_pulls[run],
-        tables.all_sums[run],
-        tables.pulled_at[run],
-        tables.arms[run],
-        tables.counters[run],
-        tables.looked_at[run],
-        tables.center[run],
-        tables.scale[run],
-        tables.rough[run],
-        tables.count_share[run],
-        tables.sum_share[run],
-        tables.count_shared[run],
-        tables.sum_shared[run],
-        tables.count_seen[run],
-        tables.sum_seen[run],
-        tables.successes[run],
-        tables.squares[run],
-        tables.own_pulls[run],
-        tables.own_sums[run],
-        tables.summed[run],
-        tables.early[run],
-        tables.player_regret[run],
-        tables.regret[run],
-    )
-
-
-def summaries_of_run(summaries, run):
-    """The summary's arrays of one run."""
-    return Summaries(
-        summaries.pulls[run],
-        summaries.sums[run],
-        summaries.squares[run],
-        summaries.of_arm[run],
-        summaries.of_player[run],
-        summaries.work[run],
-    )
-
-
 def play_run(own, extra, counters, problems, participation, clock, players, constants, bounds, place):
     """Play the rounds of one run, as one of its threads."""
     key = own.key[0], own.key[1]
@@ -267,19 +144,9 @@ def play_run(own, extra, counters, problems, participation, clock, players, cons
             upcoming = round_of(clock.checkpoints, checkpoint)
 
 
-def round_of(checkpoints, number):
-    """The round of a checkpoint, or −1 after the last one."""
-    return checkpoints[number] if number < checkpoints.size else -1
-
-
 def log_of(t, log_horizon):
     """What round t takes for ln T."""
     return math.log(max(t, 2)) if ANYTIME else log_horizon
-
-
-def pair_of(arm, player, players):
-    """Where a pair stands in flat tables; unsigned, as the compiler would provide for negative places."""
-    return np.uint64(arm) * np.uint64(players) + np.uint64(player)
 
 
 def takes_part(player, players, participation, t, key):
@@ -470,14 +337,6 @@ def summarise(own, extra, players, constants, log_T, place):
                 own.own_pulls[pair], own.own_sums[pair] = own.pulls[pair], own.sums[pair]
                 form_summarised(own, extra, arm, player, players, log_T, constants)
         player += place.lanes
-
-
-def total_of(numbers):
-    """The sum of a few whole numbers."""
-    total = 0
-    for number in range(numbers.size):
-        total += numbers[number]
-    return total
 
 
 def summarise_all(own, extra, players, constants, log_T, place):

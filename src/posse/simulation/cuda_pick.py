@@ -15,6 +15,7 @@ import numpy as np
 
 from posse.compile import out_of_line
 from posse.normal import BINS, lower_quantile, normal
+from posse.simulation.cuda_tables import pair_of
 from posse.streams import DRAW, REFINE, block
 
 PARTS = 65536 // BINS  # of a bin: what 16 bits tell apart
@@ -118,7 +119,7 @@ def compare(own, players, player, t, key, bounds, floor):
         word = (w0 if place < 2 else w1) if place < 4 else (w2 if place < 6 else w3)
         half = word >> 16 if place & 1 else word & 0xFFFF
         line, above = line_of(half, bounds)
-        pair = np.uint64(arm) * np.uint64(players) + np.uint64(player)
+        pair = pair_of(arm, player, players)
         if own.rough[THREE * pair + ONE] + own.rough[THREE * pair + TWO] * (line + above) >= floor:
             middle, last, _, _ = block(arm, player, t, REFINE, key)
             value = own.center[pair] + own.scale[pair] * normal(half, middle, last)

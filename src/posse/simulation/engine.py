@@ -64,15 +64,10 @@ def _kernels(names: tuple[str, ...], values: tuple[Any, ...]) -> Kernels:
 
 def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
     """The state before the first round, without its indices."""
-    return _allocate(state_shapes(policy, players, arms))
-
-
-def state_shapes(policy: Policy, players: int, arms: int) -> dict[str, tuple[type, tuple[int, ...]]]:
-    """Type and shape of each array of the state."""
     halves = 8 * ((arms + 9) // 8) if policy.randomised else 0
     shares = (2, arms, players) if policy.contribution is not None else (2, 0, 0)
     summarised = policy.summary is not None
-    return dict(
+    return _allocate(
         pulls=(np.int64, (arms, players)),
         sums=(np.int64, (arms, players)),
         all_pulls=(np.int64, (arms,)),
@@ -101,7 +96,7 @@ def state_shapes(policy: Policy, players: int, arms: int) -> dict[str, tuple[typ
     )
 
 
-def _allocate(arrays: dict[str, tuple[type, tuple[int, ...]]]) -> kernel.State:
+def _allocate(**arrays: tuple[type, tuple[int, ...]]) -> kernel.State:
     """The state's arrays, all zero, in one block of whole cache lines, so that no two threads ever share a line."""
     starts = np.cumsum([0] + [-(-math.prod(shape) // 16) * 16 for _, shape in arrays.values()])
     block = np.zeros(int(starts[-1]) + 16, np.int64)

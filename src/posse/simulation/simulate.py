@@ -73,7 +73,7 @@ def simulate(
     replication_list = _check_replications(replications)
     if not isinstance(schedule, Schedule):
         raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
-    players, arms = problem_list[0].means.shape
+    players = problem_list[0].players
     schedule.participation(players, horizon)
     if horizon * players > MAX_PLAYER_ROUNDS:
         raise ValueError(
