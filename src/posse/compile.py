@@ -35,7 +35,10 @@ OPTIONS: dict[str, Any] = {
     "_nrt": False,  # kernels allocate nothing; without the runtime there are no reference counts, atomic and dear
 }
 
-CUDA_OPTIONS: dict[str, Any] = {"lto": False}  # optimised at link time, products could be fused into sums after all
+CUDA_OPTIONS: dict[str, Any] = {
+    "lto": False,  # optimised at link time, products would be fused into sums after all
+    "max_registers": 168,  # so that a multiprocessor of 65,536 registers holds twelve warps
+}
 
 _lock = threading.RLock()
 

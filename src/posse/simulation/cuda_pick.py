@@ -24,7 +24,7 @@ NEVER = np.float32(-np.inf)
 PADDING = 3  # further arms, whose indices are never the largest: arms are looked at in twos and fours
 
 # Places in tables are unsigned, and a signed number would turn them into floats.
-ONE, TWO, THREE, FOUR = np.uint64(1), np.uint64(2), np.uint64(3), np.uint64(4)
+ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 
 _SLACK = 1e-12  # a thousand times the quantile's own error
 _ROUNDING = 1e-6  # many times that of single precision
@@ -65,32 +65,37 @@ def line_of(half, bounds):
 def pick(own, players, player, t, key, bounds):
     """The arm with the largest index for a player, and the random word of its reward."""
     arms = own.all_pulls.size
+    word, w1, w2, w3 = block(0, player, t, DRAW, key)
+    v0, v1, v2, v3 = block(1, player, t, DRAW, key)  # together they take little longer than one
     at, step = THREE * np.uint64(player), THREE * np.uint64(players)  # of an arm's rough center and scale
-    top = NEVER, NEVER, NEVER, 0
-    word = 0
-    for number in range((arms + 9) // 8):
+    top = two(0, w1, own, at, step, bounds, (NEVER, NEVER, NEVER, 0))
+    if arms > 2:
+        top = four(2, w2, w3, own, at, step, bounds, top)
+    if arms > 6:
+        top = four(6, v0, v1, own, at, step, bounds, top)
+    if arms > 10:
+        top = four(10, v2, v3, own, at, step, bounds, top)
+    for number in range(2, (arms + 9) // 8):
         w0, w1, w2, w3 = block(number, player, t, DRAW, key)
         arm = 8 * number - 2
-        if number == 0:
-            word = w0
-            top = two(0, w1, own, at, step, bounds, top)
-            at += TWO * step
-        else:
-            top = two(arm, w0, own, at, step, bounds, top)
-            top = two(arm + 2, w1, own, at + TWO * step, step, bounds, top)
-            at += FOUR * step
+        top = four(arm, w0, w1, own, at, step, bounds, top)
         if arm + 4 < arms:
-            top = two(arm + 4, w2, own, at, step, bounds, top)
-            top = two(arm + 6, w3, own, at + TWO * step, step, bounds, top)
-            at += FOUR * step
+            top = four(arm + 4, w2, w3, own, at, step, bounds, top)
     floor, _, second, best = top
     if second >= floor:
         best = compare(own, players, player, t, key, bounds, floor)
     return best, word
 
 
+def four(arm, first, last, own, at, step, bounds, top):
+    """`top` with four arms more, whose draws begin in two words."""
+    top = two(arm, first, own, at, step, bounds, top)
+    return two(arm + 2, last, own, at, step, bounds, top)
+
+
 def two(arm, word, own, at, step, bounds, top):
     """`top` with two arms more, whose draws begin in the halves of a word."""
+    at += np.uint64(arm) * step
     top = one(arm, word & 0xFFFF, own, at, bounds, top)
     return one(arm + 1, word >> 16, own, at + step, bounds, top)
 
