@@ -30,11 +30,17 @@ def what_cuda_misses() -> str:
     if numba.config.ENABLE_CUDASIM:
         return ""
     if not cuda.is_available():
-        return f"no NVIDIA GPU can be used ({cuda.cuda_error() or 'none found'})"
+        return f"no NVIDIA GPU can be used ({_line(cuda.cuda_error()) or 'none found'})"
     from numba.cuda.cudadrv import nvvm
 
     try:
         nvvm.NVVM()
     except Exception as error:  # whatever keeps the compiler from being loaded
-        return f"the CUDA toolkit is not found ({error}): pip install 'numba-cuda[cu13]', or cu12 for older drivers"
+        return (
+            f"the CUDA toolkit is not found ({_line(error)}): pip install 'numba-cuda[cu13]', or cu12 for older drivers"
+        )
     return ""
+
+
+def _line(error: object) -> str:
+    return " ".join(str(error or "").split())

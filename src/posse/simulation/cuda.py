@@ -32,6 +32,7 @@ WARPS = 4  # warps of a block, each with a run of its own
 SMALL_BLOCK = 128  # threads of a block for a run with few players
 BLOCK = 256  # and with many
 SHARED_BYTES = 32768  # of shared memory that a block's counters may take
+FIRST_PIECE = 100_000  # pairs of players and arms that the first launch has, over its rounds
 PIECE_SECONDS = 0.1  # how long a launch is to take, so that Ctrl-C is heard
 MEMORY_SHARE = 0.8  # of what is free
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
@@ -158,7 +159,7 @@ class Batch:
         squares = arrays["squares"].reshape(self.runs, *_squares_shape(self.policy, self.arms, self.players))
         rest = {name: arrays[name] for name in ("of_arm", "of_player", "work")}
         self.summaries = Summaries(**both, squares=squares, **rest)
-        self.piece = max(1, 100_000 // (self.players * self.arms))
+        self.piece = max(1, FIRST_PIECE // (self.players * self.arms))
         self.launched = self.round = 0
         self.under_way: deque[tuple[int, Any]] = deque()
         self.clock = 0.0
