@@ -6,12 +6,11 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
-import numpy as np
-
 from posse.rewards import GRID
 from posse.simulation.engine import Run
+from posse.simulation.kernel import Measures
 from posse.simulation.result import last_quarter
-from posse.simulation.work import Measurements, Tracker, Work, collective_regret
+from posse.simulation.work import Measurements, Tracker, Work
 
 PIECE = 1 << 23  # (player, arm) pairs between two looks at the clock: some tens of milliseconds
 
@@ -40,20 +39,18 @@ def _new_run(work: Work, cell: tuple[int, ...]) -> Run:
 def _run_cell(work: Work, cell: tuple[int, ...], into: Measurements, tracker: Tracker) -> None:
     """One run, from its first round to its last."""
     run = _new_run(work, cell)
-    gaps, rounds = work.problems[cell[1]].gaps, work.checkpoints
+    gaps = work.problems[cell[1]].gaps
+    measures = Measures(work.checkpoints, gaps.copy(), into.regret[cell])
     piece = max(1, PIECE // gaps.size)
     early = last_quarter(work.horizon)
-    for target in sorted({*rounds.tolist(), early, work.horizon}):
+    for target in (early, work.horizon):
         while run.round < target:
             before = run.round
-            run.advance(min(target, run.round + piece))
+            run.advance(min(target, run.round + piece), measures)
             if not tracker.add(run.round - before):
                 return
         if target == early:
             into.late_pulls[cell] = run.state.pulls.T
-        number = np.searchsorted(rounds, target)
-        if number < len(rounds) and rounds[number] == target:
-            into.regret[(*cell, number)] = collective_regret(run.state.pulls.T, gaps)
     into.pulls[cell] = run.state.pulls.T
     into.late_pulls[cell] = into.pulls[cell] - into.late_pulls[cell]
     into.reward[cell] = run.state.sums.sum() / GRID

@@ -109,6 +109,9 @@ def _allocate(**arrays: tuple[type, tuple[int, ...]]) -> kernel.State:
     )
 
 
+NOTHING = kernel.Measures(np.zeros(0, np.int64), np.zeros((0, 0)), np.zeros(0))
+
+
 class Run:
     """A policy on a problem in one replication, from before its first round to wherever it was advanced."""
 
@@ -133,7 +136,7 @@ class Run:
         self.round = 0
         self.kernels.begin(self.state, self.constants, self.log_of_next_round())
 
-    def advance(self, to: int) -> int:
+    def advance(self, to: int, measures: kernel.Measures = NOTHING) -> int:
         """Play on until `to` rounds are done; return how many players were active in the last one."""
         if to >= MAX_ROUND:
             raise ValueError(f"round {to}, but random numbers are laid out for rounds below {MAX_ROUND}")
@@ -144,6 +147,7 @@ class Run:
             self.constants,
             self.key,
             self.log_horizon,
+            measures,
             self.round + 1,
             to,
         )

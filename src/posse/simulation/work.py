@@ -66,9 +66,3 @@ class Tracker:
         """Report how far the work is."""
         if self.report is not None:
             self.report(self.done / self.total)
-
-
-def collective_regret(pulls: np.ndarray, gaps: np.ndarray) -> float:
-    """Σ pulls · gaps, both [player, arm], added up arm by arm and player by player, as every backend does it."""
-    by_player = np.cumsum(pulls * gaps, axis=1)[:, -1]
-    return float(np.cumsum(by_player)[-1])
