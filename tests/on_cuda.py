@@ -111,6 +111,13 @@ def test_few_and_many_players_and_arms(shape):
     assert_same(a_problem(*shape), [posse.RobustAggTS(0.5), posse.RobustAgg(0.5)], 3 if shape[0] > 9 else 12)
 
 
+@pytest.mark.parametrize("anytime", [False, True])
+def test_a_block_for_each_run(anytime, monkeypatch):
+    """As runs with many players have it, with several groups of threads for each."""
+    monkeypatch.setattr(cuda, "WARP", 1)
+    assert_same(a_problem(), [posse.RobustAggTS(0.3), posse.IndTSV()], 8, anytime=anytime)
+
+
 def test_problems_and_replications_in_pieces(monkeypatch):
     """Several problems, some replications, and a first launch of a single round."""
     monkeypatch.setattr(cuda, "FIRST_PIECE", 1)

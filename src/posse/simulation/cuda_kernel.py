@@ -118,6 +118,8 @@ def play_run(own, extra, counters, problems, participation, clock, players, cons
     for t in range(clock.first, clock.last + 1):
         log_T = log_of(t, clock.log_horizon)
         if ANYTIME or not REFRESH_AT_OWN_PULL:
+            if ANYTIME:
+                barrier(place)  # other groups look at what was seen in the last round
             look(own, extra, players, participation, t, key, log_T, constants, place)
             barrier(place)
         player = place.lane
@@ -187,6 +189,7 @@ def begin(own, extra, players, constants, log_T, place):
                 own.count_seen[pair], own.sum_seen[pair] = N, S
             form(own, pair, players, N, S, log_T, constants)
         player += place.lanes
+    barrier(place)  # no player may go on before all groups have seen that nothing was pulled
 
 
 def look(own, extra, players, participation, t, key, log_T, constants, place):
