@@ -187,38 +187,38 @@ def posse_ts(M, K, T, log_T, active, normal, reward, epsilon):
 
     def summary(n, s, q):
         it = naive_posse.summary(n, s, q, cap)
-        return lambda n, s, p, i: naive_posse.shared_index(it, n, s, p, i, cap)
+        return lambda n, s, p, i, log_t: naive_posse.shared_index(it, n, s, p, i, cap, log_t)
 
-    return summarised(M, K, T, active, normal, reward, summary)
+    return summarised(M, K, T, log_T, active, normal, reward, summary)
 
 
 def ind_tsv(M, K, T, log_T, active, normal, reward):
-    """Ind-TS-V: a uniform prior, with the dispersion of each player's own rewards, all its arms together."""
+    """Ind-TS-V: a uniform prior, with the dispersion of each player's noisiest arm."""
 
     def summary(n, s, q):
-        phi = [naive_posse.dispersion([(n[p][i], s[p][i], q[p][i]) for i in range(K)]) for p in range(M)]
-        alpha = [naive_posse.tempering(n[p]) for p in range(M)]
-        return lambda n, s, p, i: naive_posse.index(n, s, phi[p], 0.5, naive_posse.UNIFORM, 0.0, alpha[p])
+        phi = [max(naive_posse.dispersion([(n[p][i], s[p][i], q[p][i])]) for i in range(K)) for p in range(M)]
+        return lambda n, s, p, i, log_t: naive_posse.index(n, s, phi[p], 0.5, naive_posse.UNIFORM, 0.0, log_t)
 
-    return summarised(M, K, T, active, normal, reward, summary)
+    return summarised(M, K, T, log_T, active, normal, reward, summary)
 
 
-def summarised(M, K, T, active, normal, reward, summary):
+def summarised(M, K, T, log_T, active, normal, reward, summary):
     """Thompson sampling with indices from a summary of everybody's data, made now and then.
 
-    `summary(n, s, q)` gives a function of a pair's n, s, p, i: its center and scale. Between summaries a pair's index
-    follows the player's own pulls of the arm, up to the 64th.
+    `summary(n, s, q)` gives a function of a pair's n, s, p, i and of ln T: its center and scale. Between summaries a
+    pair's index follows the player's own pulls of the arm, up to the 64th.
     """
     n = [[0] * K for _ in range(M)]
     s = [[0.0] * K for _ in range(M)]
     q = [[0.0] * K for _ in range(M)]
     before = pulls = 0
     index = summary(n, s, q)
-    numbers = [[index(0, 0.0, p, i) for i in range(K)] for p in range(M)]
+    known = [[(0, 0.0)] * K for _ in range(M)]
     for t in range(1, T + 1):
         pulled = {}
         for p in active(t):
-            i = argmax([center + scale * normal(t, p, i) for i, (center, scale) in enumerate(numbers[p])])
+            numbers = [index(*known[p][i], p, i, log_T(t)) for i in range(K)]
+            i = argmax([center + scale * normal(t, p, i) for i, (center, scale) in enumerate(numbers)])
             pulled[p] = (i, reward(t, p, i))
         for p, (i, r) in pulled.items():
             pulls += 1
@@ -228,11 +228,11 @@ def summarised(M, K, T, active, normal, reward, summary):
         if pulls > before and 16 * (pulls - before) >= min(pulls, 1024 * M):
             before = pulls
             index = summary(n, s, q)
-            numbers = [[index(n[p][i], s[p][i], p, i) for i in range(K)] for p in range(M)]
+            known = [[(n[p][i], s[p][i]) for i in range(K)] for p in range(M)]
         else:
             for p, (i, _) in pulled.items():
                 if n[p][i] <= 64:
-                    numbers[p][i] = index(n[p][i], s[p][i], p, i)
+                    known[p][i] = n[p][i], s[p][i]
         yield pulled
 
 

@@ -23,11 +23,10 @@ def cap(epsilon):
 
 @dataclass
 class Summary:
-    """What everybody's data say: phi, mu, cvar and tau2 of each arm; lev, levv, f and alpha of each player."""
+    """What everybody's data say: phi, mu, cvar and tau2 of each arm; lev, levv and f of each player."""
 
     phi: list
     mu: list
-    alpha: list
     lev: list
     levv: list
     f: list
@@ -36,10 +35,9 @@ class Summary:
     cvar: list = field(default_factory=list)
 
 
-def tempering(n):
-    """α_p, from a player's own counts."""
-    t = sum(n)
-    return max(0.5, 1 - 4.4 / math.log(t)) if t > 2 else 0.5
+def tempering(information, log_T):
+    """α, for a posterior that is worth so many observations."""
+    return max(0.3, 1 - math.log(max(information, 100)) / max(log_T, 1))
 
 
 def dispersion(pairs):
@@ -58,7 +56,7 @@ def summary(n, s, q, most):
     M, K = len(n), len(n[0])
     phi = [dispersion([(n[p][i], s[p][i], q[p][i]) for p in range(M)]) for i in range(K)]
     mu = [(sum(s[p][i] for p in range(M)) + phi[i]) / (sum(n[p][i] for p in range(M)) + 2 * phi[i]) for i in range(K)]
-    it = Summary(phi, mu, [tempering(n[p]) for p in range(M)], [0.0] * M, [0.0] * M, [1.0] * M)
+    it = Summary(phi, mu, [0.0] * M, [0.0] * M, [1.0] * M)
     y = [[s[p][i] / n[p][i] if n[p][i] else None for i in range(K)] for p in range(M)]
     tau2 = 0.01
     zeta = growing_floor(sum(map(sum, n)) / M)
@@ -149,22 +147,23 @@ def oddity(it, n, y, p):
     return max(1.0, R / (m + 2 * math.sqrt(2 * m) + 1))
 
 
-def shared_index(it, n, s, p, i, most):
+def shared_index(it, n, s, p, i, most, log_T):
     """PosseTS' center and scale for player p, arm i: own data on a prior from everybody's."""
     if len(it.lev) == 1:
-        return index(n, s, it.phi[i], 0.5, UNIFORM, 0.0, it.alpha[p])
+        return index(n, s, it.phi[i], 0.5, UNIFORM, 0.0, log_T)
     t2 = max(min(most, it.tau2[i] * it.f[p] + it.levv[p]), 1e-8)
     c = clip(it.mu[i] + it.lev[p], 1e-3, 1 - 1e-3)
-    return index(n, s, it.phi[i], c, t2, it.cvar[i], it.alpha[p])
+    return index(n, s, it.phi[i], c, t2, it.cvar[i], log_T)
 
 
-def index(n, s, phi, c, t2, cvar, alpha):
+def index(n, s, phi, c, t2, cvar, log_T):
     """Center and scale on the scale x^¼ − (1−x)^¼, from own data and a prior of mean c and variance t2."""
     n0 = max(0.0, phi * (c * (1 - c) - t2) / t2)
     a, b = max(n0 * c, phi), max(n0 * (1 - c), phi)
     n0 = a + b
     m = clip((s + a) / (n + n0), 1e-6, 1 - 1e-6)
     V = phi * m * (1 - m) / (n + n0 + phi) + (n0 / (n + n0)) ** 2 * cvar
+    alpha = tempering(phi * m * (1 - m) / V, log_T)
     k = 4 / (m * (1 - m))
     V *= alpha + (1 - alpha) * k / (k + n)
     rho = min(V / (m * (1 - m)), 1 / 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from scipy import stats
 
 import naive_posse
 import posse
-from posse.policies.fourth_root import UNIFORM, posterior
-from posse.policies.posse_ts import CAUTION, DISPERSION, DOUBT, LEVEL, LEVEL_DOUBT, MEAN, ODDITY, SPREAD
+from posse.policies.fourth_root import UNIFORM, dispersion_sums, posterior
+from posse.policies.posse_ts import DISPERSION, DOUBT, LEVEL, LEVEL_DOUBT, MEAN, ODDITY, SPREAD
 from posse.rewards import GRID
 from posse.simulation import trace
 
@@ -66,7 +67,6 @@ class TestSummary:
             (LEVEL, oracle.lev),
             (LEVEL_DOUBT, oracle.levv),
             (ODDITY, oracle.f),
-            (CAUTION, oracle.alpha),
         ):
             assert of_player[:, number] == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
@@ -215,10 +215,10 @@ class TestPosterior:
         expected=st.floats(1e-3, 1 - 1e-3),
         spread=st.sampled_from([1e-8, 1e-4, 0.01, 1 / 12]),
         doubt=st.sampled_from([0.0, 1e-4, 0.05]),
-        share=st.floats(0.5, 1),
+        log_T=st.sampled_from([0.0, 0.7, 5.0, 13.0]),
     )
-    def test_it_is_the_oracles(self, n, mean, dispersion, expected, spread, doubt, share):
-        given = (n * 1.0, n * mean, dispersion, expected, spread, doubt, share)
+    def test_it_is_the_oracles(self, n, mean, dispersion, expected, spread, doubt, log_T):
+        given = (n * 1.0, n * mean, dispersion, expected, spread, doubt, log_T)
         assert posterior(*given) == pytest.approx(naive_posse.index(*given), rel=1e-9, abs=1e-9)
 
     @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ class TestPosterior:
     )
     def test_its_draws_have_the_quantiles_of_the_beta_law(self, n, s, within):
         """A draw is below the p-quantile of Beta(s+1, n−s+1) with probability p, within a few percent."""
-        center, scale = posterior(n * 1.0, s * 1.0, 1.0, 0.5, UNIFORM, 0.0, 1.0)
+        center, scale = posterior(n * 1.0, s * 1.0, 1.0, 0.5, UNIFORM, 0.0, math.inf)
         x = stats.beta(s + 1, n - s + 1).ppf(PROBABILITIES)
         assert stats.norm.cdf((x**0.25 - (1 - x) ** 0.25 - center) / scale) == pytest.approx(PROBABILITIES, abs=within)
 
@@ -244,20 +244,62 @@ class TestPosterior:
     def test_an_arm_seen_constant_keeps_a_standard_deviation_of_one_in_n(self):
         """As a Bernoulli arm that never paid does: the rule of three."""
         scales = []
-        for n in (10, 100, 1000, 10_000):
+        for n in (100, 1000, 10_000):
             of_arm, of_player = summarise([[n]], [[n / 2]], [[n / 4]])
-            _, scale = posse.PosseTS.index(n, n / 2, of_arm[0], of_player[0], 1, 1.0, math.inf)
+            _, scale = posse.PosseTS.index(n, n / 2, of_arm[0], of_player[0], 1, math.inf, math.inf)
             scales.append(scale * n)
-        assert scales == pytest.approx([0.61] * 4, rel=0.05)
-        _, noisy = posterior(10_000.0, 5_000.0, 1.0, 0.5, UNIFORM, 0.0, 1.0)
+        assert scales == pytest.approx([0.84] * 3, rel=0.03)
+        _, noisy = posterior(10_000.0, 5_000.0, 1.0, 0.5, UNIFORM, 0.0, math.inf)
         assert noisy * 10_000 > 40  # negative control: rewards of 0 and 1, one in √n
 
     def test_less_is_drawn_with_once_an_arm_is_well_known(self):
-        """Of the variance: all at first, and the share that is given in the end."""
-        for n, share in ((0, 1.0), (16, 0.75), (1_000_000, 0.5)):
-            _, tempered = posterior(n, n / 2, 1.0, 0.5, UNIFORM, 0.0, 0.5)
-            _, whole = posterior(n, n / 2, 1.0, 0.5, UNIFORM, 0.0, 1.0)
+        """Of the variance: all at first, then 1 − ln n / ln T, at last three tenths."""
+        T = math.exp(15)
+        for n, share in (
+            (0, 1.0),
+            (16, (1 + 1 - math.log(100) / 15) / 2),
+            (10_000, 1 - math.log(10_000) / 15),
+            (T, 0.3),
+        ):
+            _, tempered = posterior(n, n / 2, 1.0, 0.5, UNIFORM, 0.0, 15.0)
+            _, whole = posterior(n, n / 2, 1.0, 0.5, UNIFORM, 0.0, math.inf)
             assert tempered**2 / whole**2 == pytest.approx(share, abs=0.03)
+
+
+def coins_taken(policy, runs=16, rounds=1000):
+    """How often a player took a coin that pays 0.6 on average, beside an arm that always pays 0.5; the last quarter."""
+    taken = []
+    for seed in range(runs):
+        random = np.random.default_rng(seed)
+        learner = posse.Learner(policy, ["constant", "coin"], ["player"], rounds, seed=seed)
+        for number in range(rounds):
+            decision = learner.choose("player")
+            coin = decision.arm == "coin"
+            learner.observe(decision.id, float(random.random() < 0.6) if coin else 0.5)
+            if number >= 3 * rounds // 4:
+                taken.append(coin)
+    return np.mean(taken)
+
+
+class TestNoiseOfOneArmAndAnother:
+    @pytest.mark.parametrize("policy", [posse.PosseTS(), posse.IndTSV()], ids=str)
+    def test_an_arm_that_always_pays_the_same_does_not_hide_a_noisy_one(self, policy):
+        assert coins_taken(policy) > 0.85
+
+    def test_it_would_if_the_dispersion_were_pooled_over_arms(self):
+        """Negative control."""
+
+        @dataclass(frozen=True)
+        class Pooled(posse.IndTSV):
+            @staticmethod
+            def summary(pulls, sums, squares, of_arm, of_player, work):
+                above, below = 1.0, 1.0
+                for arm in range(pulls.shape[0]):
+                    more, rest = dispersion_sums(pulls[arm, 0] * 1.0, sums[arm, 0] / GRID, squares[arm, 0] / GRID)
+                    above, below = above + more, below + rest
+                of_player[0, 0] = min(max(above / below, 1e-12), 1.0)
+
+        assert coins_taken(Pooled()) < 0.8
 
 
 class TestRuns:

@@ -30,16 +30,17 @@ def dispersion_sums(n, s, q):
     return n * variance, s - within + variance
 
 
-def caution(pulls):
-    """The share of variance that is drawn with once an arm is well known, after so many pulls of the player.
+def caution(information, log_T):
+    """The share of variance that is drawn with, for a posterior worth so many observations.
 
-    Thompson sampling keeps exploring until an arm trails by z² = 2 ln t; what is worth it is about 2 ln(t/C), with C
-    the pulls that telling arms apart takes, taken as 80. The share is 1 − ln C / ln t, at least ½; it tends to 1.
+    Thompson sampling explores until an arm trails by z² = 2 ln T. What is worth it is 2 ln(T/n), n the observations
+    that the arm has (Lai, "Adaptive treatment allocation and the multi-armed bandit problem", 1987): the share is
+    1 − ln n / ln T. It is not less than 0.3, and n is at least 100, what telling arms apart takes at the least.
     """
-    return max(0.5, 1.0 - 4.4 / math.log(pulls)) if pulls > 2 else 0.5
+    return max(0.3, 1.0 - math.log(max(information, 100.0)) / max(log_T, 1.0))
 
 
-def posterior(n, s, dispersion, expected, spread, doubt, share):
+def posterior(n, s, dispersion, expected, spread, doubt, log_T):
     """Center and scale, from own data and a prior with this expected value and spread, itself in doubt.
 
     The prior is never more U-shaped than the uniform law: at least φ observations on either side.
@@ -54,7 +55,8 @@ def posterior(n, s, dispersion, expected, spread, doubt, share):
     at_most = m * (1.0 - m)
     ratio = prior * each
     variance = dispersion * at_most / (total + dispersion) + ratio * ratio * doubt
-    variance *= share + (1.0 - share) * (4.0 / (4.0 + n * at_most))  # the more of it, the less the arm is known
+    share = caution(dispersion * at_most / variance, log_T)
+    variance *= share + (1.0 - share) * (4.0 / (4.0 + n * at_most))  # all of it while the player itself knows little
     return on_fourth_roots(m, at_most, variance)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from posse.policies.base import Policy, Refresh
-from posse.policies.fourth_root import STEP, UNIFORM, caution, dispersion_sums, posterior
+from posse.policies.fourth_root import STEP, UNIFORM, dispersion_sums, posterior
 
-DISPERSION, CAUTION = 0, 1  # what the summary says of a player
+DISPERSION = 0  # what the summary says of a player
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,9 @@ class IndTSV(Policy):
     It shares nothing, and is the measure of what sharing is worth. For rewards of 0 and 1 it is close to exact
     Beta-Bernoulli Thompson sampling, with less exploration of arms that are well known.
 
+    The dispersion is that of the player's noisiest arm, and an arm that has shown nothing yet counts as noisy as can
+    be: pooled over arms, one that always pays the same would have the others given up after a bad pull or two.
+
     >>> IndTSV().label
     'Ind-TS-V'
     """
@@ -24,20 +27,19 @@ class IndTSV(Policy):
     name = "Ind-TS-V"
     refresh = Refresh.SUMMARY
     arm_numbers = 1
-    player_numbers = 2
+    player_numbers = 1
 
     @staticmethod
     def summary(pulls, sums, squares, of_arm, of_player, work):
         arms, players = pulls.shape
         for player in range(players):
-            above, below, total = 1.0, 1.0, 0
+            noisiest = 0.0
             for arm in range(arms):
                 n, s, q = pulls[arm, player] * 1.0, sums[arm, player] * STEP, squares[arm, player] * STEP
-                more, rest = dispersion_sums(n, s, q)
-                above, below, total = above + more, below + rest, total + pulls[arm, player]
-            of_player[player, DISPERSION] = min(max(above / below, 1e-12), 1.0)
-            of_player[player, CAUTION] = caution(total)
+                above, below = dispersion_sums(n, s, q)
+                noisiest = max(noisiest, (1.0 + above) / (1.0 + below))
+            of_player[player, DISPERSION] = min(noisiest, 1.0)
 
     @staticmethod
     def index(n, s, arm, player, M, log_T):
-        return posterior(n, s, player[DISPERSION], 0.5, UNIFORM, 0.0, player[CAUTION])
+        return posterior(n, s, player[DISPERSION], 0.5, UNIFORM, 0.0, log_T)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from posse.checks import dissimilarity
 from posse.policies.base import Policy, Refresh
-from posse.policies.fourth_root import STEP, UNIFORM, caution, clip, dispersion_sums, posterior
+from posse.policies.fourth_root import STEP, UNIFORM, clip, dispersion_sums, posterior
 
 # What the summary says of an arm.
 MEAN = 0  # over players
@@ -21,8 +21,7 @@ EXCESS, INFORMATION = 5, 6  # of the arm's own spread: its estimate is their quo
 LEVEL = 0  # by how much it earns more on every arm
 LEVEL_DOUBT = 1  # the variance of that
 ODDITY = 2  # at least 1: by how much its means spread more than others'
-CAUTION = 3  # the share of the posterior's variance that is drawn with, once an arm is well known
-OFFSET, OFFSET_VARIANCE = 4, 5  # a first look at the level
+OFFSET, OFFSET_VARIANCE = 3, 4  # a first look at the level
 
 WIDE = 0.01  # the spread to begin with
 ROUNDS = 3  # of estimation
@@ -52,7 +51,7 @@ class PosseTS(Policy):
     name = "PosseTS"
     refresh = Refresh.SUMMARY
     arm_numbers = 7
-    player_numbers = 6
+    player_numbers = 5
     work_tables = 2
 
     @staticmethod
@@ -72,11 +71,11 @@ class PosseTS(Policy):
     @staticmethod
     def index(n, s, arm, player, M, log_T, epsilon):
         if M == 1:
-            return posterior(n, s, arm[DISPERSION], 0.5, UNIFORM, 0.0, player[CAUTION])
+            return posterior(n, s, arm[DISPERSION], 0.5, UNIFORM, 0.0, log_T)
         cap = min(UNIFORM, 0.25 * epsilon * epsilon)
         spread = min(cap, arm[SPREAD] * player[ODDITY] + player[LEVEL_DOUBT])
         expected = clip(arm[MEAN] + player[LEVEL], 1e-3)
-        return posterior(n, s, arm[DISPERSION], expected, max(spread, 1e-8), arm[DOUBT], player[CAUTION])
+        return posterior(n, s, arm[DISPERSION], expected, max(spread, 1e-8), arm[DOUBT], log_T)
 
     def check(self) -> None:
         if self.epsilon is not None:
@@ -92,11 +91,8 @@ def look(pulls, sums, squares, of_arm, of_player, means, shares):
     everything = 0
     for player in range(players):
         of_player[player, LEVEL], of_player[player, LEVEL_DOUBT], of_player[player, ODDITY] = 0.0, 0.0, 1.0
-        total = 0
         for arm in range(arms):
-            total += pulls[arm, player]
-        of_player[player, CAUTION] = caution(total)
-        everything += total
+            everything += pulls[arm, player]
     for arm in range(arms):
         N, S, above, below = 0.0, 0.0, 1.0, 1.0
         for player in range(players):
@@ -155,11 +151,15 @@ def spreads(of_arm, of_player, means, shares, pooled, cap, margin):
         of_arm[arm, MEAN] = clip((dispersion + noise * WY) / (2.0 * dispersion + noise * W), 1e-4)
         excess += Q
         information += I
-    error = math.sqrt(2.0 / information) if information > 1e-12 else math.inf
-    pooled = min(cap, max(0.0, excess) / max(information, 1e-12) + error)
+    pooled = min(cap, max(0.0, excess) / max(information, 1e-12) + standard_error(information))
     for arm in range(arms):
         of_arm[arm, SPREAD] = blended(of_arm[arm, EXCESS], of_arm[arm, INFORMATION], pooled, cap, margin)
     return pooled
+
+
+def standard_error(information):
+    """Of an estimated spread."""
+    return math.sqrt(2.0 / information) if information > 1e-12 else math.inf
 
 
 def blended(excess, information, pooled, cap, margin):
@@ -167,7 +167,7 @@ def blended(excess, information, pooled, cap, margin):
     spread = pooled
     if information > 1e-12:
         own, weight = excess / information, information * pooled * pooled
-        error = math.sqrt(2.0 / information)
+        error = standard_error(information)
         spread = (4.0 * pooled + weight * max(own, 0.0)) / (4.0 + weight)
         spread = min(max(spread, own + margin * error), own + 2.0 * error)
     return min(max(spread, 1e-8), cap)
