@@ -20,7 +20,7 @@ from posse.rewards import Beta
 from posse.schedule import Concurrent, Fixed, Random, Sequential
 
 # The package's attribute of this name is the function.
-simulate_module = importlib.import_module("posse.simulation.simulate")
+cpu_module = importlib.import_module("posse.simulation.cpu")
 
 PROBLEMS = posse.generate.subpar(2, count=3, players=4, arms=5, epsilon=0.1, seed=1)
 PROBLEM = PROBLEMS[0]
@@ -147,12 +147,12 @@ class TestTheCutDoesNotMatter:
 
     @pytest.mark.parametrize("piece", [1, 60, 700, 1 << 30])
     def test_pieces(self, whole, piece, monkeypatch):
-        monkeypatch.setattr(simulate_module, "PIECE", piece)
+        monkeypatch.setattr(cpu_module, "PIECE", piece)
         assert_identical(posse.simulate(PROBLEMS, POLICIES, **OPTIONS), whole)
 
     def test_pieces_of_anytime_runs(self, monkeypatch):
         whole = posse.simulate(PROBLEMS, POLICIES, **OPTIONS, anytime=True)
-        monkeypatch.setattr(simulate_module, "PIECE", 50)
+        monkeypatch.setattr(cpu_module, "PIECE", 50)
         assert_identical(posse.simulate(PROBLEMS, POLICIES, **OPTIONS, anytime=True), whole)
 
     def test_subsets_and_order_of_problems(self, whole):
@@ -223,7 +223,7 @@ def no_work(monkeypatch):
     def fail(*args, **options):
         raise NotReached
 
-    monkeypatch.setattr(simulate_module, "Run", fail)
+    monkeypatch.setattr(cpu_module, "Run", fail)
 
 
 BAD_INPUT = {
@@ -319,7 +319,7 @@ def test_trace_refuses_bad_input_too(options, error, message):
 
 class TestProgress:
     def test_a_function_hears_how_far_the_work_is(self, monkeypatch):
-        monkeypatch.setattr(simulate_module, "PIECE", 1)
+        monkeypatch.setattr(cpu_module, "PIECE", 1)
         heard = []
         posse.simulate(PROBLEMS, POLICIES, 50, progress=heard.append)
         assert heard[-1] == 1.0

@@ -6,14 +6,19 @@ its flags), and compiles the lot. Without compilation (`NUMBA_DISABLE_JIT=1`) th
 
 The compiled kernel is cached on disk in a folder named by a digest of all code and constants reached in the walk,
 so an edited policy, in whatever file or notebook, can never meet a stale kernel.
+
+`bind_cuda` does the same for NVIDIA GPUs, from the same functions.
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib import metadata
 from pathlib import Path
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -28,6 +33,11 @@ OPTIONS: dict[str, Any] = {
     "fastmath": {"nnan": True, "nsz": True},
     "nogil": True,
     "_nrt": False,  # kernels allocate nothing; without the runtime there are no reference counts, atomic and dear
+}
+
+CUDA_OPTIONS: dict[str, Any] = {
+    "lto": False,  # optimised at link time, products would be fused into sums after all
+    "max_registers": 168,  # so that a multiprocessor of 65,536 registers holds twelve warps
 }
 
 _lock = threading.RLock()
@@ -49,16 +59,58 @@ def bind(kernel: Callable[..., Any], **names: Any) -> Callable[..., Any]:
     if not compiled_mode():
         return Walk(kernel, names, lambda function: function).entry
     walk = Walk(kernel, names, _compile_callee)
-    with _lock:
-        folder = _cache_folder(walk.digest.hexdigest()[:16])
-        before = numba.config.CACHE_DIR
-        numba.config.CACHE_DIR = str(folder) if folder else before
+    with _lock, _cached_in(_cache_folder(walk.digest.hexdigest()[:16])) as cached:
         try:
-            return numba.njit(cache=folder is not None, **OPTIONS)(walk.entry)
+            return numba.njit(cache=cached, **OPTIONS)(walk.entry)
         except RuntimeError:  # numba has no place for it, as for a function typed in at the prompt
             return numba.njit(**OPTIONS)(walk.entry)
+
+
+def bind_cuda(kernel: Callable[..., Any], **names: Any) -> Any:
+    """`kernel` compiled for an NVIDIA GPU, cached between processes, with `names` bound in its module's functions.
+
+    It is compiled when it is first launched, which is to happen while `launching`. In numba's CUDA simulator it stays
+    Python.
+    """
+    from numba import cuda
+
+    if numba.config.ENABLE_CUDASIM:
+        return cuda.jit(Walk(kernel, names, lambda function: function).entry)
+    options = CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda")}
+    walk = Walk(kernel, names, _compile_cuda_callee, options)
+    with _lock, _cached_in(_cache_folder(walk.digest.hexdigest()[:16])) as cached:
+        try:
+            return cuda.jit(walk.entry, cache=cached, **CUDA_OPTIONS)
+        except RuntimeError:
+            return cuda.jit(walk.entry, **CUDA_OPTIONS)
+
+
+def _compile_cuda_callee(function: Callable[..., Any]) -> Any:
+    from numba import cuda
+
+    return cuda.jit(function, device=True, forceinline=not hasattr(function, "out_of_line"), **CUDA_OPTIONS)
+
+
+@contextlib.contextmanager
+def launching() -> Iterator[None]:
+    """While this is open, GPU kernels are compiled to round like the CPU's, and small grids are no reason for warnings.
+
+    To round like the CPU's, no product is fused into a sum, which would round once in place of twice. numba-cuda has
+    no option for it, so the compiler's own is given to the function that calls the compiler.
+    """
+    if numba.config.ENABLE_CUDASIM:
+        yield
+        return
+    from numba.cuda.cudadrv import nvvm
+
+    with _lock:
+        compile_ir, warns = nvvm.compile_ir, numba.config.CUDA_LOW_OCCUPANCY_WARNINGS
+        nvvm.compile_ir = functools.partial(compile_ir, fma=False)
+        numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+        try:
+            yield
         finally:
-            numba.config.CACHE_DIR = before
+            nvvm.compile_ir, numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = compile_ir, warns
 
 
 def _compile_callee(function: Callable[..., Any]) -> Any:
@@ -76,11 +128,17 @@ class Walk:
     The kernel itself, `entry`, is rebuilt but not compiled. `digest` covers all code and every constant reached.
     """
 
-    def __init__(self, kernel: Any, names: dict[str, Any], jit: Callable[[Any], Any]) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        names: dict[str, Any],
+        jit: Callable[[Any], Any],
+        options: dict[str, Any] = OPTIONS,
+    ) -> None:
         self.names = names
         self.home = kernel.__globals__
         self.jit = jit
-        self.digest = hashlib.sha256(repr([(name, str(OPTIONS[name])) for name in sorted(OPTIONS)]).encode())
+        self.digest = hashlib.sha256(repr([(name, str(options[name])) for name in sorted(options)]).encode())
         self.done: dict[FunctionType, Any] = {}
         self.numbers: dict[FunctionType, int] = {}
         self.entry = self._rebuild(kernel)
@@ -156,6 +214,17 @@ def _global_names(code: CodeType) -> list[str]:
         if isinstance(const, CodeType):
             names += _global_names(const)
     return names
+
+
+@contextlib.contextmanager
+def _cached_in(folder: Path | None) -> Iterator[bool]:
+    """While this is open, numba caches in this folder; gives whether there is one."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder) if folder else before
+    try:
+        yield folder is not None
+    finally:
+        numba.config.CACHE_DIR = before
 
 
 def _cache_folder(digest: str) -> Path | None:

@@ -190,26 +190,44 @@ def activate(active, chances, kind, probabilities, mask, spans, t, key):
         for player in range(players):
             active[player] = player
         return players
-    if kind == IN_TURN:
-        active[0] = (t - 1) % players
-        return 1
-    if kind == RANDOM_TURN:
-        high, low, _, _ = block(0, 0, t, SCHEDULE, key)
-        active[0] = min(int((high * 4294967296.0 + low) * 2.0**-64 * players), players - 1)
+    if kind in (IN_TURN, RANDOM_TURN):
+        active[0] = whose_turn(kind, players, t, key)
         return 1
     if kind == RANDOM:
         for player in range(players):
             chances[player], _, _, _ = block(0, player, t, SCHEDULE, key)
     count = 0
-    if kind == SPANS:
-        for player in range(players):
-            if spans[0, player] <= t <= spans[1, player]:
-                active[count] = player
-                count += 1
-        return count
     for player in range(players):
-        joins = chances[player] < probabilities[player] * 2.0**32 if kind == RANDOM else mask[t - 1, player] != 0
-        if joins:
+        if joins(kind, player, chances[player], probabilities, mask, spans, t):
             active[count] = player
             count += 1
     return count
+
+
+def is_active(player, players, kind, probabilities, mask, spans, t, key):
+    """Whether a player is one of those that `activate` writes."""
+    if kind == CONCURRENT:
+        return True
+    if kind in (IN_TURN, RANDOM_TURN):
+        return whose_turn(kind, players, t, key) == player
+    chance = 0
+    if kind == RANDOM:
+        chance, _, _, _ = block(0, player, t, SCHEDULE, key)
+    return joins(kind, player, chance, probabilities, mask, spans, t)
+
+
+def whose_turn(kind, players, t, key):
+    """The one player of round t, where there is one."""
+    if kind == IN_TURN:
+        return (t - 1) % players
+    high, low, _, _ = block(0, 0, t, SCHEDULE, key)
+    return min(int((high * 4294967296.0 + low) * 2.0**-64 * players), players - 1)
+
+
+def joins(kind, player, chance, probabilities, mask, spans, t):
+    """Whether a player takes part in round t, given its random word, where that does not hang on the others."""
+    if kind == SPANS:
+        return spans[0, player] <= t <= spans[1, player]
+    if kind == RANDOM:
+        return chance < probabilities[player] * 2.0**32
+    return mask[t - 1, player] != 0

@@ -22,6 +22,7 @@ from typing import Any
 import numba
 import numpy as np
 
+from posse.bench.gpu import PAPER_POLICIES
 from posse.bench.learner import measure_learner
 from posse.bench.setting import ARMS, EPSILON, PLAYERS
 from posse.compile import bind
@@ -330,7 +331,6 @@ def measure_large(policy: Policy, rounds: int) -> dict[str, Any]:
     return {"players": problem.players, "arms": problem.arms, "ns": ns, "ns_a_draw": ns / problem.arms}
 
 
-PAPER_POLICIES = ("RobustAggTS", "RobustAggTSV", "RobustAgg", "IndTS", "IndUCB")
 PAPER_PROBLEMS = 300
 
 

@@ -24,6 +24,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
     bench.add_argument("--policy", action="append", metavar="NAME", help="only this policy (may be repeated)")
     bench.add_argument("--json", metavar="FILE", help="also write the figures as JSON to FILE; - prints only JSON")
+    bench.add_argument(
+        "--backend", choices=("cpu", "cuda"), default="cpu", help="cuda: measure a GPU, beside all cores (default: cpu)"
+    )
     service = bench.add_argument_group("the service")
     service.add_argument("--service", action="store_true", help="measure the decision service instead of the simulator")
     service.add_argument("--past", type=int, default=1_000_000, metavar="N", help="events in a long log (10⁶)")
@@ -42,7 +45,8 @@ def _bench(options: argparse.Namespace) -> None:
         if sys.stderr.isatty():
             print(f"\r\033[Kmeasuring {text} …", end="", file=sys.stderr, flush=True)
 
-    report, shown = (_measure_service if options.service else _measure_simulator)(options, note)
+    measure = _measure_service if options.service else _measure_gpu if options.backend == "cuda" else _measure_simulator
+    report, shown = measure(options, note)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     if options.json == "-":
@@ -58,6 +62,15 @@ def _measure_simulator(options: argparse.Namespace, note: Callable[[str], None])
 
     report = run(quick=options.quick, names=options.policy, paper=options.paper, note=note)
     return report, render(report)
+
+
+def _measure_gpu(options: argparse.Namespace, note: Callable[[str], None]) -> tuple[Any, str]:
+    from posse.bench import render_gpu, run_gpu
+
+    if options.paper or options.policy:
+        raise ValueError("--backend cuda measures the paper's five policies, so --paper and --policy do not go with it")
+    report = run_gpu(quick=options.quick, note=note)
+    return report, render_gpu(report)
 
 
 def _measure_service(options: argparse.Namespace, note: Callable[[str], None]) -> tuple[Any, str]:

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posse.simulation.backend import BACKENDS
+
 if TYPE_CHECKING:
     from posse.experiments import Records, Spec
 
@@ -61,6 +63,9 @@ def _where(parser: argparse.ArgumentParser, folder: str) -> None:
     parser.add_argument("--out", metavar="FOLDER", help=f"where the results go (default: {folder})")
     parser.add_argument("--on", default="local", metavar="ADDRESS", help="local, or the address of a Dask scheduler")
     parser.add_argument("--threads", type=int, metavar="N", help="how many threads to use (default: all cores)")
+    parser.add_argument(
+        "--backend", choices=BACKENDS, default="cpu", help="cpu, cuda for a GPU, or auto (default: cpu)"
+    )
 
 
 def _paper(options: argparse.Namespace) -> None:
@@ -90,7 +95,8 @@ def _run_spec(spec: Spec, out: Path, options: argparse.Namespace) -> None:
 
     print(f"{spec.title or 'Experiment'}: {len(spec.units())} units of work into {out}", file=sys.stderr)
     start = time.monotonic()
-    records = run(spec, out / "results", on=options.on, threads=options.threads, progress=True)
+    where = {"on": options.on, "threads": options.threads, "backend": options.backend}
+    records = run(spec, out / "results", progress=True, **where)
     print(f"simulated in {time.monotonic() - start:.1f} s; drawing …", file=sys.stderr)
     _write_report(records, out)
 

@@ -17,14 +17,17 @@ from typing import Any
 import pyarrow as pa
 
 from posse.checks import whole
+from posse.experiments.gpu import run_on_gpu
+from posse.experiments.progress import Report
 from posse.experiments.records import Records
 from posse.experiments.spec import Spec, Unit
 from posse.experiments.store import Store
 from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.simulation import simulate
+from posse.simulation.backend import check_backend
 from posse.simulation.progress import Bar
-from posse.simulation.simulate import Progress
+from posse.simulation.work import Progress
 from posse.version import __version__
 
 
@@ -40,6 +43,7 @@ def run(
     on: str = "local",
     threads: int | None = None,
     progress: Progress = None,
+    backend: str = "cpu",
 ) -> Records:
     """Run an experiment into a folder and return all of its results.
 
@@ -53,6 +57,7 @@ def run(
         on: "local", or the address of a Dask scheduler such as "tcp://10.0.0.1:8786".
         threads: how many units run at a time when run locally; as many as there are cores if omitted.
         progress: True for a bar on standard error, or a function that is called with the fraction done.
+        backend: "cpu", "cuda" for this machine's GPU, or "auto" for a GPU where there is one: see `simulate`.
     """
     if on != "local" and "://" not in on:
         raise ValueError(
@@ -60,6 +65,9 @@ def run(
         )
     if (executor is not None) + (on != "local") + (threads is not None) > 1:
         raise ValueError("executor, on and threads each say where to run; give one of them")
+    on_gpu = check_backend(backend) == "cuda"
+    if on_gpu and (executor is not None or on != "local"):
+        raise ValueError(f"backend={backend!r} is this machine's GPU, so it goes with neither executor nor on")
     workers = (os.cpu_count() or 1) if threads is None else whole("threads", threads, least=1)
     store = Store(out)
     units = spec.units()
@@ -68,12 +76,14 @@ def run(
         todo = [unit for unit in units if not store.path(unit).exists()]
         manifest = store.manifest()
         if todo or manifest.get("spec") != spec.text:
-            place = on if executor is None else type(executor).__name__
+            place = "GPU" if on_gpu else on if executor is None else type(executor).__name__
             _note_start(store, manifest, spec, units, todo, place)
         if todo:
             started = time.monotonic()
-            report = _Report(units, todo, Bar() if progress is True else progress or None)
-            if executor is not None:
+            report = Report(units, todo, Bar() if progress is True else progress or None)
+            if on_gpu:
+                run_on_gpu(todo, store, report)
+            elif executor is not None:
                 _compile(todo)
                 _run_all(todo, lambda unit: executor.submit(_run_unit, unit), store, report)
             elif on == "local":
@@ -89,33 +99,11 @@ class Stopped(Exception):
     """The run is over; units at work are to stop."""
 
 
-class _Report:
-    """How much of the work is done, units at work included."""
-
-    def __init__(self, units: Iterable[Unit], todo: Iterable[Unit], report: Callable[[float], None] | None) -> None:
-        self.total = sum(unit.cost for unit in units)
-        self.finished = self.total - sum(unit.cost for unit in todo)
-        self.at_work: dict[str, float] = {}
-        self.report = report
-
-    def working(self, unit: Unit, fraction: float) -> None:
-        self.at_work[unit.id] = unit.cost * fraction
-
-    def done(self, unit: Unit) -> None:
-        self.finished += unit.cost
-        self.at_work.pop(unit.id, None)
-
-    def show(self, complete: bool = False) -> None:
-        if self.report is not None:
-            part = (self.finished + sum(list(self.at_work.values()))) / self.total
-            self.report(1.0 if complete else min(part, 0.999))
-
-
 def _run_unit(unit: Unit) -> pa.Table:
     return unit.run(threads=1)
 
 
-def _run_local(todo: list[Unit], workers: int, store: Store, report: _Report) -> None:
+def _run_local(todo: list[Unit], workers: int, store: Store, report: Report) -> None:
     """On threads of this process; an interrupt stops units that are at work too."""
     stopped = False
 
@@ -135,7 +123,7 @@ def _run_local(todo: list[Unit], workers: int, store: Store, report: _Report) ->
             stopped = True
 
 
-def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[pa.Table]], store: Store, report: _Report) -> None:
+def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[pa.Table]], store: Store, report: Report) -> None:
     """Start every unit and store each as it is done."""
     waiting: dict[Future[pa.Table], Unit] = {}
     try:

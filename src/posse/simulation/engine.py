@@ -28,9 +28,24 @@ class Kernels(NamedTuple):
 
 def kernels(policy: Policy) -> Kernels:
     """The kernels of a policy's class, compiled at their first call or taken from the disk cache."""
-    return _kernels(
-        policy.index, policy.contribution, policy.summary, sampler(policy), policy.refresh, policy.randomised
-    )
+    names = bindings(policy)
+    return _kernels(tuple(names), tuple(names.values()))
+
+
+def bindings(policy: Policy) -> dict[str, Any]:
+    """What the policy provides for the names in capitals and the functions of `posse.simulation.kernel`."""
+    sample = sampler(policy)
+    return {
+        "index": policy.index,
+        "contribution": policy.contribution or kernel.contribution,
+        "summary": policy.summary or kernel.summary,
+        "sample": sample or kernel.sample,
+        "OWN_SUMS": policy.contribution is not None,
+        "SUMMARISED": policy.summary is not None,
+        "SAMPLED": sample is not None,
+        "REFRESH_AT_OWN_PULL": policy.refresh is not Refresh.ANY_PULL,
+        "RANDOMISED": policy.randomised,
+    }
 
 
 def sampler(policy: Policy) -> Callable[..., Any] | None:
@@ -42,26 +57,9 @@ def sampler(policy: Policy) -> Callable[..., Any] | None:
 
 
 @functools.cache
-def _kernels(
-    index: Callable[..., Any],
-    contribution: Callable[..., Any] | None,
-    summary: Callable[..., Any] | None,
-    sample: Callable[..., Any] | None,
-    refresh: Refresh,
-    randomised: bool,
-) -> Kernels:
-    names = {
-        "index": index,
-        "contribution": contribution or kernel.contribution,
-        "summary": summary or kernel.summary,
-        "sample": sample or kernel.sample,
-        "OWN_SUMS": contribution is not None,
-        "SUMMARISED": summary is not None,
-        "SAMPLED": sample is not None,
-        "REFRESH_AT_OWN_PULL": refresh is not Refresh.ANY_PULL,
-        "RANDOMISED": randomised,
-    }
-    return Kernels(*(bind(function, **names) for function in (kernel.advance, kernel.begin, kernel.settle)))
+def _kernels(names: tuple[str, ...], values: tuple[Any, ...]) -> Kernels:
+    bound = dict(zip(names, values, strict=True))
+    return Kernels(*(bind(function, **bound) for function in (kernel.advance, kernel.begin, kernel.settle)))
 
 
 def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
@@ -111,6 +109,9 @@ def _allocate(**arrays: tuple[type, tuple[int, ...]]) -> kernel.State:
     )
 
 
+NOTHING = kernel.Measures(np.zeros(0, np.int64), np.zeros((0, 0)), np.zeros(0))
+
+
 class Run:
     """A policy on a problem in one replication, from before its first round to wherever it was advanced."""
 
@@ -135,7 +136,7 @@ class Run:
         self.round = 0
         self.kernels.begin(self.state, self.constants, self.log_of_next_round())
 
-    def advance(self, to: int) -> int:
+    def advance(self, to: int, measures: kernel.Measures = NOTHING) -> int:
         """Play on until `to` rounds are done; return how many players were active in the last one."""
         if to >= MAX_ROUND:
             raise ValueError(f"round {to}, but random numbers are laid out for rounds below {MAX_ROUND}")
@@ -146,6 +147,7 @@ class Run:
             self.constants,
             self.key,
             self.log_horizon,
+            measures,
             self.round + 1,
             to,
         )

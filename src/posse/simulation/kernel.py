@@ -97,7 +97,49 @@ class State(NamedTuple):
     work: np.ndarray  # [2 * TILE], centers and scales on their way
 
 
-def advance(state, environment, participation, constants, key, log_horizon, first, last):
+class Measures(NamedTuple):
+    """When a run is measured, and what it is measured by."""
+
+    checkpoints: np.ndarray  # the rounds
+    gaps: np.ndarray  # [player, arm]
+    regret: np.ndarray  # [checkpoint], to be filled in
+
+
+def advance(state, environment, participation, constants, key, log_horizon, measures, first, last):
+    """Play rounds `first` … `last`, with the regret at checkpoints; return how many were active in the last round.
+
+    All in one call, because what goes on between calls can be done by one thread at a time only.
+    """
+    number = 0
+    while number < measures.checkpoints.size and measures.checkpoints[number] < first:
+        number += 1
+    count = 0
+    while first <= last:
+        stop = last
+        if number < measures.checkpoints.size:
+            stop = min(last, measures.checkpoints[number])
+        count = play(state, environment, participation, constants, key, log_horizon, first, stop)
+        if number < measures.checkpoints.size and stop == measures.checkpoints[number]:
+            measures.regret[number] = collective_regret(state.pulls, measures.gaps)
+            number += 1
+        first = stop + 1
+    return count
+
+
+def collective_regret(pulls, gaps):
+    """Σ pulls · gaps, added up arm by arm for each player and then player by player, as on every backend."""
+    arms, players = pulls.shape
+    total = 0.0
+    for player in range(players):
+        own = 0.0
+        for arm in range(arms):
+            own += pulls[arm, player] * gaps[player, arm]
+        total += own
+    return total
+
+
+@out_of_line
+def play(state, environment, participation, constants, key, log_horizon, first, last):
     """Play rounds `first` … `last`; return how many players were active in the last one.
 
     `log_horizon` is ln T, or negative for the anytime form, which takes ln max(t, 2).

@@ -1,12 +1,10 @@
-"""simulate: policies on problems, on all cores, with results that do not depend on how the work was cut."""
+"""simulate: policies on problems, on all cores or a GPU, with results that do not depend on how the work was cut."""
 
 from __future__ import annotations
 
-import itertools
+import math
 import os
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,16 +14,16 @@ from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Concurrent, Schedule
-from posse.simulation.engine import Run
-from posse.simulation.progress import Bar
-from posse.simulation.result import Result, last_quarter
+from posse.simulation.backend import check_backend
+from posse.simulation.cpu import run_on_cpu
+from posse.simulation.result import Result
+from posse.simulation.work import Measurements, Progress, Tracker, Work
 from posse.streams import check_seed
 from posse.version import __version__
 
-PIECE = 1 << 23  # (player, arm) pairs between two looks at the clock: some tens of milliseconds
-MAX_PLAYER_ROUNDS = 2**63 // GRID  # beyond it an arm's reward sum could overflow
+__all__ = ["MAX_PLAYER_ROUNDS", "Progress", "simulate"]
 
-Progress = Callable[[float], None] | bool | None
+MAX_PLAYER_ROUNDS = 2**63 // GRID  # beyond it an arm's reward sum could overflow
 
 
 def simulate(
@@ -40,6 +38,7 @@ def simulate(
     threads: int | None = None,
     progress: Progress = None,
     anytime: bool = False,
+    backend: str = "cpu",
 ) -> Result:
     """Run every policy on every problem, and measure regret.
 
@@ -55,9 +54,11 @@ def simulate(
         schedule: who is active in a round.
         checkpoints: after which rounds to measure regret: a number of evenly spaced ones, the last at the horizon,
             or the rounds themselves.
-        threads: how many threads to use; all cores if omitted.
+        threads: how many threads to use on the CPU; all cores if omitted.
         progress: True for a bar on standard error, or a function that is called with the fraction done.
         anytime: use ln max(t, 2) in place of ln T, as if the horizon were not known.
+        backend: "cpu", "cuda" for an NVIDIA GPU, or "auto" for a GPU where there is one. A GPU meets the same random
+            numbers and rounds like the CPU but for logarithms and exponentials: docs/gpu.md.
 
     >>> import posse
     >>> problem = posse.Problem([[0.9, 0.5], [0.8, 0.6]], epsilon=0.1)
@@ -72,7 +73,7 @@ def simulate(
     replication_list = _check_replications(replications)
     if not isinstance(schedule, Schedule):
         raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
-    players, arms = problem_list[0].means.shape
+    players = problem_list[0].players
     schedule.participation(players, horizon)
     if horizon * players > MAX_PLAYER_ROUNDS:
         raise ValueError(
@@ -84,56 +85,24 @@ def simulate(
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise TypeError(f"progress={progress!r}, but expected True or a function of the fraction done")
     workers = (os.cpu_count() or 1) if threads is None else whole("threads", threads, least=1)
+    on_gpu = check_backend(backend) == "cuda"
 
-    shape = (len(policy_list), len(problem_list), len(replication_list))
-    regret = np.empty((*shape, len(rounds)))
-    pulls = np.empty((*shape, players, arms), np.int64)
-    late_pulls = np.empty_like(pulls)
-    reward = np.empty(shape)
+    work = Work(problem_list, policy_list, replication_list, horizon, seed, schedule, rounds, anytime)
+    found = Measurements(work)
+    tracker = Tracker(horizon * math.prod(work.shape), progress)
+    if on_gpu:
+        from posse.simulation.cuda import run_on_gpu
 
-    def new_run(cell: tuple[int, ...]) -> Run:
-        policy, problem, replication = cell
-        return Run(
-            problem_list[problem],
-            policy_list[policy],
-            schedule,
-            horizon,
-            seed=seed,
-            replication=replication_list[replication],
-            anytime=anytime,
-        )
-
-    def work(cell: tuple[int, ...], tracker: Tracker) -> None:
-        run = new_run(cell)
-        gaps = problem_list[cell[1]].gaps
-        piece = max(1, PIECE // (players * arms))
-        early = last_quarter(horizon)
-        for target in sorted({*rounds.tolist(), early, horizon}):
-            while run.round < target:
-                before = run.round
-                run.advance(min(target, run.round + piece))
-                if not tracker.add(run.round - before):
-                    return
-            if target == early:
-                late_pulls[cell] = run.state.pulls.T
-            number = np.searchsorted(rounds, target)
-            if number < len(rounds) and rounds[number] == target:
-                regret[(*cell, number)] = (run.state.pulls.T * gaps).sum()
-        pulls[cell] = run.state.pulls.T
-        late_pulls[cell] = pulls[cell] - late_pulls[cell]
-        reward[cell] = run.state.sums.sum() / GRID
-
-    for number in {type(policy): number for number, policy in enumerate(policy_list)}.values():
-        new_run((number, 0, 0)).advance(1)  # compile here, where Ctrl-C is heard, and once
-    cells = list(itertools.product(*map(range, shape)))
-    _run_all(cells, work, Tracker(horizon * len(cells), progress), workers)
+        run_on_gpu(work, found, tracker)
+    else:
+        run_on_cpu(work, found, tracker, workers)
     return Result(
-        regret=regret,
+        regret=found.regret,
         checkpoints=rounds,
-        pulls=pulls,
-        late_pulls=late_pulls,
-        reward=reward,
-        player_regret=np.einsum("abrpk,bpk->abrp", pulls, np.array([problem.gaps for problem in problem_list])),
+        pulls=found.pulls,
+        late_pulls=found.late_pulls,
+        reward=found.reward,
+        player_regret=np.einsum("abrpk,bpk->abrp", found.pulls, np.array([problem.gaps for problem in problem_list])),
         policies=tuple(policy_list),
         problems=tuple(problem_list),
         replications=tuple(replication_list),
@@ -145,54 +114,11 @@ def simulate(
     )
 
 
-class Tracker:
-    """Counts rounds done over all threads, and tells them to stop."""
-
-    def __init__(self, total: int, progress: Progress) -> None:
-        self.total = total
-        self.done = 0
-        self.stopped = False
-        self.lock = threading.Lock()
-        self.report: Callable[[float], None] | None = Bar() if progress is True else progress or None
-
-    def add(self, rounds: int) -> bool:
-        """Note that so many rounds are done; False if the work is to stop."""
-        with self.lock:
-            self.done += rounds
-        return not self.stopped
-
-    def show(self) -> None:
-        """Report how far the work is."""
-        if self.report is not None:
-            self.report(self.done / self.total)
-
-
-def _run_all(
-    cells: Sequence[tuple[int, ...]],
-    work: Callable[[tuple[int, ...], Tracker], None],
-    tracker: Tracker,
-    workers: int,
-) -> None:
-    """Do the work for every cell on so many threads; an interrupt stops them at their next piece."""
-    with ThreadPoolExecutor(workers) as pool:
-        futures = [pool.submit(work, cell, tracker) for cell in cells]
-        try:
-            waiting = set(futures)
-            while waiting:
-                done, waiting = wait(waiting, timeout=0.1, return_when=FIRST_EXCEPTION)
-                for future in done:
-                    future.result()
-                tracker.show()
-        except BaseException:
-            tracker.stopped = True
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
 def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
     found = [problems] if isinstance(problems, Problem) else _as_list("problems", problems)
     if not found:
         raise ValueError("no problems given")
+    numbers: dict[Problem, int] = {}
     for number, problem in enumerate(found):
         if not isinstance(problem, Problem):
             raise TypeError(f"problem {number} is {problem!r}, but expected a posse.Problem")
@@ -201,9 +127,9 @@ def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
                 f"problem {number} has {problem.players} players × {problem.arms} arms, but problem 0 has "
                 f"{found[0].players} × {found[0].arms}; simulate problems of one shape in one call"
             )
-        if problem in found[:number]:
+        if numbers.setdefault(problem, number) != number:
             raise ValueError(
-                f"problems {found.index(problem)} and {number} are the same, and would meet the same random numbers; "
+                f"problems {numbers[problem]} and {number} are the same, and would meet the same random numbers; "
                 "to repeat a problem use replications=..., or give it another stream=..."
             )
     return found

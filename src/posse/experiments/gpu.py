@@ -1,0 +1,77 @@
+"""Units of work on a GPU: many at a time, because a unit alone would leave most of it idle."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+from posse.experiments.progress import Report
+from posse.experiments.records import from_result
+from posse.experiments.spec import Unit
+from posse.experiments.store import Store
+from posse.problem import Problem
+from posse.simulation import Result, simulate
+
+TOGETHER = 4e9  # player-rounds that are simulated together: seconds at most, so that little is lost if it is stopped
+
+
+def run_on_gpu(todo: list[Unit], store: Store, report: Report) -> None:
+    """Run the units, and store each when its simulation is done."""
+    for units, problems in _batches(todo):
+
+        def watch(fraction: float, units: list[Unit] = units) -> None:
+            for unit in units:
+                report.working(unit, fraction)
+            report.show()
+
+        first = units[0]
+        result = simulate(
+            [problem for part in problems for problem in part],
+            first.policies,
+            first.horizon,
+            seed=first.seed,
+            replications=range(*first.replications),
+            schedule=first.schedule,
+            checkpoints=first.checkpoints,
+            progress=watch,
+            anytime=first.anytime,
+            backend="cuda",
+        )
+        start = 0
+        for unit, part in zip(units, problems, strict=True):
+            mine = _of_problems(result, start, start + len(part))
+            store.write(unit, from_result(mine, unit.study, range(unit.start, unit.stop)))
+            report.done(unit)
+            start += len(part)
+        report.show()
+    report.show(complete=True)
+
+
+def _batches(todo: list[Unit]) -> Iterator[tuple[list[Unit], list[list[Problem]]]]:
+    """Units that differ in their problems alone, with these, as many as are simulated together."""
+    by_setting: dict[object, list[Unit]] = {}
+    for unit in todo:
+        shape = unit.problems.players, unit.problems.arms
+        setting = unit.policies, unit.horizon, unit.schedule, unit.replications, unit.checkpoints, unit.anytime
+        by_setting.setdefault((unit.study, shape, setting, unit.seed), []).append(unit)
+    for alike in by_setting.values():
+        units: list[Unit] = []
+        problems: list[list[Problem]] = []
+        met: set[Problem] = set()
+        for unit in alike:
+            mine = unit.problems.make(unit.start, unit.stop, unit.seed)
+            full = sum(other.cost for other in units) + unit.cost > TOGETHER
+            if units and (full or met.intersection(mine)):
+                yield units, problems
+                units, problems, met = [], [], set()
+            units.append(unit)
+            problems.append(mine)
+            met.update(mine)
+        yield units, problems
+
+
+def _of_problems(result: Result, start: int, stop: int) -> Result:
+    """The part of a result that is about these problems."""
+    measured = ("regret", "pulls", "late_pulls", "reward", "player_regret")
+    parts = {name: getattr(result, name)[:, start:stop] for name in measured}
+    return dataclasses.replace(result, problems=result.problems[start:stop], **parts)

@@ -1,0 +1,32 @@
+"""How far a run of units is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from posse.experiments.spec import Unit
+
+
+class Report:
+    """How much of the work is done, units at work included."""
+
+    def __init__(self, units: Iterable[Unit], todo: Iterable[Unit], report: Callable[[float], None] | None) -> None:
+        self.total = sum(unit.cost for unit in units)
+        self.finished = self.total - sum(unit.cost for unit in todo)
+        self.at_work: dict[str, float] = {}
+        self.report = report
+
+    def working(self, unit: Unit, fraction: float) -> None:
+        """Note how much of a unit is done."""
+        self.at_work[unit.id] = unit.cost * fraction
+
+    def done(self, unit: Unit) -> None:
+        """Note that a unit is done."""
+        self.finished += unit.cost
+        self.at_work.pop(unit.id, None)
+
+    def show(self, complete: bool = False) -> None:
+        """Report how much of all is done."""
+        if self.report is not None:
+            part = (self.finished + sum(list(self.at_work.values()))) / self.total
+            self.report(1.0 if complete else min(part, 0.999))

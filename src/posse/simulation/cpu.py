@@ -1,0 +1,75 @@
+"""Simulations on the CPU: every run on one of several threads."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+
+from posse.rewards import GRID
+from posse.simulation.engine import Run
+from posse.simulation.kernel import Measures
+from posse.simulation.result import last_quarter
+from posse.simulation.work import Measurements, Tracker, Work
+
+PIECE = 1 << 23  # (player, arm) pairs between two looks at the clock: some tens of milliseconds
+
+
+def run_on_cpu(work: Work, into: Measurements, tracker: Tracker, threads: int) -> None:
+    """Do the work on so many threads."""
+    for number in {type(policy): number for number, policy in enumerate(work.policies)}.values():
+        _new_run(work, (number, 0, 0)).advance(1)  # compile here, where Ctrl-C is heard, and once
+    cells = list(itertools.product(*map(range, work.shape)))
+    _run_all(cells, lambda cell: _run_cell(work, cell, into, tracker), tracker, threads)
+
+
+def _new_run(work: Work, cell: tuple[int, ...]) -> Run:
+    policy, problem, replication = cell
+    return Run(
+        work.problems[problem],
+        work.policies[policy],
+        work.schedule,
+        work.horizon,
+        seed=work.seed,
+        replication=work.replications[replication],
+        anytime=work.anytime,
+    )
+
+
+def _run_cell(work: Work, cell: tuple[int, ...], into: Measurements, tracker: Tracker) -> None:
+    """One run, from its first round to its last."""
+    run = _new_run(work, cell)
+    gaps = work.problems[cell[1]].gaps
+    measures = Measures(work.checkpoints, gaps.copy(), into.regret[cell])
+    piece = max(1, PIECE // gaps.size)
+    early = last_quarter(work.horizon)
+    for target in (early, work.horizon):
+        while run.round < target:
+            before = run.round
+            run.advance(min(target, run.round + piece), measures)
+            if not tracker.add(run.round - before):
+                return
+        if target == early:
+            into.late_pulls[cell] = run.state.pulls.T
+    into.pulls[cell] = run.state.pulls.T
+    into.late_pulls[cell] = into.pulls[cell] - into.late_pulls[cell]
+    into.reward[cell] = run.state.sums.sum() / GRID
+
+
+def _run_all(
+    cells: Sequence[tuple[int, ...]], work: Callable[[tuple[int, ...]], None], tracker: Tracker, workers: int
+) -> None:
+    """Do the work for every cell on so many threads; an interrupt stops them at their next piece."""
+    with ThreadPoolExecutor(workers) as pool:
+        futures = [pool.submit(work, cell) for cell in cells]
+        try:
+            waiting = set(futures)
+            while waiting:
+                done, waiting = wait(waiting, timeout=0.1, return_when=FIRST_EXCEPTION)
+                for future in done:
+                    future.result()
+                tracker.show()
+        except BaseException:
+            tracker.stopped = True
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -1,0 +1,349 @@
+"""Simulations on an NVIDIA GPU: all problems and replications of a policy in one launch, policies side by side."""
+
+from __future__ import annotations
+
+import functools
+import math
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+from numba import cuda
+from numba.cuda.cudadrv.driver import CudaAPIError, device_memset
+
+from posse.compile import bind_cuda, launching
+from posse.policies.base import Policy, Refresh
+from posse.rewards import GRID
+from posse.schedule import CONCURRENT, Participation
+from posse.simulation import cuda_kernel
+from posse.simulation.cuda_pick import PADDING
+from posse.simulation.cuda_tables import Clock, Problems, Summaries, Tables
+from posse.simulation.engine import bindings, sampler
+from posse.simulation.result import last_quarter
+from posse.simulation.work import Measurements, Tracker, Work
+from posse.streams import key as run_key
+
+WARP = 32  # threads that run in step; a run with up to so many players has one warp
+WARPS = 4  # warps of a block, each with a run of its own
+SMALL_BLOCK = 128  # threads of a block for a run with few players
+BLOCK = 256  # and with many
+SHARED_BYTES = 32768  # of shared memory that a block's counters may take
+FIRST_PIECE = 100_000  # pairs of players and arms that the first launch has, over its rounds
+PIECE_SECONDS = 0.1  # how long a launch is to take, so that Ctrl-C is heard
+MEMORY_SHARE = 0.8  # of what is free
+OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+
+Launches = list[tuple[Any, Any]]
+
+
+def run_on_gpu(work: Work, into: Measurements, tracker: Tracker) -> Launches:
+    """Do the work; return the events before and after each launch, by which a benchmark tells the time."""
+    shared = Shared.of(work)
+    todo = deque(_portions(work))
+    at_work: deque[Batch] = deque()
+    launches: Launches = []
+    while todo or at_work:
+        if todo and _start(work, shared, todo, at_work):
+            continue
+        batch = at_work.popleft()
+        batch.launch()
+        tracker.add(batch.wait())
+        if batch.round < work.horizon:
+            at_work.append(batch)
+        else:
+            batch.collect(into)
+            launches += batch.launches
+        tracker.show()
+    return launches
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Some runs of one policy: numbers `start` … `stop` − 1 of its [problem, replication] pairs."""
+
+    policy: int
+    start: int
+    stop: int
+
+    def halves(self) -> tuple[Portion, Portion]:
+        """The same in two."""
+        middle = (self.start + self.stop) // 2
+        return Portion(self.policy, self.start, middle), Portion(self.policy, middle, self.stop)
+
+
+def _portions(work: Work) -> list[Portion]:
+    """All runs of each policy, or as many as fit into a part of the free memory."""
+    free = cuda.current_context().get_memory_info().free * MEMORY_SHARE
+    _, problems, replications = work.shape
+    portions = []
+    for number, policy in enumerate(work.policies):
+        fit = free / (len(work.policies) * _bytes_of_run(work, policy))
+        size = int(max(1, min(problems * replications, fit)))
+        starts = range(0, problems * replications, size)
+        portions += [Portion(number, start, min(start + size, problems * replications)) for start in starts]
+    return portions
+
+
+def _start(work: Work, shared: Shared, todo: deque[Portion], at_work: deque[Batch]) -> bool:
+    """Start the next portion if there is memory for it; what does not fit alone is halved."""
+    portion = todo.popleft()
+    try:
+        batch = Batch(work, shared, portion)
+    except MemoryError:
+        if at_work:
+            todo.appendleft(portion)
+            return False
+        if portion.stop - portion.start == 1:
+            raise
+        todo.extendleft(reversed(portion.halves()))
+        return True
+    batch.launch()
+    at_work.append(batch)
+    return True
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What all runs of a call read, on the GPU."""
+
+    problems: Problems
+    participation: Participation
+    checkpoints: Any
+
+    @classmethod
+    def of(cls, work: Work) -> Shared:
+        """Copied there."""
+        problems = work.problems
+        participation = work.schedule.participation(problems[0].players, work.horizon)
+        return cls(
+            Problems(
+                _to_gpu(np.array([problem.means.T.ravel() for problem in problems])),
+                _to_gpu(np.array([problem.gaps.T.ravel() for problem in problems])),
+                _to_gpu(np.array([problem.rewards.code for problem in problems])),
+                _to_gpu(np.array([problem.rewards.parameter for problem in problems])),
+            ),
+            Participation(participation.kind, *(_to_gpu(table) for table in participation[1:])),
+            _to_gpu(work.checkpoints),
+        )
+
+
+def _to_gpu(array: np.ndarray) -> Any:
+    """The array on the GPU; an empty one, which is never read, as a single number."""
+    return cuda.to_device(np.ascontiguousarray(array) if array.size else np.zeros((1,) * array.ndim, array.dtype))
+
+
+class Batch:
+    """The runs of a portion, on their way through the rounds, with up to two pieces of them under way."""
+
+    def __init__(self, work: Work, shared: Shared, portion: Portion) -> None:
+        self.work, self.shared, self.portion = work, shared, portion
+        self.policy = work.policies[portion.policy]
+        self.runs = portion.stop - portion.start
+        self.players, self.arms = work.problems[0].means.shape
+        self.layout = Layout.of(self.players, self.arms, self.runs, self.policy)
+        self.play = play_kernel(self.policy, self.layout, shared.participation.kind == CONCURRENT, work.anytime)
+        self.stream = cuda.stream()
+        arrays = _allocate(self.runs, _shapes(work, self.policy), self.stream)
+        problems, replications = np.divmod(np.arange(portion.start, portion.stop), len(work.replications))
+        keys = [
+            run_key(work.seed, work.problems[problem].stream, work.replications[replication])
+            for problem, replication in zip(problems, replications, strict=True)
+        ]
+        arrays |= {"key": _to_gpu(np.array(keys, np.int64)), "problem": _to_gpu(problems.reshape(-1, 1))}
+        self.tables = Tables(**{name: arrays[name] for name in Tables._fields})
+        both = {name: arrays[name].reshape(self.runs, self.arms, self.players) for name in ("pulls", "sums")}
+        squares = arrays["squares"].reshape(self.runs, *_squares_shape(self.policy, self.arms, self.players))
+        rest = {name: arrays[name] for name in ("of_arm", "of_player", "work")}
+        self.summaries = Summaries(**both, squares=squares, **rest)
+        self.piece = max(1, FIRST_PIECE // (self.players * self.arms))
+        self.launched = self.round = 0
+        self.under_way: deque[tuple[int, Any]] = deque()
+        self.clock = 0.0
+        self.launches: Launches = []
+
+    def launch(self) -> None:
+        """Start the next rounds, if any are left and no two pieces are under way."""
+        work, first = self.work, self.launched + 1
+        if first > work.horizon or len(self.under_way) == 2:
+            return
+        last = min(self.launched + self.piece, work.horizon)
+        number = int(np.searchsorted(work.checkpoints, first))
+        early, log_horizon = last_quarter(work.horizon), math.log(work.horizon)
+        clock = Clock(first, last, early, log_horizon, self.shared.checkpoints, number)
+        constants = (0.0, *self.policy.constants())  # at least one number: a kernel takes no empty tuple
+        arguments = (self.tables, self.summaries, self.shared.problems, self.shared.participation, clock)
+        before, after = cuda.event(), cuda.event()
+        self.clock = self.clock if self.under_way else time.perf_counter()
+        with launching():
+            before.record(self.stream)
+            layout = self.layout
+            self.play[layout.blocks, layout.threads, self.stream, layout.shared](*arguments, self.players, constants)
+            after.record(self.stream)
+        self.launches.append((before, after))
+        self.under_way.append((last, after))
+        self.launched, self.piece = last, self.piece * 4
+
+    def wait(self) -> int:
+        """Wait for the older piece that is under way; return how many rounds it had, over all runs."""
+        last, after = self.under_way.popleft()
+        after.synchronize()
+        now = time.perf_counter()
+        rounds, self.round = last - self.round, last
+        self.piece = max(1, min(16 * rounds, int(rounds * PIECE_SECONDS / max(now - self.clock, 1e-4))))
+        self.clock = now
+        return rounds * self.runs
+
+    def collect(self, into: Measurements) -> None:
+        """Copy what was measured to where it belongs."""
+        _, problems, replications = self.work.shape
+        where = slice(self.portion.start, self.portion.stop)
+
+        def rows(of: np.ndarray) -> np.ndarray:
+            return of[self.portion.policy].reshape(problems * replications, *of.shape[3:])[where]
+
+        def pairs(of: np.ndarray) -> np.ndarray:
+            return of.reshape(-1, self.arms, self.players).transpose(0, 2, 1)
+
+        pulls = self.tables.pulls.copy_to_host(stream=self.stream)
+        early = self.tables.early.copy_to_host(stream=self.stream)
+        sums = self.tables.all_sums.copy_to_host(stream=self.stream)
+        regret = self.tables.regret.copy_to_host(stream=self.stream)
+        self.stream.synchronize()
+        rows(into.pulls)[:] = pairs(pulls)
+        rows(into.late_pulls)[:] = pairs(pulls - early)
+        rows(into.reward)[:] = sums.sum(axis=1) / GRID
+        rows(into.regret)[:] = regret
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How threads are arranged."""
+
+    in_a_warp: bool
+    """Whether a run has a warp, and a block several runs; otherwise a run has a block."""
+    threads: tuple[int, int]
+    """Of a block: (lanes of a warp, warps), or all of them and 1."""
+    blocks: int
+    shared: int
+    """Bytes of shared memory for a block's counters; 0 if they lie elsewhere."""
+
+    @classmethod
+    def of(cls, players: int, arms: int, runs: int, policy: Policy) -> Layout:
+        """A warp for each run of few players. Where indices follow everybody's pulls and there are few runs, or for
+        many players, a block, whose threads share the work on indices."""
+        simulated = numba.config.ENABLE_CUDASIM
+        few = simulated or runs <= 3 * cuda.get_current_device().MULTIPROCESSOR_COUNT
+        in_a_warp = players <= WARP and not (few and policy.refresh is Refresh.ANY_PULL)
+        together = max(1, min(WARPS, SHARED_BYTES // counter_bytes(arms))) if in_a_warp and not simulated else 1
+        threads = (WARP, together) if in_a_warp else (BLOCK if players > WARP else SMALL_BLOCK, 1)
+        if simulated:  # threads of Python: few, but enough to get into each other's way
+            threads = (players if in_a_warp else min(2 * players + 1, 7), 1)
+        shared = together * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
+        return cls(in_a_warp, threads, -(-runs // together), shared)
+
+
+def counter_bytes(arms: int) -> int:
+    """What the counters of a round take."""
+    return 3 * 4 * arms
+
+
+def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool) -> Any:
+    """The kernel of a policy's class, compiled when it is first launched or taken from the disk cache."""
+    names = bindings(policy) | {
+        "IN_A_WARP": layout.in_a_warp,
+        "COUNTERS_SHARED": layout.shared > 0,
+        "EVERYBODY": everybody,
+        "ANYTIME": anytime,
+        "barrier": cuda_kernel.wait_for_warp if layout.in_a_warp else cuda_kernel.wait_for_block,
+        "add_to": cuda_kernel.add_atomically,
+    }
+    if numba.config.ENABLE_CUDASIM:
+        names |= {"barrier": _simulated_barrier, "add_to": _simulated_add}
+    return _play_kernel(tuple(names), tuple(names.values()))
+
+
+@functools.cache
+def _play_kernel(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
+    return bind_cuda(cuda_kernel.play, **dict(zip(names, values, strict=True)))
+
+
+def _simulated_barrier(place: Any) -> None:
+    threading.current_thread().syncthreads()  # type: ignore[attr-defined]
+
+
+def _simulated_add(numbers: Any, place: int, amount: int) -> None:
+    with _adding:
+        numbers[place] += amount
+
+
+_adding = threading.Lock()
+
+
+Shapes = dict[str, tuple[type, tuple[int, ...]]]
+
+
+def _shapes(work: Work, policy: Policy) -> Shapes:
+    """The arrays of one run. What the policy has no use for has size 1, because arrays on a GPU are not empty."""
+    players, arms = work.problems[0].means.shape
+    picked, summarised = policy.randomised and not sampler(policy), policy.summary is not None
+    pair = {
+        "pulls": True,
+        "sums": True,
+        "early": True,
+        "successes": sampler(policy) is not None,
+        "squares": summarised,
+        "own_pulls": summarised,
+        "own_sums": summarised,
+    }
+    shapes: Shapes = {name: (np.int64, (arms * players if used else 1,)) for name, used in pair.items()}
+    pair = {
+        "center": True,
+        "scale": True,
+        "count_share": policy.contribution is not None,
+        "sum_share": policy.contribution is not None,
+        "count_seen": work.anytime,
+        "sum_seen": work.anytime,
+    }
+    shapes |= {name: (np.float64, (arms * players if used else 1,)) for name, used in pair.items()}
+    shapes |= dict.fromkeys(("all_pulls", "all_sums", "pulled_at"), (np.int64, (arms,)))
+    shapes |= dict.fromkeys(("count_shared", "sum_shared"), (np.float64, (arms,)))
+    shapes |= dict.fromkeys(("arms", "looked_at"), (np.int64, (players,)))
+    return shapes | {
+        "counters": (np.int32, (3 * arms if counter_bytes(arms) > SHARED_BYTES else 1,)),
+        "rough": (np.float32, (3 * (arms + PADDING) * players if picked else 1,)),
+        "player_regret": (np.float64, (players,)),
+        "regret": (np.float64, (len(work.checkpoints),)),
+        "summed": (np.int64, (1,)),
+        "of_arm": (np.float64, (arms, max(policy.arm_numbers, 1))),
+        "of_player": (np.float64, (players, max(policy.player_numbers, 1))),
+        "work": (np.float64, (policy.work_tables, arms, players) if policy.work_tables else (1, 1, 1)),
+    }
+
+
+def _squares_shape(policy: Policy, arms: int, players: int) -> tuple[int, int]:
+    return (arms, players) if policy.summary is not None else (1, 1)
+
+
+def _bytes_of_run(work: Work, policy: Policy) -> int:
+    return sum(np.dtype(dtype).itemsize * math.prod(shape) for dtype, shape in _shapes(work, policy).values())
+
+
+def _allocate(runs: int, shapes: Shapes, stream: Any) -> dict[str, Any]:
+    """Arrays on the GPU with the run as first axis, all zero, in one piece of memory."""
+    sizes = [runs * math.prod(shape) * np.dtype(dtype).itemsize for dtype, shape in shapes.values()]
+    starts = np.cumsum([0, *(-(-size // 128) * 128 for size in sizes)]).tolist()
+    try:
+        memory = cuda.device_array(starts[-1], np.uint8)
+    except CudaAPIError as error:
+        if getattr(error, "code", OUT_OF_MEMORY) != OUT_OF_MEMORY:
+            raise
+        raise MemoryError(f"{starts[-1]:,} bytes for {runs} runs, but the GPU does not have them free") from error
+    device_memset(memory, 0, starts[-1], stream)
+    return {
+        name: memory[start : start + size].view(dtype).reshape(runs, *shape)
+        for (name, (dtype, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False)
+    }

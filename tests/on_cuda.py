@@ -1,0 +1,213 @@
+"""The GPU against the CPU: run by test_cuda.py in numba's CUDA simulator, and by you where there is a GPU.
+
+NUMBA_ENABLE_CUDASIM=1 NUMBA_DISABLE_JIT=1 python -m pytest tests/on_cuda.py
+python -m pytest tests/on_cuda.py
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+import pytest
+
+import posse
+from posse import schedule
+from posse.experiments.battery.baseline import BetaBernoulliTS
+from posse.policies import Policy, Refresh, all_policies
+from posse.simulation import cuda
+
+MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")
+SIMULATED = bool(numba.config.ENABLE_CUDASIM)
+SHIPPED = [cls for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
+
+
+def example(cls):
+    own = {"epsilon": 0.15, "spread": 0.04}
+    return cls(*[own[name] for name in cls.constant_names()[:1] if name in own and cls is not posse.PosseTS])
+
+
+def a_problem(players=3, arms=4, rewards="bernoulli", seed=3):
+    return posse.Problem(np.random.default_rng(seed).random((players, arms)), rewards=rewards)
+
+
+def assert_same(problems, policies, horizon, **options):
+    """Every number that is measured is the same, bit for bit."""
+    options = {"checkpoints": [0, 1, horizon // 2 + 1, horizon], "seed": 5} | options
+    there = posse.simulate(problems, policies, horizon, backend="cuda", **options)
+    here = posse.simulate(problems, policies, horizon, backend="cpu", **options)
+    for name in MEASURED:
+        assert np.array_equal(getattr(there, name), getattr(here, name)), name
+
+
+@dataclass(frozen=True)
+class BlendTS(Policy):
+    """A user's policy: own data blended with everybody's mean, with sums of its own."""
+
+    strength: float
+
+    refresh = Refresh.ANY_PULL
+
+    @staticmethod
+    def contribution(n, s, strength):
+        return math.sqrt(n), s / (n + strength)
+
+    @staticmethod
+    def index(n, s, N, S, M, log_T, strength):
+        if n == 0.0:
+            return math.inf, 0.0
+        return (s + strength * (S / M)) / (n + strength), 1.0 / math.sqrt(N + log_T)
+
+
+@pytest.mark.parametrize("policy", [example(cls) for cls in SHIPPED], ids=lambda policy: policy.label)
+def test_every_shipped_policy(policy):
+    assert_same(a_problem(players=4, arms=7), policy, 24)
+
+
+def test_a_policy_of_the_users_own():
+    assert_same(a_problem(), BlendTS(2.0), 20)
+
+
+def test_a_policy_that_samples_its_indices():
+    assert_same(a_problem(rewards="uniform"), BetaBernoulliTS(), 15)
+
+
+@pytest.mark.parametrize("policy", [posse.RobustAggTS(0.2, c1=0.01), posse.HierTS(0.1), posse.PosseTS()], ids=str)
+@pytest.mark.parametrize(
+    "who",
+    [
+        schedule.Sequential(),
+        schedule.Sequential("random"),
+        schedule.Random([0.9, 0.2, 0.5]),
+        schedule.Fixed(np.random.default_rng(1).random((16, 3)) < 0.5),
+        schedule.Late(0.5, 2),
+        schedule.Arrivals(),
+    ],
+    ids=str,
+)
+def test_every_schedule(policy, who):
+    assert_same(a_problem(), policy, 16, schedule=who)
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [posse.rewards.Beta(2.0), posse.rewards.Uniform(0.4), posse.rewards.Deterministic()],
+    ids=str,
+)
+def test_every_reward_family(rewards):
+    assert_same(a_problem(rewards=rewards), [posse.RobustAggTS(0.2), posse.IndUCB()], 15)
+
+
+@pytest.mark.parametrize("cls", [posse.RobustAggTS, posse.RobustAgg, posse.PosseTS], ids=lambda cls: cls.__name__)
+def test_the_anytime_form(cls):
+    assert_same(a_problem(), example(cls), 12, anytime=True)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2, 19), (35, 2)], ids=str)
+def test_few_and_many_players_and_arms(shape):
+    """One of each; more arms than two blocks of random words; more players than a warp has lanes."""
+    assert_same(a_problem(*shape), [posse.RobustAggTS(0.5), posse.RobustAgg(0.5)], 3 if shape[0] > 9 else 12)
+
+
+@pytest.mark.parametrize("anytime", [False, True])
+def test_a_block_for_each_run(anytime, monkeypatch):
+    """As runs with many players have it, with several groups of threads for each."""
+    monkeypatch.setattr(cuda, "WARP", 1)
+    assert_same(a_problem(), [posse.RobustAggTS(0.3), posse.IndTSV()], 8, anytime=anytime)
+
+
+def test_problems_and_replications_in_pieces(monkeypatch):
+    """Several problems, some replications, and a first launch of a single round."""
+    monkeypatch.setattr(cuda, "FIRST_PIECE", 1)
+    problems = [a_problem(seed=seed) for seed in (1, 2)]
+    assert_same(problems, [posse.RobustAggTS(0.3), posse.RobustAgg(0.3)], 10, replications=[2, 0])
+
+
+def test_counters_that_do_not_fit_into_shared_memory(monkeypatch):
+    monkeypatch.setattr(cuda, "SHARED_BYTES", 8)
+    assert_same(a_problem(), posse.IndTS(), 12)
+
+
+def test_less_memory_makes_smaller_batches(monkeypatch):
+    tries = []
+    allocate = cuda._allocate
+
+    def stingy(runs, shapes, stream):
+        tries.append(runs)
+        if runs > 2:
+            raise MemoryError
+        return allocate(runs, shapes, stream)
+
+    monkeypatch.setattr(cuda, "_allocate", stingy)
+    assert_same(a_problem(), posse.IndUCB(), 5, replications=5)
+    assert set(tries) == {5, 2, 3, 1}
+
+
+def test_not_even_one_run_fits(monkeypatch):
+    def full(runs, shapes, stream):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(cuda, "_allocate", full)
+    with pytest.raises(MemoryError, match="no room"):
+        posse.simulate(a_problem(), posse.IndUCB(), 5, backend="cuda")
+
+
+def test_it_can_be_interrupted_and_reports_progress(monkeypatch):
+    monkeypatch.setattr(cuda, "FIRST_PIECE", 1)
+    seen = []
+
+    def stop(fraction):
+        seen.append(fraction)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        posse.simulate(a_problem(), posse.IndUCB(), 30, backend="cuda", progress=stop)
+    assert len(seen) == 1
+    assert 0 < seen[0] < 1
+    assert_same(a_problem(), posse.IndUCB(), 5)
+
+
+def test_auto_takes_the_gpu(monkeypatch):
+    used = []
+    run = cuda.run_on_gpu
+    monkeypatch.setattr(cuda, "run_on_gpu", lambda *work: used.append(1) or run(*work))
+    posse.simulate(a_problem(), posse.IndUCB(), 2, backend="auto")
+    assert used
+
+
+def test_a_wrong_kernel_would_be_noticed():
+    """Negative control: a policy that differs by one term is told apart."""
+    problem = a_problem()
+    there = posse.simulate(problem, posse.IndUCB(2.1), 60, backend="cuda")
+    here = posse.simulate(problem, posse.IndUCB(2.0), 60, backend="cpu")
+    assert not np.array_equal(there.pulls, here.pulls)
+
+
+def test_an_experiment_on_the_gpu_writes_the_same_results(tmp_path):
+    spec = posse.experiments.parse(
+        """
+        [[study]]
+        name = "small"
+        horizon = 8
+        checkpoints = 2
+        problems = { family = "subpar", players = 2, arms = 3, n_subpar = [1, 2], count = 2 }
+        policies = [{ name = "RobustAggTS", epsilon = "problem" }, { name = "IndUCB" }]
+        """
+    )
+    there = posse.experiments.run(spec, tmp_path / "gpu", backend="cuda")
+    here = posse.experiments.run(spec, tmp_path / "cpu")
+    order = [(name, "ascending") for name in ("n_subpar", "problem", "policy")]
+    assert there.table.num_rows == 8
+    assert there.table.sort_by(order).equals(here.table.sort_by(order))
+
+
+@pytest.mark.skipif(SIMULATED, reason="of full size, for a real GPU")
+@pytest.mark.parametrize("policy", [example(cls) for cls in SHIPPED], ids=lambda policy: policy.label)
+def test_the_papers_problems_at_full_size(policy):
+    """All 300 problems × 50,000 rounds. Rounding differs in logarithms alone, so no run is expected to differ."""
+    problems = [problem for v in range(10) for problem in posse.generate.subpar(v, count=30, seed=1)]
+    there = posse.simulate(problems, policy, 50_000, backend="cuda")
+    here = posse.simulate(problems, policy, 50_000)
+    assert (there.pulls != here.pulls).any(axis=(-1, -2)).sum() == 0

@@ -1,0 +1,111 @@
+"""The GPU backend without a GPU: its kernels in numba's CUDA simulator, its bounds, and what it says without one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import posse
+from posse.cli import main
+from posse.normal import lower_quantile, normal
+from posse.simulation import backend
+from posse.simulation.cuda_pick import BOUNDS, line_of
+
+PROBLEM = posse.Problem([[0.9, 0.5], [0.8, 0.6]])
+GPU = not backend.what_cuda_misses()
+
+
+def run_on_cuda(*arguments, **environment):
+    """The tests of on_cuda.py in a process of their own."""
+    here = Path(__file__).parent
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "-q",
+        "on_cuda.py",
+        *arguments,
+    ]
+    done = subprocess.run(command, cwd=here, env=os.environ | environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("part", ["shipped_policy", "schedule", "not shipped_policy and not schedule"])
+def test_kernels_agree_with_the_cpu_in_the_simulator(part):
+    """Both as plain Python: that the CPU's kernels are the same compiled is tested elsewhere."""
+    run_on_cuda("-k", part, NUMBA_ENABLE_CUDASIM="1", NUMBA_DISABLE_JIT="1")
+
+
+@pytest.mark.skipif(not GPU, reason="needs an NVIDIA GPU")
+def test_kernels_agree_with_the_cpu_on_a_gpu():
+    run_on_cuda(NUMBA_ENABLE_CUDASIM="0")
+
+
+def test_bounds_in_single_precision_hold_for_every_16_bits():
+    """All of them, with the edges between which the draws lie computed in double precision."""
+    halves = np.arange(65536)
+    low, above = line_of(halves, BOUNDS)
+    inner = np.array([lower_quantile(k / 65536) for k in range(1, 32769)])
+    edges = np.concatenate([[normal(0, 0, 0)], inner, -inner[-2::-1], [-normal(0, 0, 0)]])
+    assert low.dtype == above.dtype == np.float32
+    assert (low < edges[:-1]).all()
+    assert (low + above > edges[1:]).all()
+    middle = slice(4096, -4096)
+    assert (above[middle] < 1e-3).all(), "and they are narrow where most draws are"
+
+
+def test_bounds_that_are_too_narrow_would_be_noticed():
+    """Negative control: draws do reach nine tenths of the way from the lower bound to the upper one."""
+    halves = np.arange(65536)
+    low, above = line_of(halves, BOUNDS)
+    draws = np.array([normal(half, 0xFFFFFFFF, 0xFFFFFFFF) for half in range(0, 65536, 64)])
+    assert (draws > (low + 0.9 * above)[::64]).any()
+
+
+@pytest.mark.skipif(GPU, reason="there is a GPU")
+class TestWithoutGpu:
+    def test_it_says_what_is_missing(self):
+        with pytest.raises(RuntimeError, match=r'backend="cuda", but .*; backend="auto" takes the CPU'):
+            posse.simulate(PROBLEM, posse.IndUCB(), 5, backend="cuda")
+
+    def test_auto_takes_the_cpu(self):
+        result = posse.simulate(PROBLEM, posse.IndUCB(), 5, backend="auto")
+        assert np.array_equal(result.pulls, posse.simulate(PROBLEM, posse.IndUCB(), 5).pulls)
+
+    @pytest.mark.parametrize("command", [["paper", "--quick"], ["bench"]], ids=lambda command: command[0])
+    def test_the_command_line_says_it_too(self, command, capsys, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        assert main([*command, "--backend", "cuda"]) == 1
+        assert 'backend="cuda", but' in capsys.readouterr().err
+
+
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(ValueError, match="backend='gpu', but expected one of 'cpu', 'cuda', 'auto'"):
+        posse.simulate(PROBLEM, posse.IndUCB(), 5, backend="gpu")
+
+
+def test_without_numba_cuda_it_says_how_to_install_it(monkeypatch):
+    monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match=r"pip install 'posse\[cuda\]'"):
+        posse.simulate(PROBLEM, posse.IndUCB(), 5, backend="cuda")
+
+
+def test_a_gpu_is_this_machines_and_goes_with_no_executor(monkeypatch, tmp_path):
+    monkeypatch.setattr("posse.experiments.runner.check_backend", lambda name: "cuda")
+    spec = posse.experiments.parse(posse.experiments.paper.shipped("example.toml"))
+    with pytest.raises(ValueError, match="goes with neither executor nor on"):
+        posse.experiments.run(spec, tmp_path, on="tcp://127.0.0.1:1", backend="cuda")
+
+
+def test_bench_on_a_gpu_takes_no_other_choices(capsys):
+    assert main(["bench", "--backend", "cuda", "--paper"]) == 1
+    assert "do not go with it" in capsys.readouterr().err
