@@ -101,8 +101,7 @@ def test_a_snapshot_is_kept_for_a_moment_but_a_pause_shows_at_once(store):
 
 
 def _believed(policy, numbers, sums, *reward_range):
-    totals = numbers["pulls"].sum(axis=1)
-    return beliefs(policy, numbers["pulls"], sums, numbers["centers"], numbers["scales"], totals, *reward_range)
+    return beliefs(policy, numbers["pulls"], sums, numbers["centers"], numbers["scales"], *reward_range)
 
 
 def _covered(narrower: float) -> float:

@@ -17,6 +17,7 @@ from posse.learner.ledger import Answer, Ledger, Row, UnknownDecision, parse_id
 from posse.learner.setup import Setup, check_names
 from posse.learner.state import Decision, State, listed
 from posse.policies.base import Policy
+from posse.policies.posse_ts import PosseTS
 
 
 class ConflictingReward(ValueError):
@@ -35,7 +36,8 @@ class Learner:
     1
 
     Args:
-        policy: such as `posse.RobustAggTS(0.1)`; its ε is in the units of the rewards.
+        policy: `posse.PosseTS()`, which needs to know nothing, or another, such as `posse.RobustAggTS(0.1)`; its ε is in
+            the units of the rewards.
         arms: their names.
         players: their names; more may `join` later.
         horizon: how many rounds are planned, which the policies' ln T takes; None for the anytime form, ln t. Past the
@@ -54,8 +56,8 @@ class Learner:
 
     def __init__(
         self,
-        policy: Policy,
-        arms: Iterable[str],
+        policy: Policy = PosseTS(),
+        arms: Iterable[str] = (),
         players: Iterable[str] = (),
         horizon: int | None = None,
         *,

@@ -117,10 +117,14 @@ class State:
         offered[places] = True
         return offered
 
-    def evaluate(self, player: int) -> np.ndarray:
-        """A player's centers, scales and weights of others' data, one column an arm; a fourth row for probabilities."""
+    def evaluate(self, player: int, log_T: float | None = None) -> np.ndarray:
+        """A player's centers, scales and weights of others' data, one column an arm; a fourth row for probabilities.
+
+        They are those of the next round, or as they would be with another ln T.
+        """
         numbers = self.core.numbers(self.tally, player, self.waiting, self.all_waiting)
-        return self.core.evaluate(numbers, self.player_roster.count, log_horizon(self.setup.horizon, self.rounds + 1))
+        now = log_horizon(self.setup.horizon, self.rounds + 1) if log_T is None else log_T
+        return self.core.evaluate(numbers, self.player_roster.count, now)
 
     def probabilities(self, evaluated: np.ndarray, offered: np.ndarray) -> np.ndarray:
         """Each arm's probability, from what `evaluate` gave, with floor and holdout."""

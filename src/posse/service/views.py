@@ -163,12 +163,12 @@ def has_row(connection: Connection, book: Book) -> bool:
     return False
 
 
-def indices(state: State) -> Indices:
-    """Centers, scales, weights and probabilities of all."""
+def indices(state: State, log_T: float | None = None) -> Indices:
+    """Centers, scales, weights and probabilities of all, now or as they would be with this ln T."""
     players, arms = len(state.player_roster.names), len(state.arm_roster.names)
     table = np.zeros((4, players, arms))
     for player in range(players):
-        evaluated = state.evaluate(player)
+        evaluated = state.evaluate(player, log_T)
         state.probabilities(evaluated, state.arm_roster.here)
         table[:, player] = evaluated
     return Indices(list(state.player_roster), list(state.arm_roster), *table)

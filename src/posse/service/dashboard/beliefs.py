@@ -8,7 +8,6 @@ import numpy as np
 
 from posse.insight.diagnosis.boundary import interval
 from posse.policies.base import Policy
-from posse.policies.fourth_root import caution
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 
@@ -34,13 +33,11 @@ def beliefs(
     sums: np.ndarray,
     centers: np.ndarray,
     scales: np.ndarray,
-    totals: np.ndarray,
     low: float = 0.0,
     high: float = 1.0,
 ) -> Beliefs:
     """What the policy takes each mean reward for, from its indices and each player's counts and sums on [0, 1].
 
-    `totals` are the players' pulls of all arms, these and others.
     A randomised policy draws from its posterior, so center and scale say what it believes. A policy that is not, adds a
     bonus to the center; for it, a player's own mean stands with an interval that holds at all times.
     """
@@ -53,7 +50,6 @@ def beliefs(
         middle = np.where(known, centers, 0.0)
         around = NORMAL_95 * np.where(known, scales, 0.0)
         if isinstance(policy, PosseTS | IndTSV):
-            around = around / np.sqrt(_drawn_with(pulls, totals, _from_roots(middle)))
             ends = [_from_roots(middle + side * around) for side in (0, -1, 1)]
         else:
             ends = [np.clip(middle + side * around, 0, 1) for side in (0, -1, 1)]
@@ -64,9 +60,3 @@ def beliefs(
 def _from_roots(values: np.ndarray) -> np.ndarray:
     """The x in [0, 1] with x^¼ − (1−x)^¼ of this value."""
     return np.interp(values, _ROOTS, _MEANS)
-
-
-def _drawn_with(pulls: np.ndarray, totals: np.ndarray, means: np.ndarray) -> np.ndarray:
-    """The share of the posterior's variance that PosseTS and Ind-TS-V draw with (`fourth_root.posterior`)."""
-    share = np.array([caution(int(total)) for total in totals])[:, None]
-    return share + (1 - share) * (4 / (4 + pulls * means * (1 - means)))

@@ -10,6 +10,8 @@ import numpy as np
 from posse.learner import Counts
 from posse.learner.setup import Setup
 from posse.learner.state import State
+from posse.policies.ind_tsv import IndTSV
+from posse.policies.posse_ts import PosseTS
 from posse.rewards import GRID
 from posse.service.views import indices
 
@@ -90,6 +92,7 @@ class Snapshot:
     chosen: np.ndarray
     """Pulls, those that wait for a reward included, int [player, arm]."""
     centers: np.ndarray
+    """Of what is believed of the means, [player, arm]; PosseTS and Ind-TS-V draw with less than these scales."""
     scales: np.ndarray
     weights: np.ndarray
     """How much each index rests on other players' data, 0 to 1, [player, arm]."""
@@ -113,9 +116,13 @@ class Snapshot:
         )
 
 
+FOREVER = 1e300  # ln T for which PosseTS and Ind-TS-V draw with all of their posteriors' variance
+
+
 def numbers_of(state: State) -> dict[str, Any]:
     """The part of a snapshot that the learner's state knows, by field."""
     counts, found = state.counts(), indices(state)
+    believed = indices(state, FOREVER) if isinstance(state.setup.policy, PosseTS | IndTSV) else found
     return {
         "setup": state.setup,
         "players": tuple(state.player_roster),
@@ -128,8 +135,8 @@ def numbers_of(state: State) -> dict[str, Any]:
         "sums": counts.sums,
         "squares": state.tally.squares / GRID,
         "chosen": counts.pulls + state.waiting,
-        "centers": found.centers,
-        "scales": found.scales,
+        "centers": believed.centers,
+        "scales": believed.scales,
         "weights": found.weights,
         "probabilities": found.probabilities,
     }

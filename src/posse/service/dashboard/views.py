@@ -259,7 +259,6 @@ def _beliefs(snapshot: Snapshot, places: list[int], columns: list[int]) -> Belie
         (snapshot.sums[shown] - setup.low * pulls) / (setup.high - setup.low),
         np.where(tried, snapshot.centers[shown], math.inf),
         snapshot.scales[shown],
-        snapshot.pulls[places].sum(axis=1),
         setup.low,
         setup.high,
     )
