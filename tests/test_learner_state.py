@@ -57,6 +57,14 @@ def future(learner, steps=30):
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: type(policy).__name__)
 class TestEveryPolicy:
+    @pytest.mark.parametrize("rewards", [0, 1, 3])
+    def test_one_that_knows_next_to_nothing_can_be_saved(self, policy, rewards, tmp_path):
+        learner = new(policy)
+        for _ in range(rewards):
+            learner.observe(learner.choose("north").id, 1.0)
+        learner.save(tmp_path / "learner.json")
+        assert state(posse.Learner.load(tmp_path / "learner.json")) == state(learner)
+
     def test_a_loaded_learner_goes_on_as_if_it_had_never_stopped(self, policy, tmp_path):
         learner, clock = busy(policy)
         learner.save(tmp_path / "learner.json")

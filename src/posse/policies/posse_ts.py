@@ -24,6 +24,7 @@ ODDITY = 2  # at least 1: by how much its means spread more than others'
 OFFSET, OFFSET_VARIANCE = 3, 4  # a first look at the level
 
 WIDE = 0.01  # the spread to begin with
+UNKNOWN = 1e300  # the variance of what there is no data on; finite, so that a learner can be saved as JSON
 ROUNDS = 3  # of estimation
 
 
@@ -186,7 +187,7 @@ def levels(of_arm, of_player, means, shares):
                 W += w
                 WR += w * (means[arm, player] - of_arm[arm, MEAN])
         of_player[player, OFFSET] = WR / W if W > 0.0 else 0.0
-        of_player[player, OFFSET_VARIANCE] = 1.0 / W if W > 0.0 else math.inf
+        of_player[player, OFFSET_VARIANCE] = 1.0 / W if W > 0.0 else UNKNOWN
         there += 1 if W > 0.0 else 0
     variance = 0.0
     if there >= 3:
@@ -195,7 +196,7 @@ def levels(of_arm, of_player, means, shares):
         doubt = of_player[player, OFFSET_VARIANCE]
         trust = variance / (variance + doubt)
         of_player[player, LEVEL] = trust * of_player[player, OFFSET]
-        of_player[player, LEVEL_DOUBT] = trust * doubt if doubt < math.inf else variance
+        of_player[player, LEVEL_DOUBT] = trust * doubt if doubt < UNKNOWN else variance
 
 
 def level_variance(of_player, guess):
@@ -209,7 +210,7 @@ def level_variance(of_player, guess):
     above, below = 0.0, 0.0
     for player in range(of_player.shape[0]):
         doubt = of_player[player, OFFSET_VARIANCE]
-        if doubt < math.inf:
+        if doubt < UNKNOWN:
             w = 1.0 / (guess + doubt)
             above += w * w * ((of_player[player, OFFSET] - middle) ** 2 - doubt)
             below += w * w
