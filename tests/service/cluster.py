@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,7 +100,7 @@ class Cluster:
     def kill(self) -> None:
         """End every process of it at once, as a power cut would."""
         assert self._server is not None
-        for process in [self._server.pid, *children(self._server.pid)]:
+        for process in [self._server.pid, *children()[self._server.pid]]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         self._server.wait()
@@ -122,11 +123,14 @@ def _somebody() -> str:
     return next((name for name in ("postgres", "nobody") if name in known), getpass.getuser())
 
 
-def children(parent: int) -> list[int]:
-    """The processes that a process has started."""
+def children() -> dict[int, list[int]]:
+    """The processes that each process has started."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], check=True, capture_output=True, text=True).stdout
-    pairs = [tuple(map(int, line.split())) for line in listed.splitlines()]
-    return [process for process, its_parent in pairs if its_parent == parent]
+    found: dict[int, list[int]] = defaultdict(list)
+    for line in listed.splitlines():
+        process, parent = map(int, line.split())
+        found[parent].append(process)
+    return found
 
 
 @contextlib.contextmanager

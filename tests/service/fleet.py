@@ -46,7 +46,8 @@ class Fleet:
 
     def workers(self) -> list[int]:
         """The processes that answer: the children of the process that forks them."""
-        return [worker for helper in children(self._supervisor.pid) for worker in children(helper)]
+        started = children()
+        return [worker for helper in started[self._supervisor.pid] for worker in started[helper]]
 
     def kill(self, worker: int) -> None:
         """Let a worker die where it stands."""

@@ -24,7 +24,7 @@ EXPERIMENT = "teas"
 ARMS = ["black", "green", "white"]
 PLAYERS = [f"shop {number}" for number in range(12)]
 WAITING = 25  # decisions that a client holds back, to reward them late and out of order
-PATIENCE = 5.0  # seconds in which a request has to be answered, whatever happens to the service
+RECOVERY = 5.0  # seconds after the last blow in which a request has to be answered
 
 
 @dataclass
@@ -38,8 +38,10 @@ class Memory:
     """Requests whose connection broke."""
     unavailable: int = 0
     """Requests that were answered 503."""
-    slowest: float = 0.0
-    """Seconds that the slowest decision took, with all its repetitions."""
+    last_blow: float = 0.0
+    """When a request was last interrupted or answered 503."""
+    slowest_recovery: float = 0.0
+    """Seconds from the last blow that a decision met until it was answered."""
     errors: list[str] = field(default_factory=list)
 
 
@@ -55,8 +57,11 @@ class Watched(httpx.BaseTransport):
             answer = self._inner.handle_request(request)
         except httpx.TransportError:
             self._memory.interrupted += 1
+            self._memory.last_blow = time.monotonic()
             raise
-        self._memory.unavailable += answer.status_code == 503
+        if answer.status_code == 503:
+            self._memory.unavailable += 1
+            self._memory.last_blow = time.monotonic()
         return answer
 
     def close(self) -> None:
@@ -89,7 +94,7 @@ class Forgetful(Lossy):
 
 def client_of(url: str, memory: Memory, transport: type[Watched] = Watched) -> posse.Client:
     """A client that is watched."""
-    client = posse.Client(url, patience=PATIENCE, timeout=PATIENCE)
+    client = posse.Client(url, timeout=RECOVERY)
     client._http.close()
     client._http = httpx.Client(transport=transport(memory), **client._options)
     return client
@@ -118,7 +123,8 @@ def decide(client: posse.Client, memory: Memory, players: list[str]) -> list[pos
     """Decisions, remembered."""
     began = time.monotonic()
     made = client.choose(EXPERIMENT, players)
-    memory.slowest = max(memory.slowest, time.monotonic() - began)
+    if memory.last_blow > began:
+        memory.slowest_recovery = max(memory.slowest_recovery, time.monotonic() - memory.last_blow)
     for each in made:
         assert each.id not in memory.decisions
         memory.decisions[each.id] = each.player, each.arm, each.propensity, each.round
