@@ -17,7 +17,6 @@ def test_the_service_is_measured_on_both_databases(capsys, monkeypatch, tmp_path
     monkeypatch.setattr(bench, "LOADS", [(1, 1), (4, 20)])
     out = tmp_path / "bench.json"
     with new_postgres_database() as database:
-        Store.open(database, create=True).close()
         options = ["--past", "4000", "--minutes", "0.1", "--postgres", database, "--json", str(out)]
         assert main(["bench", "--service", "--quick", *options]) == 0
     shown, report = capsys.readouterr().out, json.loads(out.read_text())

@@ -83,7 +83,7 @@ def run(
         quick: shorter and rougher.
         past: events in the log, for the comparison with an empty one.
         minutes: how long memory is watched, on SQLite; 0: not at all.
-        postgres: postgresql://…; what is written there stays.
+        postgres: postgresql://…, a database; what is written there stays.
         note: is told what is measured.
     """
     past, minutes = whole("past", past, least=1), number("minutes", minutes, least=0)
@@ -93,13 +93,17 @@ def run(
     with tempfile.TemporaryDirectory(prefix="posse-bench-") as folder:
         places = {"SQLite": f"sqlite:///{folder}/posse.db"} | ({"PostgreSQL": postgres} if postgres else {})
         for name, database in places.items():
+            note(f"{name}, {past:,} past events")
+            Store.open(database, create=True).close()
+            short, long = new_experiment(database), new_experiment(database)
+            make_past(database, long, past)
             with service(database) as server:
                 loads[name] = []
                 for clients, batch in LOADS:
                     note(f"{name}, {clients} clients, batches of {batch}")
                     loads[name].append(_load(server, database, clients, batch, seconds))
-                note(f"{name}, {past:,} past events")
-                growth[name] = _grow(server, database, past, seconds)
+                note(f"{name}, empty against {past:,} past events")
+                growth[name] = _grow(server, short, long, past, seconds)
         note("memory")
         soak = _soak(f"sqlite:///{folder}/soak.db", minutes) if minutes else None
     return Report(f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}", loads, growth, soak)
@@ -111,9 +115,8 @@ def _load(server: Server, database: str, clients: int, batch: int, seconds: floa
     return measure(server.url, name, PLAYERS, clients, batch, seconds)
 
 
-def _grow(server: Server, database: str, past: int, seconds: float) -> Growth:
-    names = new_experiment(database), new_experiment(database)
-    make_past(database, names[1], past)
+def _grow(server: Server, short: str, long: str, past: int, seconds: float) -> Growth:
+    names = short, long
     slices: dict[str, list[Load]] = {name: [] for name in names}
     for turn in range(SLICES + 1):
         for name in names:
