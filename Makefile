@@ -28,8 +28,9 @@ $(STAMP): pyproject.toml requirements.lock
 paper: $(STAMP) ## reproduce the paper's whole evaluation into results/paper (PAPER="--quick" for a small one)
 	$(BIN)/posse paper $(PAPER)
 
-test: $(STAMP) ## run the tests and the doctests
-	$(BIN)/python -m pytest -n auto
+test: $(STAMP) ## run the tests and the doctests; the service has a target of its own
+	$(BIN)/python -m pytest -n auto --ignore=tests/service
+	@echo "The service's tests, which start servers, PostgreSQL and a browser: make test-service"
 
 test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling
 	NUMBA_DISABLE_JIT=1 POSSE_SMALL=1 $(BIN)/python -m pytest -n auto tests/test_agreement.py tests/test_streams.py
