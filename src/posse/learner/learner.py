@@ -36,8 +36,8 @@ class Learner:
     1
 
     Args:
-        policy: `posse.PosseTS()`, which needs to know nothing, or another, such as `posse.RobustAggTS(0.1)`; its ε is in
-            the units of the rewards.
+        policy: `posse.PosseTS()`, which needs to know nothing, or another, such as `posse.RobustAggTS(0.1)`; its ε is
+            in the units of the rewards.
         arms: their names.
         players: their names; more may `join` later.
         horizon: how many rounds are planned, which the policies' ln T takes; None for the anytime form, ln t. Past the

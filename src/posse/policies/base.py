@@ -164,11 +164,10 @@ class Policy:
 
 
 def all_policies() -> list[type[Policy]]:
-    """Every policy class that is defined in this process, by name."""
-    found: set[type[Policy]] = set()
-    todo = Policy.__subclasses__()
-    while todo:
-        cls = todo.pop()
-        found.add(cls)
+    """Every policy class that is defined in this process, by name; defined again, it is the newest."""
+    found: dict[tuple[str, str], type[Policy]] = {}
+    todo = Policy.__subclasses__()  # in the order in which they were defined
+    for cls in todo:
+        found[cls.__module__, cls.__qualname__] = cls
         todo += cls.__subclasses__()
-    return sorted(found, key=lambda cls: (cls.__module__, cls.__qualname__))
+    return [found[name] for name in sorted(found)]
