@@ -134,7 +134,8 @@ def sound(tmp_path):
 
 def contents(path: Path) -> dict[str, list[tuple]]:
     names = [name for (name,) in rows(f"sqlite:///{path}", "SELECT name FROM sqlite_master WHERE type = 'table'")]
-    return {name: rows(f"sqlite:///{path}", f"SELECT * FROM {name}") for name in sorted(names)}
+    # Names of tables are the same to SQLite in small and capital letters, one bit apart.
+    return {name.lower(): rows(f"sqlite:///{path}", f"SELECT * FROM {name}") for name in names}
 
 
 def noticed(path: Path) -> bool:
