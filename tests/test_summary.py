@@ -129,3 +129,13 @@ def test_wrong_arguments_are_refused():
 
     with pytest.raises(TypeError, match=r"Wrong\.index must take \(n, s, arm, player, M, log_T, weight\)"):
         Wrong()
+
+
+def test_looking_at_indices_changes_the_summary_by_no_bit():
+    learner = posse.Learner(arms=["a", "b"], players=["p", "q"])
+    learner.observe(learner.choose("p").id, 1.0)
+    means = learner.state.tally.of_arm[:, 0]
+    for mean in np.random.default_rng(1).uniform(0.2, 0.8, 300):
+        means[:] = mean
+        learner.probabilities("q")
+        assert means.tolist() == [mean, mean]

@@ -136,7 +136,8 @@ def test_a_stop_under_load_loses_nothing_that_was_acknowledged(tmp_path):
 
 def test_workers_do_not_outlive_their_supervisor(tmp_path):
     process, _ = start(tmp_path, "--workers", "2", "--database", f"sqlite:///{tmp_path}/posse.db")
-    workers = [worker for helper in children(process.pid) for worker in children(helper)]
+    started = children()
+    workers = [worker for helper in started[process.pid] for worker in started[helper]]
     assert workers
     process.kill()
     process.communicate()

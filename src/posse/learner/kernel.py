@@ -65,9 +65,10 @@ def evaluate(pulls, sums, waiting, all_waiting, N, S, of_arm, of_player, M, log_
 
 def summarised_weight(n, s, center, arm, player, M, log_T, constants):
     """How far the center follows the arm's mean over all players, the first of its numbers, beside the player's own."""
-    arm[0] += SHIFT
+    mean = arm[0]
+    arm[0] = mean + SHIFT
     by_all = index(n, s, arm, player, M, log_T, *constants)[0] - center
-    arm[0] -= SHIFT
+    arm[0] = mean  # to the last bit, which subtracting again might miss
     by_own = index(n, s + SHIFT * n, arm, player, M, log_T, *constants)[0] - center
     return by_all / (by_all + by_own) if by_all + by_own > 0.0 else 0.0
 
