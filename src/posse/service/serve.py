@@ -18,6 +18,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -230,10 +231,10 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def configuration(app: object) -> uvicorn.Config:
+def configuration(app: Any) -> uvicorn.Config:
     """How uvicorn serves the app."""
     return uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         log_config=None,
         access_log=False,  # it would write query strings; shell.py has one of its own
         server_header=False,

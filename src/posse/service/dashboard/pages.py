@@ -253,8 +253,9 @@ def _policy_words(policy: Policy) -> str:
         return "It learns how alike players are and how much chance there is in rewards, and shares as far as it helps."
     if isinstance(policy, IndTSV | IndTS | IndUCB):
         return "Every player learns from its own rewards only."
-    if getattr(policy, "epsilon", None) is not None:
-        return f"Players share, on the promise that they differ by at most ε = {policy.epsilon:g}."  # type: ignore[attr-defined]
+    epsilon = getattr(policy, "epsilon", None)
+    if epsilon is not None:
+        return f"Players share, on the promise that they differ by at most ε = {epsilon:g}."
     return "See the documentation of posse."
 
 
