@@ -90,6 +90,38 @@ for schedule in (posse.schedule.Concurrent(), posse.schedule.Random(0.6)):
 """
 
 
+NAMESAKES = """
+from posse.compile import out_of_line
+
+CHANGE = 0
+
+
+@out_of_line
+def changed(x):
+{long}
+    return CHANGE if x < 1e9 else -CHANGE
+
+
+def kernel(x):
+    return changed(x) + changed(x + 1.0) - changed(x + 2.0)
+"""
+
+BIND_NAMESAKES = """
+from namesakes import kernel
+from posse.compile import bind
+
+print([bind(kernel, CHANGE=change)(1.0) for change in {changes}])
+"""
+
+
+def test_kernels_cached_by_two_processes_stay_apart_in_a_third(tmp_path):
+    """Each of the two numbers its functions from one on, so that without names of their own they would be mixed up."""
+    long = "\n".join(f"    x = x / (x * x + {k}.5)" for k in range(200))  # so that it is not inlined
+    (tmp_path / "namesakes.py").write_text(NAMESAKES.format(long=long))
+    for changes in ([1], [2], [1, 2], [2, 1]):
+        assert ast.literal_eval(python(BIND_NAMESAKES.format(changes=changes), tmp_path, PYTHONHASHSEED="0")) == changes
+
+
 def test_plain_python_gives_the_same_results_as_compiled_code(tmp_path):
     own_cache = os.environ.get("NUMBA_CACHE_DIR", "")  # these kernels other tests compile too
     compiled = python(SMALL_RUN, tmp_path, NUMBA_CACHE_DIR=own_cache)

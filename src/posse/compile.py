@@ -141,12 +141,25 @@ class Walk:
         self.digest = hashlib.sha256(repr([(name, str(options[name])) for name in sorted(options)]).encode())
         self.done: dict[FunctionType, Any] = {}
         self.numbers: dict[FunctionType, int] = {}
+        self.rebuilt: list[FunctionType] = []
         self.entry = self._rebuild(kernel)
+        self._name_apart()
+
+    def _name_apart(self) -> None:
+        """Give each rebuilt function a name that only the same code bears.
+
+        The compiler numbers functions of one name as a process meets them, so kernels that two processes cached may
+        bring different functions under one name and number; a third process that loads both would run the wrong one.
+        """
+        tag = self.digest.hexdigest()[:16]
+        for function in self.rebuilt:
+            function.__qualname__ = f"{function.__qualname__}_{tag}"
 
     def _rebuild(self, function: Any) -> Any:
         """`function` with every plain function that it names rebuilt and compiled."""
         code = function.__code__
         self._note_code(code)
+        self._note("out of line", hasattr(function, "out_of_line"))
         self._note("module", function.__module__)  # cached kernels look for it when they are loaded
         scope = dict(function.__globals__)
         bound = self.names if function.__globals__ is self.home else {}
@@ -164,6 +177,7 @@ class Walk:
         rebuilt.__dict__.update(function.__dict__)
         rebuilt.__module__ = function.__module__
         rebuilt.__qualname__ = function.__qualname__
+        self.rebuilt.append(rebuilt)
         return rebuilt
 
     def _take(self, name: str, value: Any, used: list[str]) -> Any:
