@@ -47,6 +47,13 @@ def test_what_cannot_be_measured_is_refused(capsys, option, value):
     assert f"{option.strip('-')}=" in capsys.readouterr().err
 
 
+def test_an_address_that_is_none_is_refused_before_anything_is_measured(capsys):
+    assert main(["bench", "--service", "--postgres", "mysql://here/posse"]) == 1
+    shown = capsys.readouterr()
+    assert "mysql://here/posse" in shown.err
+    assert "past events" not in shown.out + shown.err
+
+
 def test_memory_that_grows_is_told_from_memory_that_does_not():
     assert bench.Soak(1, 1, [100.0, 200, 300, 300, 300, 300, 300, 300]).growth == 0
     assert bench.Soak(1, 1, [float(100 + 10 * step) for step in range(40)]).growth > 0.1

@@ -92,9 +92,10 @@ def run(
     growth: dict[str, Growth] = {}
     with tempfile.TemporaryDirectory(prefix="posse-bench-") as folder:
         places = {"SQLite": f"sqlite:///{folder}/posse.db"} | ({"PostgreSQL": postgres} if postgres else {})
+        for database in places.values():  # all of them first, so that a wrong address shows at once
+            Store.open(database, create=True).close()
         for name, database in places.items():
             note(f"{name}, {past:,} past events")
-            Store.open(database, create=True).close()
             short, long = new_experiment(database), new_experiment(database)
             make_past(database, long, past)
             with service(database) as server:
