@@ -51,10 +51,10 @@ def _figures(memories: list[Memory], times: int) -> str:
     interrupted, unavailable = (
         sum(getattr(each, kind) for each in memories) for kind in ("interrupted", "unavailable")
     )
-    slowest = max(each.slowest_recovery for each in memories)
+    recovery, request = (max(getattr(each, f"slowest_{kind}") for each in memories) for kind in ("recovery", "request"))
     return (
         f"{times} kills, {interrupted} requests interrupted, {unavailable} answered 503; {decisions} decisions and "
-        f"{rewards} rewards acknowledged; the slowest recovery took {slowest:.2f} s"
+        f"{rewards} rewards acknowledged; the slowest recovery took {recovery:.2f} s, a request at most {request:.2f} s"
     )
 
 

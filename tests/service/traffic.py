@@ -42,6 +42,8 @@ class Memory:
     """When a request was last interrupted or answered 503."""
     slowest_recovery: float = 0.0
     """Seconds from the last blow that a decision met until it was answered."""
+    slowest_request: float = 0.0
+    """Seconds from when such a decision was asked for until it was answered, all its blows included."""
     errors: list[str] = field(default_factory=list)
 
 
@@ -125,6 +127,7 @@ def decide(client: posse.Client, memory: Memory, players: list[str]) -> list[pos
     made = client.choose(EXPERIMENT, players)
     if memory.last_blow > began:
         memory.slowest_recovery = max(memory.slowest_recovery, time.monotonic() - memory.last_blow)
+        memory.slowest_request = max(memory.slowest_request, time.monotonic() - began)
     for each in made:
         assert each.id not in memory.decisions
         memory.decisions[each.id] = each.player, each.arm, each.propensity, each.round
