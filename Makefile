@@ -35,7 +35,7 @@ test: $(STAMP) ## run the tests and the doctests; the service has a target of it
 test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling
 	NUMBA_DISABLE_JIT=1 POSSE_SMALL=1 $(BIN)/python -m pytest -n auto tests/test_agreement.py tests/test_streams.py
 
-test-service: $(STAMP) ## run the service's tests with PostgreSQL and Chromium, installed by apt-get if missing (FULL=1: all of it, an hour)
+test-service: $(STAMP) ## run the service's tests with PostgreSQL and Chromium, installed by apt-get if missing (FULL=1: all of it, half an hour)
 	@tests/service/provide.sh
 	POSSE_FULL=$(FULL) $(BIN)/python tests/service/cluster.py $(BIN)/python -m pytest $(if $(FULL),-p no:xdist -s,-n 2 --dist loadfile) tests/service
 
