@@ -166,6 +166,40 @@ def test_without_a_home_it_still_works(tmp_path):
     assert python(code, tmp_path, NUMBA_CACHE_DIR="", XDG_CACHE_HOME="") == "2.0\n"
 
 
+def test_a_damaged_cache_is_begun_anew(tmp_path):
+    """As after a power cut: index and compiled code are cut off, one after the other."""
+    (tmp_path / "small.py").write_text(KERNEL_FILE)
+    code = """
+        from posse.compile import bind
+        from small import kernel
+        bound = bind(kernel)
+        print(bound(1.0), sum(bound.stats.cache_hits.values()))
+    """
+    assert python(code, tmp_path) == "2.0 0\n"
+    for kind in ("nbi", "nbc"):
+        for path in (tmp_path / "cache").rglob(f"*.{kind}"):
+            path.write_bytes(path.read_bytes()[:20])
+        assert python(code, tmp_path) == "2.0 0\n"
+        assert python(code, tmp_path) == "2.0 1\n", "it was not mended"
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(tmp_path):
+    (tmp_path / "small.py").write_text(KERNEL_FILE)
+    code = """
+        import errno
+        from numba.core.caching import IndexDataCacheFile
+        from posse.compile import bind
+        from small import kernel
+
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        IndexDataCacheFile.save = full
+        print(bind(kernel)(1.0))
+    """
+    assert python(code, tmp_path) == "2.0\n"
+
+
 def test_a_function_that_was_typed_in_can_be_bound(tmp_path):
     """As `posse.testing.check_policy` does with a policy from the prompt."""
     code = """
@@ -279,6 +313,16 @@ GLOBAL = "NUMBER = {}\n\ndef kernel(x):\n    return NUMBER * x"
 SETTING = "settings.NUMBER = {}\n\ndef kernel(x):\n    return settings.NUMBER * x"
 JITTED = "@numba.njit\ndef helper(x):\n    return {} * x\n\ndef kernel(x):\n    return helper(x)"
 
+FOREIGN = (
+    "@numba.{}\ndef helper(x):\n    return {} * x\n\nsettings.helper = helper\n\n"
+    "def kernel(x):\n    return settings.helper(x)"
+)
+KEYWORDS = "def ratio({}):\n    return {}\n\ndef kernel(x):\n    return ratio(top=x, bottom=2.0)"
+KINDS = "import enum\n\nclass Kind(enum.{}):\n    WIDE = {}\n\ndef kernel(x):\n    return x if x == Kind.WIDE else 0"
+FIELDS = (
+    "from collections import namedtuple\n\nPair = namedtuple('Pair', '{}')\n\ndef kernel(x):\n    return Pair(x, 1).a"
+)
+
 NAMED = "from math import tanh, expm1\nsquash = {}\n\ndef kernel(x):\n    return squash(x)"
 HELPERS = "def up(x):\n    return x\n\ndef down(x):\n    return -x\n\n"
 SWAPPED = HELPERS + "f, g, h = down, up, {}\n\ndef kernel(x):\n    return f(x) + g(x) + h(x)"
@@ -298,6 +342,19 @@ EDITS = {
     "a default": (HELPER, [", k=2.0", "k * x"], [", k=3.0", "k * x"]),
     "a number in another module": (SETTING, ["2.0"], ["3.0"]),
     "a helper that is compiled already": (JITTED, ["2.0"], ["3.0"]),
+    "a compiled helper in another module": (FOREIGN, ["njit", "2.0"], ["njit", "3.0"]),
+    "a vectorised helper in another module": (FOREIGN, ["vectorize", "2.0"], ["vectorize", "3.0"]),
+    "the order of arguments that are named": (
+        KEYWORDS,
+        ["top, bottom", "top / bottom"],
+        ["bottom, top", "bottom / top"],
+    ),
+    "a member of an enumeration": (KINDS, ["IntEnum", "2"], ["IntEnum", "3"]),
+    "a member that is no number": (KINDS, ["Enum", "2"], ["Enum", "3"]),
+    "the order of fields": (FIELDS, ["a b"], ["b a"]),
+    "a long table in a tuple": (GLOBAL, ["(np.zeros(2000), 1)"], ["(np.eye(1, 2000, 1000)[0], 1)"]),
+    "a complex number": (GLOBAL, ["2j"], ["3j"]),
+    "how wide a number is": (GLOBAL, ["np.float32(2.0)"], ["np.float64(2.0)"]),
     "the shape of a table": (GLOBAL, ["np.zeros(4)"], ["np.zeros((2, 2))"]),
     "the type of a table": (GLOBAL, ["np.zeros(4)"], ["np.zeros(4, np.int64)"]),
 }

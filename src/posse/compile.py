@@ -13,6 +13,7 @@ so an edited policy, in whatever file or notebook, can never meet a stale kernel
 from __future__ import annotations
 
 import contextlib
+import enum
 import functools
 import hashlib
 import os
@@ -61,7 +62,7 @@ def bind(kernel: Callable[..., Any], **names: Any) -> Callable[..., Any]:
     walk = Walk(kernel, names, _compile_callee)
     with _lock, _cached_in(_cache_folder(walk.digest.hexdigest()[:16])) as cached:
         try:
-            return numba.njit(cache=cached, **OPTIONS)(walk.entry)
+            return _forgiving(numba.njit(cache=cached, **OPTIONS)(walk.entry))
         except RuntimeError:  # numba has no place for it, as for a function typed in at the prompt
             return numba.njit(**OPTIONS)(walk.entry)
 
@@ -80,7 +81,7 @@ def bind_cuda(kernel: Callable[..., Any], **names: Any) -> Any:
     walk = Walk(kernel, names, _compile_cuda_callee, options)
     with _lock, _cached_in(_cache_folder(walk.digest.hexdigest()[:16])) as cached:
         try:
-            return cuda.jit(walk.entry, cache=cached, **CUDA_OPTIONS)
+            return _forgiving(cuda.jit(walk.entry, cache=cached, **CUDA_OPTIONS))
         except RuntimeError:
             return cuda.jit(walk.entry, **CUDA_OPTIONS)
 
@@ -139,6 +140,8 @@ class Walk:
         self.home = kernel.__globals__
         self.jit = jit
         self.digest = hashlib.sha256(repr([(name, str(options[name])) for name in sorted(options)]).encode())
+        for name in sorted(names):  # also those that are not reached: policies with other constants share no folder
+            self._note(name, names[name])
         self.done: dict[FunctionType, Any] = {}
         self.numbers: dict[FunctionType, int] = {}
         self.rebuilt: list[FunctionType] = []
@@ -206,20 +209,31 @@ class Walk:
 
     def _note_code(self, code: CodeType) -> None:
         constants = [const for const in code.co_consts if not isinstance(const, CodeType)]
-        for part in (code.co_code, repr(constants).encode(), repr(code.co_names).encode()):
-            self.digest.update(part)
+        arguments = code.co_argcount + code.co_kwonlyargcount
+        called = code.co_argcount, code.co_posonlyargcount, code.co_flags, code.co_varnames[:arguments]
+        self.digest.update(code.co_code)
+        self.digest.update(repr((constants, code.co_names, called)).encode())
         for const in code.co_consts:
             if isinstance(const, CodeType):
                 self._note_code(const)
 
     def _note(self, name: str, value: Any) -> None:
+        compiled = getattr(getattr(value, "_dispatcher", value), "py_func", None)  # by numba's jit or vectorize
         if isinstance(value, np.ndarray):
             self.digest.update(f"{name}: {value.dtype} {value.shape}".encode() + value.tobytes())
-        elif isinstance(value, (bool, int, float, tuple, str, np.generic)):
-            self.digest.update(f"{name}={value!r}".encode())
+        elif isinstance(value, tuple):
+            self.digest.update(f"{name}: {type(value).__qualname__} of {len(value)}".encode())
+            for place, part in enumerate(value):
+                self._note(f"{name}[{place}]", part)
+        elif isinstance(value, (bool, int, float, complex, str, np.generic, enum.Enum)):
+            self.digest.update(f"{name}: {type(value).__qualname__} {value!r}".encode())
+        elif isinstance(value, enum.EnumMeta):
+            self._note(name, tuple(value.__members__.values()))
+        elif compiled is not None:
+            self.digest.update(f"{name}: {code_digest(compiled)}".encode())
         elif callable(value):
             called = getattr(value, "__module__", ""), getattr(value, "__qualname__", getattr(value, "__name__", ""))
-            self.digest.update(f"{name} is {called}".encode())
+            self.digest.update(f"{name} is {called} {getattr(value, '_fields', '')}".encode())
 
 
 def _global_names(code: CodeType) -> list[str]:
@@ -228,6 +242,35 @@ def _global_names(code: CodeType) -> list[str]:
         if isinstance(const, CodeType):
             names += _global_names(const)
     return names
+
+
+class _Forgiving:
+    """numba's cache of one function, but what cannot be read is not there, and what cannot be written is left out."""
+
+    def __init__(self, cache: Any) -> None:
+        self._inner = cache
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """The compiled function, or None; a damaged cache is begun anew."""
+        try:
+            return self._inner.load_overload(signature, context)
+        except Exception:  # whatever unpickling half a file may raise
+            with contextlib.suppress(OSError):
+                self._inner.flush()
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep it, if there is room."""
+        with contextlib.suppress(OSError):
+            self._inner.save_overload(signature, data)
+
+
+def _forgiving(dispatcher: Any) -> Any:
+    dispatcher._cache = _Forgiving(dispatcher._cache)
+    return dispatcher
 
 
 @contextlib.contextmanager
