@@ -372,6 +372,19 @@ def test_what_is_described_is_what_there_is(client):
                 assert kinds == ({"application/json"} if status < "300" else {"application/problem+json"})
 
 
+def test_an_erased_name_is_gone_from_the_files_while_the_service_runs(tmp_path):
+    with service(tmp_path) as client:
+        path = new_experiment(client, players=["Anna Unverwechselbar", "Nice"])
+        decide(client, path, ["Anna Unverwechselbar"])
+        assert named_in(tmp_path)
+        assert client.post(f"{path}/erasures", json={"player": "Anna Unverwechselbar"}).status_code == 200
+        assert named_in(tmp_path) == []
+
+
+def named_in(folder):
+    return [path.name for path in folder.iterdir() if b"Unverwechselbar" in path.read_bytes()]
+
+
 def test_default_rewards_are_taken_in_the_background(tmp_path):
     with service(tmp_path, sweep_seconds=0.05) as client:
         path = new_experiment(client, default_reward=0, patience=0.01)

@@ -121,6 +121,18 @@ def test_a_commit_that_fails_leaves_no_trace_in_the_file_nor_in_memory(store):
     assert verify(store) == []
 
 
+def test_an_erasure_that_leaves_a_copy_behind_is_done_and_says_so(store, monkeypatch, caplog):
+    monkeypatch.setattr(database, "PATIENCE", 0)
+    store.engine.dispose()
+    with store.reading() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM players").scalar() == 3
+        other = Store(str(store.engine.url))
+        other.erase("teas", "south")
+        other.close()
+    assert "posse.db-wal until the service stops: somebody is still reading it" in caplog.text
+    assert store.experiment("teas").players[1][0].startswith("erased-")
+
+
 def fail(connection):
     connection.rollback()
     raise sqlite3.OperationalError("disk I/O error")

@@ -136,6 +136,8 @@ class Store:
                 if not (error.connection_invalidated and self._has(turn)):
                     raise
             self._books |= turn.touched
+        if turn.erased:
+            database.forget(self.engine)
         return result
 
     def _has(self, turn: Turn) -> bool:
@@ -209,10 +211,7 @@ class Store:
 
     def erase(self, name: str, player: str) -> str:
         """Let a player go and replace its name for good; return what stands there now."""
-        replacement = self.transact(lambda turn: turn.erase(name, player))
-        if self._turn is None:
-            database.forget(self.engine)
-        return replacement
+        return self.transact(lambda turn: turn.erase(name, player))
 
     def sweep(self, name: str | None = None) -> None:
         """Take the default rewards that are due, in one experiment or in all."""

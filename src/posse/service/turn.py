@@ -79,6 +79,7 @@ class Turn:
     def __init__(self, connection: Connection, books: dict[str, Book], clock: Callable[[], float]) -> None:
         self.connection = connection
         self.touched: dict[str, Book] = {}
+        self.erased = False  # whether names were, of which copies may lie about
         self._new_keys: set[tuple[str, str]] = set()  # experiments and keys that were looked up together and not found
         self._books = books
         self._clock = clock
@@ -289,6 +290,7 @@ class Turn:
             book.change("retire", player, now)
         replacement = f"erased-{secrets.token_hex(8)}"
         book.erase(player, replacement, now)
+        self.erased = True
         return replacement
 
     def sweep(self, name: str) -> None:
