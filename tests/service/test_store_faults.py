@@ -248,6 +248,31 @@ class TestPostgres:
         store.engine.dialect.do_commit = commit
         assert store.experiment("teas").rewards == 2
 
+    def test_what_may_have_been_committed_is_not_done_again_where_nobody_can_tell(self, store, monkeypatch):
+        commit, calls = store.engine.dialect.do_commit, []
+
+        def lose(connection):
+            commit(connection)
+            connection.dbapi_connection.close()
+            raise psycopg.OperationalError("the connection is lost")
+
+        def lost(connection, book):
+            connection.connection.dbapi_connection.close()
+            connection.exec_driver_sql("SELECT 1")
+
+        def record(turn):
+            calls.append(1)
+            return turn.record("teas", [("north", "tea", 1.0)])
+
+        monkeypatch.setattr("posse.service.store.PAUSE", 0.0)
+        with monkeypatch.context() as broken:
+            broken.setattr(store.engine.dialect, "do_commit", lose)
+            broken.setattr("posse.service.views.has_row", lost)
+            with pytest.raises(Unavailable, match="not known whether the database took"):
+                store.transact(record)
+        assert calls == [1]
+        assert store.experiment("teas").rewards == 2
+
     def test_a_deadlock_is_tried_again(self, store):
         attempts = []
 

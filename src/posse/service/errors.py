@@ -20,7 +20,8 @@ class ConflictingKey(ValueError):
 
 
 class Unavailable(RuntimeError):
-    """The storage cannot do it now: full, read-only, locked or away. Nothing has changed; ask again later."""
+    """The storage cannot do it now: full, read-only, locked or away. Nothing has changed, unless the text says that
+    this is not known; ask again later."""
 
 
 class Overloaded(Unavailable):

@@ -150,7 +150,8 @@ class Store:
                     return bool(books) and all(views.has_row(connection, book) for book in books)
             except exc.DBAPIError as error:
                 last = error
-        raise last
+        reason = database.explain(self.engine, last)  # no error of the database: it would have the turn tried again
+        raise Unavailable(f"it is not known whether the database took what was written: {reason}") from last
 
     def create(
         self,
