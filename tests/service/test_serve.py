@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -21,16 +22,21 @@ from posse.service.verify import verify
 from stores import BACKENDS, database
 
 
-def start(folder, *options):
-    """The service as somebody starts it in a folder, and its first line."""
-    process = subprocess.Popen(
-        [*POSSE, "serve", "--port", "0", *options],
+def launch(folder, *options, posse=POSSE):
+    """The service as somebody starts it in a folder."""
+    return subprocess.Popen(
+        [*posse, "serve", "--port", "0", *options],
         cwd=folder,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
+
+
+def start(folder, *options):
+    """The service as somebody starts it in a folder, and its first line."""
+    process = launch(folder, *options)
     return process, process.stdout.readline()
 
 
@@ -65,6 +71,37 @@ def test_what_cannot_be_is_said_before_anything_starts(tmp_path):
     assert "workers=0" in refused(tmp_path, "--workers", "0")
     assert "port=" in subprocess.run([*POSSE, "serve", "--port", "99999"], capture_output=True, text=True).stderr
     assert "database" in refused(tmp_path, "--database", "oracle://x").lower()
+
+
+FAILING = """
+import sys, time
+from posse.cli import main
+from posse.service import serve
+
+def work(listener, settings, number, folder, ready):
+    if number == 0:
+        raise OSError("the disk is gone")
+    time.sleep(600)  # as one that is slow to start
+
+if __name__ == "__main__":
+    serve.work = work
+    sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_that_cannot_start_ends_the_service_and_all_other_workers(tmp_path, workers):
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING)
+    with launch(tmp_path, "--workers", str(workers), posse=[sys.executable, script]) as process:
+        try:
+            said, errors = process.communicate(timeout=120)  # which ends when nobody is left who could write
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert (process.returncode, said) == (1, "")
+    assert "OSError: the disk is gone" in errors
+    assert errors.endswith("posse: the service could not start; the lines above say why\n")
 
 
 def test_a_public_address_with_a_token(tmp_path):

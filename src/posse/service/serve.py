@@ -118,12 +118,14 @@ class Supervisor:
         """Start the workers and look after them."""
         before = {number: signal.signal(number, self._signalled) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            for number in range(self._count):
-                self._start(number)
-            while not self._signals:
-                self._look()
+            try:
+                for number in range(self._count):
+                    self._start(number)
+                while not self._signals:
+                    self._look()
+            finally:
+                self._stop()
         finally:
-            self._stop()
             for number, handler in before.items():
                 signal.signal(number, handler)
             for end in (self._wake_read, self._wake_write):
@@ -165,6 +167,7 @@ class Supervisor:
     def _replace(self, number: int, worker: BaseProcess) -> None:
         worker.join()
         code = worker.exitcode or 0
+        del self._workers[number]  # once closed it can be asked nothing, not even by what stops the others
         worker.close()
         if code > 0:  # it gave up by itself, and will again unless something changes meanwhile
             if not self._announced:
