@@ -33,7 +33,8 @@ def offers(http):
 class Line(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """The way to the service, which goes wrong as it is told: each word is about one request.
 
-    "lost" delivers the request but loses the answer, "away" delivers nothing, "busy" answers 503.
+    "lost" delivers the request but loses the answer, "away" delivers nothing, "busy" answers 503, "page" is a
+    proxy's page in place of an answer.
     """
 
     def __init__(self) -> None:
@@ -49,6 +50,8 @@ class Line(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if word == "busy":
             problem = {"type": "urn:posse:problem:unavailable", "detail": "the disk is full"}
             return httpx.Response(503, json=problem, headers={"Content-Type": "application/problem+json"})
+        if word == "page":
+            return httpx.Response(200, html="<p>We will be back soon.</p>")
         answer = self._blocking.handle_request(request)
         answer.read()
         if word == "lost":
@@ -249,6 +252,18 @@ def test_the_next_reward_takes_those_of_the_buffer_along(client, line, http, off
     assert client.observe(offers, second.id, 1.0) == 1
     assert client.buffered == 0
     assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 2
+
+
+def test_a_page_in_place_of_an_answer_loses_no_reward(client, line, http, offers):
+    decision = client.choose(offers, "Lyon")
+    line.words = ["page"] * 3
+    assert client.observe(offers, decision.id, 1.0) == 0
+    for verb in (client.flush, client.experiments):
+        with pytest.raises(Unreachable, match="status 200, but no JSON"):
+            verb()
+    assert (client.buffered, client.refused) == (1, [])
+    assert client.flush() == 1
+    assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 1
 
 
 def test_a_reward_of_the_buffer_that_is_refused_is_told_and_keeps_nobody_up(client, line, offers):

@@ -91,7 +91,11 @@ class Asking:
 def _read(answer: httpx.Response) -> Any:
     """What an answer says, or the error that it is."""
     if answer.is_success:
-        return answer.json()
+        try:
+            return answer.json()
+        except ValueError:  # the page of a proxy, say, which stands in for the service
+            detail = f"status {answer.status_code}, but no JSON: is this the address of the service?"
+            raise Unreachable(detail, answer.status_code) from None
     error = _problem(answer)
     raise AS_LEARNER[error.kind](str(error)) if error.kind in AS_LEARNER else error
 
