@@ -46,6 +46,28 @@ def test_a_learners_log_becomes_an_experiment_that_goes_on_like_it(policy, backe
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+def test_defaults_are_taken_beyond_the_decisions_that_a_learner_gave_up(backend, tmp_path, monkeypatch):
+    monkeypatch.setattr("posse.service.turn.MANY", 5)
+    clock = Clock()
+    options = {"default_reward": 0.0, "patience": 60, "waiting_limit": 3, "clock": clock, "seed": 3}
+    learner = posse.Learner(posse.PosseTS(), ["tea", "coffee"], SHOPS, **options)
+    for _ in range(2):
+        decision = learner.choose("north")
+        learner.observe(decision.id, 1.0)
+        for _ in range(20):
+            learner.choose("north")
+    pyarrow.parquet.write_table(learner.log(), tmp_path / "log.parquet")
+    with stores(backend, tmp_path, 2, clock) as (store, other):
+        made = import_log(store, "teas", tmp_path / "log.parquet")
+        assert (made.decisions, made.rewards, made.waiting) == (42, 2, 3)
+        clock.now += 60
+        for worker in (store, other):
+            worker.sweep("teas")
+            assert (other.experiment("teas").rewards, other.experiment("teas").waiting) == (5, 0)
+        assert verify(store) == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_an_exported_log_comes_back_the_same(backend, tmp_path):
     clock = Clock()
     with stores(backend, tmp_path, 1, clock) as (store,):

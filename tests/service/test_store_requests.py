@@ -269,6 +269,34 @@ class TestRewards:
         assert whole(one) == before
         assert one.reward("patient", [(waiting.id, 1.0)])[0].status == "taken"
 
+    def test_a_sweep_costs_no_more_for_all_that_is_not_yet_due(self, store, monkeypatch):
+        monkeypatch.setattr("posse.service.turn.MANY", 10)
+        steps = {}
+        for name, later in (("few", 20), ("many", 1000)):
+            new(store, name=name, default_reward=0.0, patience=60)
+            store.decide(name, ["north"])
+            store.clock.now += 30
+
+            def decide(turn, name=name, later=later):
+                for _ in range(later):
+                    turn.decide(name, ["north"])
+
+            store.transact(decide)
+            store.clock.now += 30
+            steps[name] = self.steps(store, lambda name=name: store.sweep(name))
+            assert (store.experiment(name).rewards, store.experiment(name).waiting) == (1, later)
+        assert 0 < steps["many"] < 1.2 * steps["few"]
+
+    def steps(self, store, call):
+        """How many steps of SQLite's machine a call takes."""
+        taken = itertools.count()
+        store.engine.dispose()
+        with store.engine.connect() as connection:
+            connection.connection.dbapi_connection.set_progress_handler(lambda: next(taken) and 0, 1)
+        call()
+        store.engine.dispose()
+        return next(taken)
+
     def test_a_clock_that_goes_back_takes_nothing_too_early(self, opened):
         one, other, clock = opened
         new(one, default_reward=0.0, patience=60)

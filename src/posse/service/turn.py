@@ -26,7 +26,7 @@ from posse.service.repeats import check_key, repeated
 from posse.service.reports import Outcome, Reports, judge, pairs
 from posse.service.stats import insert_into, summary_of
 
-MANY = 10_000  # overdue decisions that take the default as one event
+MANY = 10_000  # serial numbers of overdue decisions that take the default as one event
 SLACK = 1.0  # seconds by which the database is asked for more than is due, which is then told exactly
 AT_ONCE = 500  # decisions looked up in one query
 
@@ -41,23 +41,22 @@ KNOWN_KEYS = sql.select(tables.decisions.c.request_key).where(
     tables.decisions.c.request_key.in_(sql.bindparam("keys", expanding=True)),
 )
 
-ANSWERED = tables.decisions.outerjoin(
-    tables.rewards,
-    sql.and_(
-        tables.rewards.c.experiment == tables.decisions.c.experiment,
-        tables.rewards.c.serial == tables.decisions.c.serial,
-    ),
+SAME = sql.and_(
+    tables.rewards.c.experiment == tables.decisions.c.experiment,
+    tables.rewards.c.serial == tables.decisions.c.serial,
 )
-MADE_BEFORE = (
-    sql.select(*(tables.decisions.c[name] for name in Row._fields), tables.rewards.c.serial.label("answered"))
-    .select_from(ANSWERED)
+MADE_BEFORE = (  # bounded by serial numbers, since times have no index: it would go on through all that are not yet due
+    sql.select(
+        *(tables.decisions.c[name] for name in Row._fields),
+        sql.select(tables.rewards.c.serial).where(SAME).scalar_subquery().label("answered"),
+    )
     .where(
         tables.decisions.c.experiment == sql.bindparam("experiment"),
         tables.decisions.c.serial >= sql.bindparam("serial"),
+        tables.decisions.c.serial < sql.bindparam("until"),
         tables.decisions.c.decided_at < sql.bindparam("time"),
     )
     .order_by(tables.decisions.c.serial)
-    .limit(sql.bindparam("most"))
 )
 REPORTED = (
     sql.select(
@@ -65,7 +64,7 @@ REPORTED = (
         tables.rewards.c.reward.label("given"),
         tables.rewards.c.defaulted,
     )
-    .select_from(ANSWERED)
+    .select_from(tables.decisions.outerjoin(tables.rewards, SAME))
     .where(
         tables.decisions.c.experiment == sql.bindparam("experiment"),
         tables.decisions.c.serial.in_(sql.bindparam("serials", expanding=True)),
@@ -137,19 +136,20 @@ class Turn:
     def _sweep(self, book: Book, patience: float, default: float, now: float) -> None:
         """Take the default for the oldest decisions that are due, and see when the next was made."""
         book.write_log(self.connection)
-        wanted = {"experiment": book.id, "serial": book.swept}
+        wanted = {"experiment": book.id, "serial": book.swept, "until": book.swept + MANY}
         late = []
-        for row in self.connection.execute(
-            MADE_BEFORE, wanted | {"time": now - patience + SLACK, "most": MANY}
-        ).mappings():
+        for row in self.connection.execute(MADE_BEFORE, wanted | {"time": now - patience + SLACK}).mappings():
             if row["decided_at"] + patience > now:
                 break
             book.swept = row["serial"] + 1
             if row["answered"] is None:
                 late.append((as_row(row), default))
         book.take(late, now, defaulted=True)
-        following = self.connection.execute(NEXT_DECISION, wanted | {"serial": book.swept}).first()
-        book.oldest = math.inf if following is None else following.decided_at
+        following = self.connection.execute(NEXT_DECISION, {"experiment": book.id, "serial": book.swept}).first()
+        if following is None:
+            book.oldest = math.inf
+        else:  # beyond the serial numbers, if any, of decisions that a learner gave up before its log came here
+            book.swept, book.oldest = following.serial, following.decided_at
 
     # ---------------------------------------------------------------- requests
 
