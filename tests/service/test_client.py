@@ -34,11 +34,12 @@ class Line(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """The way to the service, which goes wrong as it is told: each word is about one request.
 
     "lost" delivers the request but loses the answer, "away" delivers nothing, "busy" answers 503, "page" is a
-    proxy's page in place of an answer.
+    proxy's page in place of an answer. Requests about the `damaged` experiment fail in any case.
     """
 
     def __init__(self) -> None:
         self.words: list[str] = []
+        self.damaged = ""
         self.sent: list[httpx.Request] = []
         self._blocking = httpx.HTTPTransport()
 
@@ -50,6 +51,9 @@ class Line(httpx.BaseTransport, httpx.AsyncBaseTransport):
         if word == "busy":
             problem = {"type": "urn:posse:problem:unavailable", "detail": "the disk is full"}
             return httpx.Response(503, json=problem, headers={"Content-Type": "application/problem+json"})
+        if self.damaged and f"/{self.damaged}/" in request.url.path:
+            problem = {"type": "urn:posse:problem:damaged", "detail": "posse verify says more"}
+            return httpx.Response(500, json=problem, headers={"Content-Type": "application/problem+json"})
         if word == "page":
             return httpx.Response(200, html="<p>We will be back soon.</p>")
         answer = self._blocking.handle_request(request)
@@ -280,6 +284,36 @@ def test_a_reward_of_the_buffer_that_is_refused_is_told_and_keeps_nobody_up(clie
     assert all(why for _, why in client.refused)
 
 
+def test_an_experiment_that_fails_keeps_no_reward_of_another_up(client, line, http, offers, caplog):
+    hurt = http.get(new_experiment(http)).json()["name"]
+    of_hurt = client.choose(hurt, ["Lyon", "Nice"])
+    of_offers = client.choose(offers, ["Lyon", "Nice"])
+    third, fourth = client.choose(offers, ["Lyon", "Nice"])
+
+    def counts():
+        return [http.get(f"/v1/experiments/{name}").json()["rewards"] for name in (hurt, offers)]
+
+    line.words = ["away"] * 1000
+    for one, other in zip(of_hurt, of_offers, strict=True):
+        client.observe(hurt, one.id, 1.0)
+        client.observe(offers, other.id, 1.0)
+    line.words.clear()
+    line.damaged = hurt
+    with pytest.raises(ServiceError, match="posse verify says more") as raised:
+        client.flush()
+    assert raised.value.kind == "damaged"
+    assert (client.buffered, counts()) == (2, [0, 2])
+    line.sent.clear()
+    assert client.observe(offers, third.id, 1.0) == 1
+    assert client.observe(offers, fourth.id, 1.0) == 1
+    assert len(line.sent) == 3  # it does not try the others again for each of them
+    assert f"rewards of {hurt} stay in the buffer: posse verify says more" in caplog.text
+    assert (client.buffered, client.refused, counts()) == (2, [], [0, 4])
+    line.damaged = ""
+    assert client.flush() == 2
+    assert (client.buffered, counts()) == (0, [2, 4])
+
+
 def test_the_buffer_is_bounded(client, line, offers):
     client._conversation.buffer_limit = 3
     line.words = ["away"] * 1000
@@ -299,6 +333,12 @@ def test_leaving_delivers_what_waits_or_says_what_does_not(kind, http, offers, l
         client.observe(offers, decision.id, 1.0)
         line.words.clear()
     assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 1
+    with (
+        pytest.raises(ServiceError, match="1 rewards were not delivered: posse verify") as raised,
+        clients(kind, str(http.base_url), line, patience=0.1) as client,
+    ):
+        fail_for_good_after_a_while(client, line, offers)
+    assert raised.value.kind == "damaged"
     line.words = ["away"] * 1000
     with (
         pytest.raises(Unreachable, match="1 rewards were not delivered"),
@@ -307,6 +347,13 @@ def test_leaving_delivers_what_waits_or_says_what_does_not(kind, http, offers, l
         client.observe(offers, decision.id, 1.0)
     with pytest.raises(KeyError), clients(kind, str(http.base_url), line, patience=0.1) as client:
         fail_while_rewards_wait(client, offers)
+
+
+def fail_for_good_after_a_while(client, line, offers):
+    line.words = ["away"] * 100
+    client.observe(offers, "0-00000000", 1.0)
+    line.words.clear()
+    line.damaged = offers
 
 
 def fail_while_rewards_wait(client, offers):

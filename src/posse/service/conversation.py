@@ -11,8 +11,9 @@ import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, overload
 from urllib.parse import quote
 
@@ -26,7 +27,7 @@ from posse.service.asking import Asking, ServiceError, Steps, Unreachable
 
 BATCH = 1000  # the most rewards in one request
 SHORT = 1.0  # seconds in which a reward is delivered or else put into the buffer
-LONGEST_REST = 5.0  # seconds for which rewards go straight into the buffer, at most
+LONGEST_REST = 5.0  # seconds for which rewards go straight into the buffer, or stay there, at most
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,7 @@ class Conversation(Asking):
         self.refused: deque[tuple[Report, str]] = deque(maxlen=BATCH)
         self._lock = threading.Lock()  # of the buffer
         self._rest, self._rest_until = 0.0, 0.0
+        self._stuck_until = 0.0  # when what an experiment keeps in the buffer is tried again
 
     # ---------------------------------------------------------------- decisions and rewards
 
@@ -92,7 +94,7 @@ class Conversation(Asking):
             return 0
         try:
             patience = 0.0 if self._rest else SHORT  # it was away a moment ago: ask once
-            yield from self._deliver(patience)
+            yield from self._take_along(patience)
             outcomes = yield from self._report(reports, patience)
         except Unreachable:
             self._keep(reports)
@@ -105,46 +107,71 @@ class Conversation(Asking):
     def flush(self) -> Steps[int]:
         """Send what waits in the buffer; return how many rewards were taken as new.
 
-        What the service refuses then is kept in `refused` and said in the log.
+        What the service refuses then is kept in `refused` and said in the log. Where it fails for an experiment, the
+        rewards of that one stay in the buffer, and the error is raised once all others are sent.
         """
-        return (yield from self._deliver(self.patience))
+        taken, error = yield from self._deliver(self.patience)
+        if error is not None:
+            raise error
+        return taken
 
     def leave(self) -> Steps[None]:
         """Send what waits in the buffer, for the last time."""
         try:
             yield from self.flush()
-        except Unreachable as error:
-            raise Unreachable(f"{len(self.buffer):,} rewards were not delivered: {error}", error.status) from error
+        except ServiceError as error:
+            detail = f"{len(self.buffer):,} rewards were not delivered: {error}"
+            raise type(error)(detail, error.status, error.kind) from error
 
-    def _deliver(self, patience: float) -> Steps[int]:
-        """Send what waits in the buffer. What can never be taken is put aside, so that it keeps nothing else up."""
+    def _take_along(self, patience: float) -> Steps[None]:
+        """Send what waits in the buffer, on the occasion of a reward, which may be of another experiment."""
+        if time.monotonic() < self._stuck_until:
+            return
+        _, error = yield from self._deliver(patience)
+        if error is not None:
+            self._stuck_until = time.monotonic() + LONGEST_REST  # or each reward would ask twice
+
+    def _deliver(self, patience: float) -> Steps[tuple[int, ServiceError | None]]:
+        """Send what waits in the buffer; how many rewards were taken as new, and the first error.
+
+        What can never be taken is put aside, and an experiment that fails is passed over, so that they keep nothing
+        else up.
+        """
         taken = 0
-        while reports := self._first_batch():
+        failed: dict[str, ServiceError] = {}
+        while reports := self._first_batch(failed):
             try:
                 outcomes = yield from self._report(reports, patience)
             except BaseException as error:
                 if not _is_final(error):
                     with self._lock:
                         self.buffer.extendleft(reversed(reports))
-                    raise
+                    if isinstance(error, Unreachable) or not isinstance(error, ServiceError):
+                        raise
+                    experiment = reports[0].experiment
+                    failed[experiment] = error
+                    logging.getLogger("posse").warning("rewards of %s stay in the buffer: %s", experiment, error)
+                    continue
                 outcomes = [{"status": "invalid", "detail": str(error)}] * len(reports)
             for report, outcome in zip(reports, outcomes, strict=True):
                 taken += outcome["status"] == "taken"
                 if outcome["status"] in REFUSED:
                     self.refused.append((report, outcome["detail"]))
                     logging.getLogger("posse").warning("a reward was refused: %s", outcome["detail"])
-        return taken
+        return taken, next(iter(failed.values()), None)
 
-    def _first_batch(self) -> list[Report]:
-        """The first rewards of the buffer, of one experiment, taken out."""
+    def _first_batch(self, passed: Container[str]) -> list[Report]:
+        """The first rewards of the buffer, of one experiment that is not passed over, taken out."""
         reports: list[Report] = []
         with self._lock:
-            while (
-                self.buffer
-                and len(reports) < BATCH
-                and self.buffer[0].experiment == (reports or self.buffer)[0].experiment
-            ):
+            before = sum(1 for _ in takewhile(lambda report: report.experiment in passed, self.buffer))
+            if before == len(self.buffer):
+                return []
+            self.buffer.rotate(-before)
+            experiment = self.buffer[0].experiment
+            while self.buffer and len(reports) < BATCH and self.buffer[0].experiment == experiment:
                 reports.append(self.buffer.popleft())
+            self.buffer.rotate(before)
         return reports
 
     def _report(self, reports: list[Report], patience: float) -> Steps[list[dict[str, Any]]]:
