@@ -20,6 +20,8 @@ POLICIES = [
     posse.IndUCB(),
     posse.NaiveAgg(),
     posse.HierTS(EPSILON / math.sqrt(12)),
+    posse.PosseTS(),
+    posse.IndTSV(),
 ]
 
 

@@ -314,7 +314,7 @@ SETTING = "settings.NUMBER = {}\n\ndef kernel(x):\n    return settings.NUMBER * 
 JITTED = "@numba.njit\ndef helper(x):\n    return {} * x\n\ndef kernel(x):\n    return helper(x)"
 
 FOREIGN = (
-    "@numba.{}\ndef helper(x):\n    return {} * x\n\nsettings.helper = helper\n\n"
+    "@numba.{}\ndef scaled(x):\n    return {} * x\n\nsettings.helper = scaled\n\n"
     "def kernel(x):\n    return settings.helper(x)"
 )
 KEYWORDS = "def ratio({}):\n    return {}\n\ndef kernel(x):\n    return ratio(top=x, bottom=2.0)"
