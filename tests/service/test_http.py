@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import re
+import sqlite3
+import time
 from urllib.parse import urlsplit
 
 import pytest
@@ -389,7 +393,30 @@ def test_default_rewards_are_taken_in_the_background(tmp_path):
     with service(tmp_path, sweep_seconds=0.05) as client:
         path = new_experiment(client, default_reward=0, patience=0.01)
         decide(client, path, ["Lyon", "Nice"])
-        for _ in range(200):
-            if client.get(path).json()["rewards"] == 2:
-                break
-        assert client.get(path).json()["waiting"] == 0
+        await_rewards(client, path, 2)
+
+
+def await_rewards(client, path, count):
+    for _ in range(500):
+        if client.get(path).json()["rewards"] == count:
+            return
+        time.sleep(0.01)
+    raise AssertionError(client.get(path).text)
+
+
+def test_an_experiment_that_cannot_be_read_keeps_no_other_from_its_default_rewards(tmp_path, caplog):
+    with service(tmp_path, sweep_seconds=None) as client:
+        paths = [new_experiment(client, default_reward=0, patience=0.01) for _ in range(4)]
+        for path in paths:
+            decide(client, path, ["Lyon"])
+    with contextlib.closing(sqlite3.connect(tmp_path / "posse.db")) as connection, connection:
+        connection.execute("DELETE FROM stats WHERE experiment = 1 AND arm = 1")
+        connection.execute("UPDATE experiments SET setup = replace(setup, 'PosseTS', 'Elsewhere') WHERE id = 2")
+        connection.execute("UPDATE experiments SET setup = 'no JSON' WHERE id = 3")
+    with service(tmp_path, sweep_seconds=0.05) as client:
+        await_rewards(client, paths[3], 1)
+    for path, reason in zip(
+        paths, ("posse db rebuild", "Elsewhere is not known here", "Expecting value"), strict=False
+    ):
+        name = path.rpartition("/")[2].replace("%20", " ")
+        assert re.search(f"default rewards of '{name}' wait: .*{reason}", caplog.text)

@@ -262,10 +262,12 @@ class TestRewards:
         new(one, name="patient")
         waiting = one.decide("patient", ["north"])[0]
         clock.now += 60
-        other.sweep()
+        assert other.impatient() == ["teas", "beers"]
+        for name in other.impatient():
+            other.sweep(name)
         assert [one.experiment(name).waiting for name in ("teas", "beers", "patient")] == [0, 0, 1]
         before = whole(one)
-        other.sweep()
+        other.sweep("teas")
         assert whole(one) == before
         assert one.reward("patient", [(waiting.id, 1.0)])[0].status == "taken"
 

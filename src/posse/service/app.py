@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from fastapi import FastAPI
@@ -14,9 +14,9 @@ from fastapi.openapi.utils import get_openapi
 from posse.service import routes, routes_insight, routes_operations
 from posse.service.access import Guard
 from posse.service.dashboard import add_dashboard
-from posse.service.errors import Unavailable
+from posse.service.errors import Damaged, Unavailable
 from posse.service.metrics import Metrics
-from posse.service.problems import Problem, add_problems
+from posse.service.problems import Problem, Refusal, add_problems
 from posse.service.reading import Reading
 from posse.service.settings import Settings
 from posse.service.shell import Shell
@@ -71,15 +71,24 @@ def _wrote(app: FastAPI, size: int) -> None:
 
 async def _sweep(app: FastAPI) -> None:
     """Now and then, take the default rewards that are due."""
-    seconds = app.state.settings.sweep_seconds
+    seconds, store = app.state.settings.sweep_seconds, app.state.store
     while seconds is not None:
         await asyncio.sleep(seconds)
-        try:
-            await asyncio.wrap_future(app.state.writer.submit(app.state.store.sweep))
-        except Unavailable as error:
-            logging.getLogger("posse").warning("default rewards wait: %s", error)
-        except Exception:
-            logging.getLogger("posse").exception("default rewards could not be taken")
+        with _logged("of all experiments"):
+            for name in await app.state.reading.do(store.impatient):
+                with _logged(f"of {name!r}"):  # whatever is wrong with one, the others take theirs
+                    await asyncio.wrap_future(app.state.writer.submit(store.sweep, name))
+
+
+@contextmanager
+def _logged(which: str) -> Iterator[None]:
+    """Say in the log that default rewards were not taken, and why."""
+    try:
+        yield
+    except (Unavailable, Damaged, Refusal, ValueError) as error:
+        logging.getLogger("posse").warning("default rewards %s wait: %s", which, error)
+    except Exception:
+        logging.getLogger("posse").exception("default rewards %s could not be taken", which)
 
 
 def _described(app: FastAPI) -> dict[str, Any]:

@@ -214,17 +214,9 @@ class Store:
         """Let a player go and replace its name for good; return what stands there now."""
         return self.transact(lambda turn: turn.erase(name, player))
 
-    def sweep(self, name: str | None = None) -> None:
-        """Take the default rewards that are due, in one experiment or in all."""
-        names = (
-            [name] if name is not None else [one.name for one in self.experiments() if one.setup.patience is not None]
-        )
-
-        def sweep(turn: Turn) -> None:
-            for one in names:
-                turn.sweep(one)
-
-        self.transact(sweep, names)
+    def sweep(self, name: str) -> None:
+        """Take the default rewards that are due."""
+        self.transact(lambda turn: turn.sweep(name))
 
     # ---------------------------------------------------------------- reading
 
@@ -238,6 +230,11 @@ class Store:
         """All experiments, by name."""
         with self.reading() as connection:
             return views.experiments(connection)
+
+    def impatient(self) -> list[str]:
+        """The names of the experiments whose decisions take the default after a while."""
+        with self.reading() as connection:
+            return views.impatient(connection)
 
     def experiment(self, name: str) -> Experiment:
         """One experiment."""

@@ -93,6 +93,20 @@ def experiments(connection: Connection) -> list[Experiment]:
     ]
 
 
+def impatient(connection: Connection) -> list[str]:
+    """The names of those whose decisions take the default after a while, whether or not their policy is known here."""
+    table = tables.experiments
+    found = connection.execute(sql.select(table.c.name, table.c.setup).order_by(table.c.id))
+    return [name for name, setup in found if _is_impatient(setup)]
+
+
+def _is_impatient(setup: str) -> bool:
+    try:
+        return json.loads(setup)["patience"] is not None
+    except (ValueError, KeyError, TypeError):  # whoever opens it says what is wrong with it
+        return True
+
+
 def _all_names(connection: Connection, table: sql.Table) -> dict[int, list[tuple[str, bool]]]:
     names: dict[int, list[tuple[str, bool]]] = {}
     for row in connection.execute(sql.select(table).order_by(table.c.experiment, table.c.place)):
