@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import sqlite3
 import threading
 import time
 
@@ -56,6 +58,23 @@ def test_what_fails_behind_it_becomes_a_problem(client, monkeypatch, caplog, err
     monkeypatch.undo()
     assert client.get(path).json()["decisions"] == 0
     assert client.post(f"{path}/decisions", json={"player": "Lyon"}).status_code == 200
+
+
+@pytest.mark.parametrize("trouble", ["no file", "an older schema", "a newer schema", "no schema"])
+def test_a_database_that_is_not_what_it_was_is_not_ready(client, tmp_path, trouble):
+    assert client.get("/readyz").status_code == 200
+    if trouble == "no file":
+        (tmp_path / "posse.db").rename(tmp_path / "elsewhere.db")
+    else:
+        version = {"an older schema": "0000", "a newer schema": "9999"}.get(trouble)
+        with contextlib.closing(sqlite3.connect(tmp_path / "posse.db")) as connection, connection:
+            connection.execute("DELETE FROM alembic_version")
+            if version is not None:
+                connection.execute("INSERT INTO alembic_version VALUES (?)", (version,))
+    answer = client.get("/readyz")
+    assert problem_of(answer, 503) == "unavailable"
+    assert "posse" in answer.json()["detail"]
+    assert answer.headers["retry-after"] == "1"
 
 
 @pytest.mark.parametrize("method", ["exist", "check"])

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from posse.service.access import needs
 from posse.service.answers import HealthAnswer
 from posse.service.guarded import GuardedRoute, operation_id
-from posse.service.problems import declared
+from posse.service.problems import Refusal, declared
 from posse.service.working import read
 
 router = APIRouter(route_class=GuardedRoute, generate_unique_id_function=operation_id)
@@ -27,7 +27,10 @@ async def alive() -> HealthAnswer:
 @needs("nothing")
 async def ready(request: Request) -> HealthAnswer:
     """That the database answers and is as this version expects it."""
-    await read(request, request.app.state.store.check)
+    try:
+        await request.app.state.reading.do(request.app.state.store.check)
+    except ValueError as error:  # no database, or another schema: nothing that the request could do better
+        raise Refusal("unavailable", f"{error}.", {"Retry-After": "1"}) from error
     return HealthAnswer(status="ready")
 
 
