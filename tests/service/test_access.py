@@ -197,6 +197,21 @@ def test_a_good_token_is_trusted_for_a_moment_and_a_bad_one_never(tmp_path, monk
     assert next(asked) == 1 + 3
 
 
+def test_that_there_are_tokens_is_asked_until_there_are(tmp_path, monkeypatch):
+    asked, exist = [], tokens.exist
+    monkeypatch.setattr(tokens, "exist", lambda store: asked.append(exist(store)) or asked[-1])
+    with service(tmp_path, trust_seconds=0.0) as client:
+        for _ in range(2):
+            assert client.get("/v1/experiments").status_code == 200
+        store = Store(f"sqlite:///{tmp_path}/posse.db")
+        headers = {"Authorization": f"Bearer {tokens.create(store, 'read')}"}
+        store.close()
+        for _ in range(3):
+            assert client.get("/v1/experiments", headers=headers).status_code == 200
+            assert problem_of(client.get("/v1/experiments"), 401) == "no-token"
+    assert asked == [False, False, True]
+
+
 def test_a_public_address_is_refused_without_a_token(tmp_path):
     settings = Settings(f"sqlite:///{tmp_path}/posse.db")
     with pytest.raises(ValueError, match="posse token create --scope admin"):

@@ -56,6 +56,7 @@ class Guard:
         self._store, self._settings, self._reading = store, settings, reading
         self._known: dict[bytes, tuple[Grant, float]] = {}  # by digest: a dump of memory shows no token
         self._open_until = 0.0
+        self._closed = not settings.loopback  # for good: that a token was ever made does not become untrue
 
     async def admit(self, request: Request, scope: str | None, every_experiment: bool) -> Grant:
         """The grant of a request, if it is enough."""
@@ -99,13 +100,13 @@ class Guard:
         Then Host must be a name of this machine: another one was made to point here by a page that wants to pass for
         the service (DNS rebinding), or is that of a proxy that would let the world in.
         """
-        if not self._settings.loopback:
-            return False
         now = time.monotonic()
-        if now >= self._open_until:
+        if not self._closed and now >= self._open_until:
             if await self._reading.do(tokens.exist, self._store):
-                return False
+                self._closed = True
             self._open_until = now + self._settings.trust_seconds
+        if self._closed:
+            return False
         host = request.headers.get("host", "")
         if not is_loopback(_split(f"//{host}").hostname or ""):
             detail = (
