@@ -239,6 +239,22 @@ class TestRewards:
         assert [one.reward("teas", [(decision.id, 1.0)])[0].status for decision in made] == ["known"] * 10
         assert [one.reward("teas", [(decision.id, 0.0)])[0].status for decision in made] == ["conflict"] * 10
 
+    def test_what_is_kept_in_memory_is_that_of_the_experiments_used_last(self, opened, monkeypatch):
+        monkeypatch.setattr("posse.service.store.BUSY", 2)
+        one, other, _ = opened
+        names = ["teas", "beers", "wines"]
+        for name in names:
+            new(one, name=name)
+        made = {name: one.decide(name, SHOPS) for name in names}
+        answered(one, name="beers")
+        kept = {name: len(book.waiting) + len(book.answers) for name, book in one._books.items()}
+        assert kept == {"teas": 0, "wines": 3, "beers": 4}
+        for status in ("taken", "known"):
+            for name in names:
+                reports = [(decision.id, 1.0) for decision in made[name]]
+                assert [outcome.status for outcome in one.reward(name, reports)] == [status] * 3
+        assert [other.experiment(name).rewards for name in names] == [3, 4, 3]
+
     def test_the_default_is_taken_once_it_is_due(self, opened):
         one, other, clock = opened
         new(one, default_reward=0.25, patience=60)

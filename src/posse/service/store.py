@@ -51,6 +51,7 @@ __all__ = [
 Result = TypeVar("Result")
 TRIES = 4  # of a transaction that another's got in the way of
 PAUSE = 0.05  # seconds before the second one, then twice as long each time
+BUSY = 100  # experiments whose recent decisions are kept in memory; those of others are asked of the database
 NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
 
 
@@ -135,10 +136,17 @@ class Store:
             except exc.DBAPIError as error:
                 if not (error.connection_invalidated and self._has(turn)):
                     raise
-            self._books |= turn.touched
+            self._keep(turn.touched)
         if turn.erased:
             database.forget(self.engine)
         return result
+
+    def _keep(self, books: dict[str, Book]) -> None:
+        """Keep books for later transactions; the bulk of them, their recent decisions, only for those used last."""
+        self._books |= books  # at the end: a turn takes out those that it uses
+        for book in list(self._books.values())[:-BUSY]:
+            book.waiting.clear()
+            book.answers.clear()
 
     def _has(self, turn: Turn) -> bool:
         """Whether the database has what a turn wrote, though the connection broke before it could say so."""
