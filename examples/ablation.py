@@ -1,6 +1,6 @@
 """What each part of PosseTS is worth: the policy with one part left out at a time, on families of the battery.
 
-python examples/ablation.py            # a quarter of an hour on two cores, a third of it compilation
+python examples/ablation.py            # ten minutes on two cores, a third of it compilation
 python examples/ablation.py --quick    # one part and one family, small
 """
 
