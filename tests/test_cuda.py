@@ -45,7 +45,7 @@ def test_kernels_agree_with_the_cpu_in_the_simulator(part):
     run_on_cuda("-k", part, NUMBA_ENABLE_CUDASIM="1", NUMBA_DISABLE_JIT="1")
 
 
-@pytest.mark.skipif(not GPU, reason="needs an NVIDIA GPU")
+@pytest.mark.skipif(not GPU, reason="needs an NVIDIA GPU, and pip install '.[cuda]'")
 def test_kernels_agree_with_the_cpu_on_a_gpu():
     run_on_cuda(NUMBA_ENABLE_CUDASIM="0")
 

@@ -10,7 +10,7 @@ from posse.experiments.records import from_result
 from posse.experiments.spec import Unit
 from posse.experiments.store import Store
 from posse.problem import Problem
-from posse.simulation import Result, simulate
+from posse.simulation import Result
 
 TOGETHER = 4e9  # player-rounds that are simulated together: seconds at most, so that little is lost if it is stopped
 
@@ -24,19 +24,8 @@ def run_on_gpu(todo: list[Unit], store: Store, report: Report) -> None:
                 report.working(unit, fraction)
             report.show()
 
-        first = units[0]
-        result = simulate(
-            [problem for part in problems for problem in part],
-            first.policies,
-            first.horizon,
-            seed=first.seed,
-            replications=range(*first.replications),
-            schedule=first.schedule,
-            checkpoints=first.checkpoints,
-            progress=watch,
-            anytime=first.anytime,
-            backend="cuda",
-        )
+        together = [problem for part in problems for problem in part]
+        result = units[0].simulate(together, progress=watch, backend="cuda")
         start = 0
         for unit, part in zip(units, problems, strict=True):
             mine = _of_problems(result, start, start + len(part))

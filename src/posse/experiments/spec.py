@@ -22,7 +22,7 @@ from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.rewards import Family
 from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
-from posse.simulation import simulate
+from posse.simulation import Result, simulate
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS, Progress
 
 UNIT_COST = 20_000_000  # player-rounds of ten arms in a unit of work: about a second
@@ -134,19 +134,23 @@ class Unit:
 
     def run(self, threads: int = 1, progress: Progress = None) -> pa.Table:
         """Simulate it; one row a policy, problem and replication."""
-        result = simulate(
-            self.problems.make(self.start, self.stop, self.seed),
+        problems = self.problems.make(self.start, self.stop, self.seed)
+        result = self.simulate(problems, threads=threads, progress=progress)
+        return from_result(result, self.study, range(self.start, self.stop))
+
+    def simulate(self, problems: list[Problem], **how: Any) -> Result:
+        """Its policies in its setting on any problems; `how` says on what and with what progress."""
+        return simulate(
+            problems,
             self.policies,
             self.horizon,
             seed=self.seed,
             replications=range(*self.replications),
             schedule=self.schedule,
             checkpoints=self.checkpoints,
-            threads=threads,
-            progress=progress,
             anytime=self.anytime,
+            **how,
         )
-        return from_result(result, self.study, range(self.start, self.stop))
 
     @property
     def cost(self) -> float:
