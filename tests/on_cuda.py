@@ -211,3 +211,4 @@ def test_the_papers_problems_at_full_size(policy):
     there = posse.simulate(problems, policy, 50_000, backend="cuda")
     here = posse.simulate(problems, policy, 50_000)
     assert (there.pulls != here.pulls).any(axis=(-1, -2)).sum() == 0
+    assert [name for name in MEASURED if not np.array_equal(getattr(there, name), getattr(here, name))] == []

@@ -65,6 +65,7 @@ def _kernels(names: tuple[str, ...], values: tuple[Any, ...]) -> Kernels:
 def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
     """The state before the first round, without its indices."""
     halves = 8 * ((arms + 9) // 8) if policy.randomised else 0
+    place = np.uint64  # what is used to look up others is unsigned: signed, numba would take it for a place from the end
     shares = (2, arms, players) if policy.contribution is not None else (2, 0, 0)
     summarised = policy.summary is not None
     return _allocate(
@@ -88,11 +89,11 @@ def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
         looked_at=(np.int64, (players,)),
         center=(np.float64, (players, arms)),
         scale=(np.float64, (players, arms)),
-        active=(np.int64, (players,)),
-        arms=(np.int64, (players,)),
+        active=(place, (players,)),
+        arms=(place, (players,)),
         rewards=(np.int64, (players,)),
         halves=(np.int64, (halves, min(players, kernel.TILE))),
-        work=(np.float64, (2 * kernel.TILE,)),
+        work=(np.float64, (2, players)),
     )
 
 

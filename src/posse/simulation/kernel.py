@@ -72,8 +72,8 @@ class State(NamedTuple):
 
     pulls: np.ndarray  # [arm, player]
     sums: np.ndarray  # [arm, player]
-    all_pulls: np.ndarray  # [arm]
-    all_sums: np.ndarray  # [arm]
+    all_pulls: np.ndarray  # [arm], where the policy shares just these
+    all_sums: np.ndarray  # [arm], where the policy shares just these
     shares: np.ndarray  # [2, arm, player], each player's contribution, where the policy has its own
     shared: np.ndarray  # [2, arm], the sums of the contributions
     seen: np.ndarray  # [2, arm, player], N and S as the player last saw them
@@ -94,7 +94,7 @@ class State(NamedTuple):
     rewards: np.ndarray  # [place], in grid steps; before that, the random words that they come from
     halves: np.ndarray  # [half word, place in the tile]
     words: np.ndarray  # [word, arm], where the policy samples its indices
-    work: np.ndarray  # [2 * TILE], centers and scales on their way
+    work: np.ndarray  # [2, player], centers and scales of an arm on their way
 
 
 class Measures(NamedTuple):
@@ -189,8 +189,9 @@ def play(state, environment, participation, constants, key, log_horizon, first, 
             rewards[place] = reward
             pulls[arm, player] += 1
             sums[arm, player] += reward
-            all_pulls[arm] += 1
-            all_sums[arm] += reward
+            if not OWN_SUMS and not SUMMARISED:
+                all_pulls[arm] += 1
+                all_sums[arm] += reward
             if OWN_SUMS or not REFRESH_AT_OWN_PULL:
                 pulled_at[arm] = t
             if SUMMARISED:
@@ -278,13 +279,11 @@ def evaluate_arm(arm, active, count, pulls, sums, N, S, log_T, constants, work, 
         for place in range(count):
             evaluate(arm, active[place], pulls, sums, N, S, log_T, constants, center, scale)
         return
-    for start in range(0, players, TILE):  # the same without gaps, which the compiler vectorises
-        size = min(TILE, players - start)
-        for place in range(size):
-            n, s = pulls[arm, start + place] * 1.0, sums[arm, start + place] * STEP
-            work[place], work[TILE + place] = index(n, s, N, S, players, log_T, *constants)
-        for place in range(size):
-            center[start + place, arm], scale[start + place, arm] = work[place], work[TILE + place]
+    for player in range(players):  # the same without gaps, which the compiler vectorises
+        n, s = pulls[arm, player] * 1.0, sums[arm, player] * STEP
+        work[0, player], work[1, player] = index(n, s, N, S, players, log_T, *constants)
+    for player in range(players):
+        center[player, arm], scale[player, arm] = work[0, player], work[1, player]
 
 
 @out_of_line
@@ -298,15 +297,11 @@ def summarise(state, constants, log_T):
     for arm in range(arms):
         for player in range(players):
             state.own_pulls[arm, player], state.own_sums[arm, player] = pulls[arm, player], sums[arm, player]
-        for start in range(0, players, TILE):
-            size = min(TILE, players - start)
-            for place in range(size):
-                n, s = pulls[arm, start + place] * 1.0, sums[arm, start + place] * STEP
-                work[place], work[TILE + place] = index(
-                    n, s, of_arm[arm], of_player[start + place], players, log_T, *constants
-                )
-            for place in range(size):
-                center[start + place, arm], scale[start + place, arm] = work[place], work[TILE + place]
+        for player in range(players):
+            n, s = pulls[arm, player] * 1.0, sums[arm, player] * STEP
+            work[0, player], work[1, player] = index(n, s, of_arm[arm], of_player[player], players, log_T, *constants)
+        for player in range(players):
+            center[player, arm], scale[player, arm] = work[0, player], work[1, player]
 
 
 def evaluate_summarised(state, arm, player, log_T, constants):
