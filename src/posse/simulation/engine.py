@@ -65,7 +65,7 @@ def _kernels(names: tuple[str, ...], values: tuple[Any, ...]) -> Kernels:
 def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
     """The state before the first round, without its indices."""
     halves = 8 * ((arms + 9) // 8) if policy.randomised else 0
-    place = np.uint64  # what is used to look up others is unsigned: signed, numba would take it for a place from the end
+    place = np.uint64  # looks up others: a signed number might count from the end, which every look-up would pay for
     shares = (2, arms, players) if policy.contribution is not None else (2, 0, 0)
     summarised = policy.summary is not None
     return _allocate(
