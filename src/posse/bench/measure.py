@@ -47,7 +47,7 @@ BARS: dict[str, float] = {
     "RobustAggTSV": 0.30,
     "HierTS": 0.30,
     "IndTS": 0.30,
-    "PosseTS": 0.45,  # half as much again as RobustAgg-TS
+    "PosseTS": 0.45,
     "RobustAgg": 0.40,
     "NaiveAgg": 0.40,
     "IndUCB": 0.15,
@@ -110,25 +110,26 @@ def run(
         known = ", ".join(cls.__name__ for cls in shipped)
         raise ValueError(f"no policy {', '.join(sorted(unknown))}; there are {known}")
     horizon = HORIZON // 10 if quick else HORIZON
-    rows, numpy_ns, floor_ns = [], [], []
-    for cls in chosen:
-        note(f"{cls.__name__}: ns a player-round")
-        row = measure_policy(example(cls), horizon, repetitions=2 if quick else 3)
-        rows.append(row)
-        numpy_ns.append(row["numpy_ns"])
-        floor_ns.append(row["floor_ns"])
+    policies = [example(cls) for cls in chosen]
     robust = example(next(cls for cls in shipped if cls.__name__ == "RobustAggTS"))
+    repetitions = 2 if quick else 8
+    watch = Stopwatch()
+    for number in range(1, repetitions + 1):
+        for policy in policies:
+            note(f"{policy.label}: ns a player-round, {number} of {repetitions}")
+            time_policy(watch, policy, horizon)
+        note(f"two threads, doubling, start-up, {number} of {repetitions}")
+        time_threads(watch, robust, horizon)
+        time_doubling(watch, robust, horizon // 2)
+        watch.time(("start-up",), start_up)
+    rows = [policy_figures(watch, policy, horizon) for policy in policies]
+    bar_for_posse_ts(rows)
     note("naive.py")
     naive_speedup = measure_naive(robust, horizon)
-    note("two threads")
-    two_threads = measure_threads(robust, horizon)
-    note("doubling T, M and K")
-    doubling = measure_doubling(robust, horizon // 2)
     note("2,000 players × 200 arms")
     large = measure_large(robust, 20 if quick else 100)
-    note("memory and start-up")
+    note("memory")
     memory = {f"T={rounds:,}": peak_memory(rounds) for rounds in (horizon, 10 * horizon)}
-    startup = min(start_up() for _ in range(2 if quick else 4))
     note("the learner")
     learner = measure_learner(blocks=10 if quick else 60, past=500 if quick else 20_000)
     evaluation = None
@@ -138,14 +139,14 @@ def run(
     return Report(
         machine=machine(),
         policies=rows,
-        numpy_ns=min(numpy_ns),
-        floor_ns=max(floor_ns),
+        numpy_ns=min(row["numpy_ns"] for row in rows),
+        floor_ns=max(row["floor_ns"] for row in rows),
         naive_speedup=naive_speedup,
-        two_threads=two_threads,
-        doubling=doubling,
+        two_threads=threads_figure(watch),
+        doubling=doubling_figures(watch),
         large=large,
         memory_mb=memory,
-        startup_seconds=startup,
+        startup_seconds=watch.best[("start-up",)],
         learner=learner,
         paper=evaluation,
     )
@@ -170,24 +171,39 @@ def machine() -> dict[str, Any]:
     }
 
 
-def measure_policy(policy: Policy, horizon: int, repetitions: int) -> dict[str, Any]:
-    """ns a player-round, averaged over the problems, beside NumPy's draws and the bare random words."""
-    costs, numpys, floors = [], [], []
+class Stopwatch:
+    """The shortest time that each thing took. All take turns, so that a noisy spell does not meet one thing alone."""
+
+    def __init__(self) -> None:
+        self.best: dict[Any, float] = {}
+
+    def time(self, name: Any, work: Callable[..., object], *args: object) -> None:
+        """Time it once more."""
+        self.best[name] = min(self.best.get(name, math.inf), timed(work, *args))
+
+    def total(self, *name: Any) -> float:
+        """The sum over all pieces of what begins with this name."""
+        return sum(seconds for key, seconds in self.best.items() if key[: len(name)] == name)
+
+
+def time_policy(watch: Stopwatch, policy: Policy, horizon: int) -> None:
+    """A policy's rounds, NumPy's draws and the bare random words, piece by piece in turns."""
     for n_subpar in SUBPAR_COUNTS:
-        problem = subpar(n_subpar, seed=1)[0]
-        new_run(problem, policy, horizon).advance(1)
-        best = np.full((3, PIECES), math.inf)
-        for _ in range(repetitions):
-            run_ = new_run(problem, policy, horizon)
-            normals, words = numpy_draws(), word_draws(run_, policy, horizon // PIECES)
-            for piece in range(PIECES):
-                cost = timed(run_.advance, horizon * (piece + 1) // PIECES)
-                best[:, piece] = np.minimum(best[:, piece], (cost, timed(normals), timed(words)))
-        player_rounds = PLAYERS * horizon
-        costs.append(best[0].sum() / player_rounds * 1e9)
-        numpys.append(best[1].mean() / (NUMPY_DRAWS * PLAYERS) * 1e9)
-        floors.append(best[2].sum() / player_rounds * 1e9)
-    ns, numpy_ns, floor_ns = (float(np.mean(values)) for values in (costs, numpys, floors))
+        run_ = new_run(subpar(n_subpar, seed=1)[0], policy, horizon)
+        normals, words = numpy_draws(), word_draws(run_, policy, horizon // PIECES)
+        for piece in range(PIECES):
+            watch.time((policy, "rounds", n_subpar, piece), run_.advance, horizon * (piece + 1) // PIECES)
+            watch.time((policy, "normals", n_subpar, piece), normals)
+            watch.time((policy, "words", n_subpar, piece), words)
+
+
+def policy_figures(watch: Stopwatch, policy: Policy, horizon: int) -> dict[str, Any]:
+    """ns a player-round, averaged over the problems, beside NumPy's draws and the bare random words."""
+    player_rounds = PLAYERS * horizon
+    costs = [watch.total(policy, "rounds", n_subpar) / player_rounds * 1e9 for n_subpar in SUBPAR_COUNTS]
+    drawn = len(SUBPAR_COUNTS) * PIECES * NUMPY_DRAWS * PLAYERS
+    ns, numpy_ns = float(np.mean(costs)), watch.total(policy, "normals") / drawn * 1e9
+    floor_ns = watch.total(policy, "words") / len(SUBPAR_COUNTS) / player_rounds * 1e9
     name = type(policy).__name__
     return {
         "policy": name,
@@ -200,6 +216,13 @@ def measure_policy(policy: Policy, horizon: int, repetitions: int) -> dict[str, 
         "to_floor": ns / floor_ns,
         "bar": BARS.get(name),
     }
+
+
+def bar_for_posse_ts(rows: list[dict[str, Any]]) -> None:
+    """PosseTS may cost half as much again as RobustAgg-TS, where both were measured."""
+    found = {row["policy"]: row for row in rows}
+    if "PosseTS" in found and "RobustAggTS" in found:
+        found["PosseTS"]["bar"] = 1.5 * found["RobustAggTS"]["to_numpy"]
 
 
 def new_run(problem: Problem, policy: Policy, horizon: int) -> Run:
@@ -236,7 +259,7 @@ def floor_kernel() -> Callable[..., None]:
 
 def word_draws(run_: Run, policy: Policy, rounds: int) -> Callable[[], None]:
     """The floor: the random words that the policy needs, drawn as the kernel draws them."""
-    arrays = np.arange(PLAYERS), run_.state.halves.copy(), run_.state.rewards.copy()
+    arrays = np.arange(PLAYERS, dtype=run_.state.active.dtype), run_.state.halves.copy(), run_.state.rewards.copy()
     floor_kernel()(*arrays, policy.randomised, 1, run_.key)
     return lambda: floor_kernel()(*arrays, policy.randomised, rounds, run_.key)
 
@@ -293,33 +316,38 @@ def load_naive() -> ModuleType | None:
     return module
 
 
-def measure_threads(policy: Policy, horizon: int) -> float | None:
-    """Speed on two threads over speed on one, in turns."""
-    if (os.cpu_count() or 1) < 2:
-        return None
+def time_threads(watch: Stopwatch, policy: Policy, horizon: int) -> None:
+    """Eight problems on one thread and on two, in turns; short and often, for two cores are rarely quiet at once."""
     problems = subpar(5, count=8, seed=1)
-    one, two = math.inf, math.inf
     for _ in range(5):
-        one = min(one, timed(lambda: simulate(problems, policy, horizon, threads=1)))
-        two = min(two, timed(lambda: simulate(problems, policy, horizon, threads=2)))
-    return one / two
+        for threads in (1, 2) if (os.cpu_count() or 1) > 1 else ():
+            watch.time(
+                ("threads", threads), lambda threads=threads: simulate(problems, policy, horizon // 5, threads=threads)
+            )
 
 
-def measure_doubling(policy: Policy, horizon: int) -> dict[str, float]:
-    """Time after doubling over time before."""
+def threads_figure(watch: Stopwatch) -> float | None:
+    """Speed on two threads over speed on one."""
+    return watch.best[("threads", 1)] / watch.best[("threads", 2)] if ("threads", 2) in watch.best else None
+
+
+def time_doubling(watch: Stopwatch, policy: Policy, horizon: int) -> None:
+    """Twice the rounds, the players and the arms, and the run that they are compared with."""
     cases = {
         "base": (PLAYERS, ARMS, horizon),
         "T": (PLAYERS, ARMS, 2 * horizon),
         "M": (2 * PLAYERS, ARMS, horizon),
         "K": (PLAYERS, 2 * ARMS, horizon),
     }
-    problems = {name: subpar(case[1] // 2, seed=1, players=case[0], arms=case[1])[0] for name, case in cases.items()}
-    best = dict.fromkeys(cases, math.inf)
-    for _ in range(7):
-        for name, (_, _, rounds) in cases.items():
-            run_ = new_run(problems[name], policy, rounds)
-            best[name] = min(best[name], timed(run_.advance, rounds))
-    return {name: best[name] / best["base"] for name in ("T", "M", "K")}
+    for name, (players, arms, rounds) in cases.items():
+        run_ = new_run(subpar(arms // 2, seed=1, players=players, arms=arms)[0], policy, rounds)
+        for piece in range(PIECES):
+            watch.time(("doubling", name, piece), run_.advance, rounds * (piece + 1) // PIECES)
+
+
+def doubling_figures(watch: Stopwatch) -> dict[str, float]:
+    """Time after doubling over time before."""
+    return {name: watch.total("doubling", name) / watch.total("doubling", "base") for name in ("T", "M", "K")}
 
 
 def measure_large(policy: Policy, rounds: int) -> dict[str, Any]:
@@ -387,6 +415,6 @@ def peak_memory(horizon: int) -> float:
     return int(done.stdout) / 1e6
 
 
-def start_up() -> float:
-    """Seconds from starting Python to a first result, kernels in the disk cache."""
-    return timed(lambda: subprocess.run([sys.executable, "-c", SIMULATE.format(horizon=100)], capture_output=True))
+def start_up() -> None:
+    """From starting Python to a first result, kernels in the disk cache."""
+    subprocess.run([sys.executable, "-c", SIMULATE.format(horizon=100)], capture_output=True, check=True)

@@ -20,11 +20,15 @@ def render(report: Report) -> str:
     ]
     for row in report.policies:
         lines.append(
-            f"{row['label']:<24}{row['ns']:>18.1f}{row['to_numpy']:>10.3f}{row['bar'] or '':>7}{row['to_floor']:>10.1f}"
+            f"{row['label']:<24}{row['ns']:>18.1f}{row['to_numpy']:>10.3f}{_bar(row['bar']):>7}{row['to_floor']:>10.1f}"
             + _mark(row["to_numpy"], row["bar"])
         )
     lines += ["", *_others(report), "", *_learner(report)]
     return "\n".join(lines)
+
+
+def _bar(bar: float | None) -> str:
+    return "" if bar is None else f"{bar:.3g}"
 
 
 def _others(report: Report) -> list[str]:

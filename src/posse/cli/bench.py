@@ -18,7 +18,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "bench",
         help="measure the simulator on this machine",
         description="Measure the simulator: ns a player-round for each policy beside NumPy's normal draws and the bare "
-        "random words, speed-up over plain Python, threads, growth, memory and start-up. About half a minute.",
+        "random words, speed-up over plain Python, threads, growth, memory and start-up. About a minute.",
     )
     bench.add_argument("--quick", action="store_true", help="shorter runs: rougher figures in a fraction of the time")
     bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
