@@ -17,7 +17,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="compare all policies on families of problems, fair and foul",
         description="Run every policy on families of problems in which sharing helps, does nothing, or harms, and "
         "write what it says of posse's own policy: regret, tails and lock-ins beside the best others, and the bars "
-        "that it is to meet. About 20 minutes on two cores. Interrupted, the same command goes on.",
+        "that it is to meet. About 45 minutes on two cores. Interrupted, the same command goes on.",
     )
     battery.add_argument("--quick", action="store_true", help="all families, but small: about a minute")
     battery.add_argument("--family", action="append", metavar="NAME", help="only this family (may be repeated)")
