@@ -14,7 +14,7 @@ from scipy import special, stats
 from posse import streams
 from posse.compile import Walk, bind
 from posse.normal import BINS, HIGH, LOW, bin_of, lower_quantile, normal
-from posse.simulation import kernel
+from posse.simulation import pick as picking
 
 ONES = 0xFFFFFFFF
 
@@ -143,7 +143,7 @@ def plain(function, **names):
 
 @pytest.fixture(scope="module", params=["plain", "compiled"])
 def pick(request):
-    return (plain if request.param == "plain" else bind)(kernel.pick, block=given_words)
+    return (plain if request.param == "plain" else bind)(picking.pick, block=given_words)
 
 
 COMPILED_NORMAL = bind(normal)
@@ -221,13 +221,13 @@ class TestLazyComparison:
 
     def test_without_draws_the_first_of_the_largest_centers_wins(self):
         for centers in ([1.0, 3.0, 3.0], [3.0, 1.0, 3.0], [-math.inf] * 2, [0.0, math.inf, math.inf]):
-            assert kernel.largest(np.array([centers]), 0) == int(np.argmax(centers))
+            assert picking.largest(np.array([centers]), 0) == int(np.argmax(centers))
 
     def test_bounds_that_are_a_little_wrong_are_noticed(self):
         """Negative control: with an upper bound a thousandth too low, some pick of many is wrong."""
         rng = np.random.default_rng(3)
-        wrong = plain(kernel.pick, block=given_words, HIGH=HIGH - 1e-3)
-        right = plain(kernel.pick, block=given_words)
+        wrong = plain(picking.pick, block=given_words, HIGH=HIGH - 1e-3)
+        right = plain(picking.pick, block=given_words)
         tables = []
         for _ in range(2000):
             halves, words = rng.integers(0x8000, 0x8100, 3).tolist(), rng.integers(0, 2**32, (3, 2)).tolist()

@@ -14,7 +14,7 @@ from scipy import special, stats
 
 from posse.compile import bind
 from posse.policies.propensity import BACK, SCRATCH, WEIGHT, draw, fill_propensities, normal_law, propensities
-from posse.simulation.kernel import largest
+from posse.simulation.pick import largest
 
 FEW = settings(max_examples=100, deadline=None, derandomize=True)
 # The module promises 1e-10; it is better than that, and the tests ask for 1e-12.

@@ -32,7 +32,7 @@ from posse.problem import Problem
 from posse.schedule import Concurrent
 from posse.simulation import simulate
 from posse.simulation.engine import Run
-from posse.simulation.kernel import draw_halves
+from posse.simulation.pick import draw_halves
 from posse.streams import DRAW, block
 from posse.version import __version__
 

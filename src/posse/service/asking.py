@@ -91,11 +91,10 @@ class Asking:
 def _read(answer: httpx.Response) -> Any:
     """What an answer says, or the error that it is."""
     if answer.is_success:
-        try:
-            return answer.json()
-        except ValueError:  # the page of a proxy, say, which stands in for the service
-            detail = f"status {answer.status_code}, but no JSON: is this the address of the service?"
-            raise Unreachable(detail, answer.status_code) from None
+        if "posse-api" not in answer.headers:  # the page of a proxy, say, which stands in for the service
+            detail = f"status {answer.status_code}, but no answer of posse's: is this the address of the service?"
+            raise Unreachable(detail, answer.status_code)
+        return answer.json()
     error = _problem(answer)
     raise AS_LEARNER[error.kind](str(error)) if error.kind in AS_LEARNER else error
 

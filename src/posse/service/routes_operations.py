@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
 from posse.service.access import needs
 from posse.service.answers import HealthAnswer
+from posse.service.errors import Overloaded, Unavailable
 from posse.service.guarded import GuardedRoute, operation_id
 from posse.service.problems import Refusal, declared
 from posse.service.working import read
@@ -29,8 +31,12 @@ async def ready(request: Request) -> HealthAnswer:
     """That the database answers and is as this version expects it."""
     try:
         await request.app.state.reading.do(request.app.state.store.check)
-    except ValueError as error:  # no database, or another schema: nothing that the request could do better
-        raise Refusal("unavailable", f"{error}.", {"Retry-After": "1"}) from error
+    except Overloaded:
+        raise
+    except (ValueError, Unavailable) as error:  # away, or another schema: nothing that the request could do better
+        logging.getLogger("posse").warning("not ready: %s", error)  # not in the answer, which needs no token
+        detail = "The database does not answer, or not as this posse expects it; the log of the service says more."
+        raise Refusal("unavailable", detail, {"Retry-After": "1"}) from error
     return HealthAnswer(status="ready")
 
 
