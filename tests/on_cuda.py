@@ -61,6 +61,17 @@ class BlendTS(Policy):
         return (s + strength * (S / M)) / (n + strength), 1.0 / math.sqrt(N + log_T)
 
 
+@dataclass(frozen=True)
+class Nowhere(Policy):
+    """A user's mistake."""
+
+    refresh = Refresh.OWN_PULL
+
+    @staticmethod
+    def index(n, s, N, S, M, log_T):
+        return math.nan, 1.0
+
+
 @pytest.mark.parametrize("policy", [example(cls) for cls in SHIPPED], ids=lambda policy: policy.label)
 def test_every_shipped_policy(policy):
     assert_same(a_problem(players=4, arms=7), policy, 24)
@@ -68,6 +79,11 @@ def test_every_shipped_policy(policy):
 
 def test_a_policy_of_the_users_own():
     assert_same(a_problem(), BlendTS(2.0), 20)
+
+
+def test_a_policy_whose_index_is_no_number_still_plays_arms():
+    played = posse.simulate(a_problem(), Nowhere(), 9, backend="cuda")
+    assert played.pulls[..., 0].sum() == 9 * 3  # an arm in any case, never one beside the tables
 
 
 def test_a_policy_that_samples_its_indices():

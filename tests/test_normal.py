@@ -195,6 +195,11 @@ class TestLazyComparison:
     def test_it_picks_what_computing_every_index_picks(self, pick, table):
         assert picked(pick, table) == first_largest(table)
 
+    @pytest.mark.parametrize("arms", [1, 3])
+    def test_where_no_index_is_a_number_it_is_still_an_arm(self, pick, arms):
+        """A policy may be wrong, but nothing may be written beside the tables."""
+        assert picked(pick, [(math.nan, 1.0, 5, 5, 5)] * arms) in range(arms)
+
     def test_arms_that_differ_in_the_last_bits_only(self, pick):
         """The bounds cannot tell these apart; the 64-bit draws can."""
         rng = np.random.default_rng(2)

@@ -34,7 +34,8 @@ class Line(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """The way to the service, which goes wrong as it is told: each word is about one request.
 
     "lost" delivers the request but loses the answer, "away" delivers nothing, "busy" answers 503, "page" is a
-    proxy's page in place of an answer, "other" another service's. Requests about the `damaged` experiment fail in any
+    proxy's page in place of an answer, "other" another service's, "garbled" the service's own with
+    another body. Requests about the `damaged` experiment fail in any
     case.
     """
 
@@ -59,6 +60,8 @@ class Line(httpx.BaseTransport, httpx.AsyncBaseTransport):
             return httpx.Response(200, html="<p>We will be back soon.</p>")
         if word == "other":
             return httpx.Response(200, json={"status": "fine"})
+        if word == "garbled":
+            return httpx.Response(200, html="<p>!</p>", headers={"Posse-API": "1"})
         answer = self._blocking.handle_request(request)
         answer.read()
         if word == "lost":
@@ -261,13 +264,13 @@ def test_the_next_reward_takes_those_of_the_buffer_along(client, line, http, off
     assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 2
 
 
-@pytest.mark.parametrize("word", ["page", "other"])
+@pytest.mark.parametrize("word", ["page", "other", "garbled"])
 def test_what_somebody_else_answers_loses_no_reward(client, line, http, offers, word):
     decision = client.choose(offers, "Lyon")
     line.words = [word] * 3
     assert client.observe(offers, decision.id, 1.0) == 0
     for verb in (client.flush, client.experiments):
-        with pytest.raises(Unreachable, match="status 200, but no answer of posse's"):
+        with pytest.raises(Unreachable, match=r"status 200, but no (answer of posse's|JSON)"):
             verb()
     assert (client.buffered, client.refused) == (1, [])
     assert client.flush() == 1

@@ -60,11 +60,13 @@ def test_what_fails_behind_it_becomes_a_problem(client, monkeypatch, caplog, err
     assert client.post(f"{path}/decisions", json={"player": "Lyon"}).status_code == 200
 
 
-@pytest.mark.parametrize("trouble", ["no file", "an older schema", "a newer schema", "no schema"])
+@pytest.mark.parametrize("trouble", ["no file", "an older schema", "a newer schema", "no schema", "no database"])
 def test_a_database_that_is_not_what_it_was_is_not_ready(client, tmp_path, caplog, trouble):
     assert client.get("/readyz").status_code == 200
     if trouble == "no file":
         (tmp_path / "posse.db").rename(tmp_path / "elsewhere.db")
+    elif trouble == "no database":
+        (tmp_path / "posse.db").write_bytes(b"something else altogether" * 1000)
     else:
         version = {"an older schema": "0000", "a newer schema": "9999"}.get(trouble)
         with contextlib.closing(sqlite3.connect(tmp_path / "posse.db")) as connection, connection:
@@ -72,10 +74,11 @@ def test_a_database_that_is_not_what_it_was_is_not_ready(client, tmp_path, caplo
             if version is not None:
                 connection.execute("INSERT INTO alembic_version VALUES (?)", (version,))
     answer = client.get("/readyz")
-    assert problem_of(answer, 503) == "unavailable"
+    damaged = trouble == "no database"
+    assert problem_of(answer, 500 if damaged else 503) == ("damaged" if damaged else "unavailable")
     assert str(tmp_path) in caplog.text
     assert str(tmp_path) not in answer.text  # nobody was asked for a token
-    assert answer.headers["retry-after"] == "1"
+    assert answer.headers.get("retry-after") == (None if damaged else "1")
 
 
 @pytest.mark.parametrize("method", ["exist", "check"])

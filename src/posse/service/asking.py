@@ -94,7 +94,11 @@ def _read(answer: httpx.Response) -> Any:
         if "posse-api" not in answer.headers:  # the page of a proxy, say, which stands in for the service
             detail = f"status {answer.status_code}, but no answer of posse's: is this the address of the service?"
             raise Unreachable(detail, answer.status_code)
-        return answer.json()
+        try:
+            return answer.json()
+        except ValueError:
+            detail = f"status {answer.status_code}, but no JSON: what is between here and the service?"
+            raise Unreachable(detail, answer.status_code) from None
     error = _problem(answer)
     raise AS_LEARNER[error.kind](str(error)) if error.kind in AS_LEARNER else error
 

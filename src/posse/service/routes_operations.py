@@ -9,10 +9,10 @@ from fastapi import APIRouter, Request, Response
 
 from posse.service.access import needs
 from posse.service.answers import HealthAnswer
-from posse.service.errors import Overloaded, Unavailable
+from posse.service.errors import Damaged, Unavailable
 from posse.service.guarded import GuardedRoute, operation_id
 from posse.service.problems import Refusal, declared
-from posse.service.working import read
+from posse.service.working import read, refusal_of
 
 router = APIRouter(route_class=GuardedRoute, generate_unique_id_function=operation_id)
 NO_TOKEN: dict[str, Any] = {"security": []}
@@ -31,12 +31,11 @@ async def ready(request: Request) -> HealthAnswer:
     """That the database answers and is as this version expects it."""
     try:
         await request.app.state.reading.do(request.app.state.store.check)
-    except Overloaded:
-        raise
-    except (ValueError, Unavailable) as error:  # away, or another schema: nothing that the request could do better
+    except (ValueError, Unavailable, Damaged) as error:
         logging.getLogger("posse").warning("not ready: %s", error)  # not in the answer, which needs no token
         detail = "The database does not answer, or not as this posse expects it; the log of the service says more."
-        raise Refusal("unavailable", detail, {"Retry-After": "1"}) from error
+        kind = (refusal_of(error) or Refusal("unavailable", "")).kind
+        raise Refusal(kind, detail, None if kind == "damaged" else {"Retry-After": "1"}) from error
     return HealthAnswer(status="ready")
 
 

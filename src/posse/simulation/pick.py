@@ -61,7 +61,7 @@ def compare(player, place, center, scale, halves, floor, t, key):
             if best < 0 or value > best_index:
                 best = arm
                 best_index = value
-    return best
+    return max(best, 0)  # none, where an index is no number: then any arm, but an arm
 
 
 def largest(center, player):
