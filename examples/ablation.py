@@ -51,9 +51,9 @@ def no_insurance(rounds):
     return 0.0
 
 
-def all_of_it(information, log_T):
-    """Drawn with all of its variance, as Thompson sampling is."""
-    return 1.0
+def all_of_it(center, scale, seen, information, log_T):
+    """Drawn from the whole posterior, as in Thompson sampling."""
+    return center, scale
 
 
 def plain_normal(m, at_most, variance):
@@ -69,7 +69,7 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
     "insurance in long runs": {"insurance": no_insurance},
     "levels": {"levels": nothing},
     "oddities": {"oddities": nothing},
-    "caution": {"caution": all_of_it},
+    "bonus for chance": {"upper_part": all_of_it},
     "fourth roots": {"on_fourth_roots": plain_normal},
 }
 

@@ -35,10 +35,10 @@ class Summary:
     cvar: list = field(default_factory=list)
 
 
-def tempering(information, log_T):
-    """α, for a posterior that is worth so many observations: Lai's boundary beside 2 ln(T/n)."""
-    L = max(log_T - math.log(max(information, 1)), 1)
-    return max(0.3, (2 * L - math.log(L) - math.log(16 * math.pi)) / (2 * L))
+def boundary(information, log_T):
+    """z*: by how many standard deviations an arm may trail and be worth a pull, worth so many of T observations."""
+    x = log_T - math.log(max(information, 1)) - 3
+    return math.sqrt(x + math.sqrt(x**2 + 5))
 
 
 def dispersion(pairs):
@@ -148,11 +148,18 @@ def oddity(it, n, y, p):
     return max(1.0, R / (m + 2 * math.sqrt(2 * m) + 1))
 
 
+def held(f, log_T):
+    """What part of its estimate the spread may be, with f degrees of freedom: less, the longer the run."""
+    z, c = 2 * (log_T / math.log(10) - 5), 2 / (9 * max(f, 1))
+    return clip(1 - c - z * math.sqrt(c), 0.1, 1) ** 3
+
+
 def shared_index(it, n, s, p, i, most, log_T):
     """PosseTS' center and scale for player p, arm i: own data on a prior from everybody's."""
-    if len(it.lev) == 1:
+    truth = held(len(it.phi) * (len(it.lev) - 1), log_T)
+    t2 = max(min(most, (it.tau2[i] * it.f[p] + it.levv[p]) / truth), 1e-8)
+    if len(it.lev) == 1 or t2 == UNIFORM:
         return index(n, s, it.phi[i], 0.5, UNIFORM, 0.0, log_T)
-    t2 = max(min(most, it.tau2[i] * it.f[p] + it.levv[p]), 1e-8)
     c = clip(it.mu[i] + it.lev[p], 1e-3, 1 - 1e-3)
     return index(n, s, it.phi[i], c, t2, it.cvar[i], log_T)
 
@@ -164,9 +171,9 @@ def index(n, s, phi, c, t2, cvar, log_T):
     n0 = a + b
     m = clip((s + a) / (n + n0), 1e-6, 1 - 1e-6)
     V = phi * m * (1 - m) / (n + n0 + phi) + (n0 / (n + n0)) ** 2 * cvar
-    alpha = tempering(phi * m * (1 - m) / V, log_T)
-    k = 4 / (m * (1 - m))
-    V *= alpha + (1 - alpha) * k / (k + n)
     rho = min(V / (m * (1 - m)), 1 / 3)
     median = clip(m - (1 - 2 * m) * rho / 3, m / 3, 1 - (1 - m) / 3)
-    return median**0.25 - (1 - median) ** 0.25, math.sqrt(V) / 4 * (m**-0.75 + (1 - m) ** -0.75)
+    center, sd = median**0.25 - (1 - median) ** 0.25, math.sqrt(V) / 4 * (m**-0.75 + (1 - m) ** -0.75)
+    z = boundary(phi * m * (1 - m) / V, log_T)
+    untried = z**2 / (z**2 + 8 * n * m * (1 - m))
+    return center + (1 - untried) * 0.6 * z * sd, sd * math.sqrt(untried + (1 - untried) * 0.3**2)

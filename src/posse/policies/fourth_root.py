@@ -30,18 +30,19 @@ def dispersion_sums(n, s, q):
     return n * variance, s - within + variance
 
 
-LN_16_PI = math.log(16.0 * math.pi)
+BELIEF = -math.inf  # in place of ln T: the posterior itself, nothing of it spent on exploration
+BONUS, CHANCE = 0.6, 0.3  # exploration: so much of the boundary for sure, and so many deviations by chance
 
 
-def caution(information, log_T):
-    """The share of variance that is drawn with, for a posterior worth so many of T observations.
+def boundary(information, log_T):
+    """By how many standard deviations an arm may trail and be worth a pull, its posterior worth so many of T.
 
-    With L = ln(T/n), Thompson sampling explores an arm until it trails by z² of about 2 L. What is worth it is
-    2 L − ln L − ln 16π (Lai, "Adaptive treatment allocation and the multi-armed bandit problem", 1987). The share is
-    the quotient, at least 0.3; it tends to 1 as T grows.
+    That is the answer for one unknown arm beside a known one with T pulls to come. It has no closed form; solved
+    numerically it is this within 3 % where T is ten times the information and more, and it tends to
+    √(2 ln T/n − …), Lai's boundary ("Adaptive treatment allocation and the multi-armed bandit problem", 1987).
     """
-    L = max(log_T - math.log(max(information, 1.0)), 1.0)
-    return max(0.3, 1.0 - (math.log(L) + LN_16_PI) / (2.0 * L))
+    L = log_T - math.log(max(information, 1.0)) - 3.0
+    return math.sqrt(L + math.sqrt(L * L + 5.0))
 
 
 def posterior(n, s, dispersion, expected, spread, doubt, log_T):
@@ -59,9 +60,22 @@ def posterior(n, s, dispersion, expected, spread, doubt, log_T):
     at_most = m * (1.0 - m)
     ratio = prior * each
     variance = dispersion * at_most / (total + dispersion) + ratio * ratio * doubt
-    share = caution(dispersion * at_most / variance, log_T)
-    variance *= share + (1.0 - share) * (4.0 / (4.0 + n * at_most))  # all of it while the player itself knows little
-    return on_fourth_roots(m, at_most, variance)
+    center, scale = on_fourth_roots(m, at_most, variance)
+    return upper_part(center, scale, n * at_most, dispersion * at_most / variance, log_T)
+
+
+def upper_part(center, scale, seen, information, log_T):
+    """What is drawn from: the whole posterior of an arm that the player itself has hardly seen, later its upper part.
+
+    Thompson sampling draws from the whole, and half of its draws are below the center, where they decide nothing but
+    the moment. A bonus for sure and less chance reach as far with less luck involved. `seen` counts successes and
+    failures, whichever is rarer: a normal is right as far out as z deviations once it is well above z²/8.
+    """
+    if log_T == BELIEF:
+        return center, scale
+    reach = boundary(information, log_T)
+    tried = seen / (seen + 0.125 * reach * reach)
+    return center + tried * BONUS * reach * scale, scale * math.sqrt(1.0 - tried * (1.0 - CHANCE * CHANCE))
 
 
 def on_fourth_roots(m, at_most, variance):

@@ -16,6 +16,7 @@ DOUBT = 2  # the variance of the mean over players
 SPREAD = 3  # τ², the variance of players' means
 NOISE = 4  # the variance of a reward; e = noise / n is that of a player's mean
 EXCESS, INFORMATION = 5, 6  # of the arm's own spread: its estimate is their quotient
+LOOSENESS = 7  # √(2/9f): how loosely f degrees of freedom hold a spread
 
 # What it says of a player.
 LEVEL = 0  # by how much it earns more on every arm
@@ -26,6 +27,7 @@ OFFSET, OFFSET_VARIANCE = 3, 4  # a first look at the level
 WIDE = 0.01  # the spread to begin with
 UNKNOWN = 1e300  # the variance of what there is no data on; finite, so that a learner can be saved as JSON
 ROUNDS = 3  # of estimation
+LN_10 = math.log(10.0)
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class PosseTS(Policy):
 
     name = "PosseTS"
     refresh = Refresh.SUMMARY
-    arm_numbers = 7
+    arm_numbers = 8
     player_numbers = 5
     work_tables = 2
 
@@ -68,13 +70,15 @@ class PosseTS(Policy):
                 levels(of_arm, of_player, means, shares)
                 oddities(of_arm, of_player, means, shares)
         centres(of_arm, of_player, means, shares)
+        of_arm[:, LOOSENESS] = math.sqrt(2.0 / (9.0 * max(pulls.shape[0] * (pulls.shape[1] - 1), 1)))
 
     @staticmethod
     def index(n, s, arm, player, M, log_T, epsilon):
-        if M == 1:
-            return posterior(n, s, arm[DISPERSION], 0.5, UNIFORM, 0.0, log_T)
         cap = min(UNIFORM, 0.25 * epsilon * epsilon)
-        spread = min(cap, arm[SPREAD] * player[ODDITY] + player[LEVEL_DOUBT])
+        spread = arm[SPREAD] * player[ODDITY] + player[LEVEL_DOUBT]
+        spread = min(cap, spread / held(arm[LOOSENESS], log_T))
+        if M == 1 or spread >= UNIFORM:  # nobody to share with, or nothing in common
+            return posterior(n, s, arm[DISPERSION], 0.5, UNIFORM, 0.0, log_T)
         expected = clip(arm[MEAN] + player[LEVEL], 1e-3)
         return posterior(n, s, arm[DISPERSION], expected, max(spread, 1e-8), arm[DOUBT], log_T)
 
@@ -115,6 +119,17 @@ def insurance(rounds):
     rounds, testing costs a few pulls once: nothing up to 10⁴ rounds, then half an error for every power of ten.
     """
     return min(max(0.5 * (math.log10(rounds) - 4.0), 0.0), 2.0) if rounds > 0.0 else 0.0
+
+
+def held(looseness, log_T):
+    """What part of its estimate the spread may be in truth, by more standard errors the longer the run.
+
+    Few players on few arms tell little of how far they differ, and to take them for alike costs in proportion to T:
+    nothing up to 10⁵ rounds, then two errors of χ² (as Wilson and Hilferty have its quantiles) for every power of ten.
+    """
+    errors = 2.0 * (log_T / LN_10 - 5.0)
+    root = min(max(1.0 - looseness * (looseness + errors), 0.1), 1.0)
+    return root * root * root
 
 
 def spreads(of_arm, of_player, means, shares, pooled, cap, margin):

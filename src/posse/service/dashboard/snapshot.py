@@ -10,6 +10,7 @@ import numpy as np
 from posse.learner import Counts
 from posse.learner.setup import Setup
 from posse.learner.state import State
+from posse.policies.fourth_root import BELIEF
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 from posse.rewards import GRID
@@ -116,13 +117,10 @@ class Snapshot:
         )
 
 
-FOREVER = 1e300  # ln T for which PosseTS and Ind-TS-V draw with all of their posteriors' variance
-
-
 def numbers_of(state: State) -> dict[str, Any]:
     """The part of a snapshot that the learner's state knows, by field."""
     counts, found = state.counts(), indices(state)
-    believed = indices(state, FOREVER) if isinstance(state.setup.policy, PosseTS | IndTSV) else found
+    believed = indices(state, BELIEF) if isinstance(state.setup.policy, PosseTS | IndTSV) else found
     return {
         "setup": state.setup,
         "players": tuple(state.player_roster),
