@@ -23,7 +23,7 @@ def cap(epsilon):
 
 @dataclass
 class Summary:
-    """What everybody's data say: phi, mu, cvar and tau2 of each arm; lev, levv and f of each player."""
+    """What everybody's data say: phi, mu, cvar and tau2 of each arm; lev, levv and f of each player; and freedom."""
 
     phi: list
     mu: list
@@ -33,6 +33,7 @@ class Summary:
     v: list = field(default_factory=list)
     tau2: list = field(default_factory=list)
     cvar: list = field(default_factory=list)
+    freedom: int = 0  # of a spread common to all arms
 
 
 def boundary(information, log_T):
@@ -58,6 +59,7 @@ def summary(n, s, q, most):
     phi = [dispersion([(n[p][i], s[p][i], q[p][i]) for p in range(M)]) for i in range(K)]
     mu = [(sum(s[p][i] for p in range(M)) + phi[i]) / (sum(n[p][i] for p in range(M)) + 2 * phi[i]) for i in range(K)]
     it = Summary(phi, mu, [0.0] * M, [0.0] * M, [1.0] * M)
+    it.freedom = sum(max(sum(n[p][i] > 0 for p in range(M)) - 1, 0) for i in range(K))
     y = [[s[p][i] / n[p][i] if n[p][i] else None for i in range(K)] for p in range(M)]
     tau2 = 0.01
     zeta = growing_floor(sum(map(sum, n)) / M)
@@ -150,13 +152,13 @@ def oddity(it, n, y, p):
 
 def held(f, log_T):
     """What part of its estimate the spread may be, with f degrees of freedom: less, the longer the run."""
-    z, c = 2 * (log_T / math.log(10) - 5), 2 / (9 * max(f, 1))
-    return clip(1 - c - z * math.sqrt(c), 0.1, 1) ** 3
+    powers, c = log_T / math.log(10) - 5, 2 / (9 * max(f, 1))
+    return clip(1 - powers * (c + 2 * math.sqrt(c)), 0.1, 1) ** 3
 
 
 def shared_index(it, n, s, p, i, most, log_T):
     """PosseTS' center and scale for player p, arm i: own data on a prior from everybody's."""
-    truth = held(len(it.phi) * (len(it.lev) - 1), log_T)
+    truth = held(it.freedom, log_T)
     t2 = max(min(most, (it.tau2[i] * it.f[p] + it.levv[p]) / truth), 1e-8)
     if len(it.lev) == 1 or t2 == UNIFORM:
         return index(n, s, it.phi[i], 0.5, UNIFORM, 0.0, log_T)
@@ -174,6 +176,8 @@ def index(n, s, phi, c, t2, cvar, log_T):
     rho = min(V / (m * (1 - m)), 1 / 3)
     median = clip(m - (1 - 2 * m) * rho / 3, m / 3, 1 - (1 - m) / 3)
     center, sd = median**0.25 - (1 - median) ** 0.25, math.sqrt(V) / 4 * (m**-0.75 + (1 - m) ** -0.75)
+    if log_T <= 0:  # what is believed
+        return center, sd
     z = boundary(phi * m * (1 - m) / V, log_T)
     untried = z**2 / (z**2 + 8 * n * m * (1 - m))
     return center + (1 - untried) * 0.6 * z * sd, sd * math.sqrt(untried + (1 - untried) * 0.3**2)

@@ -14,8 +14,8 @@ from scipy import stats
 
 import naive_posse
 import posse
-from posse.policies.fourth_root import BELIEF, UNIFORM, boundary, dispersion_sums, posterior
-from posse.policies.posse_ts import DISPERSION, DOUBT, LEVEL, LEVEL_DOUBT, MEAN, ODDITY, SPREAD
+from posse.policies.fourth_root import UNIFORM, boundary, dispersion_sums, posterior
+from posse.policies.posse_ts import DISPERSION, DOUBT, LEVEL, LEVEL_DOUBT, LOOSENESS, MEAN, ODDITY, SPREAD, held
 from posse.rewards import GRID
 from posse.simulation import trace
 
@@ -187,6 +187,32 @@ class TestSummary:
         uniform = posterior(5.0, 5.0, of_arm[0, DISPERSION], 0.5, UNIFORM, 0.0, math.log(rounds))
         assert (found == pytest.approx(uniform, rel=0.1)) == alone
 
+    @pytest.mark.parametrize("freedom", [1, 3, 40, 200])
+    def test_a_spread_is_held_as_by_the_oracle(self, freedom):
+        looseness = math.sqrt(2 / (9 * freedom))
+        lengths = (0.0, 11.5, 11.6, 13.8, 16.0, 40.0)
+        found = [held(looseness, log_T) for log_T in lengths]
+        assert found == pytest.approx([naive_posse.held(freedom, log_T) for log_T in lengths])
+        assert found[:2] == [1, 1]
+        assert found[-1] <= found[3] < found[2] < 1
+
+    def test_players_who_have_tried_nothing_say_nothing_of_the_spread(self):
+        n, s = np.full((2, 3), 400), np.full((2, 3), 80)
+        few, _ = summarise(n, s)
+        many, _ = summarise(np.vstack([n, np.zeros((18, 3), int)]), np.vstack([s, np.zeros((18, 3), int)]))
+        assert many[0, LOOSENESS] == few[0, LOOSENESS] == pytest.approx(math.sqrt(2 / 27))
+
+    @pytest.mark.parametrize("log_T", [8.0, 14.0])
+    def test_what_is_believed_rests_on_the_same_prior(self, log_T):
+        """An arm the player has not tried is drawn from the whole posterior, so there the two are one."""
+        n, s = np.full((2, 3), 3000), np.full((2, 3), 600)
+        n[0, 0] = s[0, 0] = 0
+        of_arm, of_player = summarise(n, s)
+        drawn, believed = (
+            posse.PosseTS.index(0.0, 0.0, of_arm[0], of_player[0], 2, sign * log_T, math.inf) for sign in (1, -1)
+        )
+        assert drawn == believed
+
     def test_epsilon_caps_the_spread(self):
         means = np.random.default_rng(1).random((10, 3))
         n, s = np.full((10, 3), 100), 100 * means
@@ -231,6 +257,7 @@ class TestDispersion:
         assert of_player[:, 0] == pytest.approx([1 / (1 + 12.5), 1])
 
 
+BELIEF = -10.0  # −ln T asks for what is believed, without exploration
 PROBABILITIES = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 
 

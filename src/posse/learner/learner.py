@@ -129,7 +129,11 @@ class Learner:
             return {self.state.arm_roster.names[arm]: p for arm, p in enumerate(shares) if offered[arm]}
 
     def indices(self, player: str) -> dict[str, tuple[float, float]]:
-        """Center and scale of each arm's index for the player, for rewards mapped to [0, 1]."""
+        """Center and scale of each arm's index for the player, for rewards mapped to [0, 1].
+
+        A center is no estimate of a mean: it has the bonus of a policy that explores by one, and that of PosseTS and
+        Ind-TS-V is on the scale x^¼ − (1−x)^¼.
+        """
         with self._lock:
             place = self.state.player_roster.current(player)
             self._tick()

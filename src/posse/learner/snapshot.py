@@ -103,7 +103,9 @@ def read(learner: Learner, path: Path, clock: Callable[[], float]) -> None:
     body = _checked(path)
     try:
         _restore(learner, body, clock)
-    except (KeyError, IndexError, TypeError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, SnapshotError):
+            raise
         raise SnapshotError(f"{path} is not a learner that this posse can read: {error!r}") from None
 
 

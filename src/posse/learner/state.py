@@ -117,14 +117,14 @@ class State:
         offered[places] = True
         return offered
 
-    def evaluate(self, player: int, log_T: float | None = None) -> np.ndarray:
+    def evaluate(self, player: int, belief: bool = False) -> np.ndarray:
         """A player's centers, scales and weights of others' data, one column an arm; a fourth row for probabilities.
 
-        They are those of the next round, or as they would be with another ln T.
+        They are those of the next round, or what PosseTS and Ind-TS-V believe, without what is added for exploration.
         """
         numbers = self.core.numbers(self.tally, player, self.waiting, self.all_waiting)
-        now = log_horizon(self.setup.horizon, self.rounds + 1) if log_T is None else log_T
-        return self.core.evaluate(numbers, self.player_roster.count, now)
+        log_T = log_horizon(self.setup.horizon, self.rounds + 1)
+        return self.core.evaluate(numbers, self.player_roster.count, -log_T if belief else log_T)
 
     def probabilities(self, evaluated: np.ndarray, offered: np.ndarray) -> np.ndarray:
         """Each arm's probability, from what `evaluate` gave, with floor and holdout."""

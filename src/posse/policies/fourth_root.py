@@ -30,7 +30,6 @@ def dispersion_sums(n, s, q):
     return n * variance, s - within + variance
 
 
-BELIEF = -math.inf  # in place of ln T: the posterior itself, nothing of it spent on exploration
 BONUS, CHANCE = 0.6, 0.3  # exploration: so much of the boundary for sure, and so many deviations by chance
 
 
@@ -39,16 +38,17 @@ def boundary(information, log_T):
 
     That is the answer for one unknown arm beside a known one with T pulls to come. It has no closed form; solved
     numerically it is this within 3 % where T is ten times the information and more, and it tends to
-    √(2 ln T/n − …), Lai's boundary ("Adaptive treatment allocation and the multi-armed bandit problem", 1987).
+    √(2 ln T/n), as Lai's boundary does ("Adaptive treatment allocation and the multi-armed bandit problem", 1987).
     """
     L = log_T - math.log(max(information, 1.0)) - 3.0
     return math.sqrt(L + math.sqrt(L * L + 5.0))
 
 
 def posterior(n, s, dispersion, expected, spread, doubt, log_T):
-    """Center and scale, from own data and a prior with this expected value and spread, itself in doubt.
+    """Center and scale to draw with, from own data and a prior with this expected value and spread, itself in doubt.
 
-    The prior is never more U-shaped than the uniform law: at least φ observations on either side.
+    With −ln T in place of ln T it is what is believed: the posterior itself, and nothing for exploration. The prior is
+    never more U-shaped than the uniform law: at least φ observations on either side.
     """
     prior = dispersion * (expected * (1.0 - expected) - spread) / spread
     a = max(prior * expected, dispersion)
@@ -68,10 +68,10 @@ def upper_part(center, scale, seen, information, log_T):
     """What is drawn from: the whole posterior of an arm that the player itself has hardly seen, later its upper part.
 
     Thompson sampling draws from the whole, and half of its draws are below the center, where they decide nothing but
-    the moment. A bonus for sure and less chance reach as far with less luck involved. `seen` counts successes and
-    failures, whichever is rarer: a normal is right as far out as z deviations once it is well above z²/8.
+    the moment. A bonus for sure and less chance reach as far with less luck involved. `seen` is n m (1−m), which must
+    be large beside z² for a normal to be right as far out as z deviations.
     """
-    if log_T == BELIEF:
+    if log_T <= 0.0:
         return center, scale
     reach = boundary(information, log_T)
     tried = seen / (seen + 0.125 * reach * reach)

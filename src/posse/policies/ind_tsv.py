@@ -14,8 +14,8 @@ DISPERSION = 0  # what the summary says of a player
 class IndTSV(Policy):
     """PosseTS without sharing: uniform priors, and the dispersion of a player's rewards estimated from its own data.
 
-    It shares nothing, and is the measure of what sharing is worth. For rewards of 0 and 1 it is close to exact
-    Beta-Bernoulli Thompson sampling, with less exploration of arms that are well known.
+    It shares nothing, and is the measure of what sharing is worth. For rewards of 0 and 1 its posterior is close to
+    that of Beta-Bernoulli Thompson sampling; it explores as PosseTS does, by a bonus and less chance.
 
     The dispersion is that of the player's noisiest arm, and an arm that has shown nothing yet counts as noisy as can
     be: pooled over arms, one that always pays the same would have the others given up after a bad pull or two.

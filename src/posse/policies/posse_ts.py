@@ -40,10 +40,10 @@ class PosseTS(Policy):
 
         mean m = (s + n₀ c) / (n + n₀),    variance φ m (1−m) / (n + n₀ + φ) + (n₀ / (n + n₀))² d
 
-    with d the doubt about the arm's mean,
-    and τ² = 1/12 around ½ is the uniform prior of Beta-Bernoulli Thompson sampling. `posterior` turns this into center
-    and scale on the scale x^¼ − (1−x)^¼. docs/posse-ts.md derives all of it and says what is not proven. ε is optional:
-    players that differ by at most ε have a spread of at most ε²/4.
+    with d the doubt about the arm's mean, and τ² = 1/12 around ½ is the uniform prior of Beta-Bernoulli Thompson
+    sampling. `posterior` turns this into center and scale on the scale x^¼ − (1−x)^¼, for draws from its upper part.
+    docs/posse-ts.md derives all of it and says what is not proven. ε is optional: players that differ by at most ε have
+    a spread of at most ε²/4.
 
     >>> PosseTS().label, PosseTS(0.1).label
     ('PosseTS', 'PosseTS(epsilon=0.1)')
@@ -61,7 +61,7 @@ class PosseTS(Policy):
     def summary(pulls, sums, squares, of_arm, of_player, work, epsilon):
         means, shares = work[0], work[1]  # each player's mean, and 1/n; 0 where it has no data
         cap = min(UNIFORM, 0.25 * epsilon * epsilon)
-        total = look(pulls, sums, squares, of_arm, of_player, means, shares)
+        total, freedom = look(pulls, sums, squares, of_arm, of_player, means, shares)
         margin = insurance(total / max(pulls.shape[1], 1))
         pooled = WIDE
         for number in range(ROUNDS):
@@ -70,13 +70,13 @@ class PosseTS(Policy):
                 levels(of_arm, of_player, means, shares)
                 oddities(of_arm, of_player, means, shares)
         centres(of_arm, of_player, means, shares)
-        of_arm[:, LOOSENESS] = math.sqrt(2.0 / (9.0 * max(pulls.shape[0] * (pulls.shape[1] - 1), 1)))
+        of_arm[:, LOOSENESS] = math.sqrt(2.0 / (9.0 * max(freedom, 1)))
 
     @staticmethod
     def index(n, s, arm, player, M, log_T, epsilon):
         cap = min(UNIFORM, 0.25 * epsilon * epsilon)
         spread = arm[SPREAD] * player[ODDITY] + player[LEVEL_DOUBT]
-        spread = min(cap, spread / held(arm[LOOSENESS], log_T))
+        spread = min(cap, spread / held(arm[LOOSENESS], abs(log_T)))
         if M == 1 or spread >= UNIFORM:  # nobody to share with, or nothing in common
             return posterior(n, s, arm[DISPERSION], 0.5, UNIFORM, 0.0, log_T)
         expected = clip(arm[MEAN] + player[LEVEL], 1e-3)
@@ -90,26 +90,30 @@ class PosseTS(Policy):
 def look(pulls, sums, squares, of_arm, of_player, means, shares):
     """Players' means, and first values for everything: arms' dispersions and means, players without level or oddity.
 
-    Returns how many pulls there are in all.
+    Returns how many pulls there are in all, and the degrees of freedom of a spread common to all arms: for each arm,
+    one less than the players who have tried it.
     """
     arms, players = pulls.shape
-    everything = 0
+    everything, freedom = 0, 0
     for player in range(players):
         of_player[player, LEVEL], of_player[player, LEVEL_DOUBT], of_player[player, ODDITY] = 0.0, 0.0, 1.0
         for arm in range(arms):
             everything += pulls[arm, player]
     for arm in range(arms):
         N, S, above, below = 0.0, 0.0, 1.0, 1.0
+        there = 0
         for player in range(players):
             n, s = pulls[arm, player] * 1.0, sums[arm, player] * STEP
             share = 1.0 / n if n > 0.0 else 0.0
+            there += 1 if n > 0.0 else 0
             shares[arm, player], means[arm, player] = share, s * share
             more, rest = dispersion_sums(n, s, squares[arm, player] * STEP)
             N, S, above, below = N + n, S + s, above + more, below + rest
+        freedom += max(there - 1, 0)
         dispersion = min(max(above / below, 1e-12), 1.0)
         of_arm[arm, DISPERSION] = dispersion
         of_arm[arm, MEAN] = (S + dispersion) / (N + 2.0 * dispersion)
-    return everything
+    return everything, freedom
 
 
 def insurance(rounds):
@@ -125,10 +129,10 @@ def held(looseness, log_T):
     """What part of its estimate the spread may be in truth, by more standard errors the longer the run.
 
     Few players on few arms tell little of how far they differ, and to take them for alike costs in proportion to T:
-    nothing up to 10⁵ rounds, then two errors of χ² (as Wilson and Hilferty have its quantiles) for every power of ten.
+    nothing up to 10⁵ rounds, then two errors of χ² (its quantiles as Wilson and Hilferty have them) for a power of ten.
     """
-    errors = 2.0 * (log_T / LN_10 - 5.0)
-    root = min(max(1.0 - looseness * (looseness + errors), 0.1), 1.0)
+    powers = log_T / LN_10 - 5.0
+    root = min(max(1.0 - powers * looseness * (looseness + 2.0), 0.1), 1.0)
     return root * root * root
 
 

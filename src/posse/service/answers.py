@@ -111,7 +111,9 @@ class StateAnswer(BaseModel):
     means: list[list[float | None]]
     low: list[list[float | None]] = Field(description="Lower ends of intervals for the means")
     high: list[list[float | None]] = Field(description="Upper ends")
-    centers: list[list[float | None]] = Field(description="Of the indices, for rewards mapped to [0, 1]")
+    centers: list[list[float | None]] = Field(
+        description="Of the indices, bonus included, for rewards mapped to [0, 1]; no estimates of means"
+    )
     scales: list[list[float | None]]
     shared: list[list[float | None]] = Field(description="How much each index rests on other players' data, 0 to 1")
     probabilities: list[list[float | None]]

@@ -49,7 +49,11 @@ class Experiment:
 
 @dataclass(frozen=True, eq=False)
 class Indices:
-    """What the next decision of each player would rest on, float64 [player, arm], for rewards mapped to [0, 1]."""
+    """What the next decision of each player would rest on, float64 [player, arm], for rewards mapped to [0, 1].
+
+    Centers are no estimates of means: they have the bonus of policies that explore by one, and those of PosseTS and
+    Ind-TS-V are on the scale x^¼ − (1−x)^¼.
+    """
 
     players: list[tuple[str, bool]]
     arms: list[tuple[str, bool]]
@@ -177,12 +181,12 @@ def has_row(connection: Connection, book: Book) -> bool:
     return False
 
 
-def indices(state: State, log_T: float | None = None) -> Indices:
-    """Centers, scales, weights and probabilities of all, now or as they would be with this ln T."""
+def indices(state: State, belief: bool = False) -> Indices:
+    """Centers, scales, weights and probabilities of all, or those of what PosseTS and Ind-TS-V believe."""
     players, arms = len(state.player_roster.names), len(state.arm_roster.names)
     table = np.zeros((4, players, arms))
     for player in range(players):
-        evaluated = state.evaluate(player, log_T)
+        evaluated = state.evaluate(player, belief)
         state.probabilities(evaluated, state.arm_roster.here)
         table[:, player] = evaluated
     return Indices(list(state.player_roster), list(state.arm_roster), *table)

@@ -38,8 +38,9 @@ def beliefs(
 ) -> Beliefs:
     """What the policy takes each mean reward for, from its indices and each player's counts and sums on [0, 1].
 
-    A randomised policy draws from its posterior, so center and scale say what it believes. A policy that is not, adds a
-    bonus to the center; for it, a player's own mean stands with an interval that holds at all times.
+    Center and scale are those of a posterior: Thompson sampling draws from it, PosseTS and Ind-TS-V are asked for it. A
+    policy without randomness adds a bonus to the center; for it, a player's own mean stands with an interval that holds
+    at all times.
     """
     if not policy.randomised:
         some = pulls > 0

@@ -10,7 +10,6 @@ import numpy as np
 from posse.learner import Counts
 from posse.learner.setup import Setup
 from posse.learner.state import State
-from posse.policies.fourth_root import BELIEF
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 from posse.rewards import GRID
@@ -93,7 +92,7 @@ class Snapshot:
     chosen: np.ndarray
     """Pulls, those that wait for a reward included, int [player, arm]."""
     centers: np.ndarray
-    """Of what is believed of the means, [player, arm]; PosseTS and Ind-TS-V draw with less than these scales."""
+    """Of what is believed of the means, [player, arm]; PosseTS and Ind-TS-V add a bonus and draw with less scale."""
     scales: np.ndarray
     weights: np.ndarray
     """How much each index rests on other players' data, 0 to 1, [player, arm]."""
@@ -120,7 +119,7 @@ class Snapshot:
 def numbers_of(state: State) -> dict[str, Any]:
     """The part of a snapshot that the learner's state knows, by field."""
     counts, found = state.counts(), indices(state)
-    believed = indices(state, BELIEF) if isinstance(state.setup.policy, PosseTS | IndTSV) else found
+    believed = indices(state, belief=True) if isinstance(state.setup.policy, PosseTS | IndTSV) else found
     return {
         "setup": state.setup,
         "players": tuple(state.player_roster),
