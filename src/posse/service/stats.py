@@ -115,7 +115,10 @@ def _summary_numbers(
     policy = state.core.policy
     split = 8 + 8 * shape[1] * policy.arm_numbers
     if len(summary) != split + 8 * shape[0] * policy.player_numbers:
-        raise Damaged(f"the summary of {policy.label} has {len(summary)} bytes; `posse db rebuild` makes it anew")
+        raise Damaged(
+            f"the summary of {policy.label} has {len(summary)} bytes, as if another version of posse had made it; "
+            "`posse db rebuild` makes it anew from the log"
+        )
     last = np.frombuffer(summary[:8], "<i8")
     return {
         "summed": np.array([numbers["pulls"].sum(), last[0]]),
