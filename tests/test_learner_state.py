@@ -218,6 +218,13 @@ class TestFile:
         with pytest.raises(SnapshotError, match=r"schema 2.* use a newer one"):
             posse.Learner.load(path)
 
+    def test_a_policy_that_keeps_other_numbers_by_now_is_refused(self, tmp_path, monkeypatch):
+        path = tmp_path / "learner.json"
+        busy(posse.PosseTS(), rounds=5)[0].save(path)
+        monkeypatch.setattr(posse.PosseTS, "arm_numbers", posse.PosseTS.arm_numbers + 1)
+        with pytest.raises(SnapshotError, match=r"learner\.json is not a learner that this posse can read"):
+            posse.Learner.load(path)
+
     def test_something_else_is_refused(self, tmp_path):
         path = tmp_path / "learner.json"
         for text in ("[1, 2]", '{"kind": "cake"}', "null", "\x00\x01"):

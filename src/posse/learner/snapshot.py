@@ -104,8 +104,6 @@ def read(learner: Learner, path: Path, clock: Callable[[], float]) -> None:
     try:
         _restore(learner, body, clock)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, SnapshotError):
-            raise
         raise SnapshotError(f"{path} is not a learner that this posse can read: {error!r}") from None
 
 

@@ -181,12 +181,12 @@ def has_row(connection: Connection, book: Book) -> bool:
     return False
 
 
-def indices(state: State, belief: bool = False) -> Indices:
-    """Centers, scales, weights and probabilities of all, or those of what PosseTS and Ind-TS-V believe."""
+def indices(state: State) -> Indices:
+    """Centers, scales, weights and probabilities of all."""
     players, arms = len(state.player_roster.names), len(state.arm_roster.names)
     table = np.zeros((4, players, arms))
     for player in range(players):
-        evaluated = state.evaluate(player, belief)
+        evaluated = state.evaluate(player)
         state.probabilities(evaluated, state.arm_roster.here)
         table[:, player] = evaluated
     return Indices(list(state.player_roster), list(state.arm_roster), *table)

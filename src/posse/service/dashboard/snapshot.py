@@ -119,7 +119,10 @@ class Snapshot:
 def numbers_of(state: State) -> dict[str, Any]:
     """The part of a snapshot that the learner's state knows, by field."""
     counts, found = state.counts(), indices(state)
-    believed = indices(state, belief=True) if isinstance(state.setup.policy, PosseTS | IndTSV) else found
+    believed = np.stack([found.centers, found.scales])
+    if isinstance(state.setup.policy, PosseTS | IndTSV):
+        for player in range(len(found.players)):
+            believed[:, player] = state.evaluate(player, belief=True)[:2]
     return {
         "setup": state.setup,
         "players": tuple(state.player_roster),
@@ -132,8 +135,8 @@ def numbers_of(state: State) -> dict[str, Any]:
         "sums": counts.sums,
         "squares": state.tally.squares / GRID,
         "chosen": counts.pulls + state.waiting,
-        "centers": believed.centers,
-        "scales": believed.scales,
+        "centers": believed[0],
+        "scales": believed[1],
         "weights": found.weights,
         "probabilities": found.probabilities,
     }

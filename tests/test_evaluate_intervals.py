@@ -1,0 +1,277 @@
+"""Judging policies from a log: that intervals hold, by a slow oracle and over many seeds, with controls that fail."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pyarrow
+import pyarrow.csv
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_logs import CHANCES, MEANS, randomised, table
+from scipy.special import ndtr
+from scipy.stats import binomtest
+
+import posse
+from posse.insight import evaluate
+from posse.insight.evaluation import estimators
+
+
+def thompson_logs(seed, logs, rounds, means):
+    """Many logs of Thompson sampling with two arms, all at once: arms, propensities, rewards, [log, round, player]."""
+    rng = np.random.default_rng(seed)
+    shape = (logs, means.shape[0])
+    pulls, sums = np.zeros((*shape, 2)), np.zeros((*shape, 2))
+    kept = []
+    for _ in range(rounds):
+        center, variance = (sums + 0.5) / (pulls + 1), 0.25 / (pulls + 1)
+        second = ndtr((center[..., 1] - center[..., 0]) / np.sqrt(variance.sum(axis=-1)))
+        arm = (rng.random(shape) < second).astype(int)
+        reward = (rng.random(shape) < means[np.arange(means.shape[0]), arm]) * 1.0
+        kept.append((arm, np.where(arm == 1, second, 1 - second), reward))
+        played = np.arange(2) == arm[..., None]
+        pulls += played
+        sums += played * reward[..., None]
+    return [np.stack(parts, axis=1) for parts in zip(*kept, strict=True)]
+
+
+def agrees(hits, trials, promised=0.95):
+    """Whether a coverage is at least what was promised, as far as so many trials can tell."""
+    return binomtest(int(hits), trials, promised, alternative="less").pvalue > 1e-3
+
+
+def slow_wealth(weights, rewards, value, level, by_design):
+    """The average wealth of the bets against `value`, term by term."""
+    n = len(weights)
+    square = sum(w * w for w in weights) / n
+    variance = square * value * (1 - value) if by_design else 2 * value - value**2
+    stakes = weights if by_design else [1.0] * n
+    total, prior = 0.0, [1 / (1 + abs(j)) ** 2 for j in range(-6, 5)]
+    for share, j in zip(prior, range(-6, 5), strict=True):
+        bet = min(math.sqrt(2 * math.log(1 / level) / (n * variance)) * 2.0**j, 0.9 / (max(stakes) * value))
+        total += share * math.prod(
+            1 + bet * (w * r - s * value) for w, r, s in zip(weights, rewards, stakes, strict=True)
+        )
+    return total / sum(prior)
+
+
+class TestBetting:
+    @pytest.mark.parametrize("by_design", [True, False])
+    def test_it_refutes_what_the_slow_oracle_refutes_and_nothing_above(self, by_design):
+        rng = np.random.default_rng(5)
+        for _ in range(4):
+            weights = rng.choice([0.0, 0.5, 1.0, 6.0], size=60)
+            weights = weights / weights.mean() if by_design else weights
+            rewards = (rng.random(60) < 0.6) * 1.0
+            low, high = estimators.betting_interval(weights, rewards, 0.1, by_design=by_design)
+            for value in np.linspace(0.01, 0.99, 99):
+                wealth = slow_wealth(weights.tolist(), rewards.tolist(), value, 0.05, by_design)
+                if abs(value - low) > 0.002:
+                    assert (wealth > 20) == (value < low), value
+                mirrored = slow_wealth(weights.tolist(), (1 - rewards).tolist(), 1 - value, 0.05, by_design)
+                if abs(value - high) > 0.002:
+                    assert (mirrored > 20) == (value > high), value
+
+    @settings(max_examples=200, deadline=None, derandomize=True)
+    @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1)), min_size=1, max_size=20), st.booleans())
+    def test_any_weights_and_rewards_give_an_interval_within_the_range(self, pairs, by_design):
+        weights, rewards = (np.array(each) for each in zip(*pairs, strict=True))
+        if by_design and not weights.mean() > 1e-9:
+            weights = np.ones_like(weights)
+        weights = weights / weights.mean() if by_design else weights
+        low, high = estimators.betting_interval(weights, rewards, 0.05, by_design=by_design)
+        assert 0 <= low <= 1
+        assert 0 <= high <= 1
+
+    def test_a_single_row_says_next_to_nothing(self):
+        low, high = estimators.betting_interval(np.ones(1), np.ones(1), 0.05, by_design=True)
+        assert low < 0.05
+        assert high == 1
+
+
+class TestCoverageOnRandomisedLogs:
+    RUNS = 150
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def evaluations(cls):
+        found = []
+        for seed in range(cls.RUNS):
+            log, player = randomised(np.random.default_rng(seed), 400)
+            shares = np.bincount(player, minlength=2) / 400
+            found.append((shares, evaluate(log, against="a0")))
+        return found
+
+    @pytest.mark.parametrize("arm", [0, 1, 2])
+    def test_arms_overall_and_by_player(self, evaluations, arm):
+        overall, by_player = 0, 0
+        for shares, evaluation in evaluations:
+            estimate = evaluation.of(f"a{arm}")
+            overall += estimate.low <= shares @ MEANS[:, arm] <= estimate.high
+            own = evaluation.of(f"a{arm}", "p0")
+            by_player += own.low <= MEANS[0, arm] <= own.high
+        assert agrees(overall, self.RUNS, 0.94)  # the normal law is an approximation
+        assert agrees(by_player, self.RUNS, 0.94)
+
+    def test_the_uniform_policy_and_the_logging_policy(self, evaluations):
+        uniform, logged = 0, 0
+        for shares, evaluation in evaluations:
+            estimate = evaluation.of("uniform")
+            uniform += estimate.low <= shares @ MEANS.mean(axis=1) <= estimate.high
+            estimate = evaluation.of("logged")
+            logged += estimate.low <= shares @ (MEANS * CHANCES).sum(axis=1) <= estimate.high
+        assert agrees(uniform, self.RUNS, 0.94)
+        assert agrees(logged, self.RUNS, 0.94)
+
+    def test_differences(self, evaluations):
+        hits = 0
+        for shares, evaluation in evaluations:
+            difference = evaluation.of("a2").difference
+            hits += difference.low <= shares @ (MEANS[:, 2] - MEANS[:, 0]) <= difference.high
+        assert agrees(hits, self.RUNS, 0.94)
+
+    def test_rare_rewards_in_small_logs(self):
+        """Where the normal interval would often have no width at all."""
+        means = np.full((1, 2), 0.97)
+        hits = ordinary = 0
+        for seed in range(self.RUNS):
+            log, _ = randomised(np.random.default_rng(seed), 60, means, np.array([[0.5, 0.5]]))
+            estimate = evaluate(log, "a0").of("a0")
+            assert estimate.interval == "betting"
+            hits += estimate.low <= 0.97 <= estimate.high
+            rewards = np.array([row["reward"] for row in log.to_pylist() if row["arm"] == "a0"])
+            low, high = estimators.normal_interval(rewards, 0.05)
+            ordinary += low <= 0.97 <= high
+        assert agrees(hits, self.RUNS)
+        assert not agrees(ordinary, self.RUNS, 0.94)
+
+    def test_wrong_propensities_do_not_cover_and_are_noticed(self):
+        hits, noticed = 0, 0
+        for seed in range(50):
+            log, player = randomised(np.random.default_rng(seed), 2000)
+            wrong = log.set_column(2, "propensity", pyarrow.array(np.full(2000, 1 / 3)))
+            shares = np.bincount(player, minlength=2) / 2000
+            evaluation = evaluate(wrong, "a0", estimator="snips")
+            estimate = evaluation.of("a0")
+            hits += estimate.low <= shares @ MEANS[:, 0] <= estimate.high
+            noticed += any("do not fit" in note for note in evaluation.notes)
+        assert hits < 45
+        assert noticed > 35
+
+
+class TestCoverageOnAdaptiveLogs:
+    RUNS = 150
+    ROUNDS = 150
+    MEANS = np.array([[0.5, 0.6], [0.45, 0.7]])
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def logs(cls):
+        arms, propensities, rewards = thompson_logs(11, cls.RUNS, cls.ROUNDS, cls.MEANS)
+        player = np.tile(["p0", "p1"], cls.ROUNDS)
+        return [
+            table(player, [f"a{i}" for i in arms[run].ravel()], propensities[run].ravel(), rewards[run].ravel())
+            for run in range(cls.RUNS)
+        ]
+
+    @pytest.mark.parametrize("arm", [0, 1])
+    def test_arms_overall_and_by_player(self, logs, arm):
+        overall, by_player = 0, 0
+        for log in logs:
+            evaluation = evaluate(log, f"a{arm}")
+            assert evaluation.adaptive
+            estimate, own = evaluation.of(f"a{arm}"), evaluation.of(f"a{arm}", "p1")
+            assert estimate.interval == "betting"
+            overall += estimate.low <= self.MEANS[:, arm].mean() <= estimate.high
+            by_player += own.low <= self.MEANS[1, arm] <= own.high
+        assert agrees(overall, self.RUNS)
+        assert agrees(by_player, self.RUNS)
+
+    def test_the_plain_mean_of_the_worse_arm_does_not_cover(self, logs):
+        hits = 0
+        for log in logs:
+            rows = [row["reward"] for row in log.to_pylist() if row["arm"] == "a0" and row["player"] == "p1"]
+            low, high = estimators.normal_interval(np.array(rows), 0.05)
+            hits += low <= 0.45 <= high
+        assert not agrees(hits, self.RUNS)
+
+    def test_dr_is_unbiased_where_the_plain_mean_is_not(self, logs):
+        robust = np.array([evaluate(log, "a0", estimator="dr").of("a0", "p1").value for log in logs])
+        plain = np.array(
+            [
+                np.mean([row["reward"] for row in log.to_pylist() if row["arm"] == "a0" and row["player"] == "p1"])
+                for log in logs
+            ]
+        )
+        errors = [values.std() / math.sqrt(self.RUNS) for values in (robust, plain)]
+        assert abs(robust.mean() - 0.45) < 3.5 * errors[0]
+        assert plain.mean() - 0.45 < -3.5 * errors[1]
+
+    def test_a_learners_log(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a", "b"], seed=4)
+        rng = np.random.default_rng(4)
+        for _ in range(60):
+            for decision in learner.choose(["a", "b"]):
+                learner.observe(decision.id, float(rng.random() < (0.8 if decision.arm == "x" else 0.3)))
+        learner.choose("a")
+        learner.record([("a", "x", 1.0)])
+        evaluation = evaluate(learner.log())
+        assert evaluation.adaptive
+        assert (evaluation.rows, evaluation.missing, evaluation.undrawn) == (120, 1, 1)
+        assert evaluation.of("x").low <= 0.8 <= evaluation.of("x").high
+        frozen = evaluate(learner.log(), learner)
+        assert frozen.estimates[0].target == "Learner"
+        assert frozen.estimates[0].value == pytest.approx(0.8, abs=0.15)
+
+    def test_decisions_that_a_learner_held_out_are_a_randomised_log(self):
+        learner = posse.Learner(posse.IndUCB(), ["x", "y"], ["a", "b"], seed=4, holdout=0.5)
+        rng = np.random.default_rng(4)
+        for _ in range(200):
+            decision = learner.choose("ab"[rng.integers(2)])
+            learner.observe(decision.id, float(rng.random() < (0.8 if decision.arm == "x" else 0.3)))
+        evaluation = evaluate(learner.log(), ["x", "y", posse.IndTS()], holdout=True, passes=3)
+        assert not evaluation.adaptive
+        assert evaluation.rows == sum(learner.log()["holdout"].to_pylist())
+        for arm, mean in (("x", 0.8), ("y", 0.3)):
+            assert evaluation.of(arm).low <= mean <= evaluation.of(arm).high
+        assert 0.5 < evaluation.of("Ind-TS").value < 0.9
+        with pytest.raises(ValueError, match="a learner held out can"):
+            evaluate(learner.log(), posse.IndTS())
+        learner.add_arm("z")
+        with pytest.raises(ValueError, match="came or went"):
+            evaluate(learner.log(), "x", holdout=True)
+        with pytest.raises(ValueError, match="no decisions that were held out"):
+            evaluate(table(["a"] * 4, ["x", "y"] * 2, [0.5] * 4, [1.0, 0.0, 1.0, 1.0]), "x", holdout=True)
+
+    def test_held_out_decisions_need_to_know_how_they_were_drawn(self, tmp_path):
+        learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a"], seed=4, holdout=0.5)
+        rng = np.random.default_rng(4)
+        for _ in range(100):
+            learner.observe(learner.choose("a").id, float(rng.random() < 0.5))
+        log = learner.log()
+        pyarrow.csv.write_csv(log, tmp_path / "log.csv")
+        with pytest.raises(ValueError, match=r"arms came or went is not in this log.* a propensity of 0\.5 in those"):
+            evaluate(tmp_path / "log.csv", "x", holdout=True)
+        bare = log.replace_schema_metadata(None)
+        equal = bare.set_column(bare.column_names.index("propensity"), "propensity", pyarrow.array([0.5] * 100))
+        assert evaluate(equal, "x", holdout=True).of("x") == evaluate(log, "x", holdout=True).of("x")
+
+    def test_decisions_that_were_given_up_are_missing_too(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a"], seed=4, waiting_limit=10)
+        rng = np.random.default_rng(4)
+        for number in range(200):
+            decision = learner.choose("a")
+            if number % 3 == 0:
+                learner.observe(decision.id, float(rng.random() < 0.5))
+        evaluation = evaluate(learner)
+        assert evaluation.rows + evaluation.missing + evaluation.given_up == 200
+        assert (evaluation.missing, evaluation.to_dict()["given_up"]) == (10, evaluation.given_up)
+        assert f"10 rows without a reward and {evaluation.given_up} decisions that the learner gave up" in " ".join(
+            str(evaluation).split()
+        )
+
+    def test_rows_that_could_play_nothing_else_are_said(self):
+        log = table(["a"] * 6, ["x", "y"] * 3, [0.5, 0.5, 1.0, 0.4, 0.6, 0.3], [1.0, 0.0] * 3)
+        assert any("16.7%" in note for note in evaluate(log, "y").notes)
