@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import posse
-from posse.service.store import Store
+from posse.service.storage.store import Store
 
 POSTGRES = os.environ.get("POSSE_POSTGRES_URL")
 BACKENDS = ["sqlite", "postgresql"]

@@ -15,13 +15,13 @@ from fastapi.routing import APIRoute
 from serving import problem_of, service
 
 from posse.policies.posse_ts import PosseTS
-from posse.service import tokens
-from posse.service.access import COOKIE, needed
-from posse.service.app import create_app
-from posse.service.serve import bind, prepare, serve
-from posse.service.settings import Settings
-from posse.service.shell import Scrub
-from posse.service.store import Store
+from posse.service.api.app import create_app
+from posse.service.api.middleware import Scrub
+from posse.service.auth import tokens
+from posse.service.auth.permissions import COOKIE, needed
+from posse.service.process.settings import Settings
+from posse.service.process.supervisor import bind, prepare, serve
+from posse.service.storage.store import Store
 
 PAGES = {"/", "/experiments", "/experiments/{name}", "/experiments/{name}/live", "/experiments/{name}/chart.json"}
 PAGES |= {"/experiments/{name}/pause"}

@@ -7,9 +7,9 @@ import json
 import pytest
 from fleet import needs_service, new_postgres_database
 
+from posse.bench import service as bench
 from posse.cli import main
-from posse.service import bench
-from posse.service.store import Store
+from posse.service.storage.store import Store
 
 
 @needs_service

@@ -15,8 +15,8 @@ from serving import new_experiment, service
 
 import posse
 from posse.learner import ConflictingReward, UnknownDecision
-from posse.service import conversation
-from posse.service.client import AsyncClient, Client, ServiceError, Unreachable
+from posse.service.client import protocol as conversation
+from posse.service.client.client import AsyncClient, Client, ServiceError, Unreachable
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,11 @@ from scipy import stats
 from traffic import ARMS, CONTEXT, EXPERIMENT, PLAYERS, begin, pull, start
 
 import posse
-from posse.service import reports, tables, views
-from posse.service.store import Store
-from posse.service.verify import verify
+from posse.service.admin.verify import verify
+from posse.service.storage import queries as views
+from posse.service.storage import reward_reports as reports
+from posse.service.storage import schema as tables
+from posse.service.storage.store import Store
 
 pytestmark = needs_service
 
@@ -112,7 +114,7 @@ def test_a_store_that_forgets_its_answers_would_be_caught(tmp_path, monkeypatch)
         return judge(book, identity, value, fresh)
 
     judge = reports.judge
-    monkeypatch.setattr("posse.service.turn.judge", forget)
+    monkeypatch.setattr("posse.service.storage.transaction.judge", forget)
     assert store.reward(EXPERIMENT, [(decision.id, 1.0)])[0].status == "taken"
     assert rows(database, "SELECT sum(pulls) FROM stats") == [(2,)]
     assert rows(database, "SELECT count(*) FROM rewards") == [(2,)]

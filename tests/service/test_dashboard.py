@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from serving import service
 
-from posse.service import dashboard, tokens
-from posse.service.store import Store
+from posse.service import dashboard
+from posse.service.auth import tokens
+from posse.service.storage.store import Store
 
 HOSTILE = (
     "<script>alert(1)</script>",

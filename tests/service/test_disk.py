@@ -19,8 +19,8 @@ from fleet import FULL, Fleet, fleet, needs_service, new_postgres_database, run_
 from traffic import ARMS, EXPERIMENT, PLAYERS, Memory, begin, client_of, decide, report
 
 import posse
-from posse.service.store import Store
-from posse.service.verify import verify
+from posse.service.admin.verify import verify
+from posse.service.storage.store import Store
 from stores import BACKENDS, database
 
 PATH = f"/v1/experiments/{EXPERIMENT}"
@@ -145,7 +145,7 @@ def noticed(path: Path) -> bool:
             store = Store(f"sqlite:///{path}")
             stack.callback(store.close)
             return bool(verify(store))
-        except (posse.service.store.Damaged, posse.service.store.Unavailable, ValueError):
+        except (posse.service.storage.store.Damaged, posse.service.storage.store.Unavailable, ValueError):
             return True
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from serving import service
 
 import posse
-from posse.service import tokens
-from posse.service.store import Store
-from posse.service.verify import verify
+from posse.service.admin.verify import verify
+from posse.service.auth import tokens
+from posse.service.storage.store import Store
 
 HERE = Path(__file__).parent
 EXAMPLES = 400 if os.environ.get("POSSE_FULL") else 10  # for each operation, beside those that cover the schema

@@ -12,10 +12,10 @@ import httpx
 import pytest
 from serving import new_experiment, problem_of, service
 
-from posse.service import tokens
-from posse.service.access import COOKIE
-from posse.service.errors import Damaged, Overloaded, Unavailable
-from posse.service.store import Store
+from posse.service.auth import tokens
+from posse.service.auth.permissions import COOKIE
+from posse.service.storage.errors import Damaged, Overloaded, Unavailable
+from posse.service.storage.store import Store
 from posse.service.writer import Writer
 
 

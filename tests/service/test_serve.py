@@ -15,10 +15,10 @@ import pytest
 from cluster import children
 from fleet import POSSE, fleet
 
-from posse.service import tokens
-from posse.service.client import Client, ServiceError
-from posse.service.store import Store
-from posse.service.verify import verify
+from posse.service.admin.verify import verify
+from posse.service.auth import tokens
+from posse.service.client.client import Client, ServiceError
+from posse.service.storage.store import Store
 from stores import BACKENDS, database
 
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_is_said_before_anything_starts(tmp_path):
 FAILING = """
 import sys, time
 from posse.cli import main
-from posse.service import serve
+from posse.service.process import supervisor as serve
 
 def work(listener, settings, number, folder, ready):
     if number == 0:

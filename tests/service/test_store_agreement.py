@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import posse
-from posse.service.verify import verify
-from posse.service.views import book
+from posse.service.admin.verify import verify
+from posse.service.storage.queries import book
 from stores import ARMS, SHOPS, Clock, new, stores
 
 POLICIES = [posse.PosseTS(), posse.HierTS(0.1), posse.RobustAgg(0.1), posse.RobustAggTS(0.1), posse.IndUCB()]

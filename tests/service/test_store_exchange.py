@@ -13,13 +13,13 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 import posse
-import posse.service.migrations
+import posse.service.storage.migrations
 from posse.cli import main
-from posse.service import tables
-from posse.service.errors import Damaged
-from posse.service.exchange import export_log, import_log
-from posse.service.store import ExperimentExists, Store
-from posse.service.verify import rebuild, verify
+from posse.service.admin.transfer import export_log, import_log
+from posse.service.admin.verify import rebuild, verify
+from posse.service.storage import schema as tables
+from posse.service.storage.errors import Damaged
+from posse.service.storage.store import ExperimentExists, Store
 from stores import BACKENDS, SHOPS, Clock, answered, new, stores
 from test_learner_state import busy
 
@@ -48,7 +48,7 @@ def test_a_learners_log_becomes_an_experiment_that_goes_on_like_it(policy, backe
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_defaults_are_taken_beyond_the_decisions_that_a_learner_gave_up(backend, tmp_path, monkeypatch):
-    monkeypatch.setattr("posse.service.turn.MANY", 5)
+    monkeypatch.setattr("posse.service.storage.transaction.MANY", 5)
     clock = Clock()
     options = {"default_reward": 0.0, "patience": 60, "waiting_limit": 3, "clock": clock, "seed": 3}
     learner = posse.Learner(posse.PosseTS(), ["tea", "coffee"], SHOPS, **options)
@@ -108,7 +108,7 @@ class TestSchema:
     def test_the_migrations_lead_to_the_tables(self, backend, tmp_path):
         with stores(backend, tmp_path) as (store,), store.engine.connect() as connection:
             assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
-        script = ScriptDirectory(str(Path(posse.service.migrations.__file__).parent))
+        script = ScriptDirectory(str(Path(posse.service.storage.migrations.__file__).parent))
         assert script.get_current_head() == tables.SCHEMA
 
     @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
@@ -131,7 +131,7 @@ class TestSchema:
         store.close()
 
     def test_there_is_a_fixture_of_every_version(self):
-        versions = Path(posse.service.migrations.__file__).parent / "versions"
+        versions = Path(posse.service.storage.migrations.__file__).parent / "versions"
         assert len(FIXTURES) == len(list(versions.glob("v*.py"))) > 0
 
     def test_another_version_is_refused_with_what_to_do(self, tmp_path):

@@ -12,9 +12,9 @@ import pytest
 import sqlalchemy
 from sqlalchemy import exc
 
-from posse.service import database
-from posse.service.store import Damaged, Store, Unavailable
-from posse.service.verify import verify
+from posse.service.admin.verify import verify
+from posse.service.storage import database
+from posse.service.storage.store import Damaged, Store, Unavailable
 from stores import SHOPS, Clock, answered, new, stores
 
 
@@ -75,7 +75,7 @@ def test_a_file_that_cannot_grow_is_unavailable(store, tmp_path):
     store.close()
     program = """
         import resource, sys
-        from posse.service.store import Store, Unavailable
+        from posse.service.storage.store import Store, Unavailable
         store = Store(sys.argv[1])
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
         done = store.experiment("teas").decisions
@@ -264,10 +264,10 @@ class TestPostgres:
             calls.append(1)
             return turn.record("teas", [("north", "tea", 1.0)])
 
-        monkeypatch.setattr("posse.service.store.PAUSE", 0.0)
+        monkeypatch.setattr("posse.service.storage.store.PAUSE", 0.0)
         with monkeypatch.context() as broken:
             broken.setattr(store.engine.dialect, "do_commit", lose)
-            broken.setattr("posse.service.views.has_row", lost)
+            broken.setattr("posse.service.storage.queries.has_row", lost)
             with pytest.raises(Unavailable, match="not known whether the database took"):
                 store.transact(record)
         assert calls == [1]

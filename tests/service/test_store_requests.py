@@ -8,13 +8,13 @@ import threading
 import pytest
 
 import posse
-from posse.service.store import (
+from posse.service.admin.verify import verify
+from posse.service.storage.store import (
     ConflictingKey,
     ExperimentExists,
     Paused,
     UnknownExperiment,
 )
-from posse.service.verify import verify
 from stores import ARMS, BACKENDS, SHOPS, Clock, answered, new, stores
 
 
@@ -231,7 +231,7 @@ class TestRewards:
         assert store.reward("beers", [(decision.id, 1.0)])[0].status == "unknown"
 
     def test_what_was_forgotten_is_asked_of_the_database(self, opened, monkeypatch):
-        monkeypatch.setattr("posse.service.book.RECENT", 2)
+        monkeypatch.setattr("posse.service.storage.live_experiment.RECENT", 2)
         one, _, _ = opened
         new(one)
         made = [one.decide("teas", ["north"])[0] for _ in range(10)]
@@ -240,7 +240,7 @@ class TestRewards:
         assert [one.reward("teas", [(decision.id, 0.0)])[0].status for decision in made] == ["conflict"] * 10
 
     def test_what_is_kept_in_memory_is_that_of_the_experiments_used_last(self, opened, monkeypatch):
-        monkeypatch.setattr("posse.service.store.BUSY", 2)
+        monkeypatch.setattr("posse.service.storage.store.BUSY", 2)
         one, other, _ = opened
         names = ["teas", "beers", "wines"]
         for name in names:
@@ -269,7 +269,7 @@ class TestRewards:
         assert one.counts("teas").sums.sum() == 1.25
 
     def test_a_sweep_takes_all_that_are_due_in_all_experiments(self, opened, monkeypatch):
-        monkeypatch.setattr("posse.service.turn.MANY", 7)
+        monkeypatch.setattr("posse.service.storage.transaction.MANY", 7)
         one, other, clock = opened
         for name in ("teas", "beers"):
             new(one, name=name, default_reward=0.0, patience=60)
@@ -288,7 +288,7 @@ class TestRewards:
         assert one.reward("patient", [(waiting.id, 1.0)])[0].status == "taken"
 
     def test_a_sweep_costs_no_more_for_all_that_is_not_yet_due(self, store, monkeypatch):
-        monkeypatch.setattr("posse.service.turn.MANY", 10)
+        monkeypatch.setattr("posse.service.storage.transaction.MANY", 10)
         steps = {}
         for name, later in (("few", 20), ("many", 1000)):
             new(store, name=name, default_reward=0.0, patience=60)

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from posse.service import tokens
-from posse.service.store import UnknownExperiment
-from posse.service.tokens import Grant
-from posse.service.verify import verify
+from posse.service.admin.verify import verify
+from posse.service.auth import tokens
+from posse.service.auth.tokens import Grant
+from posse.service.storage.store import UnknownExperiment
 from stores import BACKENDS, Clock, new, stores
 
 

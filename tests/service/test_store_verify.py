@@ -9,9 +9,9 @@ import sqlite3
 import pytest
 
 import posse
-from posse.service import tokens
-from posse.service.store import Damaged, Store
-from posse.service.verify import rebuild, verify
+from posse.service.admin.verify import rebuild, verify
+from posse.service.auth import tokens
+from posse.service.storage.store import Damaged, Store
 from stores import SHOPS, Clock, answered, new, stores
 
 LOGS = ("decisions", "rewards", "changes")

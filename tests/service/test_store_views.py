@@ -37,7 +37,7 @@ def test_what_there_is_to_see(opened):
 
 
 def test_activity_of_many_decisions_is_a_sample(opened, monkeypatch):
-    monkeypatch.setattr("posse.service.views.SAMPLE", 10)
+    monkeypatch.setattr("posse.service.storage.queries.SAMPLE", 10)
     one, other, clock = opened
     new(one)
     for _ in range(33):

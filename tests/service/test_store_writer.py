@@ -7,8 +7,8 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from posse.service.store import ConflictingKey, Overloaded, Unavailable, UnknownExperiment
-from posse.service.verify import verify
+from posse.service.admin.verify import verify
+from posse.service.storage.store import ConflictingKey, Overloaded, Unavailable, UnknownExperiment
 from posse.service.writer import Writer
 from stores import BACKENDS, SHOPS, new, stores
 

@@ -14,12 +14,14 @@ from typing import Any
 import httpx
 
 import posse
-from posse.service.client import ServiceError
-from posse.service.store import Store
+from posse.service.client.client import ServiceError
+from posse.service.storage.store import Store
 from posse.service.writer import Writer
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["traffic", "posse.service.warm"])  # so that sixteen processes do not compile each
+CONTEXT.set_forkserver_preload(
+    ["traffic", "posse.service.process.warm_up"]
+)  # so that sixteen processes do not compile each
 EXPERIMENT = "teas"
 ARMS = ["black", "green", "white"]
 PLAYERS = [f"shop {number}" for number in range(12)]

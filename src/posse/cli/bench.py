@@ -75,7 +75,7 @@ def _measure_gpu(options: argparse.Namespace, note: Callable[[str], None]) -> tu
 
 def _measure_service(options: argparse.Namespace, note: Callable[[str], None]) -> tuple[Any, str]:
     options.extra = "service"
-    from posse.service.bench import render, run
+    from posse.bench.service import render, run
 
     report = run(options.quick, options.past, options.minutes, options.postgres, note)
     return report, render(report)

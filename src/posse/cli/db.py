@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posse.service.store import Store
+    from posse.service.storage.store import Store
 
 PLACE = 70
 DATABASE = "sqlite:///posse.db"
@@ -60,7 +60,7 @@ def add_database(parser: argparse.ArgumentParser) -> None:
 @contextlib.contextmanager
 def opened(options: argparse.Namespace) -> Iterator[Store]:
     """The store, closed at the end."""
-    from posse.service.store import Store
+    from posse.service.storage.store import Store
 
     store = Store(options.database)
     try:
@@ -70,8 +70,8 @@ def opened(options: argparse.Namespace) -> Iterator[Store]:
 
 
 def _upgrade(options: argparse.Namespace) -> None:
-    from posse.service import database
-    from posse.service.tables import SCHEMA
+    from posse.service.storage import database
+    from posse.service.storage.schema import SCHEMA
 
     engine = database.connect(options.database)
     try:
@@ -82,7 +82,7 @@ def _upgrade(options: argparse.Namespace) -> None:
 
 
 def _verify(options: argparse.Namespace) -> None:
-    from posse.service.verify import verify
+    from posse.service.admin.verify import verify
 
     with opened(options) as store:
         findings = verify(store, options.experiment)
@@ -95,7 +95,7 @@ def _verify(options: argparse.Namespace) -> None:
 
 
 def _rebuild(options: argparse.Namespace) -> None:
-    from posse.service.verify import rebuild
+    from posse.service.admin.verify import rebuild
 
     with opened(options) as store:
         for name in rebuild(store, options.experiment):
@@ -103,14 +103,14 @@ def _rebuild(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from posse.service.exchange import export_log
+    from posse.service.admin.transfer import export_log
 
     with opened(options) as store:
         print(f"{export_log(store, options.experiment, options.file):,} rows to {options.file}")
 
 
 def _import(options: argparse.Namespace) -> None:
-    from posse.service.exchange import import_log
+    from posse.service.admin.transfer import import_log
 
     with opened(options) as store:
         made = import_log(store, options.experiment, options.file)
@@ -123,7 +123,7 @@ def _erase(options: argparse.Namespace) -> None:
 
 
 def _backup(options: argparse.Namespace) -> None:
-    from posse.service import database
+    from posse.service.storage import database
 
     with opened(options) as store:
         database.backup(store.engine, options.file)

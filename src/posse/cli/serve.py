@@ -27,8 +27,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _serve(options: argparse.Namespace) -> None:
-    from posse.service.serve import serve, write_log
-    from posse.service.settings import Settings
+    from posse.service.process.settings import Settings
+    from posse.service.process.supervisor import serve, write_log
 
     write_log()
     serve(

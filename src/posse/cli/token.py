@@ -50,14 +50,14 @@ def _duration(text: str) -> float:
 
 
 def _create(options: argparse.Namespace) -> None:
-    from posse.service import tokens
+    from posse.service.auth import tokens
 
     with opened(options) as store:
         print(tokens.create(store, options.scope, options.experiment, options.expires, options.label))
 
 
 def _list(options: argparse.Namespace) -> None:
-    from posse.service import tokens
+    from posse.service.auth import tokens
 
     with opened(options) as store:
         now = store.clock()
@@ -73,7 +73,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _revoke(options: argparse.Namespace) -> None:
-    from posse.service import tokens
+    from posse.service.auth import tokens
 
     with opened(options) as store:
         tokens.revoke(store, options.token)

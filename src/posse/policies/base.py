@@ -8,7 +8,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from posse.checks import number
 
@@ -25,6 +25,16 @@ class Refresh(enum.Enum):
     SUMMARY = "summary"
     """When a summary of everybody's data is made: when the pulls since the last one reach a sixteenth of all, or 64 for
     each player. In between, a player's first 64 pulls of an arm count at once for itself (PosseTS)."""
+
+
+class Look(NamedTuple):
+    """How a policy is drawn in figures."""
+
+    color: str
+    line: str | tuple[int, tuple[float, ...]]
+    """matplotlib's line style: a name, or an offset and lengths of strokes and gaps."""
+    marker: str
+    hatch: str
 
 
 class OwnLabel(str):
@@ -47,6 +57,12 @@ class Policy:
 
     name: ClassVar[str] = ""
     """The algorithm's name as people write it; the class name if empty."""
+
+    shares: ClassVar[bool] = True
+    """Whether a player's index rests on other players' data too; False for policies that learn alone."""
+
+    look: ClassVar[Look | None] = None
+    """How figures draw it; None for a look that is made from its name."""
 
     refresh: ClassVar[Refresh] = Refresh.OWN_PULL
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import number
-from posse.policies.base import Policy, Refresh
+from posse.policies.base import Look, Policy, Refresh
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class HierTS(Policy):
     prior_sd: float = 0.5
 
     name = "HierTS"
+    look = Look("#000000", (0, (4, 1, 1, 1)), "X", "||||")
     refresh = Refresh.ANY_PULL
 
     @staticmethod

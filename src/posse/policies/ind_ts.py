@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import number
-from posse.policies.base import Policy, Refresh
+from posse.policies.base import Look, Policy, Refresh
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class IndTS(Policy):
     c2: float = 1.0
 
     name = "Ind-TS"
+    shares = False
+    look = Look("#009E73", (0, (6, 1.5, 1.5, 1.5)), "^", "----")
     refresh = Refresh.OWN_PULL
 
     @staticmethod

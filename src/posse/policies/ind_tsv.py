@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from posse.policies.base import Policy, Refresh
+from posse.policies.base import Look, Policy, Refresh
 from posse.policies.fourth_root import STEP, UNIFORM, dispersion_sums, posterior
 
 DISPERSION = 0  # what the summary says of a player
@@ -25,6 +25,8 @@ class IndTSV(Policy):
     """
 
     name = "Ind-TS-V"
+    shares = False
+    look = Look("#8C8C00", (0, (2, 1)), "h", "oo")
     refresh = Refresh.SUMMARY
     arm_numbers = 1
     player_numbers = 1

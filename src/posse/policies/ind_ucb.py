@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import number
-from posse.policies.base import Policy, Refresh
+from posse.policies.base import Look, Policy, Refresh
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class IndUCB(Policy):
     width: float = 2.0
 
     name = "Ind-UCB"
+    shares = False
+    look = Look("#E69F00", (0, (1.2, 1.2)), "v", "\\\\\\\\")
     refresh = Refresh.OWN_PULL
     randomised = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from posse.checks import number
-from posse.policies.base import Policy, Refresh
+from posse.policies.base import Look, Policy, Refresh
 from posse.policies.robustagg import upper_bound
 
 
@@ -24,6 +24,7 @@ class NaiveAgg(Policy):
     width: float = 2.0
 
     name = "Naive-Agg"
+    look = Look("#56B4E9", (0, (8, 2)), "P", "++++")
     refresh = Refresh.ANY_PULL
     randomised = False
 

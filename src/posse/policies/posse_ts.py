@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import dissimilarity
-from posse.policies.base import Policy, Refresh
+from posse.policies.base import Look, Policy, Refresh
 from posse.policies.fourth_root import STEP, UNIFORM, clip, dispersion_sums, posterior
 
 # What the summary says of an arm.
@@ -52,6 +52,7 @@ class PosseTS(Policy):
     epsilon: float | None = None
 
     name = "PosseTS"
+    look = Look("#5B2A86", "-", "*", "..")
     refresh = Refresh.SUMMARY
     arm_numbers = 8
     player_numbers = 5

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import dissimilarity, number
-from posse.policies.base import Policy, Refresh
+from posse.policies.base import Look, Policy, Refresh
 
 
 def own_weight(n, m, A, epsilon):
@@ -50,6 +50,7 @@ class RobustAgg(Policy):
     width: float = 2.0
 
     name = "RobustAgg"
+    look = Look("#0072B2", (0, (5, 1.5)), "s", "////")
     refresh = Refresh.ANY_PULL
     randomised = False
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import dissimilarity, number
-from posse.policies.base import Policy, Refresh
+from posse.policies.base import Look, Policy, Refresh
 
 
 def individual_or_aggregate(n, s, N, S, M, log_T, epsilon, c1, c2):
@@ -38,6 +38,7 @@ class RobustAggTS(Policy):
     c2: float = 1.0
 
     name = "RobustAgg-TS"
+    look = Look("#D55E00", "-", "o", "")
     refresh = Refresh.OWN_PULL
 
     @staticmethod

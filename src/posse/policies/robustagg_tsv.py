@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from posse.policies.base import Refresh
+from posse.policies.base import Look, Refresh
 from posse.policies.robustagg_ts import RobustAggTS, individual_or_aggregate
 
 
@@ -19,6 +19,7 @@ class RobustAggTSV(RobustAggTS):
     """
 
     name = "RobustAgg-TS-V"
+    look = Look("#CC79A7", (0, (3, 1, 1, 1, 1, 1)), "D", "xxxx")
     refresh = Refresh.ANY_PULL
 
     @staticmethod

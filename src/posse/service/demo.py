@@ -15,7 +15,7 @@ from posse.learner import Decision
 from posse.policies.base import Policy
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
-from posse.service.client import Client, ServiceError
+from posse.service.client.client import Client, ServiceError
 
 SHOPS = ("Lyon", "Nice", "Lille", "Metz", "Brest", "Dijon", "Nantes", "Tours", "Reims", "Pau", "Caen", "Gare du Nord")
 WINDOWS = ("plants", "blue light", "books", "mannequins", "bare")
@@ -114,8 +114,8 @@ def send_traffic(url: str, rate: float, stop: Callable[[], bool] = lambda: False
 
 def run(database: str, rate: float, announce: Callable[[str], Any]) -> None:
     """Run a service and its traffic until Ctrl-C; `announce` is called with its address."""
-    from posse.service.serve import background
-    from posse.service.settings import Settings
+    from posse.service.process.settings import Settings
+    from posse.service.process.supervisor import background
 
     number("rate", rate, above=0, most=1000)
     with background(Settings(database, answer_seconds=COMPILING)) as url:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from posse.checks import whole
-from posse.service.errors import Overloaded, Unavailable
-from posse.service.store import Store
+from posse.service.storage.errors import Overloaded, Unavailable
+from posse.service.storage.store import Store
 
 LOGGER = logging.getLogger("posse.service")
 GATHER = 0.25  # of the time of the last transaction, to let those whom it answered ask again before the next

@@ -9,7 +9,7 @@ from typing import Any
 
 from matplotlib.colors import to_rgb
 
-from posse.insight.house import HOUSE
+from posse.figures.style import HOUSE
 
 STYLE: dict[str, Any] = {
     **HOUSE,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posse.figures.style import HOUSE
 from posse.insight.diagnosis.text import headline, why_no_estimate
-from posse.insight.house import HOUSE
 from posse.insight.text import decimals, in_figure
 
 if TYPE_CHECKING:

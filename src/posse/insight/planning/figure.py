@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from posse.insight.house import HOUSE
+from posse.figures.style import HOUSE
 from posse.insight.text import in_figure
 from posse.simulation.statistics import paired_difference
 

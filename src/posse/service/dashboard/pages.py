@@ -19,7 +19,8 @@ from posse.policies.ind_ts import IndTS
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.ind_ucb import IndUCB
 from posse.policies.posse_ts import PosseTS
-from posse.service import access
+from posse.service.api.dispatch import submit
+from posse.service.auth import permissions as access
 from posse.service.dashboard import forms, insights, views
 from posse.service.dashboard.analyst import Analyst
 from posse.service.dashboard.charts import chart
@@ -27,8 +28,7 @@ from posse.service.dashboard.links import experiment_page
 from posse.service.dashboard.rendering import PAGE_HEADERS, page, static_answer
 from posse.service.dashboard.snapshot import Snapshot
 from posse.service.dashboard.snapshots import Snapshots
-from posse.service.errors import ExperimentExists, Unavailable, UnknownExperiment
-from posse.service.working import submit
+from posse.service.storage.errors import ExperimentExists, Unavailable, UnknownExperiment
 
 IDLE_SECONDS = 10  # after which a page is set anew although nothing happened, so that "12 s ago" stays true
 SIGNED_IN_SECONDS = 12 * 3600

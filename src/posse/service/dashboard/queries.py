@@ -9,7 +9,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.service.dashboard.snapshot import Recent
-from posse.service.tables import decisions, rewards
+from posse.service.storage.schema import decisions, rewards
 
 LATEST = 500  # rewards that tell how long rewards take
 LOOKED_AT = 5000  # decisions among which the oldest that waits is looked for

@@ -13,7 +13,7 @@ from posse.learner.state import State
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 from posse.rewards import GRID
-from posse.service.views import indices
+from posse.service.storage.queries import indices
 
 SHOWN_PLAYERS = 40  # in the picture of who chooses what
 

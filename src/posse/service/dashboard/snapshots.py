@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from posse.service import views
 from posse.service.dashboard import queries, words
 from posse.service.dashboard.history import History
 from posse.service.dashboard.links import experiment_page
 from posse.service.dashboard.snapshot import SHOWN_PLAYERS, Snapshot, Traffic, numbers_of
-from posse.service.store import Experiment, Store
+from posse.service.storage import queries as views
+from posse.service.storage.store import Experiment, Store
 
 LATEST = 15  # decisions in the list of the latest
 FRESH = 1.0  # seconds for which a snapshot is kept,

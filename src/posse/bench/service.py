@@ -1,0 +1,239 @@
+"""posse bench --service: what the service does in a second, and how long it takes, on a real server and real disks."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from posse.bench.service_load import Load, measure
+from posse.checks import number, whole
+from posse.policies.posse_ts import PosseTS
+from posse.service.storage.store import Store
+from posse.service.storage.transaction import Turn
+
+PLAYERS = [f"player {number}" for number in range(200)]
+ARMS = [f"arm {number}" for number in range(5)]
+LOADS = [(clients, batch) for batch in (1, 20, 100) for clients in (1, 4, 16)]
+ROUNDS = 20  # of all players, written in one transaction while the past is made
+SLICES = 6  # of the time in which two services are compared, taken in turns
+SOAK = (4, 20)  # clients, and pairs in a request
+COMMAND = "import sys; from posse.cli import main; sys.exit(main())"
+
+Note = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Single requests of one client, with nothing in the log and with much."""
+
+    past: int
+    empty: Load
+    full: Load
+
+
+@dataclass(frozen=True)
+class Soak:
+    """Memory while clients work on and on."""
+
+    minutes: float
+    pairs: int
+    megabytes: list[float]
+    """Of all processes of the service, at equal intervals."""
+
+    @property
+    def growth(self) -> float:
+        """How much the last quarter's highest is above that of the quarter before the last, as a share."""
+        quarters = np.array_split(np.array(self.megabytes), 4)
+        return float(quarters[3].max() / quarters[2].max() - 1)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that was measured."""
+
+    machine: str
+    loads: dict[str, list[Load]]
+    """By database."""
+    growth: dict[str, Growth]
+    soak: Soak | None
+
+    def to_json(self) -> str:
+        """The figures as JSON."""
+        return json.dumps(asdict(self), indent=1)
+
+
+def run(
+    quick: bool = False, past: int = 1_000_000, minutes: float = 0.0, postgres: str | None = None, note: Note = print
+) -> Report:
+    """Measure SQLite, and PostgreSQL where an address of an empty database is given.
+
+    Args:
+        quick: shorter and rougher.
+        past: events in the log, for the comparison with an empty one.
+        minutes: how long memory is watched, on SQLite; 0: not at all.
+        postgres: postgresql://…, a database; what is written there stays.
+        note: is told what is measured.
+    """
+    past, minutes = whole("past", past, least=1), number("minutes", minutes, least=0)
+    seconds = 1.0 if quick else 8.0
+    loads: dict[str, list[Load]] = {}
+    growth: dict[str, Growth] = {}
+    with tempfile.TemporaryDirectory(prefix="posse-bench-") as folder:
+        places = {"SQLite": f"sqlite:///{folder}/posse.db"} | ({"PostgreSQL": postgres} if postgres else {})
+        for database in places.values():  # all of them first, so that a wrong address shows at once
+            Store.open(database, create=True).close()
+        for name, database in places.items():
+            note(f"{name}, {past:,} past events")
+            short, long = new_experiment(database), new_experiment(database)
+            make_past(database, long, past)
+            with service(database) as server:
+                loads[name] = []
+                for clients, batch in LOADS:
+                    note(f"{name}, {clients} clients, batches of {batch}")
+                    loads[name].append(_load(server, database, clients, batch, seconds))
+                note(f"{name}, empty against {past:,} past events")
+                growth[name] = _grow(server, short, long, past, seconds)
+        note("memory")
+        soak = _soak(f"sqlite:///{folder}/soak.db", minutes) if minutes else None
+    return Report(f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}", loads, growth, soak)
+
+
+def _load(server: Server, database: str, clients: int, batch: int, seconds: float) -> Load:
+    name = new_experiment(database)
+    measure(server.url, name, PLAYERS, clients, batch, seconds / 8)  # so that everything is loaded
+    return measure(server.url, name, PLAYERS, clients, batch, seconds)
+
+
+def _grow(server: Server, short: str, long: str, past: int, seconds: float) -> Growth:
+    names = short, long
+    slices: dict[str, list[Load]] = {name: [] for name in names}
+    for turn in range(SLICES + 1):
+        for name in names:
+            found = measure(server.url, name, PLAYERS, 1, 1, seconds / SLICES)
+            if turn:  # the first is for warming up
+                slices[name].append(found)
+    empty, full = (_middle(slices[name]) for name in names)
+    return Growth(past, empty, full)
+
+
+def _middle(loads: list[Load]) -> Load:
+    """Several loads as one, by the medians of their times."""
+    p50, p99, slowest = np.median([(each.p50, each.p99, each.slowest) for each in loads], axis=0).tolist()
+    seconds, pairs = sum(each.seconds for each in loads), sum(each.pairs for each in loads)
+    return Load(loads[0].clients, loads[0].batch, seconds, pairs, p50, p99, slowest)
+
+
+def _soak(database: str, minutes: float) -> Soak:
+    with service(database) as server:
+        name, pairs, megabytes = new_experiment(database), 0, []
+        until = time.monotonic() + 60 * minutes
+        while time.monotonic() < until:
+            pairs += measure(server.url, name, PLAYERS, *SOAK, min(5.0, 60 * minutes / 12)).pairs
+            megabytes.append(server.megabytes())
+    return Soak(minutes, pairs, megabytes)
+
+
+def new_experiment(database: str) -> str:
+    """An experiment of its own."""
+    store, name = Store(database), f"bench {uuid.uuid4().hex[:8]}"
+    try:
+        return store.create(name, PosseTS(), ARMS, PLAYERS, seed=1).name
+    finally:
+        store.close()
+
+
+def make_past(database: str, name: str, events: int) -> None:
+    """Let so many decisions and rewards have happened, half of them each."""
+    store, random = Store(database), np.random.default_rng(0)
+
+    def rounds(turn: Turn) -> None:
+        for _ in range(ROUNDS):
+            made = turn.decide(name, PLAYERS)
+            turn.reward(name, [(each.id, float(random.random() < 0.4)) for each in made])
+
+    try:
+        while 2 * store.experiment(name).decisions < events:
+            store.transact(rounds)
+    finally:
+        store.close()
+
+
+# ---------------------------------------------------------------- the server
+
+
+@dataclass(frozen=True)
+class Server:
+    """A service in processes of its own."""
+
+    url: str
+    process: int
+
+    def megabytes(self) -> float:
+        """The memory of all its processes; what they share counts for each."""
+        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,rss="], check=True, capture_output=True, text=True)
+        rows = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+        family, kilobytes = {self.process}, 0
+        for process, parent, size in sorted(rows):
+            if parent in family or process == self.process:
+                family.add(process)
+                kilobytes += size
+        return kilobytes / 1024
+
+
+@contextmanager
+def service(database: str, workers: int = 1) -> Iterator[Server]:
+    """`posse serve` on a free port."""
+    options = ["serve", "--port", "0", "--workers", str(workers), "--database", database]
+    process = subprocess.Popen([sys.executable, "-c", COMMAND, *options], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        found = re.search(r"http://[^/\s]+", process.stdout.readline())
+        if found is None:
+            raise RuntimeError("the service did not start; the lines above say why")
+        yield Server(found[0], process.pid)
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+# ---------------------------------------------------------------- in words
+
+
+def render(report: Report) -> str:
+    """The figures as a table."""
+    lines = [f"The service, one worker, {len(PLAYERS)} players, {len(ARMS)} arms, on {report.machine}.", ""]
+    head = f"{'database':<12}{'clients':>8}{'batch':>7}{'pairs/s':>10}{'p50 ms':>9}{'p99 ms':>9}{'slowest':>9}"
+    lines += ["Durable pairs (a decision and its reward), and how long one request takes", head]
+    for name, loads in report.loads.items():
+        lines += [f"{name:<12}{_row(load)}" for load in loads]
+    lines += ["", "One client, one decision a request, with a log that is empty and one that is long"]
+    for name, growth in report.growth.items():
+        change = growth.full.p50 / growth.empty.p50 - 1
+        lines += [f"{name:<12}{_row(growth.empty)}   empty"]
+        lines += [f"{'':<12}{_row(growth.full)}   {growth.past:,} events: p50 {change:+.0%}"]
+    if report.soak is not None:
+        soak = report.soak
+        lines += [
+            "",
+            f"Memory over {soak.minutes:g} minutes and {soak.pairs:,} pairs: {soak.megabytes[0]:.0f} MB at first, "
+            f"{max(soak.megabytes):.0f} MB at most, {soak.megabytes[-1]:.0f} MB in the end; "
+            f"last quarter against the one before: {soak.growth:+.1%}",
+        ]
+    return "\n".join(lines)
+
+
+def _row(load: Load) -> str:
+    times = "".join(f"{1000 * seconds:>9.1f}" for seconds in (load.p50, load.p99, load.slowest))
+    return f"{load.clients:>8}{load.batch:>7}{load.pairs_per_second:>10,.0f}{times}"

@@ -1,0 +1,223 @@
+"""Is the database what its log says? And if only the numbers beside the log are wrong: make them anew."""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy.engine import Connection
+
+from posse.service.admin.audit import Audit, Finding, Report, raw, some
+from posse.service.storage import log_chain as digest
+from posse.service.storage import schema as tables
+from posse.service.storage.errors import Damaged, UnknownExperiment
+from posse.service.storage.live_experiment import Book
+from posse.service.storage.log_chain import Values
+from posse.service.storage.pair_statistics import REAL, WHOLE, Stats, all_rows, summary_of
+from posse.service.storage.store import Store
+from posse.service.storage.transaction import Turn
+
+FOLLOWS = ("rounds", "decisions", "events", "links", "head", "time", "paused", "summary")
+"""The columns of an experiment that follow from its log."""
+
+
+def verify(store: Store, name: str | None = None) -> list[Finding]:
+    """Replay the log of one experiment or of all, check its digests, and compare with everything beside it."""
+    findings: list[Finding] = []
+
+    def about(experiment: str) -> Report:
+        return lambda where, what: findings.append(Finding(experiment, where, what))
+
+    try:
+        with store.reading() as connection:
+            _check_file(connection, about(""))
+            rows = list(_experiments(connection, name))
+            for row in rows:
+                _verify(connection, row, about(str(row["name"])))
+            if name is None:
+                _check_orphans(connection, about(""))
+                _check_tokens(connection, about(""))
+    except UnknownExperiment:
+        raise
+    except Exception as error:  # a damaged file may fail anywhere
+        about("")("database", f"cannot be read: {error}")
+    return findings
+
+
+def _experiments(connection: Connection, name: str | None) -> list[Values]:
+    rows: list[Values] = [dict(row) for row in raw(connection, "experiments", None, "id")]
+    if name is None:
+        return rows
+    chosen = [row for row in rows if row["name"] == name]
+    if not chosen:
+        raise UnknownExperiment(f"no experiment {name!r}")
+    return chosen
+
+
+def _check_file(connection: Connection, report: Report) -> None:
+    """SQLite's own look at its pages and indexes."""
+    if connection.dialect.name != "sqlite":
+        return
+    said = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(20)")]
+    for line in said:
+        if line != "ok":
+            report("database file", line.replace("\n", " "))
+
+
+def _verify(connection: Connection, row: Values, report: Report) -> None:
+    """One experiment."""
+    _check_names(connection, row, report)
+    audit = Audit(connection, row, report)
+    audit.run()
+    if audit.links != row["links"] or audit.head != row["head"]:
+        ends = f"ends with row {audit.links}, digest {audit.head.hex()[:12]}…"
+        expected = f"but its head is row {row['links']}, digest {_hex(row['head'])}…"
+        report("log", f"{ends}, {expected}" + (" (its end is missing)" if audit.links < row["links"] else ""))
+    _check_answers(connection, row, report)
+    if audit.book is None:
+        report("stats", "not compared, because the log is damaged")
+        return
+    _compare(connection, row, audit, audit.book, report)
+
+
+def _compare(connection: Connection, row: Values, audit: Audit, book: Book, report: Report) -> None:
+    """What stands beside the log, against what the log leads to."""
+    for column, expected in followed(audit, book).items():
+        if row[column] != expected and column not in ("links", "head"):
+            report("experiments", f"{column} is {_shown(row[column])}, but the log says {_shown(expected)}")
+    state = book.state
+    for table, roster in (("players", state.player_roster), ("arms", state.arm_roster)):
+        found = {one["place"]: one["here"] for one in raw(connection, table, row["id"], "place")}
+        if len(found) != len(roster.names):
+            report(table, f"there are {len(found)}, but the log speaks of {len(roster.names)}")
+        for place, here in enumerate(roster.here.tolist()):
+            if place in found and found[place] != int(here):
+                report(f"{table}, place {place}", f"here is {found[place]!r}, but the log says {int(here)}")
+    for what in some(_wrong_pairs(connection, row["id"], book)):
+        report("stats", what)
+
+
+def _wrong_pairs(connection: Connection, experiment: int, book: Book) -> list[str]:
+    """Where the stats differ from what the log leads to."""
+    wanted = {(pair["player"], pair["arm"]): pair for pair in all_rows(experiment, book.state)}
+    wrong = []
+    for row in raw(connection, "stats", experiment, "player, arm"):
+        pair = wanted.pop((row["player"], row["arm"]), None)
+        place = f"player {row['player']}, arm {row['arm']}"
+        if pair is None:
+            wrong.append(f"{place}: there is a row, but the log speaks of no such pair")
+            continue
+        for column in (*WHOLE, *REAL):
+            if row[column] != pair[column]:
+                wrong.append(f"{place}: {column} is {row[column]!r}, but the log says {pair[column]!r}")
+    return wrong + [f"player {player}, arm {arm}: the row is missing" for player, arm in wanted]
+
+
+def _check_names(connection: Connection, row: Values, report: Report) -> None:
+    for table in ("players", "arms"):
+        places = []
+        for one in raw(connection, table, row["id"], "place"):
+            places.append(one["place"])
+            try:
+                right = digest.of_name(table, one) == one["digest"]
+            except (struct.error, TypeError, AttributeError):
+                right = False
+            if not right:
+                report(f"{table}, place {one['place']}", f"the name {one['name']!r} does not match its digest")
+        if places != list(range(len(places))):
+            report(table, f"places {places[:20]}, but expected 0 to {len(places) - 1}")
+
+
+def _check_answers(connection: Connection, row: Values, report: Report) -> None:
+    """Every reward of a decision belongs to one that was made, for the same player and arm."""
+    query = sql.text(
+        "SELECT r.serial, r.player, r.arm, d.player AS its_player, d.arm AS its_arm FROM rewards r LEFT JOIN "
+        "decisions d ON d.experiment = r.experiment AND d.serial = r.serial WHERE r.experiment = :experiment AND "
+        "r.serial >= 0 AND (d.serial IS NULL OR d.player <> r.player OR d.arm <> r.arm) ORDER BY r.serial"
+    )
+    wrong = [
+        f"serial {one.serial} is for player {one.player} and arm {one.arm}, but "
+        + ("there is no such decision" if one.its_player is None else f"decided was {one.its_player}, {one.its_arm}")
+        for one in connection.execute(query, {"experiment": row["id"]})
+    ]
+    for what in some(wrong):
+        report("rewards", what)
+
+
+def _check_orphans(connection: Connection, report: Report) -> None:
+    for table in ("players", "arms", "decisions", "rewards", "changes", "stats"):
+        query = sql.text(
+            f"SELECT experiment, count(*) AS rows FROM {table} WHERE experiment NOT IN (SELECT id FROM experiments) "
+            "GROUP BY experiment ORDER BY experiment"
+        )
+        for one in connection.execute(query).mappings():
+            report(table, f"{one['rows']} rows belong to experiment {one['experiment']!r}, which there is not")
+
+
+def _check_tokens(connection: Connection, report: Report) -> None:
+    for row in raw(connection, "tokens", None, "id"):
+        try:
+            right = digest.of_token(row) == row["digest"]
+        except (struct.error, TypeError, AttributeError):
+            right = False
+        if not right:
+            report(f"tokens, id {row['id']}", "does not match its digest")
+
+
+def followed(audit: Audit, book: Book) -> dict[str, Any]:
+    """The columns of an experiment, as its log says."""
+    state = book.state
+    values = (state.rounds, state.decisions, state.events, audit.links, audit.head, audit.time, int(book.paused))
+    return dict(zip(FOLLOWS, (*values, summary_of(state)), strict=True))
+
+
+def _hex(value: Any) -> str:
+    return value.hex()[:12] if isinstance(value, bytes) else repr(value)
+
+
+def _shown(value: Any) -> str:
+    return f"{len(value)} bytes, {value.hex()[:12]}…" if isinstance(value, bytes) else repr(value)
+
+
+# ---------------------------------------------------------------- rebuild
+
+
+def rebuild(store: Store, name: str | None = None) -> list[str]:
+    """Make everything beside the log anew from it, in one experiment or in all; return their names.
+
+    The log itself cannot be made anew: if it is damaged, an error says how, and nothing changes.
+    """
+    names = [name] if name is not None else [one["name"] for one in _all(store)]
+    for one in names:
+        store.transact(functools.partial(_rebuild, name=one))
+    return names
+
+
+def _all(store: Store) -> list[Values]:
+    with store.reading() as connection:
+        return _experiments(connection, None)
+
+
+def _rebuild(turn: Turn, name: str) -> None:
+    connection, table = turn.connection, tables.experiments
+    connection.execute(sql.select(table.c.id).where(table.c.name == name).with_for_update())
+    row = _experiments(connection, name)[0]
+    found: list[Finding] = []
+    audit = Audit(connection, row, lambda where, what: found.append(Finding(name, where, what)))
+    audit.run()
+    if audit.book is None or audit.links < row["links"]:
+        first = found[0] if found else f"it ends with row {audit.links} of {row['links']}"
+        raise Damaged(f"the log of {name!r} is damaged, restore a backup: {first}")
+    book = audit.book
+    book.links, book.head, book.time = audit.links, audit.head, audit.time
+    connection.execute(sql.delete(tables.stats).where(tables.stats.c.experiment == book.id))
+    state = book.state
+    for kind, roster in ((tables.players, state.player_roster), (tables.arms, state.arm_roster)):
+        for place, here in enumerate(roster.here.tolist()):
+            same = sql.and_(kind.c.experiment == book.id, kind.c.place == place)
+            connection.execute(sql.update(kind).where(same), {"here": int(here)})
+    book.stats = Stats()
+    book.append_change("rebuild", 0, audit.time)  # so that other processes read everything anew
+    book.finish(connection)

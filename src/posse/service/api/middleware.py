@@ -1,0 +1,157 @@
+"""What is around every request: limits on its body, headers on its answer, a count and a line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from typing import NoReturn
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from posse.service.api.dispatch import refusal_of
+from posse.service.api.errors import Refusal, failed
+from posse.service.auth.permissions import check_origin
+from posse.service.process.metrics import Metrics
+from posse.service.process.settings import LARGEST_BODY, Settings
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Posse-API": "1",  # by which a client knows that it is the service that answers, and nobody else
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""What every answer says unless it says something else itself."""
+
+ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+DRAINED = 16 * LARGEST_BODY  # of a body that is too large, so that its sender is still there to read the answer
+TOKEN = re.compile("posse_[0-9]+_[A-Za-z0-9_-]+")
+
+log = logging.getLogger("posse.access")
+
+
+class Scrub(logging.Filter):
+    """Blots out whatever looks like a token, in every line of a log."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every line pass, without tokens."""
+        record.msg, record.args = scrub(record.getMessage()), ()
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        record.exc_text = scrub(record.exc_text) if record.exc_text else record.exc_text
+        return True
+
+
+def scrub(text: str) -> str:
+    """The text without tokens.
+
+    >>> scrub("GET /posse_7_hushhush")
+    'GET /posse_…'
+    """
+    return TOKEN.sub("posse_…", text)
+
+
+class Shell:
+    """The outermost layer of the app."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._app, self._settings, self._metrics = app, settings, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun, status = time.perf_counter(), 0
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                said = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(pair for pair in ENCODED if pair[0] not in said)]
+            await send(message)
+
+        try:
+            headers = Headers(scope=scope)
+            check_origin(scope["method"], headers)
+            bounded = Bounded(receive, self._settings.body_seconds)
+            await bounded.check_length(headers)
+            async with asyncio.timeout(self._settings.body_seconds + self._settings.answer_seconds):
+                await self._app(scope, bounded.receive, send_on)
+        except Exception as error:
+            if status:  # half an answer is out already; the server breaks the connection off
+                raise
+            await _answer(error)(scope, receive, send_on)
+        finally:
+            self._note(scope, status, time.perf_counter() - begun)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "none")
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self._metrics.answered(method, route, status, seconds)
+        if self._settings.access_log:
+            client = (scope.get("client") or ["?"])[0]
+            path = scrub(ascii(scope["path"][:300])[1:-1])  # no query; nothing that could begin a line of its own
+            log.info("%s %s %s %d %.1f ms", client, method, path, status, 1e3 * seconds)
+
+
+def _answer(error: Exception) -> Response:
+    """The answer to a request that nothing else has answered."""
+    if isinstance(error, TimeoutError):
+        detail = "It may have happened or not. Repeat it with the same idempotency key, or the same reward."
+        error = Refusal("timeout", detail, {"Retry-After": "1"})
+    refusal = error if isinstance(error, Refusal) else refusal_of(error)
+    return failed(error) if refusal is None else refusal.response()
+
+
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
+
+
+class Bounded:
+    """Receives a body that may be neither too large nor too slow, whether its length is declared or not."""
+
+    def __init__(self, receive: Receive, seconds: float) -> None:
+        self._receive, self._seconds = receive, seconds
+        self._taken, self._complete, self._deadline = 0, False, 0.0
+
+    async def check_length(self, headers: Headers) -> None:
+        """Refuse a body that says it is too large."""
+        declared = headers.get("content-length", "0")
+        if not declared.isdecimal() or int(declared[:20]) > LARGEST_BODY:
+            await self._refuse()
+
+    async def receive(self) -> Message:
+        """The next part."""
+        if self._complete:  # from here on it is about whether the client is still there
+            return await self._receive()
+        message = await self._next()
+        if self._taken > LARGEST_BODY:
+            await self._refuse()
+        return message
+
+    async def _next(self) -> Message:
+        self._deadline = self._deadline or asyncio.get_running_loop().time() + self._seconds
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                message = await self._receive()
+        except TimeoutError:
+            detail = f"The body was not complete after {self._seconds:g} s; send it faster, or in smaller batches."
+            raise Refusal("too-slow", detail, {"Connection": "close"}) from None
+        self._taken += len(message.get("body", b""))
+        self._complete = message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    async def _refuse(self) -> NoReturn:
+        while not self._complete and self._taken <= DRAINED:
+            await self._next()
+        detail = f"A body has at most {LARGEST_BODY:,} bytes; send several smaller batches."
+        raise Refusal("too-large", detail, {"Connection": "close"})

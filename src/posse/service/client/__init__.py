@@ -1,0 +1,1 @@
+"""Clients of the service, blocking and asynchronous."""

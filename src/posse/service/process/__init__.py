@@ -1,0 +1,1 @@
+"""The server processes: supervisor, settings, metrics, warm-up."""

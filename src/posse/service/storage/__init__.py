@@ -1,0 +1,1 @@
+"""The database: its tables, the log and its chain, transactions and queries."""

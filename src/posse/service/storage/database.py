@@ -1,0 +1,221 @@
+"""SQLite and PostgreSQL through SQLAlchemy: connections, transactions, schema versions, and errors in our words."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sql
+from sqlalchemy import exc
+from sqlalchemy.engine import URL, Connection, Engine
+
+from posse.service.storage.errors import Damaged, Unavailable
+from posse.service.storage.schema import SCHEMA
+
+LOGGER = logging.getLogger("posse.service")
+PATIENCE = 5  # seconds that a transaction waits for its turn to write
+UPGRADE_LOCK = 0x706F737365  # "posse": PostgreSQL's advisory lock while the schema changes
+RETRIED = {"40001", "40P01"}  # PostgreSQL: serialization failure and deadlock; nothing was committed
+FULL, READ_ONLY, SHUTTING_DOWN = "53", "25006", "57"  # classes of its errors, and one of them
+DAMAGE = ("malformed", "not a database", "file is encrypted", "unsupported file format", "corrupt", "no such")
+
+
+def connect(url: str) -> Engine:
+    """An engine for a database's address; nothing is opened yet."""
+    address = _address(url)
+    if address.get_backend_name() == "sqlite":
+        engine = sql.create_engine(address, connect_args={"timeout": PATIENCE}, pool_size=4, max_overflow=64)
+        sql.event.listen(engine, "connect", _prepare_sqlite)
+        sql.event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    engine = sql.create_engine(
+        address, pool_size=4, max_overflow=64, pool_pre_ping=True, connect_args={"connect_timeout": PATIENCE}
+    )
+    sql.event.listen(engine, "connect", _prepare_postgres)
+    return engine
+
+
+def _address(url: str) -> URL:
+    """The address as SQLAlchemy takes it, if it is one of ours."""
+    expected = "expected sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
+    if not isinstance(url, str):
+        raise TypeError(f"database={url!r}, but {expected}")
+    try:
+        address = sql.make_url(url)
+    except exc.ArgumentError:
+        raise ValueError(f"database={url[:20]!r}, but {expected}") from None
+    if address.drivername == "sqlite" and address.database not in (None, "", ":memory:"):
+        return address
+    if address.drivername in ("postgresql", "postgres"):
+        return address.set(drivername="postgresql+psycopg")
+    raise ValueError(f"database={address.render_as_string(hide_password=True)!r}, but {expected}")
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
+    """Durable, and transactions begun by nobody but us."""
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA secure_delete = ON")  # an erased name is gone from the file too
+
+
+def _prepare_postgres(connection: Any, _: Any) -> None:
+    """A worker that hangs holds nobody else up for good."""
+    connection.execute(f"SET lock_timeout = '{2 * PATIENCE}s'")
+    connection.execute(f"SET idle_in_transaction_session_timeout = '{12 * PATIENCE}s'")
+    connection.commit()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    """A transaction that writes takes its turn at once, so that it never has to be undone for having waited."""
+    reads = connection.get_execution_options().get("posse_reads", False)
+    connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
+
+
+@contextlib.contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """A transaction that sees one moment of the database and changes nothing."""
+    level = (
+        {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    )
+    with explained(engine), engine.connect() as connection:
+        connection = connection.execution_options(posse_reads=True, **level)
+        with connection.begin():
+            yield connection
+
+
+@contextlib.contextmanager
+def explained(engine: Engine) -> Iterator[None]:
+    """Say Unavailable or Damaged where the database says no."""
+    try:
+        yield
+    except exc.DBAPIError as error:
+        raise explain(engine, error) from error
+    except exc.InvalidRequestError as error:  # a table or a column that is not there
+        raise Damaged(f"{engine.url.render_as_string(hide_password=True)}: {error}") from error
+
+
+def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
+    """What an error of the database means to us."""
+    place = engine.url.render_as_string(hide_password=True)
+    said = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+    code = getattr(error.orig, "sqlstate", None) or ""
+    if any(word in said for word in DAMAGE) and engine.dialect.name == "sqlite":
+        return Damaged(f"{place}: {said}; restore a backup")
+    if isinstance(error.orig, UnicodeDecodeError) or "Could not decode" in said:
+        return Damaged(f"{place}: {said}")
+    if (
+        isinstance(error, exc.OperationalError | exc.InterfaceError)
+        or code == READ_ONLY
+        or code[:2]
+        in (
+            FULL,
+            SHUTTING_DOWN,
+        )
+    ):
+        return Unavailable(f"the database {place} cannot do it now: {said}")
+    return Damaged(f"{place}: {said}")
+
+
+def can_retry(error: exc.DBAPIError) -> bool:
+    """Whether another try may do better: another transaction was in the way, or the connection broke."""
+    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in RETRIED
+
+
+# ---------------------------------------------------------------- schema
+
+
+def version(connection: Connection) -> str | None:
+    """The schema's version, None for an empty database."""
+    if not sql.inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return None if found is None else str(found)
+
+
+def check_version(engine: Engine) -> None:
+    """An error that says what to do, unless the schema is the one that this posse works with."""
+    place = engine.url.render_as_string(hide_password=True)
+    check_file(engine)
+    with reading(engine) as connection:
+        found = version(connection)
+    if found is None:
+        raise ValueError(f"{place} holds no posse database; `posse db init --database {place}` makes one")
+    if found > SCHEMA:
+        raise ValueError(f"{place} has schema {found}, but this posse works with {SCHEMA}; use a newer posse")
+    if found != SCHEMA:
+        raise ValueError(
+            f"{place} has schema {found}, but this posse works with {SCHEMA}; back it up, then run "
+            f"`posse db upgrade --database {place}`"
+        )
+
+
+def check_file(engine: Engine, create: bool = False) -> None:
+    """Where SQLite keeps the database: a file, or a folder in which one can be made."""
+    if engine.dialect.name != "sqlite":
+        return
+    path = Path(str(engine.url.database))
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder, but expected a file for the database")
+    if not create and not path.exists():
+        raise ValueError(f"there is no database {path}; `posse db init --database {engine.url}` makes one")
+    if not path.parent.is_dir():
+        raise ValueError(f"there is no folder {path.parent} for the database {path.name}")
+
+
+def upgrade(engine: Engine) -> None:
+    """Create the tables, or bring an older schema to the newest version, in one transaction."""
+    check_file(engine, create=True)
+    with explained(engine), engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})")
+        found = version(connection)
+        if found is not None and found > SCHEMA:
+            raise ValueError(f"the database has schema {found}, but this posse works with {SCHEMA}; use a newer posse")
+        if found != SCHEMA:
+            _run_migrations(connection)
+
+
+def _run_migrations(connection: Connection) -> None:
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", os.path.join(os.path.dirname(__file__), "migrations").replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+def forget(engine: Engine) -> None:
+    """Let what was overwritten be gone from SQLite's write-ahead file too; the log says so where that cannot be now."""
+    if engine.dialect.name != "sqlite":
+        return
+    try:
+        with engine.connect() as connection:
+            source = connection.connection.dbapi_connection
+            assert isinstance(source, sqlite3.Connection)
+            (busy, *_) = source.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        hindrance = "somebody is still reading it" if busy else None
+    except (exc.DBAPIError, sqlite3.Error) as error:  # what was overwritten is committed: nobody may hear otherwise
+        hindrance = str(error)
+    if hindrance is not None:
+        LOGGER.warning("an erased name may be in %s-wal until the service stops: %s", engine.url.database, hindrance)
+
+
+def backup(engine: Engine, target: Path) -> None:
+    """A copy of a SQLite database as it is at one moment, while others go on writing."""
+    if engine.dialect.name != "sqlite":
+        raise ValueError("posse backs up SQLite databases; for PostgreSQL use pg_dump, which sees one moment too")
+    if target.exists():
+        raise ValueError(f"{target} exists already; expected the name of a new file")
+    with explained(engine), engine.connect() as connection, contextlib.closing(sqlite3.connect(target)) as copy:
+        source = connection.connection.dbapi_connection
+        assert isinstance(source, sqlite3.Connection)
+        source.backup(copy)

@@ -1,0 +1,64 @@
+"""Rewards as they are reported: which are news, which are known, and which are refused, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from posse.learner.ledger import UnknownDecision, parse_id
+from posse.service.storage.live_experiment import Book
+
+Reports = Iterable[tuple[str, float]]
+"""Decisions' ids, each with its reward."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a report of a reward."""
+
+    decision: str
+    status: str
+    """`taken`; `known`, the same reward came before; `conflict`, another did; `unknown` decision; `invalid` reward."""
+    detail: str = ""
+
+
+def judge(book: Book, identity: str, value: Any, fresh: dict[int, float]) -> Outcome:
+    """What is to become of a report; the news are noted."""
+    state = book.state
+    try:
+        serial, tag = parse_id(identity)
+    except UnknownDecision as error:
+        return Outcome(str(identity)[:60], "unknown", str(error))
+    try:
+        reward = state.setup.check_reward(f"reward of decision {identity}", value)
+    except (TypeError, ValueError) as error:
+        return Outcome(identity, "invalid", str(error))
+    row = book.waiting.get(serial)
+    if row is not None and row.tag == tag:
+        if serial not in fresh:
+            fresh[serial] = reward
+            return Outcome(identity, "taken")
+        if state.steps(fresh[serial]) == state.steps(reward):
+            return Outcome(identity, "known")
+        return Outcome(identity, "conflict", f"given two rewards, {fresh[serial]:g} and {reward:g}")
+    known_tag, known, defaulted = book.answers.get(serial, (None, 0.0, False))
+    if known_tag != tag:
+        return Outcome(identity, "unknown", f"decision {identity} was not made in experiment {book.name!r}")
+    if state.steps(known) == state.steps(reward):
+        return Outcome(identity, "known")
+    how = f", taken by default after {state.setup.patience:g} s" if defaulted else ""
+    return Outcome(identity, "conflict", f"it already has the reward {known:g}{how}; {reward:g} is refused")
+
+
+def pairs(reports: Any) -> list[tuple[str, Any]]:
+    """Reports as a list of (id, reward)."""
+    if isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
+        raise TypeError(f"reports={reports!r}, but expected pairs (decision, reward)")
+    return [_pair(report) for report in reports]
+
+
+def _pair(report: Any) -> tuple[str, Any]:
+    if not (isinstance(report, (tuple, list)) and len(report) == 2):
+        raise TypeError(f"{report!r}, but expected a pair (decision, reward)")
+    return report[0], report[1]
