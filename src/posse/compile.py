@@ -67,6 +67,14 @@ def bind(kernel: Callable[..., Any], **names: Any) -> Callable[..., Any]:
             return numba.njit(**OPTIONS)(walk.entry)
 
 
+def bind_all(kernels, what="", **names):
+    return tuple(bind(kernel, **names) for kernel in kernels)
+
+
+def source_digest(function, **names):
+    return Walk(function, names, lambda plain: plain).digest.hexdigest()[:16]
+
+
 def bind_cuda(kernel: Callable[..., Any], **names: Any) -> Any:
     """`kernel` compiled for an NVIDIA GPU, cached between processes, with `names` bound in its module's functions.
 
@@ -165,7 +173,7 @@ class Walk:
         self._note("out of line", hasattr(function, "out_of_line"))
         self._note("module", function.__module__)  # cached kernels look for it when they are loaded
         scope = dict(function.__globals__)
-        bound = self.names if function.__globals__ is self.home else {}
+        bound = self.names if "BOUND_FOR_EACH_POLICY" in function.__globals__ else {}
         used = _global_names(code)
         for name in sorted(set(used) & (scope.keys() | bound.keys())):
             scope[name] = self._take(name, bound.get(name, scope.get(name)), used)

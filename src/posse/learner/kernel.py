@@ -1,82 +1,103 @@
 """The learner's arithmetic: plain Python on arrays, compiled once for each policy class.
 
-The names in capitals, `index` and `contribution` are bound for each policy by `posse.learner.core`.
+How rewards change what is known is in `posse.policies.state`. The names in capitals and the functions without a body
+are bound for each policy, see `posse.policies.bindings`.
 """
 
 from __future__ import annotations
 
 import math
 
+from posse.compile import out_of_line
+from posse.policies.beta_propensity import fill_beta_propensities
 from posse.policies.propensity import draw, fill_propensities
-from posse.policies.summaries import due, follows, square
-from posse.rewards import GRID
+from posse.policies.state import count_reward, own_of, share_round, shared_as_seen
 from posse.streams import DECISION, block
 
+BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
+
 # Bound for each policy; the values here only say what they are.
-REFRESH_AT_OWN_PULL = True
 RANDOMISED = True
-OWN_SUMS = False  # the policy has its own `contribution`
-SUMMARISED = False  # the policy has a `summary`
+BETA = False  # indices are Beta draws
+SHARES = True  # indices rest on other players' data too
+SUMS = True  # what is shared of an arm is everybody's count and reward sum
+AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
 
 
-def index(n, s, N, S, M, log_T, *constants):
+def index_of(own, shared, of_player, M, log_T, constants):
     """The policy's center and scale."""
     return math.nan, math.nan
 
 
-def contribution(n, s, *constants):
-    """What a player adds to an arm's shared sums."""
-    return n, s
+def belief_of(own, shared, of_player, M, log_T, constants):
+    """Center and scale of what the policy believes."""
+    return math.nan, math.nan
 
 
-def summary(pulls, sums, squares, of_arm, of_player, work, *constants):
-    """The policy's second stage."""
+def player_of(rows, player):
+    """What is known of a player."""
+    return (0.0,)
 
 
-STEP = 1.0 / GRID
-SHIFT = 2.0**-10  # by how much others' mean is moved to see how far a center follows
+def raised(n, shared, constants, by):
+    """The shared numbers if the others had earned `by` more at every pull; with n = 0, if everybody had."""
+    return shared
 
+
+SHIFT = 2.0**-10  # by how much rewards are moved to see how far a center follows
 
 CENTER, SCALE, WEIGHT, PROBABILITY = 0, 1, 2, 3  # the rows of `out`, one column an arm
 
 
-def evaluate(pulls, sums, waiting, all_waiting, N, S, of_arm, of_player, M, log_T, constants, out):
+def evaluate(state, player, waiting, all_waiting, M, log_T, constants, out):
     """Fill a player's centers and scales, and the weight of other players' data in each center.
 
-    The weight is d center / d (mean of the others' rewards), so it is 1 where the index follows the others alone.
+    The weight is how far the center follows if all others earn more, in parts of how far it follows if everybody does.
+    `waiting` is [arm, player], `all_waiting` [arm]: the pulls whose rewards have not come.
     """
-    for arm in range(pulls.size):
-        n, s = pulls[arm] * 1.0, sums[arm] * STEP
+    known = player_of(state.of_player, player)
+    for arm in range(all_waiting.size):
+        own, shared = own_of(state.indexed, arm, player), shared_as_seen(state, arm, player)
         if not RANDOMISED:
-            n, s = with_waiting(n, s, waiting[arm])
-        if SUMMARISED:
-            center, scale = index(n, s, of_arm[arm], of_player, M, log_T, *constants)
-            weight = summarised_weight(n, s, center, of_arm[arm], of_player, M, log_T, constants)
-        else:
-            others_n, others_s = N[arm], S[arm]
-            if not (RANDOMISED or OWN_SUMS):
-                others_n, others_s = with_waiting(others_n, others_s, all_waiting[arm])
-            own, _ = contribution(n, s, *constants)
-            center, scale = index(n, s, others_n, others_s, M, log_T, *constants)
-            moved, _ = index(n, s, others_n, others_s + SHIFT * (others_n - own), M, log_T, *constants)
-            weight = (moved - center) / SHIFT if center < math.inf else 0.0
-        out[CENTER, arm], out[SCALE, arm], out[WEIGHT, arm] = center, scale, min(max(weight, 0.0), 1.0)
+            own = with_waiting(own, waiting[arm, player])
+            if SUMS:
+                shared = with_waiting(shared, waiting[arm, player] if AT_OWN_PULL else all_waiting[arm])
+        center, scale = one_index(own, shared, known, M, log_T, constants)
+        out[CENTER, arm], out[SCALE, arm], out[WEIGHT, arm] = center, scale, 0.0
+        if SHARES and center < math.inf:
+            others = raised(own[0], shared, constants, SHIFT)
+            everybody = raised(0.0, shared, constants, SHIFT)
+            more = (own[0], own[1] + SHIFT * own[0], *own[2:])
+            by_others = one_index(own, others, known, M, log_T, constants)[0] - center
+            by_all = one_index(more, everybody, known, M, log_T, constants)[0] - center
+            if by_all > 0.0:
+                out[WEIGHT, arm] = min(max(by_others / by_all, 0.0), 1.0)
 
 
-def summarised_weight(n, s, center, arm, player, M, log_T, constants):
-    """How far the center follows the arm's mean over all players, the first of its numbers, beside the player's own."""
-    mean = arm[0]
-    arm[0] = mean + SHIFT
-    by_all = index(n, s, arm, player, M, log_T, *constants)[0] - center
-    arm[0] = mean  # to the last bit, which subtracting again might miss
-    by_own = index(n, s + SHIFT * n, arm, player, M, log_T, *constants)[0] - center
-    return by_all / (by_all + by_own) if by_all + by_own > 0.0 else 0.0
+@out_of_line
+def one_index(own, shared, known, M, log_T, constants):
+    """The policy's center and scale, compiled once for all who ask."""
+    return index_of(own, shared, known, M, log_T, constants)
 
 
-def with_waiting(n, s, waiting):
-    """Count and sum as if the pulls still waiting had earned the mean so far, or 1 where there is none yet."""
+def with_waiting(numbers, waiting):
+    """Count and sum, the first two, as if the pulls still waiting had earned the mean so far, or 1 where there is none."""
+    n, s = numbers[0], numbers[1]
     mean = s / n if n > 0.0 else 1.0
-    return n + waiting, s + waiting * mean
+    return (n + waiting, s + waiting * mean, *numbers[2:])
+
+
+def believe(state, M, log_T, constants, centers, scales):
+    """Fill what the policy believes of every player and arm, [player, arm]."""
+    for player in range(centers.shape[0]):
+        for arm in range(centers.shape[1]):
+            own, shared = own_of(state.indexed, arm, player), shared_as_seen(state, arm, player)
+            known = player_of(state.of_player, player)
+            center, scale = belief_of(own, shared, known, M, log_T, constants)
+            if BETA:  # the mean and the standard deviation of a Beta law
+                mean = center / (center + scale)
+                center, scale = mean, math.sqrt(mean * (1.0 - mean) / (center + scale + 1.0))
+            centers[player, arm], scales[player, arm] = center, scale
 
 
 def weigh(available, floor, holdout, out, work):
@@ -86,7 +107,10 @@ def weigh(available, floor, holdout, out, work):
         if available[arm]:
             work[0, count], work[1, count] = out[CENTER, arm], out[SCALE, arm]
             count += 1
-    fill_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:])
+    if BETA:
+        fill_beta_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:])
+    else:
+        fill_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:])
     uniform = holdout / count + (1.0 - holdout) * floor
     rest = (1.0 - holdout) * (1.0 - count * floor)
     count = 0
@@ -98,15 +122,11 @@ def weigh(available, floor, holdout, out, work):
     return count
 
 
-def decide(
-    pulls,
-    sums,
+def choose(
+    state,
+    player,
     waiting,
     all_waiting,
-    N,
-    S,
-    of_arm,
-    of_player,
     M,
     log_T,
     constants,
@@ -123,67 +143,15 @@ def decide(
     The arm comes first: given the arm, the decision is of the holdout with the share that the holdout has in the
     arm's probability. So a decision is of the holdout with the probability set, and its arm is then uniform.
     """
-    evaluate(pulls, sums, waiting, all_waiting, N, S, of_arm, of_player, M, log_T, constants, out)
+    evaluate(state, player, waiting, all_waiting, M, log_T, constants, out)
     count = weigh(available, floor, holdout, out, work)
     high, low, coin, _ = block(0, 0, serial, DECISION, key)
     arm = draw(out[PROBABILITY], (high * 2.0**20 + (low >> 12) + 0.5) * 2.0**-52)
     return arm, (coin + 0.5) * 2.0**-32 * out[PROBABILITY, arm] * count < holdout
 
 
-def absorb(events, tally, tables, constants):
-    """Take in one round's rewards, [player | arm | reward, event]: all counts and sums first, then what players see."""
-    players, arms, steps = events[0], events[1], events[2]
-    for event in range(players.size):
-        player, arm, reward = players[event], arms[event], steps[event]
-        tally.pulls[player, arm] += 1
-        tally.sums[player, arm] += reward
-        tally.squares[player, arm] += square(reward)
-        tally.all_pulls[arm] += 1
-        tally.all_sums[arm] += reward
-    tally.summed[0] += players.size
-    if SUMMARISED:
-        if due(tally.summed[0], tally.summed[1], tally.pulls.shape[0]):
-            share_all(tally, tables, constants)
-        else:
-            for event in range(players.size):
-                player, arm = players[event], arms[event]
-                if follows(tally.pulls[player, arm]):
-                    tally.own_pulls[player, arm] = tally.pulls[player, arm]
-                    tally.own_sums[player, arm] = tally.sums[player, arm]
-    else:
-        for event in range(players.size):
-            share(arms[event], tally, constants)
-        if REFRESH_AT_OWN_PULL:
-            for event in range(players.size):
-                player, arm = players[event], arms[event]
-                tally.seen[0, player, arm], tally.seen[1, player, arm] = tally.shared[0, arm], tally.shared[1, arm]
-
-
-def share(arm, tally, constants):
-    """Form an arm's shared sums N and S, those of the policy's own kind anew and in player order."""
-    if OWN_SUMS:
-        a = 0.0
-        b = 0.0
-        for player in range(tally.pulls.shape[0]):
-            n, s = tally.pulls[player, arm] * 1.0, tally.sums[player, arm] * STEP
-            more_a, more_b = contribution(n, s, *constants)
-            a += more_a
-            b += more_b
-        tally.shared[0, arm], tally.shared[1, arm] = a, b
-    else:
-        tally.shared[0, arm], tally.shared[1, arm] = tally.all_pulls[arm] * 1.0, tally.all_sums[arm] * STEP
-
-
-def share_all(tally, tables, constants):
-    """Form every arm's shared sums, or the summary."""
-    if SUMMARISED:
-        pulls, sums, squares = tally.pulls.T, tally.sums.T, tally.squares.T
-        summary(pulls, sums, squares, tally.of_arm, tally.of_player, tables, *constants)
-        tally.summed[1] = tally.summed[0]
-        for player in range(tally.pulls.shape[0]):
-            for arm in range(tally.pulls.shape[1]):
-                tally.own_pulls[player, arm] = tally.pulls[player, arm]
-                tally.own_sums[player, arm] = tally.sums[player, arm]
-    else:
-        for arm in range(tally.all_pulls.size):
-            share(arm, tally, constants)
+def observe(state, players, arms, rewards, event, constants):
+    """Take in one round's rewards, in grid steps: all counts and sums first, then what players see."""
+    for place in range(players.size):
+        count_reward(state, arms[place], players[place], rewards[place], event)
+    share_round(state, players, arms, players.size, event, True, constants)

@@ -15,7 +15,7 @@ from posse.learner import log, snapshot
 from posse.learner.counts import Counts
 from posse.learner.ledger import Answer, Ledger, Row, UnknownDecision, parse_id
 from posse.learner.setup import Setup, check_names
-from posse.learner.state import Decision, State, listed
+from posse.learner.state import Decision, LearnerState, listed
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
 
@@ -84,7 +84,7 @@ class Learner:
 
     def _begin(self, setup: Setup, arms: list[str], players: list[str], clock: Callable[[], float]) -> None:
         """Set everything up, before the first event."""
-        self.state = State(setup, arms, players)
+        self.state = LearnerState(setup, arms, players)
         self.ledger = Ledger(setup.waiting_limit, setup.keep_log)
         self.changes: list[dict[str, Any]] = []  # who and what came and went, with the number of the event
         self.first = {"arms": arms, "players": players}
@@ -108,7 +108,7 @@ class Learner:
             names = [player] if isinstance(player, str) else check_names("player", player)
             places = [self.state.player_roster.current(name) for name in names]
             offered = self.state.offered(available)
-            made = self.state.decide(places, offered, self._tick())
+            made = self.state.choose(places, offered, self._tick())
             for _, row in made:
                 self._wait(row)
             decisions = [decision for decision, _ in made]
@@ -166,7 +166,7 @@ class Learner:
                 serial = self._check_report(identity, value, fresh)
                 if serial is not None:
                     fresh[serial] = float(value)
-            self._take([(self.ledger.waiting[serial], value) for serial, value in fresh.items()])
+            self._observe([(self.ledger.waiting[serial], value) for serial, value in fresh.items()])
             return len(fresh)
 
     def _check_report(self, identity: str, value: Any, fresh: dict[int, float]) -> int | None:
@@ -192,19 +192,19 @@ class Learner:
             )
         raise UnknownDecision(f"decision {identity} is not known to this learner")
 
-    def _take(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:
+    def _observe(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:
         """Take in rewards as one round, and write them down."""
         if not answered:
             return
-        self.state.take(answered)
+        self.state.observe(answered)
         for row, reward in answered:
             self.ledger.answer(row, Answer(reward, self.state.events, self._now, defaulted))
 
     def record(self, rewards: Iterable[tuple[str, str, float]]) -> None:
         """Take rewards of the past, as (player, arm, reward), that this learner did not decide; one call, one round."""
         with self._lock:
-            checked = self.state.check_past(rewards)
-            self._take(self.state.take_past(checked, self._tick()))
+            checked = self.state.check_records(rewards)
+            self._observe(self.state.record(checked, self._tick()))
 
     def _tick(self) -> float:
         """The time, which never goes back; take the default for every decision that has waited too long."""
@@ -219,7 +219,7 @@ class Learner:
                 if row.decided_at + patience > self._now:
                     break
                 late.append((row, default))
-            self._take(late, defaulted=True)
+            self._observe(late, defaulted=True)
         return self._now
 
     # ---------------------------------------------------------------- players and arms

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from posse.learner.ledger import Answer, Row, parse_id, write_id
 from posse.learner.setup import Setup
-from posse.learner.state import State
+from posse.learner.state import LearnerState
 
 if TYPE_CHECKING:
     from posse.learner.learner import Learner
@@ -33,7 +33,7 @@ class Past(NamedTuple):
     time: float  # −∞ before the first event
 
 
-def to_arrow(state: State, past: Past, rows: Rows) -> Any:
+def to_arrow(state: LearnerState, past: Past, rows: Rows) -> Any:
     """The log as an Arrow table; what is not in its rows is in its metadata."""
     import pyarrow
 
@@ -59,7 +59,7 @@ def to_arrow(state: State, past: Past, rows: Rows) -> Any:
     return pyarrow.table([pyarrow.array(values, kind) for kind, values in columns.values()], schema=schema)
 
 
-def _about(state: State, past: Past, rows: int, recorded: int) -> str:
+def _about(state: LearnerState, past: Past, rows: int, recorded: int) -> str:
     setup = state.setup.to_dict()
     return json.dumps(
         {
@@ -102,7 +102,7 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
             change = changes[event]
             learner._change(change["kind"], change["name"], knows_others=change["knows_others"])
         elif event in rewards:
-            _take(learner, rewards[event])
+            _observe(learner, rewards[event])
         else:
             raise ValueError(f"the log lacks event {event} of {about['events']}: rows are missing")
     for entry in waiting:
@@ -131,7 +131,7 @@ def read(table: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return about, sorted(entries, key=lambda entry: (entry["round"], order[id(entry)]))
 
 
-def _take(learner: Learner, entries: list[dict[str, Any]]) -> None:
+def _observe(learner: Learner, entries: list[dict[str, Any]]) -> None:
     """One event of the log."""
     learner._now = entries[0]["observed_at"]
     answered = []
@@ -140,10 +140,10 @@ def _take(learner: Learner, entries: list[dict[str, Any]]) -> None:
         if row.serial >= 0:
             learner._wait(row)
         answered.append((row, learner.state.setup.check_reward("reward in the log", entry["reward"])))
-    learner._take(answered, defaulted=entries[0]["defaulted"])
+    learner._observe(answered, defaulted=entries[0]["defaulted"])
 
 
-def row_of(state: State, entry: dict[str, Any]) -> Row:
+def row_of(state: LearnerState, entry: dict[str, Any]) -> Row:
     """A decision, or a reward of the past, from an entry of a log."""
     serial, tag = (-1, 0) if entry["decision"] is None else parse_id(entry["decision"])
     return Row(

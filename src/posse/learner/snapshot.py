@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posse.learner.core import KEPT, OBSERVED
 from posse.learner.ledger import Ledger
 from posse.learner.setup import Setup
 from posse.version import __version__
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from posse.learner.learner import Learner
 
 KIND = "posse learner"
-SCHEMA = 1
+SCHEMA = 2
 _writing = threading.Lock()  # the file beside has one name, so one writer at a time
 
 
@@ -93,7 +92,8 @@ def _body(learner: Learner) -> dict[str, Any]:
         "time": learner._now if np.isfinite(learner._now) else None,
         "players": [list(entry) for entry in state.player_roster],
         "arms": [list(entry) for entry in state.arm_roster],
-        **{name: getattr(state.tally, name).tolist() for name in (*OBSERVED, *KEPT)},
+        "statistics": [statistic.name for statistic in state.setup.policy.statistics],
+        "known": {name: getattr(state.known, name).tolist() for name in state.core.kept},
         "ledger": learner.ledger.to_dict(),
     }
 
@@ -124,7 +124,24 @@ def _checked(path: Path) -> dict[str, Any]:
     body = content.get("learner")
     if not isinstance(body, dict) or _digest(body) != content.get("sha256"):
         raise SnapshotError(f"{path} is damaged: its content does not match its digest")
-    return body
+    return body if schema > 1 else _from_schema_1(body)
+
+
+def _from_schema_1(body: dict[str, Any]) -> dict[str, Any]:
+    """The content of a file of schema 1, which had a fixed list of arrays, [player, arm], as of the current one."""
+
+    def tables(*names: str) -> list[Any]:
+        return [np.array(body[name]).reshape(len(body["players"]), -1).T.tolist() for name in names]
+
+    known = {
+        "statistics": tables("pulls", "sums", "squares"),
+        "indexed": tables("own_pulls", "own_sums", "squares"),
+        "seen": [np.array(table).reshape(len(body["players"]), -1).T.tolist() for table in body["seen"]],
+    }
+    known |= {name: body[name] for name in ("of_arm", "of_player", "summed")}
+    if body["setup"]["policy"]["name"] == "IndTSV":
+        known["of_arm"] = []  # it had a number there that it never used
+    return body | {"statistics": ["n", "s", "q"], "known": known}
 
 
 def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float]) -> None:
@@ -135,6 +152,9 @@ def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float])
     learner.ledger = Ledger.from_dict(body["ledger"], setup.waiting_limit, setup.keep_log)
     state = learner.state
     state.rounds, state.events, state.decisions = body["rounds"], body["events"], body["decisions"]
-    state.restore(body["players"], body["arms"], np.zeros((len(body["players"]), len(body["arms"]))), body)
+    names = [statistic.name for statistic in setup.policy.statistics]
+    if body["statistics"] != names:
+        raise ValueError(f"it has the statistics {body['statistics']}, but {setup.policy.label} keeps {names}")
+    state.restore(body["players"], body["arms"], np.zeros((len(body["arms"]), len(body["players"]))), body["known"])
     for row in learner.ledger.waiting.values():
         state.wait(row)

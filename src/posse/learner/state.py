@@ -1,4 +1,4 @@
-"""Where a learner stands: names, numbers and counters, free of clock, lock and log.
+"""Where a learner stands: names, what the policy knows, and counters, free of clock, lock and log.
 
 `Learner` keeps one in memory; the service keeps one for each experiment, and brings it up to date from its database.
 """
@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from posse.learner.counts import Counts
 from posse.learner.ledger import Row, write_id
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup, check_names
+from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 from posse.streams import key as stream_key
 
@@ -43,7 +44,7 @@ class Decision:
         return hash(self.id)
 
 
-class State:
+class LearnerState:
     """All that the next decision rests on. Players and arms are given by their places on the rosters."""
 
     def __init__(self, setup: Setup, arms: list[str], players: list[str]) -> None:
@@ -53,26 +54,29 @@ class State:
         self.setup = setup
         self.core = Core(setup.policy.for_rewards(setup.low, setup.high))
         self.arm_roster, self.player_roster = Roster("arm", arms), Roster("player", players)
-        self.tally = self.core.empty(len(players), len(arms))
-        self.waiting = np.zeros((len(players), len(arms)), np.int64)  # pulls whose reward has not come
+        self.known = self.core.empty(len(players), len(arms))  # what the policy knows
+        self.waiting = np.zeros((len(arms), len(players)), np.int64)  # pulls whose reward has not come
         self.all_waiting = np.zeros(len(arms), np.int64)
         self.rounds = self.events = self.decisions = 0
         self._key = stream_key(setup.seed)
 
     # ---------------------------------------------------------------- decisions
 
-    def decide(self, players: list[int], offered: np.ndarray, now: float) -> list[tuple[Decision, Row]]:
+    def choose(self, players: list[int], offered: np.ndarray, now: float) -> list[tuple[Decision, Row]]:
         """One round: a decision for each player, from what was known before it. `wait` is then due for each."""
-        made = [self._decide(player, offered, self.decisions + number, now) for number, player in enumerate(players)]
+        made = [self._choose(player, offered, self.decisions + number, now) for number, player in enumerate(players)]
         self.rounds += 1
         self.decisions += len(made)
         return made
 
-    def _decide(self, player: int, offered: np.ndarray, serial: int, now: float) -> tuple[Decision, Row]:
+    def _choose(self, player: int, offered: np.ndarray, serial: int, now: float) -> tuple[Decision, Row]:
         """The decision with this serial number, for the round to come; nothing changes yet."""
         round_ = self.rounds + 1
-        choice = self.core.decide(
-            self.core.numbers(self.tally, player, self.waiting, self.all_waiting),
+        choice = self.core.choose(
+            self.known,
+            player,
+            self.waiting,
+            self.all_waiting,
             self.player_roster.count,
             log_horizon(self.setup.horizon, round_),
             offered,
@@ -103,7 +107,7 @@ class State:
 
     def wait(self, row: Row, by: int = 1) -> None:
         """Count a decision among those that wait for their reward, or with −1 no longer."""
-        self.waiting[row.player, row.arm] += by
+        self.waiting[row.arm, row.player] += by
         self.all_waiting[row.arm] += by
 
     def offered(self, available: Iterable[str] | None) -> np.ndarray:
@@ -117,14 +121,20 @@ class State:
         offered[places] = True
         return offered
 
-    def evaluate(self, player: int, belief: bool = False) -> np.ndarray:
-        """A player's centers, scales and weights of others' data, one column an arm; a fourth row for probabilities.
+    def evaluate(self, player: int) -> np.ndarray:
+        """A player's centers, scales and weights of others' data in the next round, one column an arm.
 
-        They are those of the next round, or what PosseTS and Ind-TS-V believe, without what is added for exploration.
+        A fourth row is for probabilities.
         """
-        numbers = self.core.numbers(self.tally, player, self.waiting, self.all_waiting)
-        log_T = log_horizon(self.setup.horizon, self.rounds + 1)
-        return self.core.evaluate(numbers, self.player_roster.count, -log_T if belief else log_T)
+        numbers = (self.known, player, self.waiting, self.all_waiting)
+        return self.core.evaluate(*numbers, self.player_roster.count, self._next_log_horizon())
+
+    def _next_log_horizon(self) -> float:
+        return log_horizon(self.setup.horizon, self.rounds + 1)
+
+    def beliefs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Centers and scales of what the policy believes, [player, arm]; `policy.reward_of` turns them into rewards."""
+        return self.core.beliefs(self.known, self.player_roster.count, self._next_log_horizon())
 
     def probabilities(self, evaluated: np.ndarray, offered: np.ndarray) -> np.ndarray:
         """Each arm's probability, from what `evaluate` gave, with floor and holdout."""
@@ -140,8 +150,8 @@ class State:
 
     # ---------------------------------------------------------------- rewards
 
-    def take(self, answered: list[tuple[Row, float]]) -> None:
-        """One event: take in rewards as one round."""
+    def observe(self, answered: list[tuple[Row, float]]) -> None:
+        """One event: the rewards of one round."""
         self.events += 1
         players, arms, steps = [], [], []
         for row, reward in answered:
@@ -150,25 +160,25 @@ class State:
             steps.append(self.steps(reward))
             if row.serial >= 0:
                 self.wait(row, -1)
-        self.core.absorb(self.tally, players, arms, steps)
+        self.core.observe(self.known, players, arms, steps, self.events)
 
     def steps(self, reward: float) -> int:
         """A reward in steps of the grid; two rewards are the same if these are."""
         return to_steps(reward, self.setup.low, self.setup.high)
 
-    def check_past(self, rewards: Iterable[tuple[str, str, float]]) -> list[tuple[int, int, float]]:
+    def check_records(self, rewards: Iterable[tuple[str, str, float]]) -> list[tuple[int, int, float]]:
         """Places of player and arm, and the reward, of rewards that were not decided here."""
-        return [self._check_past(entry) for entry in listed("rewards", rewards)]
+        return [self._check_record(entry) for entry in listed("rewards", rewards)]
 
-    def _check_past(self, entry: Any) -> tuple[int, int, float]:
+    def _check_record(self, entry: Any) -> tuple[int, int, float]:
         if not (isinstance(entry, (tuple, list)) and len(entry) == 3):
             raise TypeError(f"{entry!r}, but expected (player, arm, reward)")
         player, arm, reward = entry
         places = self.player_roster.place(player), self.arm_roster.place(arm)
         return *places, self.setup.check_reward(f"reward of {player!r} for {arm!r}", reward)
 
-    def take_past(self, checked: list[tuple[int, int, float]], now: float) -> list[tuple[Row, float]]:
-        """One round of rewards that were not decided here; `take` is then due, unless there are none."""
+    def record(self, checked: list[tuple[int, int, float]], now: float) -> list[tuple[Row, float]]:
+        """One round of rewards that were not decided here; `observe` is then due, unless there are none."""
         self.rounds += 1
         return [(Row(-1, 0, self.rounds, player, arm, 0.0, False, 0.0, now), value) for player, arm, value in checked]
 
@@ -191,33 +201,37 @@ class State:
     def _make_room(self, knows_others: bool) -> None:
         """Give everybody and everything on the rosters a place in the numbers."""
         players, arms = len(self.player_roster.names), len(self.arm_roster.names)
-        if self.tally.pulls.shape == (players, arms):
+        if self.waiting.shape == (arms, players):
             return
-        self.tally = self.core.grown(self.tally, players, arms, knows_others)
-        waiting, self.waiting = self.waiting, np.zeros((players, arms), np.int64)
+        self.known = self.core.grown(self.known, players, arms, knows_others)
+        waiting, self.waiting = self.waiting, np.zeros((arms, players), np.int64)
         self.waiting[: waiting.shape[0], : waiting.shape[1]] = waiting
-        self.all_waiting = self.waiting.sum(axis=0)
+        self.all_waiting = self.waiting.sum(axis=1)
 
     def restore(
-        self, players: Iterable[tuple[str, bool]], arms: Iterable[tuple[str, bool]], waiting: Any, numbers: Any
+        self,
+        players: Iterable[tuple[str, bool]],
+        arms: Iterable[tuple[str, bool]],
+        waiting: Any,
+        known: Mapping[str, Any],
     ) -> None:
-        """Stand where another stood: who is here, what waits, and the tally's arrays by name."""
+        """Stand where another stood: who is here, what waits, and the arrays of what is known, by name."""
         self.player_roster, self.arm_roster = Roster.of("player", list(players)), Roster.of("arm", list(arms))
         shape = (len(self.player_roster.names), len(self.arm_roster.names))
-        self.waiting = np.array(waiting, np.int64).reshape(shape)
-        self.all_waiting = self.waiting.sum(axis=0)
-        self.tally = self.core.restored(*shape, numbers)
+        self.waiting = np.array(waiting, np.int64).reshape(shape[::-1])
+        self.all_waiting = self.waiting.sum(axis=1)
+        self.known = self.core.restored(*shape, known)
 
     # ---------------------------------------------------------------- what there is to see
 
     def counts(self) -> Counts:
         """Observed pulls and reward sums, of all who ever joined and all arms, in the order in which they came."""
-        low, high = self.setup.low, self.setup.high
+        low, high, pulls = self.setup.low, self.setup.high, self.known.statistics[COUNT].T.copy()
         return Counts(
             tuple(self.player_roster.names),
             tuple(self.arm_roster.names),
-            self.tally.pulls.copy(),
-            low * self.tally.pulls + (high - low) / GRID * self.tally.sums,
+            pulls,
+            low * pulls + (high - low) / GRID * self.known.statistics[SUM].T,
             low,
             high,
             getattr(self.setup.policy, "epsilon", None),

@@ -1,4 +1,4 @@
-"""What a policy is: a record of constants, one function, and a word for when its numbers are refreshed."""
+"""What a policy is: a record of constants, a few pure functions, and what it says about itself."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Self
 
+import numpy as np
+
 from posse.checks import number
+from posse.policies.refresh import Refresh
+from posse.policies.statistics import BASIC, Statistic
 
 
-class Refresh(enum.Enum):
-    """When a player's numbers for an arm are brought up to date."""
+class Law(enum.Enum):
+    """The distribution that an index is drawn from."""
 
-    OWN_PULL = "own pull"
-    """When the player itself pulls the arm; what others learn is seen only then (RobustAgg-TS)."""
+    NORMAL = "normal"
+    """`index` returns (center, scale): the index is center + scale · Z with Z ~ N(0, 1)."""
 
-    ANY_PULL = "any pull"
-    """When anybody pulls the arm (RobustAgg, RobustAgg-TS-V)."""
-
-    SUMMARY = "summary"
-    """When a summary of everybody's data is made: when the pulls since the last one reach a sixteenth of all, or 64 for
-    each player. In between, a player's first 64 pulls of an arm count at once for itself (PosseTS)."""
+    BETA = "beta"
+    """`index` returns (a, b), both at least 1: the index is a Beta(a, b) draw."""
 
 
 class Look(NamedTuple):
-    """How a policy is drawn in figures."""
+    """How figures draw a policy."""
 
     color: str
     line: str | tuple[int, tuple[float, ...]]
@@ -45,14 +45,17 @@ class OwnLabel(str):
 class Policy:
     """An index policy: pull the arm with the largest center + scale · Z, with Z ~ N(0, 1) drawn afresh.
 
-    A policy of your own is a frozen dataclass in a file of its own. Its fields are its constants, all numbers; its
-    `index` is a static function of plain numbers,
+    A policy of your own is a frozen dataclass in a file of its own. Its fields are its constants, all numbers. Its
+    functions are static and take numbers **by name**. `index` returns (center, scale) and may take
 
-        index(n, s, N, S, M, log_T, *constants) -> (center, scale)
+    - what the pair remembers, by default the player's own count `n`, reward sum `s` and sum of squares `q`;
+    - what is shared of the arm, by default everybody's count `N` and reward sum `S` as the player last saw them, the
+      player's own included;
+    - what is known of the player, by default nothing;
+    - the number of players `M`, the logarithm of the horizon `log_T`, and the policy's constants.
 
-    with the player's own count n and reward sum s for the arm, everybody's N and S as last seen by that player
-    (the player's own included), the number of players M, and ln T. It is compiled, so it may use `math` and other
-    plain functions of numbers, but no objects. Docs: "Add an algorithm in one file".
+    The functions are compiled, so they may use `math` and other plain functions of numbers, but no objects. An arm
+    that must be tried first has center `math.inf` and scale 0. CONTRIBUTING.md: "Add an algorithm in one file".
     """
 
     name: ClassVar[str] = ""
@@ -64,41 +67,70 @@ class Policy:
     look: ClassVar[Look | None] = None
     """How figures draw it; None for a look that is made from its name."""
 
-    refresh: ClassVar[Refresh] = Refresh.OWN_PULL
+    law: ClassVar[Law] = Law.NORMAL
+    """What an index is drawn from."""
 
     randomised: ClassVar[bool] = True
     """False promises scale 0 always, and spares the draws."""
 
+    refresh: ClassVar[Refresh] = Refresh.OWN_PULL
+    """When a player's numbers are brought up to date."""
+
+    statistics: ClassVar[tuple[Statistic, ...]] = BASIC
+    """What a pair remembers. Your own come after these: `statistics = (*Policy.statistics, Statistic("high", ...))`."""
+
+    shared: ClassVar[tuple[str, ...]] = ("N", "S")
+    """The names of what is shared of an arm."""
+
+    of_player: ClassVar[tuple[str, ...]] = ()
+    """The names of what is known of a player; only a `summary` fills them."""
+
     index: ClassVar[Callable[..., tuple[float, float]]]
 
-    contribution: ClassVar[Callable[..., tuple[float, float]] | None] = None
-    """What one player adds to an arm's shared sums, as a function (n, s, *constants) -> (a, b).
+    contribution: ClassVar[Callable[..., tuple[float, ...]] | None] = None
+    """What one player adds to the shared numbers of an arm, from its statistics and the constants.
 
-    None: its count and reward sum. Otherwise N and S in `index` are Σ a and Σ b over the players.
+    None: its count and reward sum. Otherwise it returns as many numbers as `shared` names, and the players' numbers
+    are added up in their order.
     """
 
     summary: ClassVar[Callable[..., None] | None] = None
-    """A second stage, for policies refreshed by `Refresh.SUMMARY`: fills a few numbers for each arm and each player,
+    """Makes what is shared of all arms and known of all players at once, for `refresh = Refresh.SCHEDULE`.
 
-        summary(pulls, sums, squares, of_arm, of_player, work, *constants)
-
-    from everybody's counts, reward sums and sums of squared rewards, int64 [arm, player], the latter two in steps of
-    the reward grid. `of_arm` is [arm, arm_numbers], `of_player` [player, player_numbers], `work` is scratch,
-    [work_tables, arm, player]. What is in them from the last time may be built on; before the first time it is 0.
-    The policy's `index` then takes the rows of arm and player in place of N and S:
-
-        index(n, s, arm, player, M, log_T, *constants) -> (center, scale)
+    It takes the tables of statistics by their names, int64 [arm, player] in whole units, and fills `of_arm`,
+    [arm, place in `shared`], and `of_player`, [player, place in `of_player`]. `work` is scratch, [work_tables, arm,
+    player]. It may build on what `of_arm` and `of_player` hold from the last time; before the first time that is 0.
     """
 
-    arm_numbers: ClassVar[int] = 0
-    player_numbers: ClassVar[int] = 0
     work_tables: ClassVar[int] = 0
+
+    moved_by_others: ClassVar[str] = "S"
+    """The shared number that moves when other players earn more; `others_weight` says how far it moves."""
+
+    belief: ClassVar[Callable[..., tuple[float, float]] | None] = None
+    """Center and scale of what the policy believes, without what it adds to explore; None: those of `index`.
+
+    It takes what `index` may take.
+    """
 
     differences: ClassVar[tuple[str, ...]] = ("epsilon", "spread")
     """The constants that are differences of mean rewards, and so are in the units of the rewards."""
 
     label: str = dataclasses.field(default="", kw_only=True)
     """What tells this policy from others in a comparison; made from name and constants if empty."""
+
+    @staticmethod
+    def others_weight(n, N):
+        """By how much the shared number `moved_by_others` rises if the others earn 1 more at every pull.
+
+        It may take the pair's count `n`, the shared numbers and the constants. With n = 0 it must count everybody.
+        """
+        return N - n
+
+    @staticmethod
+    def reward_of(values: np.ndarray) -> np.ndarray:
+        """The mean rewards in [0, 1] that centers stand for; where the index is on another scale, the way back."""
+        return np.clip(values, 0.0, 1.0)
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
@@ -118,25 +150,54 @@ class Policy:
     @classmethod
     @functools.cache
     def _check_shape(cls) -> None:
-        """Raise a clear error if the policy's functions cannot take what they will be called with."""
+        """Raise a clear error if the policy's functions name something that they cannot have."""
         if not isinstance(inspect.getattr_static(cls, "index", None), staticmethod):
-            raise TypeError(f"{cls.__name__} needs a static method index(n, s, N, S, M, log_T, *constants)")
-        if (cls.summary is not None) != (cls.refresh is Refresh.SUMMARY):
-            raise TypeError(f"{cls.__name__}: a summary goes with refresh = Refresh.SUMMARY, but it is {cls.refresh}")
-        shared = ["arm", "player"] if cls.summary is not None else ["N", "S"]
-        tables = ["pulls", "sums", "squares", "of_arm", "of_player", "work"]
-        for name, first in (
-            ("index", ["n", "s", *shared, "M", "log_T"]),
-            ("contribution", ["n", "s"]),
-            ("summary", tables),
-        ):
-            wanted = first + cls.constant_names()
-            function = getattr(cls, name)
-            try:
-                if function is not None:
-                    inspect.signature(function).bind(*wanted)
-            except TypeError as error:
-                raise TypeError(f"{cls.__name__}.{name} must take ({', '.join(wanted)}): {error}") from None
+            raise TypeError(f"{cls.__name__} needs a static method index(n, s, N, S, ...) that returns (center, scale)")
+        if tuple(statistic[:2] for statistic in cls.statistics[:3]) != tuple(basic[:2] for basic in BASIC):
+            raise TypeError(f"{cls.__name__}.statistics must begin with those of Policy: n, s and q")
+        if (cls.summary is not None) != (cls.refresh is Refresh.SCHEDULE):
+            raise TypeError(f"{cls.__name__}: a summary goes with refresh = Refresh.SCHEDULE, but it is {cls.refresh}")
+        if cls.contribution is None and cls.summary is None and cls.shared != Policy.shared:
+            raise TypeError(f"{cls.__name__} shares {', '.join(cls.shared)}, but has no contribution that makes them")
+        numbers = [*cls.shared, *cls.of_player, "M", "log_T"]
+        own = [statistic.name for statistic in cls.statistics]
+        named = [*own, *numbers, *cls.constant_names()]
+        if len(set(named)) < len(named):
+            twice = next(name for name in named if named.count(name) > 1)
+            raise TypeError(f"{cls.__name__} gives the name {twice!r} to two numbers")
+        for function, offered in (
+            ("index", [*own, *numbers]),
+            ("belief", [*own, *numbers]),
+            ("contribution", own),
+            ("summary", [*own, "of_arm", "of_player", "work"]),
+            ("others_weight", ["n", *cls.shared]),
+        )[: 5 if cls.shares else 4]:
+            cls._check_names(function, [*offered, *cls.constant_names()])
+
+    @classmethod
+    def _check_names(cls, function: str, offered: list[str]) -> None:
+        for name in cls.named_by(function):
+            if name not in offered:
+                raise TypeError(
+                    f"{cls.__name__}.{function} takes {name!r}, but it can take only: {', '.join(offered)}"
+                ) from None
+
+    @classmethod
+    @functools.cache
+    def named_by(cls, function: str) -> tuple[str, ...]:
+        """The names of the numbers that one of the policy's functions takes, in their order."""
+        found = getattr(cls, function)
+        if found is None:
+            return ()
+        names: list[str] = []
+        for parameter in inspect.signature(found).parameters.values():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                names += cls.constant_names()
+            elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                names.append(parameter.name)
+            else:
+                raise TypeError(f"{cls.__name__}.{function} has the parameter {parameter}, but expected plain names")
+        return tuple(names)
 
     def for_rewards(self, low: float = 0.0, high: float = 1.0) -> Self:
         """This policy, stated for rewards in [low, high], for the same rewards mapped to [0, 1].
@@ -154,7 +215,7 @@ class Policy:
         return dataclasses.replace(self, **changes) if changes else self
 
     def constants(self) -> tuple[float, ...]:
-        """The constants in the order of the fields, as `index` takes them; what is not known, None, is infinite."""
+        """The constants in the order of the fields; one that is not known, None, is infinite."""
         values = (getattr(self, field.name) for field in self._constant_fields())
         return tuple(math.inf if value is None else value for value in values)
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 
-from posse.rewards import GRID
+import numpy as np
 
-STEP = 1.0 / GRID
 UNIFORM = 1.0 / 12.0  # the variance of the uniform law: players about whom nothing is known
 
 
@@ -34,7 +33,7 @@ BONUS, CHANCE = 0.6, 0.3  # exploration: so much of the boundary for sure, and s
 
 
 def boundary(information, log_T):
-    """By how many standard deviations an arm may trail and be worth a pull, its posterior worth so many of T.
+    """How far behind an arm may be, in standard deviations, and still be worth a pull; `information` is in pulls.
 
     That is the answer for one unknown arm beside a known one with T pulls to come. It has no closed form; solved
     numerically it is this within 3 % where T is ten times the information and more, and it tends to
@@ -44,11 +43,12 @@ def boundary(information, log_T):
     return math.sqrt(L + math.sqrt(L * L + 5.0))
 
 
-def posterior(n, s, dispersion, expected, spread, doubt, log_T):
-    """Center and scale to draw with, from own data and a prior with this expected value and spread, itself in doubt.
+def posterior(n, s, dispersion, expected, spread, doubt):
+    """What is believed, from own data and a prior with this expected value and spread, itself in doubt.
 
-    With −ln T in place of ln T it is what is believed: the posterior itself, and nothing for exploration. The prior is
-    never more U-shaped than the uniform law: at least φ observations on either side.
+    Returns center and scale on the scale of fourth roots, and what `explore` needs beside them: n m (1−m), and how many
+    pulls the posterior is worth. The prior is never more U-shaped than the uniform law: at least φ observations on
+    either side.
     """
     prior = dispersion * (expected * (1.0 - expected) - spread) / spread
     a = max(prior * expected, dispersion)
@@ -61,21 +61,28 @@ def posterior(n, s, dispersion, expected, spread, doubt, log_T):
     ratio = prior * each
     variance = dispersion * at_most / (total + dispersion) + ratio * ratio * doubt
     center, scale = on_fourth_roots(m, at_most, variance)
-    return upper_part(center, scale, n * at_most, dispersion * at_most / variance, log_T)
+    return center, scale, n * at_most, dispersion * at_most / variance
 
 
-def upper_part(center, scale, seen, information, log_T):
-    """What is drawn from: the whole posterior of an arm that the player itself has hardly seen, later its upper part.
+def explore(center, scale, seen, information, log_T):
+    """Center and scale to draw with: the whole posterior of an arm that the player has hardly seen, later its upper part.
 
     Thompson sampling draws from the whole, and half of its draws are below the center, where they decide nothing but
     the moment. A bonus for sure and less chance reach as far with less luck involved. `seen` is n m (1−m), which must
     be large beside z² for a normal to be right as far out as z deviations.
     """
-    if log_T <= 0.0:
-        return center, scale
     reach = boundary(information, log_T)
     tried = seen / (seen + 0.125 * reach * reach)
     return center + tried * BONUS * reach * scale, scale * math.sqrt(1.0 - tried * (1.0 - CHANCE * CHANCE))
+
+
+_MEANS = np.sin(np.linspace(0, np.pi / 2, 4001)) ** 2  # from 0 to 1, closest at the ends, where the roots are steep
+_ROOTS = _MEANS**0.25 - (1 - _MEANS) ** 0.25
+
+
+def mean_of(values: np.ndarray) -> np.ndarray:
+    """The x in [0, 1] with x^¼ − (1−x)^¼ of each value, interpolated."""
+    return np.interp(values, _ROOTS, _MEANS)
 
 
 def on_fourth_roots(m, at_most, variance):

@@ -22,7 +22,7 @@ class HierTS(Policy):
     Hong, Kveton, Zaheer and Ghavamzadeh, "Hierarchical Bayesian Bandits" (AISTATS 2022), with each player's index
     drawn from its own marginal posterior. Spread 0 is full pooling.
 
-    >>> HierTS(0.0, noise=1.0, prior_mean=0.0, prior_sd=1.0).index(1.0, 1.0, 3.0, 2.0, 20, 10.8, 0.0, 1.0, 0.0, 1.0)
+    >>> HierTS(0.0, noise=1.0, prior_mean=0.0, prior_sd=1.0).index(1.0, 1.0, 3.0, 2.0, *HierTS(0.0, 1.0, 0.0, 1.0).constants())
     (0.5, 0.5)
     """
 
@@ -41,7 +41,11 @@ class HierTS(Policy):
         return n * precision, s * precision
 
     @staticmethod
-    def index(n, s, N, S, M, log_T, spread, noise, prior_mean, prior_sd):
+    def others_weight(n, N, spread, noise):
+        return N - n / (n * spread * spread + noise * noise)
+
+    @staticmethod
+    def index(n, s, N, S, spread, noise, prior_mean, prior_sd):
         prior_precision = 1.0 / (prior_sd * prior_sd)
         centre_variance = 1.0 / (prior_precision + N)
         centre = centre_variance * (prior_mean * prior_precision + S)

@@ -15,7 +15,7 @@ class IndTS(Policy):
 
     The baseline of Wang, Zhang and Chaudhuri (2022), Section 2.3, after Agrawal and Goyal (2017). ε is not used.
 
-    >>> IndTS().index(4.0, 3.0, 30.0, 21.0, 20, 10.8, 1.0)
+    >>> IndTS().index(n=4.0, s=3.0, c2=1.0)
     (0.75, 0.5)
     """
 
@@ -27,7 +27,7 @@ class IndTS(Policy):
     refresh = Refresh.OWN_PULL
 
     @staticmethod
-    def index(n, s, N, S, M, log_T, c2):
+    def index(n, s, c2):
         pulls = max(n, 1.0)
         return s / pulls, math.sqrt(c2 / pulls)
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from posse.policies.base import Look, Policy, Refresh
-from posse.policies.fourth_root import STEP, UNIFORM, dispersion_sums, posterior
-
-DISPERSION = 0  # what the summary says of a player
+from posse.policies.fourth_root import UNIFORM, dispersion_sums, explore, mean_of, posterior
+from posse.policies.statistics import STEP
 
 
 @dataclass(frozen=True)
@@ -27,21 +26,26 @@ class IndTSV(Policy):
     name = "Ind-TS-V"
     shares = False
     look = Look("#8C8C00", (0, (2, 1)), "h", "oo")
-    refresh = Refresh.SUMMARY
-    arm_numbers = 1
-    player_numbers = 1
+    refresh = Refresh.SCHEDULE
+    shared = ()
+    of_player = ("dispersion",)
+    reward_of = staticmethod(mean_of)
 
     @staticmethod
-    def summary(pulls, sums, squares, of_arm, of_player, work):
-        arms, players = pulls.shape
+    def summary(n, s, q, of_player):
+        arms, players = n.shape
         for player in range(players):
             noisiest = 0.0
             for arm in range(arms):
-                n, s, q = pulls[arm, player] * 1.0, sums[arm, player] * STEP, squares[arm, player] * STEP
-                above, below = dispersion_sums(n, s, q)
+                count, total, squares = n[arm, player] * 1.0, s[arm, player] * STEP, q[arm, player] * STEP
+                above, below = dispersion_sums(count, total, squares)
                 noisiest = max(noisiest, (1.0 + above) / (1.0 + below))
-            of_player[player, DISPERSION] = min(noisiest, 1.0)
+            of_player[player, 0] = min(noisiest, 1.0)
 
     @staticmethod
-    def index(n, s, arm, player, M, log_T):
-        return posterior(n, s, player[DISPERSION], 0.5, UNIFORM, 0.0, log_T)
+    def index(n, s, dispersion, log_T):
+        return explore(*posterior(n, s, dispersion, 0.5, UNIFORM, 0.0), log_T)
+
+    @staticmethod
+    def belief(n, s, dispersion):
+        return posterior(n, s, dispersion, 0.5, UNIFORM, 0.0)[:2]

@@ -16,7 +16,7 @@ class IndUCB(Policy):
     UCB-1 (Auer, Cesa-Bianchi and Fischer, 2002) with a known horizon, the baseline of Wang, Zhang and Chaudhuri
     (2022). The width of the experiments is 2.
 
-    >>> center, scale = IndUCB().index(4.0, 3.0, 30.0, 21.0, 20, 10.8, 2.0)
+    >>> center, scale = IndUCB().index(n=4.0, s=3.0, log_T=10.8, width=2.0)
     >>> round(center, 4), scale
     (3.0738, 0.0)
     """
@@ -30,7 +30,7 @@ class IndUCB(Policy):
     randomised = False
 
     @staticmethod
-    def index(n, s, N, S, M, log_T, width):
+    def index(n, s, log_T, width):
         if n == 0.0:
             return math.inf, 0.0
         return s / n + math.sqrt(width * log_T / n), 0.0

@@ -16,7 +16,7 @@ class NaiveAgg(Policy):
     A baseline of Wang, Zhang, Singh, Riek and Chaudhuri (AISTATS 2021): quick where players agree, misled where
     they do not.
 
-    >>> center, scale = NaiveAgg().index(4.0, 3.0, 30.0, 21.0, 20, 10.8, 2.0)
+    >>> center, scale = NaiveAgg().index(n=4.0, s=3.0, N=30.0, S=21.0, log_T=10.8, width=2.0)
     >>> round(center, 4), scale
     (1.5485, 0.0)
     """
@@ -29,7 +29,7 @@ class NaiveAgg(Policy):
     randomised = False
 
     @staticmethod
-    def index(n, s, N, S, M, log_T, width):
+    def index(n, s, N, S, log_T, width):
         return upper_bound(n, s, N, S, log_T, 0.0, width), 0.0
 
     def check(self) -> None:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from posse.checks import dissimilarity
 from posse.policies.base import Look, Policy, Refresh
-from posse.policies.fourth_root import STEP, UNIFORM, clip, dispersion_sums, posterior
+from posse.policies.fourth_root import UNIFORM, clip, dispersion_sums, explore, mean_of, posterior
+from posse.policies.statistics import STEP
 
-# What the summary says of an arm.
+# What the summary says of an arm, by its place in `shared`.
 MEAN = 0  # over players
 DISPERSION = 1  # φ: a reward with mean μ has variance φ μ (1 − μ)
 DOUBT = 2  # the variance of the mean over players
@@ -18,7 +19,7 @@ NOISE = 4  # the variance of a reward; e = noise / n is that of a player's mean
 EXCESS, INFORMATION = 5, 6  # of the arm's own spread: its estimate is their quotient
 LOOSENESS = 7  # √(2/9f): how loosely f degrees of freedom hold a spread
 
-# What it says of a player.
+# What it says of a player, by its place in `of_player`.
 LEVEL = 0  # by how much it earns more on every arm
 LEVEL_DOUBT = 1  # the variance of that
 ODDITY = 2  # at least 1: by how much its means spread more than others'
@@ -53,17 +54,23 @@ class PosseTS(Policy):
 
     name = "PosseTS"
     look = Look("#5B2A86", "-", "*", "..")
-    refresh = Refresh.SUMMARY
-    arm_numbers = 8
-    player_numbers = 5
+    refresh = Refresh.SCHEDULE
+    shared = ("mean", "dispersion", "doubt", "spread", "noise", "excess", "information", "looseness")
+    of_player = ("level", "level_doubt", "oddity", "offset", "offset_variance")
     work_tables = 2
+    moved_by_others = "mean"
+    reward_of = staticmethod(mean_of)
 
     @staticmethod
-    def summary(pulls, sums, squares, of_arm, of_player, work, epsilon):
+    def others_weight():
+        return 1.0
+
+    @staticmethod
+    def summary(n, s, q, of_arm, of_player, work, epsilon):
         means, shares = work[0], work[1]  # each player's mean, and 1/n; 0 where it has no data
         cap = min(UNIFORM, 0.25 * epsilon * epsilon)
-        total, freedom = look(pulls, sums, squares, of_arm, of_player, means, shares)
-        margin = insurance(total / max(pulls.shape[1], 1))
+        total, freedom = look(n, s, q, of_arm, of_player, means, shares)
+        margin = insurance(total / max(n.shape[1], 1))
         pooled = WIDE
         for number in range(ROUNDS):
             pooled = spreads(of_arm, of_player, means, shares, pooled, cap, margin)
@@ -74,18 +81,26 @@ class PosseTS(Policy):
         of_arm[:, LOOSENESS] = math.sqrt(2.0 / (9.0 * max(freedom, 1)))
 
     @staticmethod
-    def index(n, s, arm, player, M, log_T, epsilon):
-        cap = min(UNIFORM, 0.25 * epsilon * epsilon)
-        spread = arm[SPREAD] * player[ODDITY] + player[LEVEL_DOUBT]
-        spread = min(cap, spread / held(arm[LOOSENESS], abs(log_T)))
-        if M == 1 or spread >= UNIFORM:  # nobody to share with, or nothing in common
-            return posterior(n, s, arm[DISPERSION], 0.5, UNIFORM, 0.0, log_T)
-        expected = clip(arm[MEAN] + player[LEVEL], 1e-3)
-        return posterior(n, s, arm[DISPERSION], expected, max(spread, 1e-8), arm[DOUBT], log_T)
+    def index(n, s, mean, dispersion, doubt, spread, looseness, level, level_doubt, oddity, M, log_T, epsilon):
+        expected, variance, doubt = prior(mean, doubt, spread, looseness, level, level_doubt, oddity, M, log_T, epsilon)
+        return explore(*posterior(n, s, dispersion, expected, variance, doubt), log_T)
+
+    @staticmethod
+    def belief(n, s, mean, dispersion, doubt, spread, looseness, level, level_doubt, oddity, M, log_T, epsilon):
+        expected, variance, doubt = prior(mean, doubt, spread, looseness, level, level_doubt, oddity, M, log_T, epsilon)
+        return posterior(n, s, dispersion, expected, variance, doubt)[:2]
 
     def check(self) -> None:
         if self.epsilon is not None:
             dissimilarity(self.epsilon)
+
+
+def prior(mean, doubt, spread, looseness, level, level_doubt, oddity, M, log_T, epsilon):
+    """What is expected of a player on an arm before its own data: the mean, its variance, and the doubt about it."""
+    spread = min(UNIFORM, 0.25 * epsilon * epsilon, (spread * oddity + level_doubt) / held(looseness, log_T))
+    if M == 1 or spread >= UNIFORM:  # nobody to share with, or nothing in common
+        return 0.5, UNIFORM, 0.0
+    return clip(mean + level, 1e-3), max(spread, 1e-8), doubt
 
 
 def look(pulls, sums, squares, of_arm, of_player, means, shares):

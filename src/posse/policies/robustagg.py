@@ -41,7 +41,7 @@ class RobustAgg(Policy):
     Learning Through Heterogeneous Feedback Aggregation" (AISTATS 2021); Algorithm 2 of Wang, Zhang and Chaudhuri
     (2022) for any set of active players. The width of the experiments is 2.
 
-    >>> center, scale = RobustAgg(0.15).index(4.0, 3.0, 30.0, 21.0, 20, 10.8, 0.15, 2.0)
+    >>> center, scale = RobustAgg(0.15).index(n=4.0, s=3.0, N=30.0, S=21.0, log_T=10.8, epsilon=0.15, width=2.0)
     >>> round(center, 4), scale
     (1.6782, 0.0)
     """
@@ -55,7 +55,7 @@ class RobustAgg(Policy):
     randomised = False
 
     @staticmethod
-    def index(n, s, N, S, M, log_T, epsilon, width):
+    def index(n, s, N, S, log_T, epsilon, width):
         return upper_bound(n, s, N, S, log_T, epsilon, width), 0.0
 
     def check(self) -> None:

@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
+from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
-from posse.simulation.engine import Run
+from posse.simulation.engine import PolicyRun
 from posse.simulation.kernel import Measures
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
@@ -23,9 +24,9 @@ def run_on_cpu(work: Work, into: Measurements, tracker: Tracker, threads: int) -
     _run_all(cells, lambda cell: _run_cell(work, cell, into, tracker), tracker, threads)
 
 
-def _new_run(work: Work, cell: tuple[int, ...]) -> Run:
+def _new_run(work: Work, cell: tuple[int, ...]) -> PolicyRun:
     policy, problem, replication = cell
-    return Run(
+    return PolicyRun(
         work.problems[problem],
         work.policies[policy],
         work.schedule,
@@ -45,15 +46,15 @@ def _run_cell(work: Work, cell: tuple[int, ...], into: Measurements, tracker: Tr
     early = last_quarter(work.horizon)
     for target in (early, work.horizon):
         while run.round < target:
-            before = run.round
-            run.advance(min(target, run.round + piece), measures)
+            before = max(run.round, 0)
+            run.advance(min(target, before + piece), measures)
             if not tracker.add(run.round - before):
                 return
         if target == early:
-            into.late_pulls[cell] = run.state.pulls.T
-    into.pulls[cell] = run.state.pulls.T
+            into.late_pulls[cell] = run.state.statistics[COUNT].T
+    into.pulls[cell] = run.state.statistics[COUNT].T
     into.late_pulls[cell] = into.pulls[cell] - into.late_pulls[cell]
-    into.reward[cell] = run.state.sums.sum() / GRID
+    into.reward[cell] = run.state.statistics[SUM].sum() / GRID
 
 
 def _run_all(

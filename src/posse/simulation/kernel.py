@@ -1,7 +1,8 @@
 """The round loop: plain Python that is compiled once for each policy class.
 
-The names in capitals below are bound for each policy by `posse.simulation.engine`, together with its `index` and
-`contribution`.
+A round has five steps: who is active; what of the others' data they look at; which arms they pull; what that earns; and
+whose indices change. `posse.policies.state` says how a reward changes what is known. The names in capitals and the
+functions without a body are bound for each policy, see `posse.policies.bindings`.
 """
 
 from __future__ import annotations
@@ -12,45 +13,40 @@ from typing import NamedTuple
 import numpy as np
 
 from posse.compile import out_of_line
-from posse.policies.summaries import due, follows, square
-from posse.rewards import GRID, draw_reward
+from posse.policies.beta import BLOCKS, beta_draw
+from posse.policies.refresh import counts_at_once
+from posse.policies.state import count_reward, own_of, see, share_everything, share_round, shared_as_seen, shared_now
+from posse.policies.statistics import COUNT
+from posse.rewards import draw_reward
 from posse.schedule import CONCURRENT, activate
 from posse.simulation.pick import draw_halves, largest, pick
-from posse.simulation.sampling import BLOCKS
-from posse.streams import DRAW, SAMPLE, TRIAL, block
+from posse.streams import DRAW, SAMPLE, block
+
+BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
 
 # Bound for each policy; the values here only say what they are.
-REFRESH_AT_OWN_PULL = True
 RANDOMISED = True
-OWN_SUMS = False  # the policy has its own `contribution`
-SUMMARISED = False  # the policy has a `summary`
-SAMPLED = False  # the policy samples its indices itself
+BETA = False  # indices are Beta draws
+SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
+AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
 
 
-def index(n, s, N, S, M, log_T, *constants):
+def index_of(own, shared, of_player, M, log_T, constants):
     """The policy's center and scale."""
     return math.nan, math.nan
 
 
-def contribution(n, s, *constants):
-    """What a player adds to an arm's shared sums."""
-    return n, s
+def player_of(rows, player):
+    """What is known of a player."""
+    return (0.0,)
 
 
-def summary(pulls, sums, squares, of_arm, of_player, work, *constants):
-    """The policy's second stage."""
-
-
-def sample(n, s, floor, words, arm, player, t, key, *constants):
-    """The index of an arm if it is above the floor, else anything up to it; for policies that sample it themselves.
-
-    s is the number of successes, rewards turned into trials; `words` are those of block arm · BLOCKS, purpose SAMPLE.
-    """
-    return math.nan
-
-
-STEP = 1.0 / GRID
 TILE = 32  # players whose random words are drawn together
+
+# NaN is told by its bits, which without the sign are larger than those of infinity: the compiler takes for granted that
+# there are no NaNs, and would leave out a comparison of floats.
+INFINITY = 0x7FF0000000000000
+NO_SIGN = 0x7FFFFFFFFFFFFFFF
 
 
 class Environment(NamedTuple):
@@ -61,34 +57,29 @@ class Environment(NamedTuple):
     parameter: float
 
 
-class State(NamedTuple):
-    """All that a run knows. Counts and sums are exact integers, sums in steps of the reward grid."""
+class Run(NamedTuple):
+    """What a run has beside what the policy knows: indices, and the current round."""
 
-    pulls: np.ndarray  # [arm, player]
-    sums: np.ndarray  # [arm, player]
-    all_pulls: np.ndarray  # [arm], where the policy shares just these
-    all_sums: np.ndarray  # [arm], where the policy shares just these
-    shares: np.ndarray  # [2, arm, player], each player's contribution, where the policy has its own
-    shared: np.ndarray  # [2, arm], the sums of the contributions
-    seen: np.ndarray  # [2, arm, player], N and S as the player last saw them
-    squares: np.ndarray  # [arm, player], sums of squared rewards in grid steps, where the policy has a summary
-    own_pulls: np.ndarray  # [arm, player], counts and sums that are in the indices, where the policy has a summary
-    own_sums: np.ndarray  # [arm, player]
-    successes: np.ndarray  # [arm, player], rewards turned into Bernoulli trials, where the policy samples its indices
-    of_arm: np.ndarray  # [arm, number], what the summary says of an arm
-    of_player: np.ndarray  # [player, number], what it says of a player
-    summed: np.ndarray  # [2], pulls of everybody in all, and at the last summary
-    tables: np.ndarray  # [table, arm, player], the summary's scratch
-    pulled_at: np.ndarray  # [arm], the last round in which anybody pulled it
-    looked_at: np.ndarray  # [player], the last round whose data is in the player's indices, where players may miss one
     center: np.ndarray  # [player, arm]
     scale: np.ndarray  # [player, arm]
-    active: np.ndarray  # [place], the players of the current round, in order; `arms` and `rewards` go with it
+    center_bits: np.ndarray  # the same memory as integers
+    scale_bits: np.ndarray
+    looked_at: np.ndarray  # [player], the last round whose data is in the player's indices, where players may miss one
+    active: np.ndarray  # [place], the players of the current round, in order; the next three go with it
     arms: np.ndarray  # [place]
-    rewards: np.ndarray  # [place], in grid steps; before that, the random words that they come from
+    chances: np.ndarray  # [place], the random words of the rewards
+    rewards: np.ndarray  # [place], in grid steps
     halves: np.ndarray  # [half word, place in the tile]
-    words: np.ndarray  # [word, arm], where the policy samples its indices
-    work: np.ndarray  # [2, player], centers and scales of an arm on their way
+    words: np.ndarray  # [word, arm], where indices are Beta draws
+    column: np.ndarray  # [2, player], centers and scales of an arm on their way
+    column_bits: np.ndarray  # the same memory as integers
+
+
+class Clock(NamedTuple):
+    """What the policy takes for ln T: that of the horizon, or with `anytime` ln max(t, 2) in round t."""
+
+    log_horizon: float
+    anytime: bool
 
 
 class Measures(NamedTuple):
@@ -99,11 +90,21 @@ class Measures(NamedTuple):
     regret: np.ndarray  # [checkpoint], to be filled in
 
 
-def advance(state, environment, participation, constants, key, log_horizon, measures, first, last):
+def log_of(t, clock):
+    """What round t takes for ln T."""
+    return math.log(max(t, 2)) if clock.anytime else clock.log_horizon
+
+
+def advance(state, run, environment, participation, constants, key, clock, measures, begins, first, last):
     """Play rounds `first` … `last`, with the regret at checkpoints; return how many were active in the last round.
 
-    All in one call, because what goes on between calls can be done by one thread at a time only.
+    A run that begins forms every index first. All of it is one call, because only one thread at a time can work between
+    calls. Return −1 as soon as an index is not a number.
     """
+    if begins:
+        share_everything(state, constants)
+        if evaluate_all(state, run, log_of(1, clock), constants):
+            return -1
     number = 0
     while number < measures.checkpoints.size and measures.checkpoints[number] < first:
         number += 1
@@ -112,9 +113,11 @@ def advance(state, environment, participation, constants, key, log_horizon, meas
         stop = last
         if number < measures.checkpoints.size:
             stop = min(last, measures.checkpoints[number])
-        count = play(state, environment, participation, constants, key, log_horizon, first, stop)
+        count = play(state, run, environment, participation, constants, key, clock, first, stop)
+        if count < 0:
+            return count
         if number < measures.checkpoints.size and stop == measures.checkpoints[number]:
-            measures.regret[number] = collective_regret(state.pulls, measures.gaps)
+            measures.regret[number] = collective_regret(state.statistics[COUNT], measures.gaps)
             number += 1
         first = stop + 1
     return count
@@ -133,247 +136,161 @@ def collective_regret(pulls, gaps):
 
 
 @out_of_line
-def play(state, environment, participation, constants, key, log_horizon, first, last):
-    """Play rounds `first` … `last`; return how many players were active in the last one.
-
-    `log_horizon` is ln T, or negative for the anytime form, which takes ln max(t, 2).
-    """
-    pulls, sums, all_pulls, all_sums = state.pulls, state.sums, state.all_pulls, state.all_sums
-    shares, shared, seen, work = state.shares, state.shared, state.seen, state.work
-    pulled_at, looked_at = state.pulled_at, state.looked_at
-    center, scale = state.center, state.scale
-    active, arms, rewards, halves = state.active, state.arms, state.rewards, state.halves
-    means, family, parameter = environment.means, environment.family, environment.parameter
+def play(state, run, environment, participation, constants, key, clock, first, last):
+    """Play rounds `first` … `last`; return how many players were active in the last one, or −1 for an index of NaN."""
+    active, arms = run.active, run.arms
     kind, probabilities = participation.kind, participation.probabilities
     mask, spans = participation.mask, participation.spans
-    anytime = log_horizon < 0.0
     count = 0
+    wrong = False
     for t in range(first, last + 1):
-        count = activate(active, rewards, kind, probabilities, mask, spans, t, key)
-        log_T = math.log(max(t, 2)) if anytime else log_horizon
+        count = activate(active, run.chances, kind, probabilities, mask, spans, t, key)
+        log_T = log_of(t, clock)
+        if clock.anytime or not (AT_OWN_PULL or SCHEDULED):
+            wrong |= look(state, run, count, kind == CONCURRENT, t, clock.anytime, log_T, constants)
 
-        if not REFRESH_AT_OWN_PULL:
-            oldest = t - 2  # whose data everybody has when nobody ever misses a round
-            if kind != CONCURRENT:
-                for place in range(count):
-                    oldest = min(oldest, looked_at[active[place]])
-                    looked_at[active[place]] = t - 1
-            for arm in range(pulled_at.size):
-                if anytime or pulled_at[arm] > oldest:
-                    N, S = everybodys(arm, all_pulls, all_sums, shared)
-                    evaluate_arm(arm, active, count, pulls, sums, N, S, log_T, constants, work, center, scale)
-        elif anytime:
-            for place in range(count):
-                player = active[place]
-                for arm in range(pulled_at.size):
-                    if SUMMARISED:
-                        evaluate_summarised(state, arm, player, log_T, constants)
-                    else:
-                        N, S = seen[0, arm, player], seen[1, arm, player]
-                        evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
-
-        if SAMPLED:
-            choose_sampled(state, count, t, key, constants)
+        if BETA:
+            choose_by_beta(state, run, count, t, key)
         else:
-            choose(active, count, t, key, center, scale, halves, rewards, arms)
+            choose(run, count, t, key)
 
         for place in range(count):
             player, arm = active[place], arms[place]
-            reward = draw_reward(family, parameter, means[player, arm], rewards[place], player, t, key)
-            rewards[place] = reward
-            pulls[arm, player] += 1
-            sums[arm, player] += reward
-            if not OWN_SUMS and not SUMMARISED:
-                all_pulls[arm] += 1
-                all_sums[arm] += reward
-            if OWN_SUMS or not REFRESH_AT_OWN_PULL:
-                pulled_at[arm] = t
-            if SUMMARISED:
-                state.squares[arm, player] += square(reward)
-            if SAMPLED:
-                state.successes[arm, player] += trial(reward, player, t, key)
+            mean, chance = environment.means[player, arm], run.chances[place]
+            reward = draw_reward(environment.family, environment.parameter, mean, chance, player, t, key)
+            run.rewards[place] = reward
+            count_reward(state, arm, player, reward, t)
 
-        if OWN_SUMS:
+        if share_round(state, active, arms, count, t, clock.anytime, constants):
+            wrong |= evaluate_all(state, run, log_T, constants)
+        elif SCHEDULED or (AT_OWN_PULL and not clock.anytime):
             for place in range(count):
-                contribute(arms[place], active[place], pulls, sums, constants, shares)
-            for arm in range(pulled_at.size):
-                if pulled_at[arm] == t:
-                    sum_shares(arm, shares, shared)
-        if SUMMARISED:
-            state.summed[0] += count
-            if due(state.summed[0], state.summed[1], center.shape[0]):
-                summarise(state, constants, log_T)
-            else:
-                for place in range(count):
-                    if follows(pulls[arms[place], active[place]]):
-                        state.own_pulls[arms[place], active[place]] = pulls[arms[place], active[place]]
-                        state.own_sums[arms[place], active[place]] = sums[arms[place], active[place]]
-                        evaluate_summarised(state, arms[place], active[place], log_T, constants)
-        elif REFRESH_AT_OWN_PULL:
-            for place in range(count):
-                arm, player = arms[place], active[place]
-                N, S = everybodys(arm, all_pulls, all_sums, shared)
-                if anytime:
-                    seen[0, arm, player], seen[1, arm, player] = N, S
-                else:
-                    evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale)
+                player, arm = active[place], arms[place]
+                if not SCHEDULED or counts_at_once(state.statistics[COUNT, arm, player]):
+                    wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
+        if wrong:
+            return -1
     return count
 
 
-def begin(state, constants, log_T):
-    """Form every shared sum, center and scale before the first round."""
-    if SUMMARISED:
-        summarise(state, constants, log_T)
-        return
-    pulls, sums, shares, shared = state.pulls, state.sums, state.shares, state.shared
-    arms, players = pulls.shape
-    for arm in range(arms):
-        if OWN_SUMS:
-            for player in range(players):
-                contribute(arm, player, pulls, sums, constants, shares)
-            sum_shares(arm, shares, shared)
-        for player in range(players):
-            N, S = shared[0, arm], shared[1, arm]
-            state.seen[0, arm, player], state.seen[1, arm, player] = N, S
-            evaluate(arm, player, pulls, sums, N, S, log_T, constants, state.center, state.scale)
-
-
-def settle(state, constants, log_T, anytime):
-    """Bring every center and scale up to date with all rounds done, as the next round would use them; for traces."""
-    arms, players = state.pulls.shape
-    for arm in range(arms):
-        for player in range(players):
-            if SUMMARISED:
-                evaluate_summarised(state, arm, player, log_T, constants)
-            elif not REFRESH_AT_OWN_PULL:
-                N, S = everybodys(arm, state.all_pulls, state.all_sums, state.shared)
-                evaluate(arm, player, state.pulls, state.sums, N, S, log_T, constants, state.center, state.scale)
-            elif anytime:
-                N, S = state.seen[0, arm, player], state.seen[1, arm, player]
-                evaluate(arm, player, state.pulls, state.sums, N, S, log_T, constants, state.center, state.scale)
-
-
-def everybodys(arm, all_pulls, all_sums, shared):
-    """The arm's shared numbers, N and S."""
-    if OWN_SUMS:
-        return shared[0, arm], shared[1, arm]
-    return all_pulls[arm] * 1.0, all_sums[arm] * STEP
-
-
-def evaluate(arm, player, pulls, sums, N, S, log_T, constants, center, scale):
-    """Bring one (player, arm) pair's center and scale up to date."""
-    n, s = pulls[arm, player] * 1.0, sums[arm, player] * STEP
-    center[player, arm], scale[player, arm] = index(n, s, N, S, center.shape[0], log_T, *constants)
-
-
-def evaluate_arm(arm, active, count, pulls, sums, N, S, log_T, constants, work, center, scale):
-    """Bring an arm's centers and scales up to date for all active players."""
-    players = center.shape[0]
-    if count < players:
+def look(state, run, count, concurrent, t, anytime, log_T, constants):
+    """Bring the active players' indices up to date, as far as their own pulls did not; return whether one is NaN."""
+    arms = run.center.shape[1]
+    wrong = False
+    if AT_OWN_PULL or SCHEDULED:
         for place in range(count):
-            evaluate(arm, active[place], pulls, sums, N, S, log_T, constants, center, scale)
-        return
-    for player in range(players):  # the same without gaps, which the compiler vectorises
-        n, s = pulls[arm, player] * 1.0, sums[arm, player] * STEP
-        work[0, player], work[1, player] = index(n, s, N, S, players, log_T, *constants)
+            for arm in range(arms):
+                wrong |= evaluate_as_seen(state, run, arm, run.active[place], log_T, constants)
+        return wrong
+    oldest = t - 2  # whose data everybody has when nobody ever misses a round
+    if not concurrent:
+        for place in range(count):
+            oldest = min(oldest, run.looked_at[run.active[place]])
+            run.looked_at[run.active[place]] = t - 1
+    for arm in range(arms):
+        if anytime or state.pulled_at[arm] > oldest:
+            if count < run.center.shape[0]:
+                for place in range(count):
+                    wrong |= evaluate_as_seen(state, run, arm, run.active[place], log_T, constants)
+            else:
+                wrong |= evaluate_arm(state, run, arm, log_T, constants)
+    return wrong
+
+
+def evaluate(state, run, arm, player, shared, log_T, constants):
+    """Form a pair's center and scale, from this that is shared of the arm; return whether one is NaN."""
+    own, known = own_of(state.indexed, arm, player), player_of(state.of_player, player)
+    center, scale = index_of(own, shared, known, run.center.shape[0], log_T, constants)
+    run.center[player, arm], run.scale[player, arm] = center, scale
+    wrong = INFINITY - (run.center_bits[player, arm] & NO_SIGN)
+    if RANDOMISED:
+        wrong |= INFINITY - (run.scale_bits[player, arm] & NO_SIGN)
+    return wrong < 0
+
+
+def evaluate_as_seen(state, run, arm, player, log_T, constants):
+    """Form a pair's center and scale, from what the player has seen of the arm; return whether one is NaN."""
+    return evaluate(state, run, arm, player, shared_as_seen(state, arm, player), log_T, constants)
+
+
+def evaluate_arm(state, run, arm, log_T, constants):
+    """Form an arm's centers and scales for all players; without gaps, so that the compiler vectorises it."""
+    players, column = run.center.shape[0], run.column
+    shared = shared_now(state, arm)
     for player in range(players):
-        center[player, arm], scale[player, arm] = work[0, player], work[1, player]
+        own, known = own_of(state.indexed, arm, player), player_of(state.of_player, player)
+        column[0, player], column[1, player] = index_of(own, shared, known, players, log_T, constants)
+    for player in range(players):
+        run.center[player, arm], run.scale[player, arm] = column[0, player], column[1, player]
+    wrong = 0
+    for player in range(players):
+        wrong |= INFINITY - (run.column_bits[0, player] & NO_SIGN)
+        if RANDOMISED:
+            wrong |= INFINITY - (run.column_bits[1, player] & NO_SIGN)
+    return wrong < 0
 
 
 @out_of_line
-def summarise(state, constants, log_T):
-    """Make the summary anew, and with it every center and scale."""
-    pulls, sums, of_arm, of_player = state.pulls, state.sums, state.of_arm, state.of_player
-    center, scale, work = state.center, state.scale, state.work
-    summary(pulls, sums, state.squares, of_arm, of_player, state.tables, *constants)
-    state.summed[1] = state.summed[0]
-    arms, players = pulls.shape
-    for arm in range(arms):
-        for player in range(players):
-            state.own_pulls[arm, player], state.own_sums[arm, player] = pulls[arm, player], sums[arm, player]
-        for player in range(players):
-            n, s = pulls[arm, player] * 1.0, sums[arm, player] * STEP
-            work[0, player], work[1, player] = index(n, s, of_arm[arm], of_player[player], players, log_T, *constants)
-        for player in range(players):
-            center[player, arm], scale[player, arm] = work[0, player], work[1, player]
+def evaluate_all(state, run, log_T, constants):
+    """Form every center and scale; return whether one is NaN."""
+    wrong = False
+    for arm in range(run.center.shape[1]):
+        if AT_OWN_PULL:
+            for player in range(run.center.shape[0]):
+                see(state, arm, player)
+        wrong |= evaluate_arm(state, run, arm, log_T, constants)
+    return wrong
 
 
-def evaluate_summarised(state, arm, player, log_T, constants):
-    """Form one (player, arm) pair's center and scale from its numbers."""
-    n, s = state.own_pulls[arm, player] * 1.0, state.own_sums[arm, player] * STEP
-    players = state.center.shape[0]
-    state.center[player, arm], state.scale[player, arm] = index(
-        n, s, state.of_arm[arm], state.of_player[player], players, log_T, *constants
-    )
+def settle(state, run, clock, t, constants):
+    """Bring every center and scale up to date, as round t will use them; for traces."""
+    if AT_OWN_PULL and not clock.anytime:
+        return  # they are
+    log_T = log_of(t, clock)
+    for arm in range(run.center.shape[1]):
+        for player in range(run.center.shape[0]):
+            evaluate_as_seen(state, run, arm, player, log_T, constants)
 
 
-def contribute(arm, player, pulls, sums, constants, shares):
-    """Bring a player's contribution to an arm's shared sums up to date."""
-    n, s = pulls[arm, player] * 1.0, sums[arm, player] * STEP
-    shares[0, arm, player], shares[1, arm, player] = contribution(n, s, *constants)
-
-
-def sum_shares(arm, shares, shared):
-    """Form an arm's shared sums anew, in player order, so that no rounding builds up."""
-    a = 0.0
-    b = 0.0
-    for player in range(shares.shape[2]):
-        a += shares[0, arm, player]
-        b += shares[1, arm, player]
-    shared[0, arm] = a
-    shared[1, arm] = b
-
-
-def choose(active, count, t, key, center, scale, halves, rewards, arms):
-    """Write the arm of each active player into `arms`, and the random word of its reward into `rewards`."""
+def choose(run, count, t, key):
+    """Write the arm of each active player into `arms`, and the random word of its reward into `chances`."""
+    active, arms, chances, halves = run.active, run.arms, run.chances, run.halves
     if RANDOMISED:
         for start in range(0, count, TILE):
             stop = min(start + TILE, count)
             draw_halves(active, start, stop, t, key, halves)
             for place in range(start, stop):
-                rewards[place] = halves[0, place - start] + (halves[1, place - start] << 16)
+                chances[place] = halves[0, place - start] + (halves[1, place - start] << 16)
             for place in range(start, stop):
-                arms[place] = pick(active[place], place - start, center, scale, halves, t, key)
+                arms[place] = pick(active[place], place - start, run.center, run.scale, halves, t, key)
     else:
         for place in range(count):
-            rewards[place], _, _, _ = block(0, active[place], t, DRAW, key)
+            chances[place], _, _, _ = block(0, active[place], t, DRAW, key)
         for place in range(count):
-            arms[place] = largest(center, active[place])
+            arms[place] = largest(run.center, active[place])
 
 
-def choose_sampled(state, count, t, key, constants):
-    """`choose` for a policy that samples its indices itself; the words of the rewards are the same."""
-    pulls, words = state.pulls, state.words
+def choose_by_beta(state, run, count, t, key):
+    """`choose` where indices are Beta draws, `center` and `scale` their a and b; the words of rewards are the same."""
+    pulls, words = state.statistics[COUNT], run.words
     for place in range(count):
-        player = state.active[place]
-        state.rewards[place], _, _, _ = block(0, player, t, DRAW, key)
+        player = run.active[place]
+        run.chances[place], _, _, _ = block(0, player, t, DRAW, key)
         for arm in range(pulls.shape[0]):
             words[0, arm], words[1, arm], words[2, arm], words[3, arm] = block(arm * BLOCKS, player, t, SAMPLE, key)
         first = 0  # the arm pulled most, whose index is likely to be the largest, makes the floor
         for arm in range(pulls.shape[0]):
             first = arm if pulls[arm, player] > pulls[first, player] else first
         best = first
-        highest = sampled(state, first, player, -math.inf, t, key, constants)
+        highest = beta_index(run, first, player, -math.inf, t, key)
         for arm in range(pulls.shape[0]):
-            value = sampled(state, arm, player, highest, t, key, constants) if arm != first else -math.inf
+            value = beta_index(run, arm, player, highest, t, key) if arm != first else -math.inf
             best = arm if value > highest else best
             highest = max(highest, value)
-        state.arms[place] = best
+        run.arms[place] = best
 
 
-def sampled(state, arm, player, floor, t, key, constants):
-    """The sampled index of an arm if it is above the floor."""
-    n, s, words = state.pulls[arm, player] * 1.0, state.successes[arm, player] * 1.0, state.words
-    of_arm = words[0, arm], words[1, arm], words[2, arm], words[3, arm]
-    return sample(n, s, floor, of_arm, arm, player, t, key, *constants)
-
-
-def trial(reward, player, t, key):
-    """1 with the reward as probability, else 0; a reward of 0 or 1 is itself.
-
-    Agrawal and Goyal, "Analysis of Thompson sampling for the multi-armed bandit problem" (COLT 2012), Algorithm 2.
-    """
-    if reward == 0 or reward == GRID:
-        return reward // GRID
-    word, _, _, _ = block(0, player, t, TRIAL, key)
-    return int(word < reward * 4294967296.0 / GRID)
+def beta_index(run, arm, player, floor, t, key):
+    """The index of an arm if it is above the floor, else anything up to the floor."""
+    words = run.words[0, arm], run.words[1, arm], run.words[2, arm], run.words[3, arm]
+    return beta_draw(run.center[player, arm], run.scale[player, arm], floor, words, arm, player, t, key)

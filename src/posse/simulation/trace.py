@@ -11,7 +11,7 @@ from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Concurrent, Schedule
-from posse.simulation.engine import Run
+from posse.simulation.engine import PolicyRun
 from posse.streams import check_seed
 
 
@@ -60,18 +60,19 @@ def trace(
         raise TypeError(f"anytime={anytime!r}, but expected True or False")
     horizon = whole("horizon", horizon, least=1)
     replication = whole("replication", replication, least=0)
-    run = Run(problem, policy, schedule, horizon, seed=check_seed(seed), replication=replication, anytime=anytime)
+    run = PolicyRun(problem, policy, schedule, horizon, seed=check_seed(seed), replication=replication, anytime=anytime)
     shape = (horizon, problem.players)
     arms = np.full(shape, -1, np.int64)
     rewards = np.full(shape, np.nan)
     centers = np.empty((horizon + 1, *problem.means.shape))
     scales = np.empty_like(centers)
-    centers[0], scales[0] = run.state.center, run.state.scale
+    run.advance(0)
+    centers[0], scales[0] = run.run.center, run.run.scale
     for t in range(1, horizon + 1):
         count = run.advance(t)
-        players = run.state.active[:count]
-        arms[t - 1, players] = run.state.arms[:count]
-        rewards[t - 1, players] = run.state.rewards[:count] / GRID
+        players = run.run.active[:count]
+        arms[t - 1, players] = run.run.arms[:count]
+        rewards[t - 1, players] = run.run.rewards[:count] / GRID
         run.settle()
-        centers[t], scales[t] = run.state.center, run.state.scale
+        centers[t], scales[t] = run.run.center, run.run.scale
     return Trace(arms >= 0, arms, rewards, centers, scales)

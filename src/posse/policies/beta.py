@@ -1,5 +1,4 @@
-# mypy: disable-error-code="no-untyped-def"
-"""Indices that a policy samples itself, where they are no center + scale · Z: draws from a Beta posterior."""
+"""Draws from a Beta law, from counter-based random words, exact where they matter."""
 
 from __future__ import annotations
 

@@ -1,0 +1,193 @@
+"""What a policy knows while it runs, and how a reward changes it; the same for the simulator and the learner.
+
+The names in capitals and the functions without a body are bound for each policy, see `posse.policies.bindings`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from posse.policies.base import Policy
+from posse.policies.refresh import Refresh, counts_at_once, summary_is_due
+from posse.policies.statistics import COUNT, STEP, SUM, Statistic
+
+BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
+
+# Bound for each policy; the values here only say what they are.
+SUMS = True  # what is shared of an arm is everybody's count and reward sum
+SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
+AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
+
+
+def remember(table, arm, player, reward):
+    """Take one reward into a table of statistics."""
+
+
+def own_of(table, arm, player):
+    """A pair's statistics as numbers."""
+    return (0.0,)
+
+
+def shared_of(of_arm, arm):
+    """What is shared of an arm."""
+    return (0.0,)
+
+
+def numbers_at(table, arm, player):
+    """What a table of shared numbers holds for a pair."""
+    return (0.0,)
+
+
+def put_shared(of_arm, arm, values):
+    """Write what is shared of an arm."""
+
+
+def put_numbers(table, arm, player, values):
+    """Write a pair's numbers into a table of shared numbers."""
+
+
+def sum_numbers(table, arm):
+    """The sums of a table of shared numbers over the players."""
+    return (0.0,)
+
+
+def contribution_of(own, constants):
+    """What a player adds to the shared numbers of an arm."""
+    return (0.0,)
+
+
+def fill_summary(statistics, of_arm, of_player, work, constants):
+    """Make what is shared of all arms, and what is known of all players."""
+
+
+class State(NamedTuple):
+    """All that a policy knows. Statistics are exact integers, so the order of rewards within a round does not matter."""
+
+    statistics: np.ndarray  # int64 [statistic, arm, player]
+    totals: np.ndarray  # int64 [2, arm], everybody's counts and reward sums, where the policy shares those
+    contributions: np.ndarray  # float64 [number, arm, player], what each player adds, where the policy says it
+    of_arm: np.ndarray  # float64 [arm, number], what is shared of each arm, where it is not the totals
+    of_player: np.ndarray  # float64 [player, number], what is known of each player
+    indexed: np.ndarray  # int64 [statistic, arm, player], the statistics that are in the indices
+    seen: np.ndarray  # float64 [number, arm, player], the shared numbers as the player last saw them, at its own pull
+    summed: np.ndarray  # int64 [2], everybody's pulls now and at the last summary
+    pulled_at: np.ndarray  # int64 [arm], the last round in which anybody pulled it, where it matters
+    work: np.ndarray  # float64 [table, arm, player], scratch of the summary
+
+
+def state_shapes(
+    policy: Policy, statistics: tuple[Statistic, ...], players: int, arms: int
+) -> dict[str, tuple[type, tuple[int, ...]]]:
+    """Type and shape of each array of a state; `indexed` is another name for `statistics` unless it has a shape here."""
+    pairs, shared = (arms, players), len(policy.shared)
+    sums = policy.contribution is None and policy.summary is None
+    shapes: dict[str, tuple[type, tuple[int, ...]]] = {
+        "statistics": (np.int64, (len(statistics), *pairs)),
+        "totals": (np.int64, (2, arms if sums else 0)),
+        "contributions": (np.float64, (shared, *(pairs if policy.contribution else (0, 0)))),
+        "of_arm": (np.float64, (0 if sums else arms, shared)),
+        "of_player": (np.float64, (players, len(policy.of_player))),
+        "seen": (np.float64, (shared, *(pairs if policy.refresh is Refresh.OWN_PULL else (0, 0)))),
+        "summed": (np.int64, (2,)),
+        "pulled_at": (np.int64, (arms,)),
+        "work": (np.float64, (policy.work_tables, *pairs)),
+    }
+    if policy.refresh is Refresh.SCHEDULE:
+        shapes["indexed"] = shapes["statistics"]
+    return shapes
+
+
+def shared_now(state, arm):
+    """What is shared of an arm at this moment."""
+    if SUMS:
+        return state.totals[COUNT, arm] * 1.0, state.totals[SUM, arm] * STEP
+    return shared_of(state.of_arm, arm)
+
+
+def shared_as_seen(state, arm, player):
+    """What is shared of an arm, as the player sees it."""
+    if AT_OWN_PULL:
+        return numbers_at(state.seen, arm, player)
+    return shared_now(state, arm)
+
+
+def see(state, arm, player):
+    """Let a player see what is shared of an arm."""
+    put_numbers(state.seen, arm, player, shared_now(state, arm))
+
+
+def count_reward(state, arm, player, reward, t):
+    """Count one pull in round t, and its reward."""
+    remember(state.statistics, arm, player, reward)
+    if SUMS:
+        state.totals[COUNT, arm] += 1
+        state.totals[SUM, arm] += reward
+    if not (SCHEDULED or (SUMS and AT_OWN_PULL)):
+        state.pulled_at[arm] = t
+
+
+def share_round(state, players, arms, count, t, keep_seen, constants):
+    """Bring what is shared up to date with round t, after all its rewards are counted; return whether a summary was made.
+
+    `players` and `arms` are those of the round's `count` pulls. Where an index is formed at once, what was seen need
+    not be kept.
+    """
+    if SCHEDULED:
+        state.summed[0] += count
+        if summary_is_due(state.summed[0], state.summed[1], state.statistics.shape[2]):
+            make_summary(state, constants)
+            return True
+        for place in range(count):
+            if counts_at_once(state.statistics[COUNT, arms[place], players[place]]):
+                follow_own_pull(state, arms[place], players[place])
+        return False
+    if not SUMS:
+        for place in range(count):
+            contribute(state, arms[place], players[place], constants)
+        for arm in range(state.pulled_at.size):
+            if state.pulled_at[arm] == t:
+                add_contributions(state, arm)
+    if AT_OWN_PULL and keep_seen:
+        for place in range(count):
+            see(state, arms[place], players[place])
+    return False
+
+
+def contribute(state, arm, player, constants):
+    """Bring what a player adds to the shared numbers of an arm up to date."""
+    own = own_of(state.statistics, arm, player)
+    put_numbers(state.contributions, arm, player, contribution_of(own, constants))
+
+
+def add_contributions(state, arm):
+    """Form the shared numbers of an arm anew, in player order, so that no rounding builds up."""
+    put_shared(state.of_arm, arm, sum_numbers(state.contributions, arm))
+
+
+def make_summary(state, constants):
+    """Make the summary, with everything that is remembered in the indices."""
+    fill_summary(state.statistics, state.of_arm, state.of_player, state.work, constants)
+    state.summed[1] = state.summed[0]
+    for number in range(state.statistics.shape[0]):
+        for arm in range(state.statistics.shape[1]):
+            for player in range(state.statistics.shape[2]):
+                state.indexed[number, arm, player] = state.statistics[number, arm, player]
+
+
+def follow_own_pull(state, arm, player):
+    """Take a pair's statistics into its index, between summaries."""
+    for number in range(state.statistics.shape[0]):
+        state.indexed[number, arm, player] = state.statistics[number, arm, player]
+
+
+def share_everything(state, constants):
+    """Form everything that is shared, as before the first round and when players or arms have come."""
+    if SCHEDULED:
+        make_summary(state, constants)
+    elif not SUMS:
+        for arm in range(state.statistics.shape[1]):
+            for player in range(state.statistics.shape[2]):
+                contribute(state, arm, player, constants)
+            add_contributions(state, arm)
