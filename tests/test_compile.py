@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import subprocess
 import sys
@@ -229,6 +230,14 @@ def bind_me(x):
     return twice(x) + FACTOR + TABLE[1]
 
 
+def sqrt(x):
+    return math.sqrt(x)
+
+
+def uses_sqrt(x):
+    return sqrt(x) + 1.0
+
+
 def closure(number):
     def scaled(x):
         return number * x
@@ -253,6 +262,10 @@ class TestBind:
 
         assert [bind(closure(number))(2.0) for number in (3.0, 4.0)] == [6.0, 8.0]
         assert bind(add(closure(5.0), 1.0))(2.0) == 11.0
+
+    def test_a_helper_may_have_the_name_of_an_attribute_that_it_uses(self):
+        assert bind(sqrt)(9.0) == 3.0
+        assert bind(uses_sqrt)(9.0) == 4.0
 
     def test_infinities_and_division_by_zero_follow_ieee(self):
         def divide(a, b):

@@ -13,6 +13,7 @@ so an edited policy, in whatever file or notebook, can never meet a stale kernel
 from __future__ import annotations
 
 import contextlib
+import dis
 import enum
 import functools
 import hashlib
@@ -166,8 +167,8 @@ class Walk:
         self._note("module", function.__module__)  # cached kernels look for it when they are loaded
         scope = dict(function.__globals__)
         bound = self.names if function.__globals__ is self.home else {}
-        used = _global_names(code)
-        for name in sorted(set(used) & (scope.keys() | bound.keys())):
+        used = _all_names(code)
+        for name in sorted(_global_names(code) & (scope.keys() | bound.keys())):
             scope[name] = self._take(name, bound.get(name, scope.get(name)), used)
         cells = [
             CellType(self._take(name, cell.cell_contents, used))
@@ -236,11 +237,21 @@ class Walk:
             self.digest.update(f"{name} is {called} {getattr(value, '_fields', '')}".encode())
 
 
-def _global_names(code: CodeType) -> list[str]:
+def _all_names(code: CodeType) -> list[str]:
+    """The names of globals and of attributes, of functions inside too."""
     names = list(code.co_names)
     for const in code.co_consts:
         if isinstance(const, CodeType):
-            names += _global_names(const)
+            names += _all_names(const)
+    return names
+
+
+def _global_names(code: CodeType) -> set[str]:
+    """The names that are looked up as globals, of functions inside too; `sqrt` in `math.sqrt` is none."""
+    names = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for const in code.co_consts:
+        if isinstance(const, CodeType):
+            names |= _global_names(const)
     return names
 
 
