@@ -294,7 +294,7 @@ class TestBind:
         def kernel(x):
             return scaled(x)
 
-        assert Walk(kernel, {}, lambda function: function).entry(3.0) == 6.0
+        assert Walk([kernel], {}).entries[0](3.0) == 6.0
 
     def test_a_policys_helper_may_have_the_name_of_something_bound(self):
         """A policy file with a function `contribution` of its own, which its index calls."""
@@ -308,7 +308,7 @@ class TestBind:
             return n
 
         names = {"index": scope["index"], "contribution": default}
-        rebuilt = Walk(kernel, names, lambda function: function).entry
+        rebuilt = Walk([kernel], names).entries[0]
         assert rebuilt(1.0, 2.0) == 100.0
 
 
@@ -316,7 +316,7 @@ def digest(source):
     """What names the cache folder of the function `kernel` in a piece of source."""
     scope: dict = {"np": np, "numba": numba, "settings": type(np)("settings")}
     exec(textwrap.dedent(source), scope)
-    return Walk(scope["kernel"], {}, lambda function: function).digest.hexdigest()
+    return Walk([scope["kernel"]], {}).digest.hexdigest()
 
 
 FORMULA = "def kernel(x):\n    return {}"
@@ -387,6 +387,6 @@ class TestDigest:
 
     def test_bound_names_are_part_of_it(self):
         def with_names(**names):
-            return Walk(bind_me, names, lambda function: function).digest.hexdigest()
+            return Walk([bind_me], names).digest.hexdigest()
 
         assert len({with_names(), with_names(FACTOR=4.0), with_names(twice=closure(2.5))}) == 3

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.compile import bind
+from posse.compile import bind_all
 from posse.learner import kernel
 from posse.policies.base import Policy, Refresh
 from posse.policies.propensity import SCRATCH
@@ -46,7 +46,7 @@ def _kernels(
         "REFRESH_AT_OWN_PULL": refresh is Refresh.OWN_PULL,
         "RANDOMISED": randomised,
     }
-    return Kernels(*(bind(getattr(kernel, name), **names) for name in Kernels._fields))
+    return Kernels(*bind_all([getattr(kernel, name) for name in Kernels._fields], **names))
 
 
 class Tally(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.compile import bind
+from posse.compile import bind_all
 from posse.policies.base import Policy, Refresh
 from posse.problem import Problem
 from posse.schedule import Schedule
@@ -59,7 +59,7 @@ def sampler(policy: Policy) -> Callable[..., Any] | None:
 @functools.cache
 def _kernels(names: tuple[str, ...], values: tuple[Any, ...]) -> Kernels:
     bound = dict(zip(names, values, strict=True))
-    return Kernels(*(bind(function, **bound) for function in (kernel.advance, kernel.begin, kernel.settle)))
+    return Kernels(*bind_all((kernel.advance, kernel.begin, kernel.settle), **bound))
 
 
 def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
