@@ -62,23 +62,22 @@ def _compile_callee(function: Callable[..., Any]) -> Any:
     return numba.njit(forceinline=inline, no_cpython_wrapper=True, pipeline_class=CalleeCompiler, **OPTIONS)(function)
 
 
-class CalleeLibrary(JITCodeLibrary):
+class CalleeLibrary(JITCodeLibrary):  # type: ignore[misc]
     """The code of a function that only other compiled functions call.
 
     It is neither optimized nor made into machine code by itself: that happens in the kernel that it becomes part of.
     numba does both for every function at every level of calls, which takes more than half of the time.
     """
 
-    def finalize(self) -> None:
-        """Take in the code of what it calls, and no more."""
-        self._raise_if_finalized()
-        for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+    def _optimize_final_module(self) -> None:
+        """Leave it as it is."""
+
+    def _finalize_final_module(self) -> None:
+        """Make no machine code."""
         self._finalized = True
 
 
-class CalleeCompiler(compiler.Compiler):
+class CalleeCompiler(compiler.Compiler):  # type: ignore[misc]
     """numba's compiler, up to the code that callers take in."""
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:
@@ -86,12 +85,13 @@ class CalleeCompiler(compiler.Compiler):
         self.state.flags.no_compile = True  # no machine code
         self.state.library = CalleeLibrary(self.state.targetctx.codegen(), func.__qualname__)
         result = super().compile_extra(func)
-        key = [].append  # numba finds functions by their entry points, which must be builtins; this one is never called
+        # numba finds functions by their entry points, which must be builtins. This one is never called.
+        key = list[Any]().append
         self.state.targetctx.insert_user_function(key, result.fndesc, [result.library])
         return result._replace(entry_point=key)
 
 
-class EntryCompiler(compiler.Compiler):
+class EntryCompiler(compiler.Compiler):  # type: ignore[misc]
     """numba's compiler for a kernel that Python calls."""
 
     def compile_extra(self, func: Callable[..., Any]) -> Any:

@@ -9,8 +9,9 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 from numba.core import event
 
@@ -24,7 +25,7 @@ class CompileError(TypeError):
     original: BaseException
 
 
-class Failures(event.Listener):
+class Failures(event.Listener):  # type: ignore[misc]
     """Remembers the first function of a walk whose compilation failed, which is the innermost, and its error."""
 
     def __init__(self, walk: Walk) -> None:
@@ -83,11 +84,17 @@ def _is_about_the_code(error: Exception) -> bool:
     return bool({"NumbaError", "UnsupportedBytecodeError"} & names) or unknown or isinstance(error, NotImplementedError)
 
 
-class Place(NamedTuple):
+@dataclass(frozen=True)
+class CodePlace:
     """A line of a function."""
 
     function: FunctionType
     line: int
+
+    @property
+    def first(self) -> int:
+        """The line where the function begins, its decorators included."""
+        return self.function.__code__.co_firstlineno
 
 
 def explanation(walk: Walk, what: str, function: FunctionType | None, error: BaseException) -> str:
@@ -100,13 +107,13 @@ def explanation(walk: Walk, what: str, function: FunctionType | None, error: Bas
     name = place.function.__qualname__.rpartition("<locals>.")[2]
     of = f"{what}: " if what and what not in name else ""
     lines = _source_lines(place.function)
-    number = place.line - place.function.__code__.co_firstlineno
+    number = place.line - place.first
     line = f"\n    {lines[number].strip()}" if 0 <= number < len(lines) else ""
     file = place.function.__code__.co_filename
     return f'{of}{name} cannot be compiled: {reason}\n  File "{file}", line {place.line}{line}'
 
 
-def _place(walk: Walk, function: FunctionType | None, text: str) -> Place | None:
+def _place(walk: Walk, function: FunctionType | None, text: str) -> CodePlace | None:
     """Where the error is: the first line of the function that the compiler's text names, or its first line."""
     functions = [function] if function else list(walk.origin.values())
     for path, line in re.findall(r"(?:at|from) (\S[^\n]*?) \((\d+)\)", text):
@@ -114,8 +121,14 @@ def _place(walk: Walk, function: FunctionType | None, text: str) -> Place | None
             lines = _source_lines(candidate)
             first = candidate.__code__.co_firstlineno
             if candidate.__code__.co_filename == path and first <= int(line) < first + max(len(lines), 1):
-                return Place(candidate, int(line))
-    return Place(function, function.__code__.co_firstlineno) if function else None
+                return CodePlace(candidate, int(line))
+    return _beginning(function) if function else None
+
+
+def _beginning(function: FunctionType) -> CodePlace:
+    """The line with the function's `def`, below its decorators."""
+    place = CodePlace(function, function.__code__.co_firstlineno)
+    return _find(place, lambda node: isinstance(node, ast.FunctionDef))
 
 
 UNSUPPORTED: dict[type[ast.AST], str] = {
@@ -139,7 +152,7 @@ UNSUPPORTED: dict[type[ast.AST], str] = {
 ONLY_NUMBERS = "compiled code works with numbers, tuples, arrays, `math` and other such functions"
 
 
-def _reason(walk: Walk, place: Place, text: str) -> tuple[str, Place]:
+def _reason(walk: Walk, place: CodePlace, text: str) -> tuple[str, CodePlace]:
     """Why it failed in plain words, and the place of that."""
     first = _first_line(text)
     if found := re.search(r"name '(\w+)' is not defined|[Vv]ariable '(\w+)' referenced before assignment", text):
@@ -148,24 +161,25 @@ def _reason(walk: Walk, place: Place, text: str) -> tuple[str, Place]:
     if found := re.search(r"module '([\w.]+)' has no attribute '(\w+)'", text):
         module, name = found[1], found[2]
         return f"{module} has no '{name}'", _find(place, lambda node: getattr(node, "attr", "") == name)
-    if found := re.search(r"failed to unpack (.*)|wrong tuple length.*expected (\d+), got (\d+)", text):
-        if returned := _wrong_return(walk, place, found):
-            return returned
+    if returned := _wrong_return(walk, place, text):
+        return returned
     for node in _nodes(place, around_line=True) + _nodes(place, around_line=False):
         if type(node) in UNSUPPORTED:
-            line = place.function.__code__.co_firstlineno + getattr(node, "lineno", 1) - 1
-            return f"it uses {UNSUPPORTED[type(node)]}; {ONLY_NUMBERS}", Place(place.function, line)
+            line = place.first + getattr(node, "lineno", 1) - 1
+            return f"it uses {UNSUPPORTED[type(node)]}; {ONLY_NUMBERS}", CodePlace(place.function, line)
     if found := re.search(r"Unknown attribute '(\w+)' of type (.*)", text):
         return f"{_kind(found[2])} has no attribute '{found[1]}'", place
     if found := re.search(r"Untyped global name '(\w+)'", text):
-        where = _find(place, lambda node: getattr(node, "id", "") == found[1])
-        return f"'{found[1]}' stands for something that compiled code cannot use; {ONLY_NUMBERS}", where
+        name = found[1]
+        where = _find(place, lambda node: getattr(node, "id", "") == name)
+        return f"'{name}' stands for something that compiled code cannot use; {ONLY_NUMBERS}", where
     if found := re.search(r">>> (\w+)\((.*)\)", text):
         kinds = ", ".join(_kind(part) for part in _split(found[2]))
         return f"'{found[1]}' cannot be applied to ({kinds})", place
-    if found := re.search(r"Can't unify return type from the following types: ([^\n]*)", text):
-        kinds = " or ".join(dict.fromkeys(_kind(part) for part in _split(found[1])))
-        return f"it returns values of different types, {kinds}", place
+    if "Can't unify return type" in text:
+        return "its return statements give values of different types", place
+    if found := re.search(r"to signature '(\(.*\))' due to", text):
+        return f"a function that takes {found[1]} is called with other arguments", place
     if found := re.search(r"Cannot unify (.*) and (.*) for '([\w.]+)'", text):
         name = found[3].partition(".")[0]
         return f"'{name}' is {_kind(found[1])} on one way and {_kind(found[2])} on another", place
@@ -174,23 +188,22 @@ def _reason(walk: Walk, place: Place, text: str) -> tuple[str, Place]:
     return first, place
 
 
-def _wrong_return(walk: Walk, place: Place, found: re.Match[str]) -> tuple[str, Place] | None:
-    """A function that returns other than what the line at this place unpacks, with its `return` as the place."""
-    for node in _nodes(place, around_line=True):
+def _wrong_return(walk: Walk, place: CodePlace, text: str) -> tuple[str, CodePlace] | None:
+    """A bound function that returns other than what the line at this place unpacks, with its `return` as the place."""
+    unpacked = re.search(r"failed to unpack (.*)|wrong tuple length.*expected \d+, got (\d+)", text)
+    stored = re.search(r">>> setitem\((.*)\)", text)
+    for node in _nodes(place, around_line=True) if unpacked or stored else ():
         if not (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple)):
             continue
-        if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name):
-            called = walk.names.get(node.value.func.id) or place.function.__globals__.get(node.value.func.id)
-            if isinstance(called, FunctionType):
-                wanted = len(node.targets[0].elts)
-                start = Place(called, called.__code__.co_firstlineno)
-                gives = found[3] or _kind(found[1])
-                return f"it must return {wanted} numbers, but returns {gives}", _find(start, _is_return)
+        called = walk.names.get(getattr(getattr(node.value, "func", None), "id", ""))
+        if isinstance(called, FunctionType):
+            gives = (
+                unpacked[2] or _kind(unpacked[1]) if unpacked else _kind(list(_split(stored[1] if stored else ""))[-1])
+            )
+            wanted = len(node.targets[0].elts)
+            returned = _find(_beginning(called), lambda node: isinstance(node, ast.Return))
+            return f"it must return {wanted} numbers, but returns {gives}", returned
     return None
-
-
-def _is_return(node: ast.AST) -> bool:
-    return isinstance(node, ast.Return)
 
 
 def _first_line(text: str) -> str:
@@ -206,21 +219,21 @@ def _source_lines(function: FunctionType) -> list[str]:
         return []
 
 
-def _nodes(place: Place, around_line: bool) -> list[ast.AST]:
+def _nodes(place: CodePlace, around_line: bool) -> list[ast.AST]:
     """The parts of a function's source, or those that begin on the line of the place."""
     try:
         tree = ast.parse(textwrap.dedent("".join(_source_lines(place.function))))
     except SyntaxError:
         return []
-    number = place.line - place.function.__code__.co_firstlineno + 1
+    number = place.line - place.first + 1
     nodes = [node for node in ast.walk(tree) if hasattr(node, "lineno")]
     return [node for node in nodes if not around_line or getattr(node, "lineno", 0) == number]
 
 
-def _find(place: Place, matches: Callable[[ast.AST], bool]) -> Place:
+def _find(place: CodePlace, matches: Callable[[ast.AST], bool]) -> CodePlace:
     """The first line of the function with such a part, or the place itself."""
     lines = sorted(getattr(node, "lineno", 1) for node in _nodes(place, around_line=False) if matches(node))
-    return Place(place.function, place.function.__code__.co_firstlineno + lines[0] - 1) if lines else place
+    return CodePlace(place.function, place.first + lines[0] - 1) if lines else place
 
 
 def _split(types: str) -> Iterator[str]:

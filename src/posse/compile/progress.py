@@ -14,7 +14,7 @@ from numba.core import event
 QUIET_SECONDS = 2.0  # where nobody watches a terminal, compiling for so long is worth a line
 
 
-class CompileProgress(event.Listener):
+class CompileProgress(event.Listener):  # type: ignore[misc]
     """Counts the functions of a walk as numba compiles them, and says so on standard error.
 
     On a terminal it rewrites one line, and `close` removes it. Elsewhere it writes one plain line if compiling takes

@@ -37,7 +37,7 @@ def _kernels(
     refresh: Refresh,
     randomised: bool,
 ) -> Kernels:
-    names = {
+    names: dict[str, Any] = {
         "index": index,
         "contribution": contribution or kernel.contribution,
         "summary": summary or kernel.summary,
