@@ -5,12 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 LOCK_VENV := .venv-lock
+OLDEST_VENV := .venv-oldest
 
 .DEFAULT_GOAL := help
 PAPER ?=
 FULL ?=
 
-.PHONY: help venv paper test test-python test-service lint check format bench lock clean
+.PHONY: help venv paper test test-python test-oldest test-service lint check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -35,6 +36,16 @@ test: $(STAMP) ## run the tests and the doctests; the service has a target of it
 test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling
 	NUMBA_DISABLE_JIT=1 POSSE_SMALL=1 $(BIN)/python -m pytest -n auto tests/test_agreement.py tests/test_streams.py
 
+test-oldest: $(OLDEST_VENV)/.stamp ## run the core's tests with the oldest numpy and numba that are supported
+	PYTHONPATH=src $(OLDEST_VENV)/bin/python -m pytest -n auto -W ignore::DeprecationWarning $(OLDEST_TESTS)
+
+OLDEST_TESTS := $(addprefix tests/test_,compile.py agreement.py propensity.py simulate.py streams.py normal.py rewards.py learner.py)
+
+$(OLDEST_VENV)/.stamp: requirements-oldest.lock
+	"$(PYTHON)" -m venv $(OLDEST_VENV)
+	$(OLDEST_VENV)/bin/python -m pip install --quiet --require-hashes -r requirements-oldest.lock
+	@touch $@
+
 test-service: $(STAMP) ## run the service's tests with PostgreSQL and Chromium, installed by apt-get if missing (FULL=1: all of it, half an hour)
 	@tests/service/provide.sh
 	POSSE_FULL=$(FULL) $(BIN)/python tests/service/cluster.py $(BIN)/python -m pytest $(if $(FULL),-p no:xdist -s,-n 2 --dist loadfile) tests/service
@@ -55,15 +66,17 @@ bench: $(STAMP) ## run the benchmark, other libraries' learners beside ours
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-rivals.lock
 	$(BIN)/posse bench
 
-COMPILE := $(LOCK_VENV)/bin/uv pip compile pyproject.toml --upgrade --quiet --universal --python-version 3.11 \
-	--fork-strategy fewest --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
+COMPILE_ONE := $(LOCK_VENV)/bin/uv pip compile pyproject.toml --upgrade --quiet --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
+COMPILE := $(COMPILE_ONE) --universal --fork-strategy fewest
 
-lock: ## write requirements.lock and requirements-rivals.lock anew, with the latest versions
+lock: ## write requirements.lock and requirements-rivals.lock anew, with the latest versions, and -oldest with the oldest
 	"$(PYTHON)" -m venv $(LOCK_VENV)
 	$(LOCK_VENV)/bin/python -m pip install --quiet 'uv>=0.7'
 	$(COMPILE) --extra dev --output-file requirements.lock
 	$(COMPILE) --extra rivals --constraint requirements.lock --output-file requirements-rivals.lock
+	$(COMPILE_ONE) --resolution lowest-direct --extra test --output-file requirements-oldest.lock
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(LOCK_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LOCK_VENV) $(OLDEST_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

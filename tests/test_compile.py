@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import subprocess
 import sys
@@ -229,6 +230,14 @@ def bind_me(x):
     return twice(x) + FACTOR + TABLE[1]
 
 
+def sqrt(x):
+    return math.sqrt(x)
+
+
+def uses_sqrt(x):
+    return sqrt(x) + 1.0
+
+
 def closure(number):
     def scaled(x):
         return number * x
@@ -253,6 +262,10 @@ class TestBind:
 
         assert [bind(closure(number))(2.0) for number in (3.0, 4.0)] == [6.0, 8.0]
         assert bind(add(closure(5.0), 1.0))(2.0) == 11.0
+
+    def test_a_helper_may_have_the_name_of_an_attribute_that_it_uses(self):
+        assert bind(sqrt)(9.0) == 3.0
+        assert bind(uses_sqrt)(9.0) == 4.0
 
     def test_infinities_and_division_by_zero_follow_ieee(self):
         def divide(a, b):
@@ -281,7 +294,7 @@ class TestBind:
         def kernel(x):
             return scaled(x)
 
-        assert Walk(kernel, {}, lambda function: function).entry(3.0) == 6.0
+        assert Walk([kernel], {}).entries[0](3.0) == 6.0
 
     def test_a_policys_helper_may_have_the_name_of_something_bound(self):
         """A policy file with a function `contribution` of its own, which its index calls."""
@@ -295,7 +308,7 @@ class TestBind:
             return n
 
         names = {"index": scope["index"], "contribution": default}
-        rebuilt = Walk(kernel, names, lambda function: function).entry
+        rebuilt = Walk([kernel], names).entries[0]
         assert rebuilt(1.0, 2.0) == 100.0
 
 
@@ -303,7 +316,7 @@ def digest(source):
     """What names the cache folder of the function `kernel` in a piece of source."""
     scope: dict = {"np": np, "numba": numba, "settings": type(np)("settings")}
     exec(textwrap.dedent(source), scope)
-    return Walk(scope["kernel"], {}, lambda function: function).digest.hexdigest()
+    return Walk([scope["kernel"]], {}).digest.hexdigest()
 
 
 FORMULA = "def kernel(x):\n    return {}"
@@ -374,6 +387,6 @@ class TestDigest:
 
     def test_bound_names_are_part_of_it(self):
         def with_names(**names):
-            return Walk(bind_me, names, lambda function: function).digest.hexdigest()
+            return Walk([bind_me], names).digest.hexdigest()
 
         assert len({with_names(), with_names(FACTOR=4.0), with_names(twice=closure(2.5))}) == 3

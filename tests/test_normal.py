@@ -138,7 +138,7 @@ def given_words(number, player, round_, purpose, key):
 
 def plain(function, **names):
     """What `bind` gives without compilation."""
-    return Walk(function, names, lambda function: function).entry
+    return Walk([function], names).entries[0]
 
 
 @pytest.fixture(scope="module", params=["plain", "compiled"])

@@ -52,6 +52,7 @@ def bindings(cls: type[Policy], statistics: tuple[Statistic, ...]) -> dict[str, 
         else _no_summary,
         "raised": _raised(cls, numbers),
         "remember": _remember(statistics),
+        "copy_own": _make("target, source, arm, player", _copies(cls, names), {}),
         "own_of": _make("table, arm, player", _tuple(_scaled(statistics, "table[{}, arm, player]")), {}),
         "shared_of": _make("of_arm, arm", _tuple([f"of_arm[arm, {place}]" for place in range(len(cls.shared))]), {}),
         "player_of": _make("rows, player", _tuple([f"rows[player, {k}]" for k in range(len(cls.of_player))]), {}),
@@ -87,6 +88,13 @@ def _remember(statistics: tuple[Statistic, ...]) -> Callable[..., None]:
     )
     cells = ", ".join(f"table[{place}, arm, player]" for place in range(len(statistics)))
     return _make("table, arm, player, reward", [f"{cells} = {new}"], scope)
+
+
+def _copies(cls: type[Policy], statistics: list[str]) -> list[str]:
+    """Lines that copy the statistics which the policy's index takes."""
+    taken = {"n", "s", *cls.named_by("index"), *cls.named_by("belief")}
+    cells = [f"[{place}, arm, player]" for place, name in enumerate(statistics) if name in taken]
+    return [f"target{cell} = source{cell}" for cell in cells]
 
 
 def _sum(count: int) -> Callable[..., Any]:

@@ -25,6 +25,10 @@ def remember(table, arm, player, reward):
     """Take one reward into a table of statistics."""
 
 
+def copy_own(target, source, arm, player):
+    """Copy the statistics of a pair that its index takes from one table to another."""
+
+
 def own_of(table, arm, player):
     """A pair's statistics as numbers."""
     return (0.0,)
@@ -141,7 +145,7 @@ def share_round(state, players, arms, count, t, keep_seen, constants):
             return True
         for place in range(count):
             if counts_at_once(state.statistics[COUNT, arms[place], players[place]]):
-                follow_own_pull(state, arms[place], players[place])
+                copy_own(state.indexed, state.statistics, arms[place], players[place])
         return False
     if not SUMS:
         for place in range(count):
@@ -170,16 +174,9 @@ def make_summary(state, constants):
     """Make the summary, with everything that is remembered in the indices."""
     fill_summary(state.statistics, state.of_arm, state.of_player, state.work, constants)
     state.summed[1] = state.summed[0]
-    for number in range(state.statistics.shape[0]):
-        for arm in range(state.statistics.shape[1]):
-            for player in range(state.statistics.shape[2]):
-                state.indexed[number, arm, player] = state.statistics[number, arm, player]
-
-
-def follow_own_pull(state, arm, player):
-    """Take a pair's statistics into its index, between summaries."""
-    for number in range(state.statistics.shape[0]):
-        state.indexed[number, arm, player] = state.statistics[number, arm, player]
+    for arm in range(state.statistics.shape[1]):
+        for player in range(state.statistics.shape[2]):
+            copy_own(state.indexed, state.statistics, arm, player)
 
 
 def share_everything(state, constants):

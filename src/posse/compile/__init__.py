@@ -1,0 +1,38 @@
+"""Plain functions in, compiled functions out: the one place that knows how posse's code is compiled.
+
+Kernels and the scalar functions that they call are written as ordinary undecorated Python. `bind_all` walks from
+several kernels through every plain function that they name, replaces the names that a policy provides (its index
+function, its flags), and compiles the result. `bind` does the same for one kernel. Without compilation
+(`NUMBA_DISABLE_JIT=1`) the same walk gives plain Python.
+
+Compiled kernels are cached on disk in a folder named by a digest of all code and constants reached in the walk. So an
+edited policy, in any file or notebook, never runs a stale kernel.
+
+`bind_cuda` does the same for NVIDIA GPUs, from the same functions.
+
+- `walk`: which functions a kernel reaches, and the digest of their bytecode
+- `source`: the digest of their source, which is the same on every Python
+- `cpu`, `cuda`: how they are compiled
+- `cache`: the folder on disk
+- `errors`: what a user reads when a policy cannot be compiled
+- `progress`: what a user sees while it compiles
+"""
+
+from posse.compile.cpu import bind, bind_all, compiled_mode
+from posse.compile.cuda import bind_cuda, launching
+from posse.compile.errors import CompileError
+from posse.compile.source import source_digest
+from posse.compile.walk import Walk, code_digest, out_of_line
+
+__all__ = [
+    "CompileError",
+    "Walk",
+    "bind",
+    "bind_all",
+    "bind_cuda",
+    "code_digest",
+    "compiled_mode",
+    "launching",
+    "out_of_line",
+    "source_digest",
+]

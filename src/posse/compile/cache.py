@@ -1,0 +1,126 @@
+"""Where compiled kernels are kept between processes: one folder a digest, in the user's cache folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+
+MOST_BYTES = 500_000_000  # of all kernels together; those that were used least recently make room
+
+
+class CacheUse(NamedTuple):
+    """What is in the cache."""
+
+    folder: Path
+    kernels: int
+    bytes: int
+
+
+def cache_folder() -> Path:
+    """The folder of all kernels: below `NUMBA_CACHE_DIR`, `XDG_CACHE_HOME` or `~/.cache`."""
+    base = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "posse"
+
+
+def cache_use() -> CacheUse:
+    """Where the cache is, how many kernels it holds, and how large they are."""
+    folder = cache_folder()
+    kernels = _kernels(folder)
+    return CacheUse(folder, len(kernels), sum(size for _, size, _ in kernels))
+
+
+def clear_cache() -> CacheUse:
+    """Remove every kernel; return what was there. A process that is using one keeps it in memory."""
+    before = cache_use()
+    for _, _, kernel in _kernels(before.folder):
+        shutil.rmtree(kernel, ignore_errors=True)
+    return before
+
+
+def kernel_folder(digest: str) -> Path | None:
+    """Where the kernels with this digest are cached, or None where nothing can be written."""
+    try:
+        folder = cache_folder() / digest
+        folder.mkdir(parents=True, exist_ok=True)
+        os.utime(folder)  # used now, so it is the last to be removed
+    except (OSError, RuntimeError):
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+def make_room(keep: Path, most_bytes: int = MOST_BYTES) -> None:
+    """Remove the kernels that were used least recently until all are within `most_bytes`, but never `keep`.
+
+    Several processes may do so at once: what another one has removed already is no error, and a process whose kernel
+    is removed has it in memory and compiles it anew next time.
+    """
+    kernels = sorted(_kernels(keep.parent))
+    total = sum(size for _, size, _ in kernels)
+    for _, size, folder in kernels:
+        if total <= most_bytes:
+            return
+        if folder != keep:
+            shutil.rmtree(folder, ignore_errors=True)
+            total -= size
+
+
+def _kernels(root: Path) -> list[tuple[float, int, Path]]:
+    """When each kernel was last used, how large it is, and its folder. Only folders named by a digest are ours."""
+    found = []
+    with contextlib.suppress(OSError):
+        for folder in root.iterdir():
+            if len(folder.name) == 16 and set(folder.name) <= set("0123456789abcdef"):
+                with contextlib.suppress(OSError):
+                    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+                    found.append((folder.stat().st_mtime, size, folder))
+    return found
+
+
+@contextlib.contextmanager
+def cached_in(folder: Path | None) -> Iterator[bool]:
+    """While this is open, numba caches in this folder; gives whether there is one."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(folder) if folder else before
+    try:
+        yield folder is not None
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+class _Forgiving:
+    """numba's cache of one function. What cannot be read counts as missing; what cannot be written is left out."""
+
+    def __init__(self, cache: Any, folder: Path | None) -> None:
+        self._inner = cache
+        self._folder = folder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """The compiled function, or None; a damaged cache is begun anew."""
+        try:
+            return self._inner.load_overload(signature, context)
+        except Exception:  # whatever unpickling half a file may raise
+            with contextlib.suppress(OSError):
+                self._inner.flush()
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Keep it, if there is room on the disk; others make room if the cache is full."""
+        with contextlib.suppress(OSError):
+            self._inner.save_overload(signature, data)
+            if self._folder is not None:
+                make_room(self._folder)
+
+
+def forgiving(dispatcher: Any, folder: Path | None) -> Any:
+    """The dispatcher, with a cache in this folder that never raises."""
+    dispatcher._cache = _Forgiving(dispatcher._cache, folder)
+    return dispatcher

@@ -1,0 +1,102 @@
+"""Compilation for the CPU."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numba
+from numba.core import compiler
+from numba.core.codegen import JITCodeLibrary
+
+from posse.compile.cache import cached_in, forgiving, kernel_folder
+from posse.compile.errors import watched
+from posse.compile.walk import Walk
+
+OPTIONS: dict[str, Any] = {
+    "error_model": "numpy",  # division by zero follows IEEE
+    # The two fast-math flags that are safe where infinities decide and sums must not be reordered: there are no
+    # NaNs, and the sign of zero never matters. A dict, because the order of a set changes from process to process.
+    "fastmath": {"nnan": True, "nsz": True},
+    "nogil": True,
+    "_nrt": False,  # kernels allocate nothing; without the runtime there are no reference counts, atomic and slow
+    "no_cfunc_wrapper": True,  # nobody calls them from C
+}
+
+lock = threading.RLock()
+
+
+def compiled_mode() -> bool:
+    """Whether kernels are compiled. `NUMBA_DISABLE_JIT=1` turns it off."""
+    return not numba.config.DISABLE_JIT
+
+
+def bind(kernel: Callable[..., Any], *, what: str = "", **names: Any) -> Callable[..., Any]:
+    """`kernel` compiled for the CPU, as by `bind_all`."""
+    return bind_all([kernel], what=what, **names)[0]
+
+
+def bind_all(kernels: Sequence[Callable[..., Any]], *, what: str = "", **names: Any) -> tuple[Callable[..., Any], ...]:
+    """Kernels compiled for the CPU, with `names` bound in their modules and those that say BOUND_FOR_EACH_POLICY.
+
+    Each is compiled at its first call and cached between processes. Functions that several kernels call are compiled
+    once. `what` is the name that progress and errors show, such as that of a policy.
+    """
+    if not compiled_mode():
+        return Walk(kernels, names).entries
+    walk = Walk(kernels, names, _compile_callee, OPTIONS)
+    compile_entry = functools.partial(numba.njit, pipeline_class=EntryCompiler, **OPTIONS)
+    folder = kernel_folder(walk.digest.hexdigest()[:16])
+    with lock, cached_in(folder) as cached:
+        try:
+            entries = [forgiving(compile_entry(cache=cached)(entry), folder) for entry in walk.entries]
+        except RuntimeError:  # numba has no place for it, as for a function typed in at the prompt
+            entries = [compile_entry()(entry) for entry in walk.entries]
+    return tuple(watched(entries, "_compile_for_args", walk, what))
+
+
+def _compile_callee(function: Callable[..., Any]) -> Any:
+    inline = not hasattr(function, "out_of_line")
+    return numba.njit(forceinline=inline, no_cpython_wrapper=True, pipeline_class=CalleeCompiler, **OPTIONS)(function)
+
+
+class CalleeLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a function that only other compiled functions call.
+
+    It is neither optimized nor made into machine code by itself: that happens in the kernel that it becomes part of.
+    numba does both for every function at every level of calls, which takes more than half of the time.
+    """
+
+    def _optimize_final_module(self) -> None:
+        """Leave it as it is."""
+
+    def _finalize_final_module(self) -> None:
+        """Make no machine code."""
+        self._finalized = True
+
+
+class CalleeCompiler(compiler.Compiler):  # type: ignore[misc]
+    """numba's compiler, up to the code that callers take in."""
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        """Compile a function as part of others."""
+        self.state.flags.no_compile = True  # no machine code
+        self.state.library = CalleeLibrary(self.state.targetctx.codegen(), func.__qualname__)
+        result = super().compile_extra(func)
+        # numba finds functions by their entry points, which must be builtins. This one is never called.
+        key = list[Any]().append
+        self.state.targetctx.insert_user_function(key, result.fndesc, [result.library])
+        return result._replace(entry_point=key)
+
+
+class EntryCompiler(compiler.Compiler):  # type: ignore[misc]
+    """numba's compiler for a kernel that Python calls."""
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        """Compile a kernel, and connect the functions in it with their environments, as numba does for cached ones."""
+        result = super().compile_extra(func)
+        for environment in result._find_referenced_environments():
+            result.library.codegen.set_env(environment.env_name, environment)
+        return result

@@ -1,0 +1,70 @@
+"""Compilation for NVIDIA GPUs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from typing import Any
+
+import numba
+
+from posse.compile.cache import cached_in, forgiving, kernel_folder
+from posse.compile.cpu import OPTIONS, lock
+from posse.compile.errors import watched
+from posse.compile.walk import Walk
+
+CUDA_OPTIONS: dict[str, Any] = {
+    "lto": False,  # optimized at link time, products would be fused into sums after all
+    "max_registers": 168,  # so that a multiprocessor of 65,536 registers holds twelve warps
+}
+
+
+def bind_cuda(kernel: Callable[..., Any], *, what: str = "", **names: Any) -> Any:
+    """`kernel` compiled for an NVIDIA GPU, cached between processes, with `names` bound in its module's functions.
+
+    It is compiled when it is first launched, which must happen while `launching`. In numba's CUDA simulator it stays
+    Python. `what` is the name that errors show.
+    """
+    from numba import cuda
+
+    if numba.config.ENABLE_CUDASIM:
+        return cuda.jit(Walk([kernel], names).entries[0])
+    options = OPTIONS | CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda")}
+    walk = Walk([kernel], names, _compile_callee, options)
+    folder = kernel_folder(walk.digest.hexdigest()[:16])
+    with lock, cached_in(folder) as cached:
+        try:
+            entry = forgiving(cuda.jit(walk.entries[0], cache=cached, **CUDA_OPTIONS), folder)
+        except RuntimeError:
+            entry = cuda.jit(walk.entries[0], **CUDA_OPTIONS)
+    return watched([entry], "compile", walk, what)[0]
+
+
+def _compile_callee(function: Callable[..., Any]) -> Any:
+    from numba import cuda
+
+    return cuda.jit(function, device=True, forceinline=not hasattr(function, "out_of_line"), **CUDA_OPTIONS)
+
+
+@contextlib.contextmanager
+def launching() -> Iterator[None]:
+    """While this is open, GPU kernels are compiled to round like the CPU's, and small grids cause no warnings.
+
+    To round like the CPU's, no product is fused into a sum, which would round once in place of twice. numba-cuda has
+    no option for it, so the compiler's own is given to the function that calls the compiler.
+    """
+    if numba.config.ENABLE_CUDASIM:
+        yield
+        return
+    from numba.cuda.cudadrv import nvvm
+
+    with lock:
+        compile_ir, warns = nvvm.compile_ir, numba.config.CUDA_LOW_OCCUPANCY_WARNINGS
+        nvvm.compile_ir = functools.partial(compile_ir, fma=False)
+        numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
+        try:
+            yield
+        finally:
+            nvvm.compile_ir, numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = compile_ir, warns

@@ -1,0 +1,65 @@
+"""What a user sees while a policy is compiled for the first time."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Collection
+from typing import Any, TextIO
+
+from numba.core import event
+
+QUIET_SECONDS = 2.0  # where nobody watches a terminal, compiling for so long is worth a line
+
+
+class CompileProgress(event.Listener):  # type: ignore[misc]
+    """Counts the functions of a walk as numba compiles them, and says so on standard error.
+
+    On a terminal it rewrites one line, and `close` removes it. Elsewhere it writes one plain line if compiling takes
+    longer than two seconds. It is silent if `POSSE_QUIET=1` is set, and in worker processes.
+    """
+
+    def __init__(self, what: str, functions: Collection[Any]) -> None:
+        self.what = what or "a kernel"
+        self.functions = functions
+        self.done: set[Any] = set()
+        self.out: TextIO | None = None
+        self.start = 0.0
+        self.told = False
+
+    def open(self) -> None:
+        """Begin to watch."""
+        quiet = os.environ.get("POSSE_QUIET", "") not in ("", "0") or multiprocessing.parent_process() is not None
+        self.out = None if quiet else sys.stderr
+        self.start = time.monotonic()
+
+    def on_start(self, event: Any) -> None:
+        """A function is about to be compiled."""
+        self._show(event)
+
+    def on_end(self, event: Any) -> None:
+        """A function has been compiled."""
+        if event.data["dispatcher"].py_func in self.functions:
+            self.done.add(event.data["dispatcher"].py_func)
+        self._show(event)
+
+    def _show(self, event: Any) -> None:
+        if self.out is None or event.data["dispatcher"].py_func not in self.functions:
+            return
+        if self.out.isatty():
+            done = f"{len(self.done)} of {len(self.functions)} functions"
+            self.out.write(f"\rcompiling {self.what}: {done}\033[K")
+            self.out.flush()
+        elif not self.told and time.monotonic() - self.start > QUIET_SECONDS:
+            self.told = True
+            self.out.write(f"compiling {self.what}: this takes some seconds the first time\n")
+            self.out.flush()
+
+    def close(self) -> None:
+        """Remove the line."""
+        if self.out is not None and self.out.isatty() and self.done:
+            self.out.write("\r\033[K")
+            self.out.flush()
+        self.out = None
