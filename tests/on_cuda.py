@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import posse
+from high_ts import HighSummaryTS, HighTS
 from posse import schedule
-from posse.experiments.battery.baseline import BetaBernoulliTS
 from posse.policies import Policy, Refresh, all_policies
 from posse.simulation import cuda
 
@@ -81,13 +81,19 @@ def test_a_policy_of_the_users_own():
     assert_same(a_problem(), BlendTS(2.0), 20)
 
 
-def test_a_policy_whose_index_is_no_number_still_plays_arms():
-    played = posse.simulate(a_problem(), Nowhere(), 9, backend="cuda")
-    assert played.pulls[..., 0].sum() == 9 * 3  # an arm in any case, never one beside the tables
+def test_a_policy_whose_index_is_not_a_number_is_named():
+    with pytest.raises(ValueError, match="Nowhere gives an index that is not a number: center nan.*player 0, arm 0"):
+        posse.simulate(a_problem(), Nowhere(), 9, backend="cuda")
 
 
-def test_a_policy_that_samples_its_indices():
-    assert_same(a_problem(rewards="uniform"), BetaBernoulliTS(), 15)
+@pytest.mark.parametrize("policy", [HighTS(), HighSummaryTS()], ids=lambda policy: policy.label)
+@pytest.mark.parametrize("anytime", [False, True])
+def test_a_policy_with_statistics_of_its_own(policy, anytime):
+    assert_same(a_problem(rewards="uniform"), policy, 15, anytime=anytime)
+
+
+def test_indices_from_a_beta_law():
+    assert_same(a_problem(rewards="uniform"), posse.BetaTS(), 15)
 
 
 @pytest.mark.parametrize("policy", [posse.RobustAggTS(0.2, c1=0.01), posse.HierTS(0.1), posse.PosseTS()], ids=str)

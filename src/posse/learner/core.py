@@ -16,8 +16,8 @@ from posse.compile import bind_all
 from posse.learner import kernel
 from posse.policies import state as policy_state
 from posse.policies.base import Law, Policy
-from posse.policies.bindings import bindings
 from posse.policies.beta_propensity import BETA_SCRATCH
+from posse.policies.bindings import bindings
 from posse.policies.propensity import SCRATCH
 from posse.policies.refresh import Refresh
 from posse.policies.state import State, state_shapes

@@ -52,14 +52,18 @@ def bindings(cls: type[Policy], statistics: tuple[Statistic, ...]) -> dict[str, 
         else _no_summary,
         "raised": _raised(cls, numbers),
         "remember": _remember(statistics),
-        "copy_own": _make("target, source, arm, player", _copies(cls, names), {}),
-        "own_of": _make("table, arm, player", _tuple(_scaled(statistics, "table[{}, arm, player]")), {}),
-        "shared_of": _make("of_arm, arm", _tuple([f"of_arm[arm, {place}]" for place in range(len(cls.shared))]), {}),
-        "player_of": _make("rows, player", _tuple([f"rows[player, {k}]" for k in range(len(cls.of_player))]), {}),
+        "copy_own": made_function("target, source, arm, player", _copies(cls, names), {}),
+        "own_of": made_function("table, arm, player", _tuple(_scaled(statistics, "table[{}, arm, player]")), {}),
+        "shared_of": made_function(
+            "of_arm, arm", _tuple([f"of_arm[arm, {place}]" for place in range(len(cls.shared))]), {}
+        ),
+        "player_of": made_function(
+            "rows, player", _tuple([f"rows[player, {k}]" for k in range(len(cls.of_player))]), {}
+        ),
         "sum_numbers": _sum(len(cls.shared)),
         "put_numbers": _put(len(cls.shared), "table[{}, arm, player]", "table, arm, player"),
         "put_shared": _put(len(cls.shared), "of_arm[arm, {}]", "of_arm, arm"),
-        "numbers_at": _make(
+        "numbers_at": made_function(
             "table, arm, player", _tuple([f"table[{k}, arm, player]" for k in range(len(cls.shared))]), {}
         ),
     }
@@ -68,7 +72,7 @@ def bindings(cls: type[Policy], statistics: tuple[Statistic, ...]) -> dict[str, 
 def _call(cls: type[Policy], function: str, parameters: str, places: dict[str, str]) -> Callable[..., Any]:
     """A function of these parameters that calls one of the policy's with what it names."""
     given = ", ".join(places[name] for name in cls.named_by(function))
-    return _make(parameters, f"{function}({given})", {function: getattr(cls, function)})
+    return made_function(parameters, f"{function}({given})", {function: getattr(cls, function)})
 
 
 def _raised(cls: type[Policy], numbers: dict[str, str]) -> Callable[..., Any]:
@@ -77,7 +81,7 @@ def _raised(cls: type[Policy], numbers: dict[str, str]) -> Callable[..., Any]:
     if cls.shares:
         weight = ", ".join("n" if name == "n" else numbers[name] for name in cls.named_by("others_weight"))
         values[cls.shared.index(cls.moved_by_others)] += f" + by * others_weight({weight})"
-    return _make("n, shared, constants, by", _tuple(values), {"others_weight": cls.others_weight})
+    return made_function("n, shared, constants, by", _tuple(values), {"others_weight": cls.others_weight})
 
 
 def _remember(statistics: tuple[Statistic, ...]) -> Callable[..., None]:
@@ -87,7 +91,7 @@ def _remember(statistics: tuple[Statistic, ...]) -> Callable[..., None]:
         f"update_{statistic.name}(table[{place}, arm, player], reward)" for place, statistic in enumerate(statistics)
     )
     cells = ", ".join(f"table[{place}, arm, player]" for place in range(len(statistics)))
-    return _make("table, arm, player, reward", [f"{cells} = {new}"], scope)
+    return made_function("table, arm, player, reward", [f"{cells} = {new}"], scope)
 
 
 def _copies(cls: type[Policy], statistics: list[str]) -> list[str]:
@@ -103,13 +107,13 @@ def _sum(count: int) -> Callable[..., Any]:
     lines = [f"{total} = 0.0" for total in totals]
     lines += ["for player in range(table.shape[2]):"]
     lines += [f"    {total} += table[{place}, arm, player]" for place, total in enumerate(totals)]
-    return _make("table, arm", [*lines, *(["    pass"] if not count else []), f"return {_tuple(totals)}"], {})
+    return made_function("table, arm", [*lines, *(["    pass"] if not count else []), f"return {_tuple(totals)}"], {})
 
 
 def _put(count: int, cell: str, parameters: str) -> Callable[..., None]:
     """A function that writes so many numbers into these cells."""
     lines = [f"{cell.format(place)} = values[{place}]" for place in range(count)]
-    return _make(f"{parameters}, values", lines or ["pass"], {})
+    return made_function(f"{parameters}, values", lines or ["pass"], {})
 
 
 def _scaled(statistics: Sequence[Statistic], cell: str) -> list[str]:
@@ -120,7 +124,7 @@ def _tuple(values: list[str]) -> str:
     return f"({', '.join(values or ['0.0'])},)"  # never empty, which a GPU could not take
 
 
-def _make(parameters: str, body: str | list[str], scope: dict[str, Any]) -> Callable[..., Any]:
+def made_function(parameters: str, body: str | list[str], scope: dict[str, Any]) -> Callable[..., Any]:
     """A function that returns this expression, or has these lines.
 
     The text is kept where Python looks for source, for tracebacks and digests.

@@ -16,13 +16,17 @@ from numba import cuda
 from numba.cuda.cudadrv.driver import CudaAPIError, device_memset
 
 from posse.compile import bind_cuda, launching
-from posse.policies.base import Policy, Refresh
+from posse.policies.base import Law, Policy
+from posse.policies.bindings import bindings, used_statistics
+from posse.policies.refresh import Refresh
+from posse.policies.state import State, state_shapes
+from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
 from posse.simulation.cuda_pick import PADDING
-from posse.simulation.cuda_tables import Clock, Problems, Summaries, Tables
-from posse.simulation.engine import bindings, sampler
+from posse.simulation.cuda_tables import GpuClock, GpuProblems, RunTables
+from posse.simulation.engine import Shapes, not_a_number
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
 from posse.streams import key as run_key
@@ -110,7 +114,7 @@ def _start(work: Work, shared: Shared, todo: deque[Portion], at_work: deque[Batc
 class Shared:
     """What all runs of a call read, on the GPU."""
 
-    problems: Problems
+    problems: GpuProblems
     participation: Participation
     checkpoints: Any
 
@@ -120,7 +124,7 @@ class Shared:
         problems = work.problems
         participation = work.schedule.participation(problems[0].players, work.horizon)
         return cls(
-            Problems(
+            GpuProblems(
                 _to_gpu(np.array([problem.means.T.ravel() for problem in problems])),
                 _to_gpu(np.array([problem.gaps.T.ravel() for problem in problems])),
                 _to_gpu(np.array([problem.rewards.code for problem in problems])),
@@ -154,11 +158,9 @@ class Batch:
             for problem, replication in zip(problems, replications, strict=True)
         ]
         arrays |= {"key": _to_gpu(np.array(keys, np.int64)), "problem": _to_gpu(problems.reshape(-1, 1))}
-        self.tables = Tables(**{name: arrays[name] for name in Tables._fields})
-        both = {name: arrays[name].reshape(self.runs, self.arms, self.players) for name in ("pulls", "sums")}
-        squares = arrays["squares"].reshape(self.runs, *_squares_shape(self.policy, self.arms, self.players))
-        rest = {name: arrays[name] for name in ("of_arm", "of_player", "work")}
-        self.summaries = Summaries(**both, squares=squares, **rest)
+        arrays = {"indexed": arrays["statistics"]} | arrays
+        self.tables = RunTables(**{name: arrays[name] for name in RunTables._fields})
+        self.state = State(**{name: arrays[name] for name in State._fields})
         self.piece = max(1, FIRST_PIECE // (self.players * self.arms))
         self.launched = self.round = 0
         self.under_way: deque[tuple[int, Any]] = deque()
@@ -173,9 +175,9 @@ class Batch:
         last = min(self.launched + self.piece, work.horizon)
         number = int(np.searchsorted(work.checkpoints, first))
         early, log_horizon = last_quarter(work.horizon), math.log(work.horizon)
-        clock = Clock(first, last, early, log_horizon, self.shared.checkpoints, number)
+        clock = GpuClock(first, last, early, log_horizon, self.shared.checkpoints, number)
         constants = (0.0, *self.policy.constants())  # at least one number: a kernel takes no empty tuple
-        arguments = (self.tables, self.summaries, self.shared.problems, self.shared.participation, clock)
+        arguments = (self.state, self.tables, self.shared.problems, self.shared.participation, clock)
         before, after = cuda.event(), cuda.event()
         self.clock = self.clock if self.under_way else time.perf_counter()
         with launching():
@@ -205,18 +207,31 @@ class Batch:
         def rows(of: np.ndarray) -> np.ndarray:
             return of[self.portion.policy].reshape(problems * replications, *of.shape[3:])[where]
 
-        def pairs(of: np.ndarray) -> np.ndarray:
-            return of.reshape(-1, self.arms, self.players).transpose(0, 2, 1)
-
-        pulls = self.tables.pulls.copy_to_host(stream=self.stream)
-        early = self.tables.early.copy_to_host(stream=self.stream)
-        sums = self.tables.all_sums.copy_to_host(stream=self.stream)
-        regret = self.tables.regret.copy_to_host(stream=self.stream)
+        statistics, totals, nan, early, regret = (
+            array.copy_to_host(stream=self.stream)
+            for array in (
+                self.state.statistics,
+                self.state.totals,
+                self.tables.nan,
+                self.tables.early,
+                self.tables.regret,
+            )
+        )
         self.stream.synchronize()
-        rows(into.pulls)[:] = pairs(pulls)
-        rows(into.late_pulls)[:] = pairs(pulls - early)
-        rows(into.reward)[:] = sums.sum(axis=1) / GRID
+        if nan.any():
+            self._refuse(int(np.flatnonzero(nan)[0]))
+        pulls = statistics[:, COUNT].transpose(0, 2, 1)
+        rows(into.pulls)[:] = pulls
+        rows(into.late_pulls)[:] = pulls - early.reshape(-1, self.arms, self.players).transpose(0, 2, 1)
+        rows(into.reward)[:] = totals[:, SUM].sum(axis=1) / GRID
         rows(into.regret)[:] = regret
+
+    def _refuse(self, run: int) -> None:
+        """Raise the error of a run that met an index that is not a number."""
+        state = State(*(array.copy_to_host()[run] for array in self.state))
+        pairs = (self.tables.center, self.tables.scale)
+        centers, scales = (array.copy_to_host()[run].reshape(self.arms, self.players).T for array in pairs)
+        raise not_a_number(self.policy, state, centers, scales)
 
 
 @dataclass(frozen=True)
@@ -253,7 +268,7 @@ def counter_bytes(arms: int) -> int:
 
 def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool) -> Any:
     """The kernel of a policy's class, compiled when it is first launched or taken from the disk cache."""
-    names = bindings(policy) | {
+    names = bindings(type(policy), used_statistics(type(policy))) | {
         "IN_A_WARP": layout.in_a_warp,
         "COUNTERS_SHARED": layout.shared > 0,
         "EVERYBODY": everybody,
@@ -284,49 +299,25 @@ def _simulated_add(numbers: Any, place: int, amount: int) -> None:
 _adding = threading.Lock()
 
 
-Shapes = dict[str, tuple[type, tuple[int, ...]]]
-
-
 def _shapes(work: Work, policy: Policy) -> Shapes:
     """The arrays of one run. What the policy has no use for has size 1, because arrays on a GPU are not empty."""
     players, arms = work.problems[0].means.shape
-    picked, summarised = policy.randomised and not sampler(policy), policy.summary is not None
-    pair = {
-        "pulls": True,
-        "sums": True,
-        "early": True,
-        "successes": sampler(policy) is not None,
-        "squares": summarised,
-        "own_pulls": summarised,
-        "own_sums": summarised,
-    }
-    shapes: Shapes = {name: (np.int64, (arms * players if used else 1,)) for name, used in pair.items()}
-    pair = {
-        "center": True,
-        "scale": True,
-        "count_share": policy.contribution is not None,
-        "sum_share": policy.contribution is not None,
-        "count_seen": work.anytime,
-        "sum_seen": work.anytime,
-    }
-    shapes |= {name: (np.float64, (arms * players if used else 1,)) for name, used in pair.items()}
-    shapes |= dict.fromkeys(("all_pulls", "all_sums", "pulled_at"), (np.int64, (arms,)))
-    shapes |= dict.fromkeys(("count_shared", "sum_shared"), (np.float64, (arms,)))
+    bounded = policy.randomised and policy.law is Law.NORMAL
+    shapes = state_shapes(policy, used_statistics(type(policy)), players, arms)
+    shapes["totals"] = (np.int64, (2, arms))  # everybody's, whatever the policy shares: the schedule asks for them
+    if not work.anytime:
+        shapes["seen"] = (np.float64, (1, 1, 1))
+    shapes |= dict.fromkeys(("center", "scale"), (np.float64, (arms * players,)))
     shapes |= dict.fromkeys(("arms", "looked_at"), (np.int64, (players,)))
-    return shapes | {
+    shapes |= {
         "counters": (np.int32, (3 * arms if counter_bytes(arms) > SHARED_BYTES else 1,)),
-        "rough": (np.float32, (3 * (arms + PADDING) * players if picked else 1,)),
+        "rough": (np.float32, (3 * (arms + PADDING) * players if bounded else 1,)),
+        "nan": (np.int64, (1,)),
+        "early": (np.int64, (arms * players,)),
         "player_regret": (np.float64, (players,)),
         "regret": (np.float64, (len(work.checkpoints),)),
-        "summed": (np.int64, (1,)),
-        "of_arm": (np.float64, (arms, max(policy.arm_numbers, 1))),
-        "of_player": (np.float64, (players, max(policy.player_numbers, 1))),
-        "work": (np.float64, (policy.work_tables, arms, players) if policy.work_tables else (1, 1, 1)),
     }
-
-
-def _squares_shape(policy: Policy, arms: int, players: int) -> tuple[int, int]:
-    return (arms, players) if policy.summary is not None else (1, 1)
+    return {name: (dtype, tuple(max(size, 1) for size in shape)) for name, (dtype, shape) in shapes.items()}
 
 
 def _bytes_of_run(work: Work, policy: Policy) -> int:

@@ -14,34 +14,36 @@ import math
 import numpy as np
 from numba import cuda, int32
 
-from posse.policies.summaries import due, follows, square
+from posse.policies.beta import BLOCKS, beta_draw
+from posse.policies.refresh import counts_at_once, summary_is_due
+from posse.policies.state import (
+    add_contributions,
+    contribute,
+    copy_own,
+    fill_summary,
+    own_of,
+    remember,
+    see,
+    shared_as_seen,
+    shared_now,
+)
+from posse.policies.statistics import COUNT, SUM
 from posse.rewards import draw_reward
 from posse.schedule import is_active
 from posse.simulation.cuda_pick import BOUNDS, BOUNDS_SIZE, NEVER, ONE, THREE, TWO, pick
-from posse.simulation.cuda_tables import (
-    Place,
-    of_run,
-    pair_of,
-    place_in_block,
-    round_of,
-    summaries_of_run,
-    total_of,
-)
+from posse.simulation.cuda_tables import Lane, lane_in_block, pair_of, round_of, state_of_run, tables_of_run
 from posse.simulation.kernel import (
-    OWN_SUMS,
+    AT_OWN_PULL,
+    BETA,
     RANDOMISED,
-    REFRESH_AT_OWN_PULL,
-    SAMPLED,
-    STEP,
-    SUMMARISED,
-    contribution,
-    index,
-    sample,
-    summary,
-    trial,
+    SCHEDULED,
+    index_of,
+    player_of,
 )
-from posse.simulation.sampling import BLOCKS
 from posse.streams import DRAW, SAMPLE, block
+
+BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names, and those from `kernel`, in this module
+SUMS = True  # what is shared of an arm is everybody's count and reward sum
 
 # Bound for each call; the values here only say what they are.
 IN_A_WARP = True  # a run has a warp, and a block several runs; otherwise a run has a block
@@ -55,16 +57,16 @@ PART_BITS = 12
 PART = (1 << PART_BITS) - 1
 
 
-def barrier(place):
+def barrier(lane):
     """Wait for all threads of the run; bound to one of the next two."""
 
 
-def wait_for_warp(place):
+def wait_for_warp(lane):
     """The barrier of runs that have a warp each."""
-    cuda.syncwarp(place.mask)
+    cuda.syncwarp(lane.mask)
 
 
-def wait_for_block(place):
+def wait_for_block(lane):
     """The barrier of runs that have a block each."""
     cuda.syncthreads()
 
@@ -78,7 +80,7 @@ def add_atomically(numbers, place, amount):
     cuda.atomic.add(numbers, place, np.int32(amount))
 
 
-def play(tables, summaries, problems, participation, clock, players, constants):
+def play(states, tables, problems, participation, clock, players, constants):
     """Play some rounds of every run; before the first round, form the indices. constants[0] is not the policy's."""
     bounds = cuda.shared.array(BOUNDS_SIZE, np.float32)
     number = cuda.threadIdx.x + cuda.blockDim.x * cuda.threadIdx.y
@@ -88,23 +90,22 @@ def play(tables, summaries, problems, participation, clock, players, constants):
     cuda.syncthreads()
     if IN_A_WARP:
         run = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
-        place = Place(np.int64(cuda.threadIdx.x), players, 0, 1, (1 << players) - 1)
+        lane = Lane(np.int64(cuda.threadIdx.x), players, 0, 1, (1 << players) - 1)
     else:
         run = cuda.blockIdx.x
-        place = place_in_block(np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x), players)
-    if run >= tables.key.shape[0] or (IN_A_WARP and place.lane >= players):
+        lane = lane_in_block(np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x), players)
+    if run >= tables.key.shape[0] or (IN_A_WARP and lane.number >= players):
         return  # a lane without a player would only be waited for
-    own = of_run(tables, run)
-    extra = summaries_of_run(summaries, run)
+    state, own = state_of_run(states, run), tables_of_run(tables, run)
     counters = own.counters
     if COUNTERS_SHARED:
-        size = 3 * own.all_pulls.size
+        size = 3 * state.pulled_at.size
         start = size * cuda.threadIdx.y if IN_A_WARP else 0
         counters = cuda.shared.array(0, int32)[start : start + size]
-    play_run(own, extra, counters, problems, participation, clock, players, constants[1:], bounds, place)
+    play_run(state, own, counters, problems, participation, clock, players, constants[1:], bounds, lane)
 
 
-def play_run(own, extra, counters, problems, participation, clock, players, constants, bounds, place):
+def play_run(state, own, counters, problems, participation, clock, players, constants, bounds, lane):
     """Play the rounds of one run, as one of its threads."""
     key = own.key[0], own.key[1]
     number = own.problem[0]
@@ -112,36 +113,35 @@ def play_run(own, extra, counters, problems, participation, clock, players, cons
     family, parameter = problems.families[number], problems.parameters[number]
     checkpoint = clock.checkpoint
     upcoming = round_of(clock.checkpoints, checkpoint)
-    clear(counters, place)
+    clear(counters, lane)
     if clock.first == 1:
-        begin(own, extra, players, constants, log_of(1, clock.log_horizon), place)
+        begin(state, own, players, constants, log_of(1, clock.log_horizon), lane)
     for t in range(clock.first, clock.last + 1):
         log_T = log_of(t, clock.log_horizon)
-        if ANYTIME or not REFRESH_AT_OWN_PULL:
+        if ANYTIME or not (AT_OWN_PULL or SCHEDULED):
             if ANYTIME:
-                barrier(place)  # other groups look at what was seen in the last round
-            look(own, extra, players, participation, t, key, log_T, constants, place)
-            barrier(place)
-        player = place.lane
-        while player < players and place.group == 0:
+                barrier(lane)  # other groups look at what was seen in the last round
+            look(state, own, players, participation, t, key, log_T, constants, lane)
+            barrier(lane)
+        player = lane.number
+        while player < players and lane.group == 0:
             own.arms[player] = -1
             if takes_part(player, players, participation, t, key):
-                arm, word = choose(own, players, player, t, key, constants, bounds)
-                pair = pair_of(arm, player, players)
-                reward = draw_reward(family, parameter, means[pair], word, player, t, key)
-                count(own, counters, arm, player, pair, reward, t, key, constants)
-            player += place.lanes
-        barrier(place)
-        add_up(own, counters, players, t, place)
-        barrier(place)
-        if SUMMARISED:
-            summarise(own, extra, players, constants, log_T, place)
-        elif REFRESH_AT_OWN_PULL:
-            refresh(own, players, constants, log_T, place)
+                arm, word = choose(state, own, players, player, t, key, bounds)
+                reward = draw_reward(family, parameter, means[pair_of(arm, player, players)], word, player, t, key)
+                count(state, own, counters, arm, player, reward, t, constants)
+            player += lane.lanes
+        barrier(lane)
+        add_up(state, counters, t, lane)
+        barrier(lane)
+        if SCHEDULED:
+            summarise(state, own, players, constants, log_T, lane)
+        elif AT_OWN_PULL:
+            refresh(state, own, players, constants, log_T, lane)
         if t == clock.early:
-            keep(own, players, place)
+            keep(state, own, players, lane)
         if t == upcoming:
-            measure(own, players, gaps, checkpoint, place)
+            measure(state, own, players, gaps, checkpoint, lane)
             checkpoint += 1
             upcoming = round_of(clock.checkpoints, checkpoint)
 
@@ -159,61 +159,54 @@ def takes_part(player, players, participation, t, key):
     return is_active(player, players, participation.kind, probabilities, mask, spans, t, key)
 
 
-def begin(own, extra, players, constants, log_T, place):
-    """Form every shared sum, center and scale before the first round."""
-    arms = own.all_pulls.size
-    number = 3 * arms * players + place.lane
+def begin(state, own, players, constants, log_T, lane):
+    """Form everything that is shared, and every center and scale, before the first round."""
+    arms = state.pulled_at.size
+    number = 3 * arms * players + lane.number
     while number < own.rough.size:
         own.rough[number] = NEVER if number % 3 < 2 else 0.0
-        number += place.lanes
-    if SUMMARISED:
-        summarise_all(own, extra, players, constants, log_T, place)
+        number += lane.lanes
+    if SCHEDULED:
+        summarise_all(state, own, players, constants, log_T, lane)
         return
-    player = place.lane
-    while OWN_SUMS and player < players:
-        for arm in range(arms):
-            contribute(own, pair_of(arm, player, players), constants)
-        player += place.lanes
-    barrier(place)
-    arm = place.lane
-    while OWN_SUMS and arm < arms:
-        sum_shares(own, arm, players)
-        arm += place.lanes
-    barrier(place)
-    player = place.lane
+    if not SUMS:
+        player = lane.number
+        while player < players:
+            for arm in range(arms):
+                contribute(state, np.uint64(arm), np.uint64(player), constants)
+            player += lane.lanes
+        barrier(lane)
+        arm = lane.number
+        while arm < arms:
+            add_contributions(state, np.uint64(arm))
+            arm += lane.lanes
+    barrier(lane)
+    player = lane.number
     while player < players:
         for arm in range(arms):
-            pair = pair_of(arm, player, players)
-            N, S = everybodys(own, arm)
-            if ANYTIME:
-                own.count_seen[pair], own.sum_seen[pair] = N, S
-            form(own, pair, players, N, S, log_T, constants)
-        player += place.lanes
-    barrier(place)  # no player may go on before all groups have seen that nothing was pulled
+            if ANYTIME and AT_OWN_PULL:
+                see(state, np.uint64(arm), np.uint64(player))
+            form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
+        player += lane.lanes
+    barrier(lane)  # no player may go on before all groups have seen that nothing was pulled
 
 
-def look(own, extra, players, participation, t, key, log_T, constants, place):
+def look(state, own, players, participation, t, key, log_T, constants, lane):
     """Bring the indices of the round's players up to date, as far as their own pulls did not."""
-    arms = own.all_pulls.size
-    player = place.lane
+    player = lane.number
     while player < players:
         if takes_part(player, players, participation, t, key):
             oldest = t - 2 if EVERYBODY else own.looked_at[player]  # whose data the player's indices have
-            arm = place.group
-            while arm < arms:
-                pair = pair_of(arm, player, players)
-                if SUMMARISED:
-                    form_summarised(own, extra, arm, player, players, log_T, constants)
-                elif REFRESH_AT_OWN_PULL:
-                    form(own, pair, players, own.count_seen[pair], own.sum_seen[pair], log_T, constants)
-                elif ANYTIME or own.pulled_at[arm] > oldest:
-                    N, S = everybodys(own, arm)
-                    form(own, pair, players, N, S, log_T, constants)
-                arm += place.groups
-        player += place.lanes
+            arm = lane.group
+            while arm < state.pulled_at.size:
+                if ANYTIME or state.pulled_at[arm] > oldest:
+                    shared = shared_as_seen(state, np.uint64(arm), np.uint64(player))
+                    form(state, own, arm, player, players, shared, log_T, constants)
+                arm += lane.groups
+        player += lane.lanes
 
 
-def count(own, counters, arm, player, pair, reward, t, key, constants):
+def count(state, own, counters, arm, player, reward, t, constants):
     """Count a pull and its reward, for the player itself and for everybody."""
     own.arms[player] = arm
     add_to(counters, 3 * arm, 1)
@@ -221,88 +214,54 @@ def count(own, counters, arm, player, pair, reward, t, key, constants):
         add_to(counters, 3 * arm + 1, reward & PART)
     if reward > PART:
         add_to(counters, 3 * arm + 2, reward >> PART_BITS)
-    pulls, total = own.pulls[pair] + 1, own.sums[pair] + reward  # both are on their way before the first is there
-    own.pulls[pair], own.sums[pair] = pulls, total
-    if not (EVERYBODY or REFRESH_AT_OWN_PULL):
+    remember(state.statistics, np.uint64(arm), np.uint64(player), reward)
+    if not (EVERYBODY or AT_OWN_PULL or SCHEDULED):
         own.looked_at[player] = t - 1
-    if SUMMARISED:
-        own.squares[pair] += square(reward)
-    if SAMPLED:
-        own.successes[pair] += trial(reward, player, t, key)
-    if OWN_SUMS:
-        contribute(own, pair, constants)
+    if not (SUMS or SCHEDULED):
+        contribute(state, np.uint64(arm), np.uint64(player), constants)
 
 
-def clear(counters, place):
+def clear(counters, lane):
     """Set the counters to zero before the first round."""
-    number = place.lane
-    while number < counters.size and place.group == 0:
+    number = lane.number
+    while number < counters.size and lane.group == 0:
         counters[number] = 0
-        number += place.lanes
-    barrier(place)
+        number += lane.lanes
+    barrier(lane)
 
 
-def add_up(own, counters, players, t, place):
-    """Add what was counted in round t to the shared sums of the arms."""
-    arm = place.lane + place.lanes * place.group
-    while arm < own.all_pulls.size and place.group < place.groups:
+def add_up(state, counters, t, lane):
+    """Add what was counted in round t to everybody's totals, and form what is shared of the arms."""
+    arm = lane.number + lane.lanes * lane.group
+    while arm < state.pulled_at.size and lane.group < lane.groups:
         pulls, low, high = counters[3 * arm], counters[3 * arm + 1], np.int64(counters[3 * arm + 2])
         if pulls > 0:
-            all_pulls, all_sums = own.all_pulls[arm] + pulls, own.all_sums[arm] + low + (high << PART_BITS)
-            own.all_pulls[arm], own.all_sums[arm] = all_pulls, all_sums
-            own.pulled_at[arm] = t
+            place = np.uint64(arm)
+            all_pulls = state.totals[COUNT, place] + pulls
+            all_sums = state.totals[SUM, place] + low + (high << PART_BITS)
+            state.totals[COUNT, place], state.totals[SUM, place] = all_pulls, all_sums
+            state.pulled_at[place] = t
             counters[3 * arm], counters[3 * arm + 1], counters[3 * arm + 2] = 0, 0, 0
-            if OWN_SUMS:
-                sum_shares(own, arm, players)
-        arm += place.lanes * place.groups
+            if not (SUMS or SCHEDULED):
+                add_contributions(state, place)
+        arm += lane.lanes * lane.groups
 
 
-def contribute(own, pair, constants):
-    """Bring a player's contribution to an arm's shared sums up to date."""
-    n, s = own.pulls[pair] * 1.0, own.sums[pair] * STEP
-    own.count_share[pair], own.sum_share[pair] = contribution(n, s, *constants)
+def form(state, own, arm, player, players, shared, log_T, constants):
+    """Form a pair's center and scale, from this that is shared of the arm.
 
-
-def sum_shares(own, arm, players):
-    """Form an arm's shared sums anew, in player order."""
-    a = 0.0
-    b = 0.0
-    for player in range(players):
-        a += own.count_share[pair_of(arm, player, players)]
-        b += own.sum_share[pair_of(arm, player, players)]
-    own.count_shared[arm], own.sum_shared[arm] = a, b
-
-
-def everybodys(own, arm):
-    """The arm's shared numbers, N and S."""
-    if OWN_SUMS:
-        return own.count_shared[arm], own.sum_shared[arm]
-    return own.all_pulls[arm] * 1.0, own.all_sums[arm] * STEP
-
-
-def form(own, pair, players, N, S, log_T, constants):
-    """Form a pair's center and scale."""
-    n, s = own.pulls[pair] * 1.0, own.sums[pair] * STEP
-    center, scale = index(n, s, N, S, players, log_T, *constants)
-    put(own, pair, center, scale)
-
-
-def form_summarised(own, extra, arm, player, players, log_T, constants):
-    """Form a pair's center and scale from the summary."""
-    pair = pair_of(arm, player, players)
-    n, s = own.own_pulls[pair] * 1.0, own.own_sums[pair] * STEP
-    center, scale = index(n, s, extra.of_arm[arm], extra.of_player[player], players, log_T, *constants)
-    put(own, pair, center, scale)
-
-
-def put(own, pair, center, scale):
-    """Keep a center and a scale, and both in single precision, low and high enough to bound every index: cuda_pick.
-
-    The errors of single precision add up to less than 2⁻²⁴ (3 |center| + 32 scale) for draws within 9.2 standard
-    deviations. Where it does not reach, nothing is said.
+    Keep both, and both in single precision, low and high enough to bound every index: `cuda_pick`. The errors of single
+    precision add up to less than 2⁻²⁴ (3 |center| + 32 scale) for draws within 9.2 standard deviations. Where it does
+    not reach, nothing is said.
     """
+    numbers = own_of(state.indexed, np.uint64(arm), np.uint64(player))
+    known = player_of(state.of_player, np.uint64(player))
+    center, scale = index_of(numbers, shared, known, players, log_T, constants)
+    pair = pair_of(arm, player, players)
     own.center[pair], own.scale[pair] = center, scale
-    if RANDOMISED and not SAMPLED:
+    if math.isnan(center) or math.isnan(scale):
+        own.nan[0] = 1
+    if RANDOMISED and not BETA:
         size = abs(center) + 16.0 * scale
         margin = size * 2.0**-22 + 1e-30
         near = size < 1e30
@@ -311,126 +270,123 @@ def put(own, pair, center, scale):
         own.rough[THREE * pair + TWO] = scale if near else 0.0
 
 
-def refresh(own, players, constants, log_T, place):
+def refresh(state, own, players, constants, log_T, lane):
     """Bring the indices of the pairs that were pulled up to date."""
-    player = place.lane
-    while player < players and place.group == 0:
+    player = lane.number
+    while player < players and lane.group == 0:
         arm = own.arms[player]
         if arm >= 0:
-            pair = pair_of(arm, player, players)
-            N, S = everybodys(own, arm)
             if ANYTIME:
-                own.count_seen[pair], own.sum_seen[pair] = N, S
+                see(state, np.uint64(arm), np.uint64(player))
             else:
-                form(own, pair, players, N, S, log_T, constants)
-        player += place.lanes
+                form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
+        player += lane.lanes
 
 
-def summarise(own, extra, players, constants, log_T, place):
+def summarise(state, own, players, constants, log_T, lane):
     """Make the summary anew if it is due; otherwise let the pulled pairs' indices follow while their pulls are few."""
-    if due(total_of(own.all_pulls), own.summed[0], players):
-        summarise_all(own, extra, players, constants, log_T, place)
+    pulls = 0
+    for arm in range(state.pulled_at.size):
+        pulls += state.totals[COUNT, arm]
+    if summary_is_due(pulls, state.summed[1], players):
+        if lane.number == 0 and lane.group == 0:
+            state.summed[0] = pulls
+        summarise_all(state, own, players, constants, log_T, lane)
         return
-    player = place.lane
-    while player < players and place.group == 0:
+    player = lane.number
+    while player < players and lane.group == 0:
         arm = own.arms[player]
-        if arm >= 0:
-            pair = pair_of(arm, player, players)
-            if follows(own.pulls[pair]):
-                own.own_pulls[pair], own.own_sums[pair] = own.pulls[pair], own.sums[pair]
-                form_summarised(own, extra, arm, player, players, log_T, constants)
-        player += place.lanes
+        if arm >= 0 and counts_at_once(state.statistics[COUNT, np.uint64(arm), np.uint64(player)]):
+            copy_own(state.indexed, state.statistics, np.uint64(arm), np.uint64(player))
+            form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
+        player += lane.lanes
 
 
-def summarise_all(own, extra, players, constants, log_T, place):
+def summarise_all(state, own, players, constants, log_T, lane):
     """Make the summary anew, by one thread, and with it every center and scale."""
-    barrier(place)
-    if place.lane == 0 and place.group == 0:
-        summary(extra.pulls, extra.sums, extra.squares, extra.of_arm, extra.of_player, extra.work, *constants)
-        own.summed[0] = total_of(own.all_pulls)
-    barrier(place)
-    player = place.lane
+    barrier(lane)
+    if lane.number == 0 and lane.group == 0:
+        fill_summary(state.statistics, state.of_arm, state.of_player, state.work, constants)
+        state.summed[1] = state.summed[0]
+    barrier(lane)
+    player = lane.number
     while player < players:
-        arm = place.group
-        while arm < own.all_pulls.size:
-            pair = pair_of(arm, player, players)
-            own.own_pulls[pair], own.own_sums[pair] = own.pulls[pair], own.sums[pair]
-            form_summarised(own, extra, arm, player, players, log_T, constants)
-            arm += place.groups
-        player += place.lanes
-    barrier(place)
+        arm = lane.group
+        while arm < state.pulled_at.size:
+            copy_own(state.indexed, state.statistics, np.uint64(arm), np.uint64(player))
+            form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
+            arm += lane.groups
+        player += lane.lanes
+    barrier(lane)
 
 
-def keep(own, players, place):
+def keep(state, own, players, lane):
     """Keep how often each arm was pulled before the last quarter."""
-    player = place.lane
-    while player < players and place.group == 0:
-        for arm in range(own.all_pulls.size):
-            pair = pair_of(arm, player, players)
-            own.early[pair] = own.pulls[pair]
-        player += place.lanes
+    player = lane.number
+    while player < players and lane.group == 0:
+        for arm in range(state.pulled_at.size):
+            own.early[pair_of(arm, player, players)] = state.statistics[COUNT, arm, player]
+        player += lane.lanes
 
 
-def measure(own, players, gaps, checkpoint, place):
+def measure(state, own, players, gaps, checkpoint, lane):
     """Regret so far: each player's in the order of the arms, and their sum in the order of the players."""
-    player = place.lane
+    player = lane.number
     while player < players:
         total = 0.0
-        for arm in range(own.all_pulls.size):
-            pair = pair_of(arm, player, players)
-            total += own.pulls[pair] * gaps[pair]
+        for arm in range(state.pulled_at.size):
+            total += state.statistics[COUNT, arm, player] * gaps[pair_of(arm, player, players)]
         own.player_regret[player] = total
-        player += place.lanes
-    barrier(place)
-    if place.lane == 0:
+        player += lane.lanes
+    barrier(lane)
+    if lane.number == 0:
         total = 0.0
         for player in range(players):
             total += own.player_regret[player]
         own.regret[checkpoint] = total
 
 
-def choose(own, players, player, t, key, constants, bounds):
+def choose(state, own, players, player, t, key, bounds):
     """The arm that the player pulls, and the random word of its reward."""
-    if RANDOMISED and not SAMPLED:
-        return pick(own, players, player, t, key, bounds)
+    arms = state.pulled_at.size
+    if RANDOMISED and not BETA:
+        return pick(own, arms, players, player, t, key, bounds)
     word, _, _, _ = block(0, player, t, DRAW, key)
-    if SAMPLED:
-        return best_sampled(own, players, player, t, key, constants), word
-    return largest(own, players, player), word
+    if BETA:
+        return best_by_beta(state, own, players, player, t, key), word
+    return largest(own, arms, players, player), word
 
 
-def largest(own, players, player):
+def largest(own, arms, players, player):
     """The arm with the largest center, the lowest of several."""
     best = 0
     best_center = own.center[player]
-    for arm in range(1, own.all_pulls.size):
+    for arm in range(1, arms):
         center = own.center[pair_of(arm, player, players)]
         best = arm if center > best_center else best
         best_center = max(best_center, center)
     return best
 
 
-def best_sampled(own, players, player, t, key, constants):
-    """The arm with the largest index, where the policy samples it itself; as `posse.simulation.kernel` does."""
-    arms = own.all_pulls.size
+def best_by_beta(state, own, players, player, t, key):
+    """The arm with the largest index where indices are Beta draws, as `posse.simulation.kernel` finds it."""
     first = 0
-    most = own.pulls[player]
-    for arm in range(arms):
-        pulls = own.pulls[pair_of(arm, player, players)]
+    most = state.statistics[COUNT, 0, player]
+    for arm in range(state.pulled_at.size):
+        pulls = state.statistics[COUNT, arm, player]
         first = arm if pulls > most else first
         most = max(most, pulls)
     best = first
-    highest = sampled(own, first, players, player, -math.inf, t, key, constants)
-    for arm in range(arms):
+    highest = beta_index(own, first, players, player, -math.inf, t, key)
+    for arm in range(state.pulled_at.size):
         if arm != first:
-            value = sampled(own, arm, players, player, highest, t, key, constants)
+            value = beta_index(own, arm, players, player, highest, t, key)
             best = arm if value > highest else best
             highest = max(highest, value)
     return best
 
 
-def sampled(own, arm, players, player, floor, t, key, constants):
-    """The sampled index of an arm if it is above the floor."""
-    pair = pair_of(arm, player, players)
-    n, s = own.pulls[pair] * 1.0, own.successes[pair] * 1.0
-    return sample(n, s, floor, block(arm * BLOCKS, player, t, SAMPLE, key), arm, player, t, key, *constants)
+def beta_index(own, arm, players, player, floor, t, key):
+    """The index of an arm if it is above the floor, else anything up to the floor."""
+    pair, words = pair_of(arm, player, players), block(arm * BLOCKS, player, t, SAMPLE, key)
+    return beta_draw(own.center[pair], own.scale[pair], floor, words, arm, player, t, key)

@@ -62,9 +62,8 @@ def line_of(half, bounds):
     return bounds[row] + bounds[row + 1] * np.float32(np.int32(half & 63)), bounds[row + 2]
 
 
-def pick(own, players, player, t, key, bounds):
+def pick(own, arms, players, player, t, key, bounds):
     """The arm with the largest index for a player, and the random word of its reward."""
-    arms = own.all_pulls.size
     word, w1, w2, w3 = block(0, player, t, DRAW, key)
     v0, v1, v2, v3 = block(1, player, t, DRAW, key)  # together they take little longer than one
     at, step = THREE * np.uint64(player), THREE * np.uint64(players)  # of an arm's rough center and scale
@@ -83,7 +82,7 @@ def pick(own, players, player, t, key, bounds):
             top = four(arm + 4, w2, w3, own, at, step, bounds, top)
     floor, _, second, best = top
     if second >= floor:
-        best = compare(own, players, player, t, key, bounds, floor)
+        best = compare(own, arms, players, player, t, key, bounds, floor)
     return best, word
 
 
@@ -112,12 +111,12 @@ def one(arm, half, own, at, bounds, top):
 
 
 @out_of_line
-def compare(own, players, player, t, key, bounds, floor):
+def compare(own, arms, players, player, t, key, bounds, floor):
     """The arm with the largest index, computed for the arms whose upper bound reaches the floor."""
     best = -1
     best_index = -math.inf
     w0, w1, w2, w3 = 0, 0, 0, 0
-    for arm in range(own.all_pulls.size):
+    for arm in range(arms):
         place = (arm + 2) & 7
         if place == 0 or arm == 0:
             w0, w1, w2, w3 = block((arm + 2) >> 3, player, t, DRAW, key)

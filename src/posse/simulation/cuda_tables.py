@@ -9,8 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posse.policies.bindings import made_function
+from posse.policies.state import State
 
-class Problems(NamedTuple):
+
+class GpuProblems(NamedTuple):
     """The problems of a call."""
 
     means: Any  # [problem, pair]
@@ -19,53 +22,34 @@ class Problems(NamedTuple):
     parameters: Any  # [problem]
 
 
-class Tables(NamedTuple):
-    """All that runs know, with the run as first axis; or, without it, all that one run knows.
-
-    Counts and sums are exact integers, sums in steps of the reward grid. What a policy has no use for has size 1.
-    """
+class RunTables(NamedTuple):
+    """What runs have beside what the policy knows, with the run as first axis; or, without it, what one run has."""
 
     key: Any  # [2]
     problem: Any  # [1], its number
-    pulls: Any  # [pair]
-    sums: Any  # [pair]
-    all_pulls: Any  # [arm]
-    all_sums: Any  # [arm]
-    pulled_at: Any  # [arm], the last round in which anybody pulled it
     arms: Any  # [player], the arm of the round, or −1
     counters: Any  # [3 · arm + …], the round's pulls, and its rewards in two parts; where they lie here at all
     looked_at: Any  # [player], the last round whose data is in the player's indices
     center: Any  # [pair]
     scale: Any  # [pair]
     rough: Any  # [3 · pair + …], low and high center and scale: see `posse.simulation.cuda_pick`
-    count_share: Any  # [pair], and the next: what each player contributes to the shared sums
-    sum_share: Any
-    count_shared: Any  # [arm], and the next: the sums of the contributions
-    sum_shared: Any
-    count_seen: Any  # [pair], and the next: N and S as the player last saw them, for the anytime form
-    sum_seen: Any
-    successes: Any  # [pair], rewards turned into trials, where the policy samples its indices itself
-    squares: Any  # [pair], sums of squared rewards, where the policy has a summary
-    own_pulls: Any  # [pair], and the next: what is in the indices, where the policy has a summary
-    own_sums: Any
-    summed: Any  # [1], everybody's pulls at the last summary
+    nan: Any  # [1], 1 if an index was not a number
     early: Any  # [pair], pulls before the last quarter
     player_regret: Any  # [player]
     regret: Any  # [checkpoint]
 
 
-class Summaries(NamedTuple):
-    """What the summary takes and fills, [run, …] or […]; the first three are those of `Tables`, [arm, player]."""
-
-    pulls: Any
-    sums: Any
-    squares: Any
-    of_arm: Any
-    of_player: Any
-    work: Any
+def _of_run(record: Any) -> Any:
+    """A function that takes one run out of all arrays of a record, by their names."""
+    fields = ", ".join(f"{name}=tables.{name}[run]" for name in record._fields)
+    return made_function("tables, run", f"{record.__name__}({fields})", {record.__name__: record})
 
 
-class Clock(NamedTuple):
+tables_of_run = _of_run(RunTables)
+state_of_run = _of_run(State)
+
+
+class GpuClock(NamedTuple):
     """Which rounds to play, and when to measure."""
 
     first: int
@@ -76,68 +60,23 @@ class Clock(NamedTuple):
     checkpoint: int  # the number of the first that is not before `first`
 
 
-class Place(NamedTuple):
-    """Which thread this is: one of `lanes`, each for a player, in one of `groups` that share the work on indices."""
+class Lane(NamedTuple):
+    """Which thread this is: one of `lanes`, each for a player or several, in one of `groups` that share the work on indices."""
 
-    lane: Any
+    number: Any
     lanes: Any
     group: Any
     groups: Any
     mask: Any  # the lanes of the run, where it has a warp
 
 
-def place_in_block(thread, threads, players):
-    """The place of a thread of a block: groups of as many lanes as there are players, as far as they go."""
+def lane_in_block(thread, threads, players):
+    """Which lane a thread of a block is: groups of as many lanes as there are players, as far as they go."""
     lanes = min(players, threads)
     groups = threads // lanes
     group = thread // lanes
     lane = thread - group * lanes
-    return Place(lane if group < groups else players, lanes, group, groups, 0)
-
-
-def of_run(tables, run):
-    """The tables of one run."""
-    return Tables(
-        tables.key[run],
-        tables.problem[run],
-        tables.pulls[run],
-        tables.sums[run],
-        tables.all_pulls[run],
-        tables.all_sums[run],
-        tables.pulled_at[run],
-        tables.arms[run],
-        tables.counters[run],
-        tables.looked_at[run],
-        tables.center[run],
-        tables.scale[run],
-        tables.rough[run],
-        tables.count_share[run],
-        tables.sum_share[run],
-        tables.count_shared[run],
-        tables.sum_shared[run],
-        tables.count_seen[run],
-        tables.sum_seen[run],
-        tables.successes[run],
-        tables.squares[run],
-        tables.own_pulls[run],
-        tables.own_sums[run],
-        tables.summed[run],
-        tables.early[run],
-        tables.player_regret[run],
-        tables.regret[run],
-    )
-
-
-def summaries_of_run(summaries, run):
-    """The summary's arrays of one run."""
-    return Summaries(
-        summaries.pulls[run],
-        summaries.sums[run],
-        summaries.squares[run],
-        summaries.of_arm[run],
-        summaries.of_player[run],
-        summaries.work[run],
-    )
+    return Lane(lane if group < groups else players, lanes, group, groups, 0)
 
 
 def round_of(checkpoints, number):
@@ -148,11 +87,3 @@ def round_of(checkpoints, number):
 def pair_of(arm, player, players):
     """Where a pair stands in flat tables; unsigned, as the compiler would provide for negative places."""
     return np.uint64(arm) * np.uint64(players) + np.uint64(player)
-
-
-def total_of(numbers):
-    """The sum of a few whole numbers."""
-    total = 0
-    for number in range(numbers.size):
-        total += numbers[number]
-    return total

@@ -148,7 +148,7 @@ def not_a_number(policy: Policy, state: State, center: np.ndarray, scale: np.nda
     own = {each.name: float(state.indexed[k, arm, player] * each.unit) for k, each in enumerate(statistics)}
     shown = ", ".join(f"{name}={value:g}" for name, value in own.items())
     return ValueError(
-        f"{policy.label} gives an index that is not a number: player {player}, arm {arm}, center "
-        f"{center[player, arm]:g}, scale {scale[player, arm]:g}, from {shown}; check what {type(policy).__name__}.index "
-        "divides by and takes roots and logarithms of"
+        f"{policy.label} gives an index that is not a number: center {center[player, arm]:g}, scale "
+        f"{scale[player, arm]:g} for player {player}, arm {arm} with {shown}; see what {type(policy).__name__}.index "
+        "divides by, and what it takes roots and logarithms of"
     )
