@@ -78,7 +78,7 @@ class TestSources:
         diagnosis = diagnose(Learner())
         assert diagnosis.bound == diagnose(Learner().counts()).bound
         assert diagnosis.shared.tolist() == [0.25, 0.75]
-        assert "50% are other players' data: from 25% (p1) to 75% (p2)" in str(diagnosis)
+        assert "Other players' data has 50% of the weight in decisions: from 25% (p1) to 75% (p2)." in str(diagnosis)
         assert diagnosis.missing is None
 
     def test_a_real_learner_and_its_log_say_the_same_and_the_log_keeps_those_who_retired(self):

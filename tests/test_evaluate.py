@@ -17,10 +17,9 @@ from posse.cli import main
 from posse.cli.evaluate import read_policy, read_table
 from posse.insight import evaluate
 from posse.insight.evaluation import estimators
-from posse.insight.evaluation.doubts import doubtful_arms
-from posse.insight.evaluation.judge import Judge
+from posse.insight.evaluation.model import Evaluator, FixedPolicy
 from posse.insight.evaluation.replay import replay
-from posse.insight.evaluation.targets import FixedPolicy
+from posse.insight.evaluation.text import doubtful_arms
 from posse.insight.logs import read_log
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
@@ -294,13 +293,13 @@ class TestOverlap:
 
 
 def test_no_interval_is_computed_twice(monkeypatch):
-    asked, plain = [], Judge._interval
+    asked, plain = [], Evaluator._interval
 
     def counted(self, scored, player, level):
         asked.append((scored.name, player, level))
         return plain(self, scored, player, level)
 
-    monkeypatch.setattr(Judge, "_interval", counted)
+    monkeypatch.setattr(Evaluator, "_interval", counted)
     log, _ = randomised(np.random.default_rng(2), 300)
     evaluate(log, against="a0")
     assert len(asked) == len(set(asked)) == 5 * 3 * 2  # targets, players and overall, levels

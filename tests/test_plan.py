@@ -18,9 +18,8 @@ import posse
 from posse.cli import main
 from posse.insight import Plan, plan
 from posse.insight.logs import read_log
-from posse.insight.planning.policies import line_up
-from posse.insight.planning.problems import guessed_problems
-from posse.insight.planning.spread import level_and_own
+from posse.insight.planning.model import guessed_problems, level_and_own
+from posse.insight.planning.policies import plan_policies
 from posse.learner import Counts, Learner
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
@@ -202,7 +201,7 @@ def test_policies_of_one_s_own_are_in_the_user_s_units():
 
 
 def test_wrong_epsilons_stay_within_the_rewards():
-    lines = line_up(30.0, 100.0)
+    lines = plan_policies(30.0, 100.0)
     assert lines.sweep_epsilons == pytest.approx([3, 6, 10, 15, 20, 30, 45, 60, 90])
     assert [lines.policies[n].epsilon for n in lines.sweep] == pytest.approx(lines.sweep_epsilons / 100)
 

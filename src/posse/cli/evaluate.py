@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from posse.insight.evaluation.targets import FixedPolicy
+    from posse.insight.evaluation.model import FixedPolicy
     from posse.policies import Policy
 
 PLACE = 30
@@ -135,7 +135,7 @@ def read_policy(text: str) -> Policy:
 
 def read_table(path: Path) -> FixedPolicy:
     """A fixed policy from a JSON or CSV file; it is named like the file."""
-    from posse.insight.evaluation.targets import FixedPolicy
+    from posse.insight.evaluation.model import FixedPolicy
 
     if path.suffix.lower() not in (".json", ".csv"):
         raise ValueError(f"--table {path}, but expected a .json or .csv file")

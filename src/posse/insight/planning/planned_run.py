@@ -1,4 +1,4 @@
-"""What a plan is about: players, arms, traffic and where its problems come from, checked."""
+"""The run that is planned: players, arms, traffic and where its problems come from, checked."""
 
 from __future__ import annotations
 
@@ -10,31 +10,29 @@ import numpy as np
 
 from posse.checks import number, whole
 from posse.insight.logs import Log, read_log, with_range
-from posse.insight.planning.population import Population, population_of, reward_dispersion
-from posse.insight.planning.problems import guessed_problems
-from posse.insight.planning.spread import spread_in_words
-from posse.insight.text import count
+from posse.insight.planning.model import Population, guessed_problems, population_of, reward_dispersion
+from posse.insight.planning.text import guess_in_words, history_in_words
 from posse.learner import Counts
 from posse.problem import Problem
 from posse.schedule import Concurrent, Random, Schedule
 
 PLAYERS, ARMS, DECISIONS, EPSILON, EFFECT, BASE = 12, 3, 2000, 0.05, 0.03, 0.2
-LEAST_EPSILON = 1e-6  # of the reward range; the ε assumed where the problems show no difference at all
+LEAST_EPSILON = 1e-6  # as a share of the reward range; assumed if the problems show no difference at all
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
-    """Problems, on the scale [0, 1], and what is to be said of them."""
+class DrawnProblems:
+    """Problems, on the scale [0, 1], and what they assume, in sentences."""
 
     problems: list[Problem]
     epsilon: float
-    """The most by which players differ in them, in units of reward: the right ε."""
+    """The right ε: the most by which players differ in them, in units of reward."""
     assumed: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Setting:
-    """A planned experiment, as far as it does not depend on policies."""
+class PlannedRun:
+    """A planned run, as far as it does not depend on policies."""
 
     players: tuple[str, ...]
     arms: tuple[str, ...]
@@ -43,13 +41,13 @@ class Setting:
     low: float
     high: float
     given: float | None
-    """The ε that was given beside the data, in units of reward."""
-    draw: Callable[[int, int], Drawn]
-    """So many problems from a seed."""
+    """The ε that the user gave beside the data, in units of reward."""
+    draw: Callable[[int, int], DrawnProblems]
+    """Draws problems, given how many and a seed."""
 
     @property
     def schedule(self) -> Schedule:
-        """Who is active in a round: the busiest player always, others with chances that give them their share."""
+        """Who is active in a round: the busiest player always, others with a probability that gives their share."""
         busiest = self.decisions.max()
         return Concurrent() if (self.decisions == busiest).all() else Random((self.decisions / busiest).tolist())
 
@@ -62,8 +60,8 @@ def from_guess(
     epsilon: float | None,
     effect: float | None,
     base: float | None,
-) -> Setting:
-    """The setting that a guess describes, with defaults for what is omitted."""
+) -> PlannedRun:
+    """The run that a guess describes, with defaults for what is omitted."""
     decisions = DECISIONS if decisions is None else decisions
     if players is None:
         players = PLAYERS if np.ndim(decisions) == 0 else np.size(decisions)
@@ -73,12 +71,14 @@ def from_guess(
     epsilon = number("epsilon", EPSILON if epsilon is None else epsilon, above=0, most=1)
     effect = number("effect", EFFECT if effect is None else effect, least=0, most=1)
     base = number("base", BASE if base is None else base, least=0, most=1)
-    right, assumed = _room(base, effect, epsilon)
+    right, narrowest = _room(base, effect, epsilon)
+    assumed = guess_in_words(base, effect, epsilon, right, narrowest)
 
-    def draw(count: int, seed: int) -> Drawn:
-        return Drawn(guessed_problems(players, arms, right, effect, base, count=count, seed=seed), right, assumed)
+    def draw(count: int, seed: int) -> DrawnProblems:
+        problems = guessed_problems(players, arms, right, effect, base, count=count, seed=seed)
+        return DrawnProblems(problems, right, assumed)
 
-    return Setting(
+    return PlannedRun(
         tuple(f"player {number + 1}" for number in range(players)),
         tuple(f"arm {number + 1}" for number in range(arms)),
         traffic,
@@ -96,18 +96,18 @@ def from_history(
     epsilon: float | None,
     reward: str,
     reward_range: tuple[float, float] | None,
-) -> Setting:
-    """The setting that historical data describes."""
+) -> PlannedRun:
+    """The run that historical data describes."""
     counts, dispersion = _read(history, reward, reward_range)
     _check(counts)
     if epsilon is not None:
         epsilon = number("epsilon", epsilon, above=0, most=counts.high - counts.low)
     if decisions is None and days is not None:
-        raise ValueError(f"days={days}, but how many decisions a day is not told; give decisions too")
+        raise ValueError(f"days={days}, but how many decisions a day is not said; give decisions too")
     pulls = counts.pulls.sum(axis=1)
     traffic = np.maximum(pulls, 1) if decisions is None else _traffic(decisions, days, len(counts.players))
     population = population_of(counts, dispersion)
-    return Setting(
+    return PlannedRun(
         counts.players,
         counts.arms,
         traffic,
@@ -118,8 +118,8 @@ def from_history(
     )
 
 
-def _room(base: float, effect: float, epsilon: float) -> tuple[float, tuple[str, ...]]:
-    """The ε that a guess leaves room for, at most the one given, and the guess in words."""
+def _room(base: float, effect: float, epsilon: float) -> tuple[float, float]:
+    """The largest ε up to the one given that means in [0, 1] leave room for, and the room on the narrowest arm."""
     if base + effect > 1:
         raise ValueError(f"base={base:g} with effect={effect:g}, but the best arm's mean, their sum, is at most 1")
     widest = 2 * min(base, 1 - base), 2 * min(base + effect, 1 - base - effect)
@@ -127,51 +127,28 @@ def _room(base: float, effect: float, epsilon: float) -> tuple[float, tuple[str,
         raise ValueError(
             f"base={base:g} with effect={effect:g}, but rewards are 0 or 1: with such means players cannot differ"
         )
-    right = min(epsilon, max(widest))
-    narrower = "" if min(widest) >= right else f", or {min(widest):.3g} where they would leave [0, 1] otherwise"
-    fits = (
-        f"There is no room for ε = {epsilon:g}: means that stay in [0, 1] around {base + effect:.4g} and {base:.4g} "
-        f"lie within {right:.3g}. So ε = {right:.3g} is taken.",
-    )
-    return right, (
-        f"The best arm earns {base + effect:.4g} a decision on average over players, the others {base:.4g}; rewards "
-        "are 0 or 1.",
-        *(fits if right < epsilon else ()),
-        f"For each arm, the players' means lie anywhere within ε = {right:g}{narrower}.",
-    )
+    return min(epsilon, max(widest)), min(widest)
 
 
-def _from_posterior(counts: Counts, population: Population, given: float | None, number: int, seed: int) -> Drawn:
-    """Problems that the data leaves possible, and their ε: the median of what they have."""
+def _from_posterior(
+    counts: Counts, population: Population, given: float | None, number: int, seed: int
+) -> DrawnProblems:
+    """Problems that the data leaves possible; the right ε is the median of theirs."""
     problems = population.problems(count=number, seed=seed)
     unit = counts.high - counts.low
     ranges = unit * np.array([problem.epsilon for problem in problems])
     right = max(float(f"{np.median(ranges):.2g}"), LEAST_EPSILON * unit)
-    low, high = np.quantile(ranges, (0.05, 0.95))
-    said = [
-        f"The problems are what {count(int(counts.pulls.sum()), 'reward')} on record leave possible.",
-        *spread_in_words(counts, problems),
-        f"ε = {right:g} is the median over the problems of the most by which players differ on an arm; nine of ten "
-        f"have {low:.2g} to {high:.2g}."
-        if right > LEAST_EPSILON * unit
-        else f"No difference between players shows; ε = {right:g} is assumed.",
-    ]
-    if given is not None:
-        said.append(
-            f"In {100 * (ranges > given).mean():.0f} % of the problems players differ by more than ε = {given:g}."
-        )
-    return Drawn(problems, right, tuple(said))
+    differs = right > LEAST_EPSILON * unit
+    return DrawnProblems(problems, right, history_in_words(counts, problems, ranges, right, given, differs))
 
 
 def _read(history: Any, reward: str, reward_range: tuple[float, float] | None) -> tuple[Counts, float]:
-    """Pulls and sums, and how much the rewards vary for their means; of counts alone, as much as rewards of 0 and 1."""
+    """Counts and the rewards' dispersion, which is that of rewards of 0 and 1 if only counts are given."""
     if isinstance(history, Counts):
         return with_range(history, reward_range), 1.0
     log = with_range(history if isinstance(history, Log) else read_log(history, reward), reward_range)
-    counts = log.counts()
-    known = ~np.isnan(log.reward)
-    scaled = (log.reward[known] - counts.low) / (counts.high - counts.low)
-    return counts, reward_dispersion(log.player[known], log.arm[known], scaled) if scaled.size else 1.0
+    player, arm, rewards = log.scaled_rewards()
+    return log.counts(), reward_dispersion(player, arm, rewards) if rewards.size else 1.0
 
 
 def _check(counts: Counts) -> None:
@@ -180,7 +157,9 @@ def _check(counts: Counts) -> None:
         raise ValueError(f"the history has {players} × {arms} players and arms, but a plan needs at least two of each")
     known = (counts.pulls > 0).sum(axis=0)
     if known.min() == 0:
-        raise ValueError(f"arm {counts.arms[known.argmin()]!r} has no rewards on record, so nothing can be said of it")
+        raise ValueError(
+            f"arm {counts.arms[known.argmin()]!r} has no rewards on record, so nothing can be said about it"
+        )
     if known.max() == 1:
         raise ValueError(
             "no arm has rewards of two players on record, so nothing says how far players differ; expected at least one"
