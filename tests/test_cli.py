@@ -26,7 +26,7 @@ def test_version(capsys):
 
 
 def test_bench_of_an_unknown_policy_says_which_there_are(capsys):
-    assert main(["bench", "--policy", "Nobody"]) == 1
+    assert main(["bench", "--policy", "Nobody"]) == 2
     error = capsys.readouterr().err
     assert "Nobody" in error
     assert "RobustAggTS" in error

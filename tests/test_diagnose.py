@@ -332,29 +332,29 @@ class TestCommand:
         assert json.loads(capsys.readouterr().out) == written
 
     def test_errors_are_one_line(self, log, capsys):
-        assert main(["diagnose", str(log)]) == 1
-        assert capsys.readouterr().err == "posse: the log has no column 'reward'; its columns are player, arm, sales\n"
-        assert main(["diagnose", str(log), "--reward", "sales"]) == 1
+        assert main(["diagnose", str(log)]) == 2
+        assert capsys.readouterr().err == "posse: error: the log has no column 'reward'; its columns are player, arm, sales\n"
+        assert main(["diagnose", str(log), "--reward", "sales"]) == 2
         assert "reward 10, but rewards are in [0, 1]; give --range LOW HIGH" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("option", "path", "message"),
         [
-            ("--figure", "x", "expected a file that ends in .png, .svg, .pdf"),
-            ("--figure", "x.txt", "expected a file that ends in"),
-            ("--figure", "", "expected a file that ends in"),
-            ("--figure", "nowhere/x.png", "expected a file in a directory that exists"),
-            ("--json", "nowhere/x.json", "expected a file in a directory that exists"),
-            ("--json", ".", "expected a file in a directory that exists"),
-            ("--json", "", "expected a file in a directory that exists"),
+            ("--figure", "x", ", but expected a file that ends in .png, .svg, .pdf"),
+            ("--figure", "x.txt", ", but expected a file that ends in"),
+            ("--figure", "", ", but expected a file that ends in"),
+            ("--figure", "nowhere/x.png", ", but there is no folder nowhere to write x.png in"),
+            ("--json", "nowhere/x.json", ", but there is no folder nowhere to write x.json in"),
+            ("--json", ".", " is a folder, but expected a file to write to"),
+            ("--json", "", ", but expected a file to write to"),
         ],
     )
     def test_where_to_write_is_checked_first(self, log, tmp_path, monkeypatch, capsys, option, path, message):
         monkeypatch.chdir(tmp_path)
-        assert main(["diagnose", str(log), "--reward", "sales", "--range", "0", "10", option, path]) == 1
+        assert main(["diagnose", str(log), "--reward", "sales", "--range", "0", "10", option, path]) == 2
         printed = capsys.readouterr()
         assert printed.out == ""
-        assert f"{option} {path!r}, but {message}" in printed.err
+        assert f"{option} {path!r}{message}" in printed.err
         assert list(tmp_path.iterdir()) == [log]
 
 

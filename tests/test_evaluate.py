@@ -425,12 +425,12 @@ class TestCommandLine:
             (["--table", "table.txt"], ".json or .csv"),
             (["--arm", "z"], "its arms are a0, a1, a2"),
             (["--json", ""], "--json ''"),
-            (["--json", "nowhere/out.json"], "folder that exists"),
+            (["--json", "nowhere/out.json"], "there is no folder nowhere"),
             (["--range", "0", "0.5"], "give --range LOW HIGH"),
         ],
     )
     def test_errors(self, log, capsys, options, expected):
-        assert main(["evaluate", log, *options]) == 1
+        assert main(["evaluate", log, *options]) == 2
         assert expected in capsys.readouterr().err
 
     @pytest.mark.parametrize(

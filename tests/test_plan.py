@@ -461,14 +461,14 @@ def test_the_command_checks_where_to_write_before_it_simulates(capsys, tmp_path,
     folder = tmp_path / "folder.png"
     folder.mkdir()
     for option, file, message in (
-        ("--figure", tmp_path / "no" / "p.png", f"there is no directory {tmp_path / 'no'}"),
+        ("--figure", tmp_path / "no" / "p.png", f"there is no folder {tmp_path / 'no'} to write"),
         ("--figure", folder, "but expected a file"),
-        ("--json", tmp_path / "no" / "p.json", f"there is no directory {tmp_path / 'no'}"),
+        ("--json", tmp_path / "no" / "p.json", f"there is no folder {tmp_path / 'no'} to write"),
         ("--json", tmp_path, "but expected a file"),
         ("--json", "", "--json '', but expected a file"),
-        ("--figure", "", "--figure , but expected a file that ends in"),
+        ("--figure", "", "--figure '', but expected a file that ends in"),
     ):
-        assert main(["plan", option, str(file)]) == 1
+        assert main(["plan", option, str(file)]) == 2
         shown = capsys.readouterr()
         assert message in shown.err
         assert shown.out == ""
@@ -479,7 +479,7 @@ def test_the_command_prints_before_it_saves(small, capsys, tmp_path, monkeypatch
         raise OSError("the disk is full")
 
     monkeypatch.setattr(Plan, "figure", fail)
-    assert main([*GUESS, "--decisions", "300", "--figure", str(tmp_path / "p.png")]) == 1
+    assert main([*GUESS, "--decisions", "300", "--figure", str(tmp_path / "p.png")]) == 2
     shown = capsys.readouterr()
     assert shown.out == f"{small}\n"
     assert "the disk is full" in shown.err
@@ -488,7 +488,7 @@ def test_the_command_prints_before_it_saves(small, capsys, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--figure", "plan.doc"], "--figure plan.doc, but expected a file that ends in .png, .svg, .pdf"),
+        (["--figure", "plan.doc"], "--figure 'plan.doc', but expected a file that ends in .png, .svg, .pdf"),
         (["--range", "0", "5"], "--range is about the rewards of a log"),
         (["--reward", "sales"], "--reward sales, but that is a column of a log"),
         (["--from", "nowhere.csv"], "there is no file nowhere.csv"),
@@ -497,9 +497,9 @@ def test_the_command_prints_before_it_saves(small, capsys, tmp_path, monkeypatch
     ],
 )
 def test_the_command_refuses_with_a_line(options, message, capsys):
-    assert main(["plan", *options]) == 1
+    assert main(["plan", *options]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("posse: ")
+    assert error.startswith("posse: error: ")
     assert message in error
 
 
