@@ -205,6 +205,10 @@ class TestDoubts:
         for seed in range(20):
             log, _ = randomised(np.random.default_rng(seed), 600, np.full((200, 2), 0.5), chances)
             assert not any(doubtful_arms(rows_of(log)))
+        many, _ = randomised(np.random.default_rng(0), 30_000, np.full((200, 2), 0.5), chances)
+        assert not any(doubtful_arms(rows_of(many)))
+        swapped = np.where(np.array(many["propensity"]) > 0.5, 0.2, 0.8)  # the control
+        assert any(doubtful_arms(rows_of(many.set_column(2, "propensity", pyarrow.array(swapped)))))
 
     def test_propensities_that_add_up_to_too_little_are_noticed(self):
         log = table(["a"] * 200, ["x", "y"] * 100, [0.3] * 200, [1.0, 0.0] * 100)
@@ -331,7 +335,9 @@ class TestHostileInput:
     @pytest.mark.parametrize(
         ("target", "options", "expected"),
         [
-            ("z", {}, "no arm 'z'; its arms are x, y"),
+            ("z", {}, "no arm 'z'; its arms are x, y$"),
+            ("IndTS", {}, "no arm 'IndTS'; .* a policy is given as an object, such as posse.RobustAggTS"),
+            ("RobustAggTS(0.1)", {}, "a policy is given as an object"),
             (3, {}, "3 is no policy"),
             ({"b": "x"}, {}, "nothing for player 'a'"),
             ({"a": "z"}, {}, "no arm 'z'"),

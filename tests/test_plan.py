@@ -383,6 +383,8 @@ def test_a_guess_that_makes_no_sense_is_refused(arguments, message):
 def test_what_is_no_policy_is_refused():
     with pytest.raises(TypeError, match="'RobustAggTS' is no policy"):
         plan(policies=["RobustAggTS"])
+    with pytest.raises(TypeError, match=r"'RobustAggTS' is no policy; expected one such as posse.RobustAggTS"):
+        plan(policies="RobustAggTS")
 
 
 def test_data_that_makes_no_sense_is_refused():

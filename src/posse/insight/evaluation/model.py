@@ -11,6 +11,7 @@ import numpy as np
 from posse.checks import number
 from posse.insight.evaluation import estimators
 from posse.insight.evaluation.rows import Rows, unseen
+from posse.policies import all_policies
 from posse.text import listed
 
 LOGGED = "logged"
@@ -113,10 +114,9 @@ def _named_target(name: str, rows: Rows) -> Target:
         return Target(name, np.full(rows.shape, 1 / len(rows.arms)))
     if name == LOGGED:
         return Target(name, None)
-    raise ValueError(
-        f"the log has no arm {name!r}; its arms are {listed(rows.arms)}. A policy that learns is given as an object, "
-        "such as posse.RobustAggTS(0.1), or with --policy"
-    )
+    learns = name.partition("(")[0] in {policy.__name__ for policy in all_policies()}
+    hint = "; a policy is given as an object, such as posse.RobustAggTS(0.1), or with --policy" if learns else ""
+    raise ValueError(f"the log has no arm {name!r}; its arms are {listed(rows.arms)}{hint}")
 
 
 def _checked_row(name: str, player: str, entry: Mapping[str, Any], arms: tuple[str, ...]) -> np.ndarray:
