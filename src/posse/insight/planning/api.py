@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import whole
-from posse.insight.planning.planned_run import PlannedRun, from_guess, from_history
-from posse.insight.planning.policies import MOST_POLICIES, check_policies, plan_policies
+from posse.insight.planning.planned_run import from_guess, from_history
+from posse.insight.planning.policies import check_policies, plan_policies
 from posse.insight.planning.text import conclusions, to_text
 from posse.policies.base import Policy
 from posse.problem import Problem
@@ -19,13 +19,12 @@ from posse.simulation.progress import Bar
 from posse.simulation.simulate import Progress
 from posse.simulation.statistics import paired_difference
 from posse.streams import check_seed
+from posse.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CHECKPOINTS = 25
-WORK = 250_000_000  # decisions to simulate by default: about ten seconds on two cores
-FEWEST, MOST = 10, 100  # problems
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,28 +156,24 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as numbers, lists and words, ready for JSON."""
-        return {
-            "players": list(self.players),
-            "arms": list(self.arms),
-            "decisions": self.decisions.tolist(),
-            "days": self.days,
-            "epsilon": self.epsilon,
-            "given_epsilon": self.given_epsilon,
+        said = ("players", "arms", "decisions", "days", "epsilon", "given_epsilon")
+        means = ("attainable", "lost_by_random", "lost_by_one_arm")
+        found = {
+            **{name: getattr(self, name) for name in said},
             "reward_range": [self.low, self.high],
-            "assumed": list(self.assumed),
+            "assumed": self.assumed,
             "problems": len(self.result.problems),
             "seed": self.result.seed,
-            "attainable": float(self.attainable.mean()),
-            "lost_by_random": float(self.lost_by_random.mean()),
-            "lost_by_one_arm": float(self.lost_by_one_arm.mean()),
-            "traffic": self.traffic.tolist(),
+            **{name: getattr(self, name).mean() for name in means},
+            "traffic": self.traffic,
             "policies": [self._policy_as_dict(policy) for policy in self.compared],
             "wrong_epsilon": [
-                {"epsilon": float(epsilon), "lost": _interval(self.mean_lost(policy))}
+                {"epsilon": epsilon, "lost": _interval(self.mean_lost(policy))}
                 for epsilon, policy in zip(self.sweep_epsilons, self.sweep, strict=True)
             ],
             "conclusions": self.conclusions(),
         }
+        return dict(plain(found))
 
     def _policy_as_dict(self, policy: int) -> dict[str, Any]:
         return {
@@ -186,8 +181,8 @@ class Plan:
             "lost": _interval(self.mean_lost(policy)),
             "against_alone": _interval(self.difference(policy, self.alone)),
             "saving": _interval(self.saving(policy)),
-            "lost_by_player": self.lost_by_player[policy].mean(axis=0).tolist(),
-            "lost_over_time": self.lost_over_time[policy].mean(axis=0).tolist(),
+            "lost_by_player": self.lost_by_player[policy].mean(axis=0),
+            "lost_over_time": self.lost_over_time[policy].mean(axis=0),
         }
 
     def __str__(self) -> str:
@@ -244,15 +239,23 @@ def plan(
     seed = check_seed(seed)
     days = None if days is None else whole("days", days, least=1)
     count = None if problems is None else whole("problems", problems, least=2)
-    guess = {"players": players, "arms": arms, "effect": effect, "base": base}
-    run = _planned_run(history, guess, decisions, days, epsilon, reward, reward_range)
+    guess: dict[str, Any] = {"players": players, "arms": arms, "effect": effect, "base": base}
+    both: dict[str, Any] = {"decisions": decisions, "days": days, "epsilon": epsilon, "count": count, "seed": seed}
+    if history is None:
+        if reward_range is not None:
+            raise ValueError(f"reward_range={reward_range!r}, but a guess is about rewards of 0 and 1; leave it out")
+        run = from_guess(**guess, **both)
+    else:
+        for name, value in guess.items():
+            if value is not None:
+                raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
+        run = from_history(history, reward, reward_range, **both)
     chosen = None if policies is None else check_policies(policies, run.low, run.high)
-    drawn = run.draw(_affordable(run) if count is None else count, seed)
-    simulated = plan_policies(drawn.epsilon, run.high - run.low, chosen, run.given)
+    simulated = plan_policies(run.epsilon, run.high - run.low, chosen, run.given)
     if progress is True:
         _compile(simulated.policies)
     result = simulate(
-        drawn.problems,
+        run.problems,
         simulated.policies,
         int(run.decisions.max()),
         seed=seed,
@@ -266,9 +269,9 @@ def plan(
         arms=run.arms,
         decisions=run.decisions,
         days=days,
-        epsilon=drawn.epsilon,
+        epsilon=run.epsilon,
         given_epsilon=run.given,
-        assumed=drawn.assumed,
+        assumed=run.assumed,
         low=run.low,
         high=run.high,
         result=result,
@@ -278,31 +281,6 @@ def plan(
         pooled=simulated.pooled,
         given=simulated.given,
     )
-
-
-def _planned_run(
-    history: Any,
-    guess: dict[str, Any],
-    decisions: float | Sequence[float] | None,
-    days: int | None,
-    epsilon: float | None,
-    reward: str,
-    reward_range: tuple[float, float] | None,
-) -> PlannedRun:
-    """The run that is planned, from historical data or from a guess, never from both."""
-    if history is None:
-        if reward_range is not None:
-            raise ValueError(f"reward_range={reward_range!r}, but a guess is about rewards of 0 and 1; leave it out")
-        return from_guess(decisions=decisions, days=days, epsilon=epsilon, **guess)
-    for name, value in guess.items():
-        if value is not None:
-            raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
-    return from_history(history, decisions, days, epsilon, reward, reward_range)
-
-
-def _affordable(run: PlannedRun) -> int:
-    """How many problems can be simulated in about ten seconds."""
-    return min(MOST, max(FEWEST, WORK // (int(run.decisions.sum()) * MOST_POLICIES)))
 
 
 def _compile(policies: list[Policy]) -> None:

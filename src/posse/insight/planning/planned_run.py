@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,24 +10,17 @@ import numpy as np
 
 from posse.checks import number, whole
 from posse.insight.logs import Log, read_log, with_range
-from posse.insight.planning.model import Population, guessed_problems, population_of, reward_dispersion
+from posse.insight.planning.model import guessed_problems, population_of, reward_dispersion
+from posse.insight.planning.policies import MOST_POLICIES
 from posse.insight.planning.text import guess_in_words, history_in_words
 from posse.learner import Counts
 from posse.problem import Problem
 from posse.schedule import Concurrent, Random, Schedule
 
 PLAYERS, ARMS, DECISIONS, EPSILON, EFFECT, BASE = 12, 3, 2000, 0.05, 0.03, 0.2
+WORK = 250_000_000  # decisions to simulate by default: about ten seconds on two cores
+FEWEST, MOST = 10, 100  # problems
 LEAST_EPSILON = 1e-6  # as a share of the reward range; assumed if the problems show no difference at all
-
-
-@dataclass(frozen=True, eq=False)
-class DrawnProblems:
-    """Problems, on the scale [0, 1], and what they assume, in sentences."""
-
-    problems: list[Problem]
-    epsilon: float
-    """The right ε: the most by which players differ in them, in units of reward."""
-    assumed: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +35,12 @@ class PlannedRun:
     high: float
     given: float | None
     """The ε that the user gave beside the data, in units of reward."""
-    draw: Callable[[int, int], DrawnProblems]
-    """Draws problems, given how many and a seed."""
+    problems: list[Problem]
+    """What it may turn out to be, with rewards on the scale [0, 1]."""
+    epsilon: float
+    """The right ε: the most by which players differ in the problems, in units of reward."""
+    assumed: tuple[str, ...]
+    """What the problems assume, in sentences."""
 
     @property
     def schedule(self) -> Schedule:
@@ -55,13 +52,16 @@ class PlannedRun:
 def from_guess(
     players: int | None,
     arms: int | None,
+    effect: float | None,
+    base: float | None,
+    *,
     decisions: float | Sequence[float] | None,
     days: int | None,
     epsilon: float | None,
-    effect: float | None,
-    base: float | None,
+    count: int | None,
+    seed: int,
 ) -> PlannedRun:
-    """The run that a guess describes, with defaults for what is omitted."""
+    """The run that a guess describes, with defaults for what is omitted, and `count` problems."""
     decisions = DECISIONS if decisions is None else decisions
     if players is None:
         players = PLAYERS if np.ndim(decisions) == 0 else np.size(decisions)
@@ -72,50 +72,43 @@ def from_guess(
     effect = number("effect", EFFECT if effect is None else effect, least=0, most=1)
     base = number("base", BASE if base is None else base, least=0, most=1)
     right, narrowest = _room(base, effect, epsilon)
+    names = [tuple(f"{what} {place + 1}" for place in range(n)) for what, n in (("player", players), ("arm", arms))]
+    problems = guessed_problems(players, arms, right, effect, base, count=count or _affordable(traffic), seed=seed)
     assumed = guess_in_words(base, effect, epsilon, right, narrowest)
-
-    def draw(count: int, seed: int) -> DrawnProblems:
-        problems = guessed_problems(players, arms, right, effect, base, count=count, seed=seed)
-        return DrawnProblems(problems, right, assumed)
-
-    return PlannedRun(
-        tuple(f"player {number + 1}" for number in range(players)),
-        tuple(f"arm {number + 1}" for number in range(arms)),
-        traffic,
-        0.0,
-        1.0,
-        None,
-        draw,
-    )
+    return PlannedRun(names[0], names[1], traffic, 0.0, 1.0, None, problems, right, assumed)
 
 
 def from_history(
     history: Any,
+    reward: str,
+    reward_range: tuple[float, float] | None,
+    *,
     decisions: float | Sequence[float] | None,
     days: int | None,
     epsilon: float | None,
-    reward: str,
-    reward_range: tuple[float, float] | None,
+    count: int | None,
+    seed: int,
 ) -> PlannedRun:
-    """The run that historical data describes."""
+    """The run that historical data describes, and `count` problems that the data leaves possible."""
     counts, dispersion = _read(history, reward, reward_range)
     _check(counts)
+    unit = counts.high - counts.low
     if epsilon is not None:
-        epsilon = number("epsilon", epsilon, above=0, most=counts.high - counts.low)
+        epsilon = number("epsilon", epsilon, above=0, most=unit)
     if decisions is None and days is not None:
         raise ValueError(f"days={days}, but how many decisions a day is not said; give decisions too")
     pulls = counts.pulls.sum(axis=1)
     traffic = np.maximum(pulls, 1) if decisions is None else _traffic(decisions, days, len(counts.players))
-    population = population_of(counts, dispersion)
-    return PlannedRun(
-        counts.players,
-        counts.arms,
-        traffic,
-        counts.low,
-        counts.high,
-        epsilon,
-        lambda count, seed: _from_posterior(counts, population, epsilon, count, seed),
-    )
+    problems = population_of(counts, dispersion).problems(count=count or _affordable(traffic), seed=seed)
+    ranges = unit * np.array([problem.epsilon for problem in problems])
+    right = max(float(f"{np.median(ranges):.2g}"), LEAST_EPSILON * unit)
+    assumed = history_in_words(counts, problems, ranges, right, epsilon, right > LEAST_EPSILON * unit)
+    return PlannedRun(counts.players, counts.arms, traffic, counts.low, counts.high, epsilon, problems, right, assumed)
+
+
+def _affordable(traffic: np.ndarray) -> int:
+    """How many problems can be simulated in about ten seconds."""
+    return min(MOST, max(FEWEST, WORK // (int(traffic.sum()) * MOST_POLICIES)))
 
 
 def _room(base: float, effect: float, epsilon: float) -> tuple[float, float]:
@@ -128,18 +121,6 @@ def _room(base: float, effect: float, epsilon: float) -> tuple[float, float]:
             f"base={base:g} with effect={effect:g}, but rewards are 0 or 1: with such means players cannot differ"
         )
     return min(epsilon, max(widest)), min(widest)
-
-
-def _from_posterior(
-    counts: Counts, population: Population, given: float | None, number: int, seed: int
-) -> DrawnProblems:
-    """Problems that the data leaves possible; the right ε is the median of theirs."""
-    problems = population.problems(count=number, seed=seed)
-    unit = counts.high - counts.low
-    ranges = unit * np.array([problem.epsilon for problem in problems])
-    right = max(float(f"{np.median(ranges):.2g}"), LEAST_EPSILON * unit)
-    differs = right > LEAST_EPSILON * unit
-    return DrawnProblems(problems, right, history_in_words(counts, problems, ranges, right, given, differs))
 
 
 def _read(history: Any, reward: str, reward_range: tuple[float, float] | None) -> tuple[Counts, float]:
