@@ -87,12 +87,15 @@ def by_cell(
     return np.bincount(player * shape[1] + arm, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)
 
 
-def read_log(source: Any, reward: str = "reward", also: Iterable[str] = ()) -> Log:
+def read_log(source: Any, reward: str = "reward", also: Iterable[str] = (), *, in_order: bool = False) -> Log:
     """Read a log from a Parquet or CSV file, an Arrow table, a DataFrame, or a learner.
 
     The log must have the columns player, arm, and the one named by `reward`, which may be empty where the reward is
     unknown. `also` names further columns to read if they are there: propensity, shared, holdout, and from a learner's
     log observed and decision. Other columns are not read. `with_range` checks that rewards are in their range.
+
+    Players and arms are in their learner's order; in a log from elsewhere they are sorted by name, or `in_order` of
+    their first rows.
 
     >>> import pyarrow
     >>> table = pyarrow.table({"player": ["a", "b", "a"], "arm": ["x", "x", "y"], "sales": [1.0, 0.0, None]})
@@ -114,8 +117,8 @@ def read_log(source: Any, reward: str = "reward", also: Iterable[str] = ()) -> L
             )
     if table.num_rows == 0:
         raise ValueError("the log has no rows")
-    players, player = _names(table, "player", about.get("players", []))
-    arms, arm = _names(table, "arm", about.get("arms", []))
+    players, player = _names(table, "player", about.get("players", []), in_order)
+    arms, arm = _names(table, "arm", about.get("arms", []), in_order)
     columns = {name: _numbers(table, name) for name in wanted if name != "decision"}
     log = Log(
         players,
@@ -248,7 +251,7 @@ def _about(table: Any) -> dict[str, Any]:
     return about
 
 
-def _names(table: Any, column: str, first: list[str]) -> tuple[tuple[str, ...], np.ndarray]:
+def _names(table: Any, column: str, first: list[str], in_order: bool) -> tuple[tuple[str, ...], np.ndarray]:
     """The names in a column, those in `first` before the others, and for each row the place of its name."""
     import pyarrow
 
@@ -262,7 +265,7 @@ def _names(table: Any, column: str, first: list[str]) -> tuple[tuple[str, ...], 
         empty |= encoded.indices.fill_null(-1).to_numpy() == found.index("")
     if empty.any():
         raise ValueError(f"row {int(empty.argmax()) + 1} has no {column}; every row needs one")
-    names = list(dict.fromkeys([*first, *sorted(found)]))
+    names = list(dict.fromkeys([*first, *(found if in_order else sorted(found))]))  # found is in order of first rows
     place = {name: number for number, name in enumerate(names)}
     mapping = np.array([place[name] for name in found], np.int64)
     return tuple(names), mapping[encoded.indices.to_numpy()]

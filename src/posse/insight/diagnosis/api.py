@@ -9,7 +9,7 @@ Both are void if rewards go missing, or come late, because of their value.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -189,29 +189,13 @@ def _read(source: Any, reward: str, reward_range: tuple[float, float] | None) ->
         return _Given(with_range(source, reward_range))
     if hasattr(source, "counts") and hasattr(source, "shared_weights"):
         return _Given(with_range(source.counts(), reward_range), shared=np.asarray(source.shared_weights()))
-    log = with_range(_in_order_of_joining(read_log(source, reward, also=("shared", "decision"))), reward_range)
+    log = with_range(read_log(source, reward, also=("shared", "decision"), in_order=True), reward_range)
     player, arm, rewards = log.scaled_rewards()
     squares = by_cell(player, arm, log.shape, rewards**2)
     # Past rewards that a learner was given are not its decisions.
     decided = np.ones(log.player.shape, bool) if log.decided is None else log.decided | np.isnan(log.reward)
     decisions, missing = int(decided.sum()) + log.given_up, log.missing + log.given_up
     return _Given(log.counts(), squares, _mean_shared(log.kept(decided)), decisions, missing)
-
-
-def _in_order_of_joining(log: Log) -> Log:
-    """The log with players and arms in the order of joining: as its learner says, or by their first rows."""
-    players, player = (log.players, log.player) if "players" in log.about else _by_first_row(log.players, log.player)
-    arms, arm = (log.arms, log.arm) if "arms" in log.about else _by_first_row(log.arms, log.arm)
-    return replace(log, players=players, arms=arms, player=player, arm=arm)
-
-
-def _by_first_row(names: tuple[str, ...], rows: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """The names in the order of their first rows, and for each row the place of its name among them."""
-    found, first = np.unique(rows, return_index=True)
-    order = found[np.argsort(first)]
-    place = np.empty(len(names), np.int64)
-    place[order] = np.arange(len(order))
-    return tuple(names[old] for old in order), place[rows]
 
 
 def _mean_shared(log: Log) -> np.ndarray | None:
