@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,6 +12,10 @@ import numpy as np
 from posse.insight.logs import Log, by_cell
 from posse.text import listed
 
+UNLIKELY = math.log(1e5)
+"""One in 1e5 correct logs may be doubted, for each arm and direction."""
+SEEN = 20
+"""A player whose rarest seen arm is expected this often has surely seen every arm that it may play."""
 _SAME = 1e-6
 """Propensities whose relative difference is smaller count as equal."""
 _ROUNDED = 0.05
@@ -182,6 +187,39 @@ def common_design(rows: Rows) -> np.ndarray | None:
     least = np.nanmin(rows.design, axis=0)
     same = np.allclose(np.nanmax(rows.design, axis=0), least, rtol=_SAME, atol=0)
     return least if same and abs(least.sum() - 1) <= _ROUNDED else None
+
+
+def average_weight(rows: Rows, arm: int) -> tuple[float, float, float]:
+    """The average weight of an arm, its standard deviation if propensities are right, and how far from 1 it may be.
+
+    A weight is 1/e where the arm was played, with e its propensity, and 0 elsewhere. How far the average may be from 1
+    is Bernstein's inequality (Freedman, 1975, for logs that learn).
+    """
+    if rows.since[arm] >= rows.until[arm]:
+        return 1.0, 0.0, 0.0
+    rows = rows.during(int(rows.since[arm]), int(rows.until[arm]))
+    weights, chances = (rows.arm == arm) / rows.propensity, _chances(rows, arm)
+    if chances is not None:
+        weights, chances = weights[~np.isnan(chances)], chances[~np.isnan(chances)]
+    if not weights.any():
+        return 1.0, 0.0, 0.0
+    mean, size = float(weights.mean()), weights.size
+    square = float((weights**2).sum() / weights.sum()) if chances is None else float((1 / chances).mean())
+    variance = max(square - 1, 0.0)
+    linear = (float(weights.max()) if mean > 1 else 1.0) * UNLIKELY / (3 * size)
+    return mean, math.sqrt(variance / size), linear + math.sqrt(linear**2 + 2 * variance * UNLIKELY / size)
+
+
+def _chances(rows: Rows, arm: int) -> np.ndarray | None:
+    """The propensity of an arm in each row, played or not, NaN where unknown; None if propensities vary."""
+    if rows.design is None or rows.adaptive:
+        return None
+    common = common_design(rows)
+    if common is not None:
+        return np.full(rows.arm.size, common[arm])
+    least = np.where(np.isnan(rows.design), 1, rows.design).min(axis=1)
+    sure = rows.pulls().sum(axis=1) * least >= SEEN
+    return np.asarray(np.where(sure, rows.design[:, arm], np.nan)[rows.player])
 
 
 def _design(log: Log, drawn: np.ndarray) -> np.ndarray | None:

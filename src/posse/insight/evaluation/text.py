@@ -6,10 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from posse.insight.evaluation.model import Estimate, ScoredTarget
-from posse.insight.evaluation.rows import Rows, common_design
+from posse.insight.evaluation.rows import Rows, average_weight
 from posse.text import align, align_blocks, bullet, decimals, listed, plural, shorten
 
 if TYPE_CHECKING:
@@ -21,10 +19,6 @@ HANDFUL = 30
 """Fewer effective rows than this are called a handful."""
 CERTAIN = 1 - 1e-12
 """From this propensity on, nothing else could have been played."""
-UNLIKELY = math.log(1e5)
-"""One in 1e5 correct logs may be doubted, for each arm and direction."""
-SEEN = 20
-"""A player whose rarest seen arm is expected this often has surely seen every arm that it may play."""
 
 
 def to_text(evaluation: Evaluation) -> str:
@@ -102,11 +96,8 @@ def target_warnings(rows: Rows, everything: Rows, scored: ScoredTarget) -> Itera
 
 
 def doubtful_arms(rows: Rows) -> Iterator[str]:
-    """Arms whose weights, 1/e where they were played and else 0, do not average 1, as they must if e is right.
-
-    They are tested by Bernstein's inequality (Freedman, 1975, for logs that learn).
-    """
-    found = [(name, *_weights(rows, arm)) for arm, name in enumerate(rows.arms)]
+    """Arms whose weights do not average 1, as they must if propensities are right."""
+    found = [(name, *average_weight(rows, arm)) for arm, name in enumerate(rows.arms)]
     far = [
         f"{shorten(name, 40)} (average {mean:.3g} ± {error:.2g})"
         for name, mean, error, allowed in found
@@ -120,35 +111,6 @@ def doubtful_arms(rows: Rows) -> Iterator[str]:
         )
     elif far:
         yield f"weights should average 1, but see {listed(far)}: the propensities do not fit what was played"
-
-
-def _weights(rows: Rows, arm: int) -> tuple[float, float, float]:
-    """The average weight of an arm, its standard deviation if e is right, and how far from 1 it may be."""
-    if rows.since[arm] >= rows.until[arm]:
-        return 1.0, 0.0, 0.0
-    rows = rows.during(int(rows.since[arm]), int(rows.until[arm]))
-    weights, chances = (rows.arm == arm) / rows.propensity, _chances(rows, arm)
-    if chances is not None:
-        weights, chances = weights[~np.isnan(chances)], chances[~np.isnan(chances)]
-    if not weights.any():
-        return 1.0, 0.0, 0.0
-    mean, size = float(weights.mean()), weights.size
-    square = float((weights**2).sum() / weights.sum()) if chances is None else float((1 / chances).mean())
-    variance = max(square - 1, 0.0)
-    linear = (float(weights.max()) if mean > 1 else 1.0) * UNLIKELY / (3 * size)
-    return mean, math.sqrt(variance / size), linear + math.sqrt(linear**2 + 2 * variance * UNLIKELY / size)
-
-
-def _chances(rows: Rows, arm: int) -> np.ndarray | None:
-    """The propensity of an arm in each row, played or not, NaN where unknown; None if propensities vary."""
-    if rows.design is None or rows.adaptive:
-        return None
-    common = common_design(rows)
-    if common is not None:
-        return np.full(rows.arm.size, common[arm])
-    least = np.where(np.isnan(rows.design), 1, rows.design).min(axis=1)
-    sure = rows.pulls().sum(axis=1) * least >= SEEN
-    return np.asarray(np.where(sure, rows.design[:, arm], np.nan)[rows.player])
 
 
 def general_warnings(rows: Rows, estimates: Sequence[Estimate], level: float) -> Iterator[str]:
