@@ -230,7 +230,7 @@ def _beside_alone(plan: Plan, policy: int) -> str:
 def _pooling(plan: Plan) -> str:
     return (
         f"Pooling blindly (Naive-Agg) loses {amount(plan.mean_lost(plan.pooled).mean)}, "
-        f"{_beside_alone(plan, plan.pooled)}; the best single arm for all players, known from the start, "
+        f"{_beside_alone(plan, plan.pooled)}; the best single arm for all players, known from the start, would lose "
         f"{amount(float(plan.lost_by_one_arm.mean()))}."
     )
 
@@ -267,6 +267,6 @@ def _unequal_traffic(plan: Plan) -> list[str]:
         for end in ends
     )
     return [
-        f"The busiest player ({ends[0]:,} decisions) loses {busy[0]} alone and {busy[1]} sharing, the quietest "
-        f"({ends[1]:,}) {quiet[0]} and {quiet[1]}."
+        f"The busiest player ({ends[0]:,} decisions) loses {busy[0]} alone and {busy[1]} sharing; the quietest "
+        f"({ends[1]:,}) loses {quiet[0]} and {quiet[1]}."
     ]
