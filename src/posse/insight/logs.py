@@ -42,7 +42,7 @@ class Log:
     """Whether the decision was held out, its arm drawn uniformly; None if there is no such column."""
     observed: np.ndarray | None = None
     """The number of the learner's event that brought the reward, NaN without one; None if there is no such column."""
-    decided: np.ndarray | None = None
+    is_decision: np.ndarray | None = None
     """Whether the row is a decision, not a past reward that a learner was given; None if there is no such column."""
 
     @property

@@ -193,9 +193,9 @@ def _read(source: Any, reward: str, reward_range: tuple[float, float] | None) ->
     player, arm, rewards = log.scaled_rewards()
     squares = by_cell(player, arm, log.shape, rewards**2)
     # Past rewards that a learner was given are not its decisions.
-    decided = np.ones(log.player.shape, bool) if log.decided is None else log.decided | np.isnan(log.reward)
-    decisions, missing = int(decided.sum()) + log.given_up, log.missing + log.given_up
-    return _Given(log.counts(), squares, _mean_shared(log.kept(decided)), decisions, missing)
+    decision = np.ones(log.player.shape, bool) if log.is_decision is None else log.is_decision | np.isnan(log.reward)
+    decisions, missing = int(decision.sum()) + log.given_up, log.missing + log.given_up
+    return _Given(log.counts(), squares, _mean_shared(log.kept(decision)), decisions, missing)
 
 
 def _mean_shared(log: Log) -> np.ndarray | None:

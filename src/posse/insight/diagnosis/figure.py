@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_ARMS = 10
 MOST_PLAYERS = 40
 LONGEST_NAME = 26
-COLUMNS = (0, 1, 2, 3, 4, 3, 3, 4, 4, 5, 5)  # of panels, for so many arms
+COLUMNS = (0, 1, 2, 3, 4, 3, 3, 4, 4, 5, 5)  # of panels, for 0, 1, 2, … arms
 DPI = 150
 PLAIN, BROKEN, BAND, INK = "#0072B2", "#D55E00", "#BBBBBB", "#444444"  # Okabe and Ito's blue and vermilion, and greys
 STYLE: dict[str, Any] = {

@@ -55,7 +55,7 @@ def replay(
             policy,
             rows.arms,
             [rows.players[player] for player in present],
-            max(1, round(rows.reward.size * least)),  # so many rows will be used
+            max(1, round(rows.reward.size * least)),  # how many rows will be used
             reward_range=(rows.low, rows.high),
             keep_log=False,
             clock=lambda: 0.0,

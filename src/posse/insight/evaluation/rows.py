@@ -42,7 +42,7 @@ class Rows:
     missing: int
     """How many rows were left out because their reward is unknown."""
     undrawn: int
-    """How many were left out because their propensity is unknown: they were recorded, not decided."""
+    """How many were left out because their propensity is unknown: they are past rewards, not decisions."""
     given_up: int
     """How many decisions are not in the log because the learner gave them up: their rewards did not come."""
     since: np.ndarray
@@ -81,7 +81,7 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
     propensity = log.propensity
     if propensity is None:
         raise ValueError(
-            "the log has no column 'propensity'; without the probabilities of its choices it judges nothing"
+            "the log has no column 'propensity'; without the probabilities of its choices, no policy can be judged"
         )
     low, high = log.about["reward_range"]
     drawn = ~np.isnan(propensity)

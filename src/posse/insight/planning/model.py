@@ -152,7 +152,7 @@ def _chain(population: Population, random: np.random.Generator) -> Iterator[_Cha
     own = np.full(shape, grid[common])
     arms = _arm_covariance(noise, 0.0, own)[1] @ (_weights(noise, own) * observed).sum(axis=0)
     while True:
-        level = float(grid[_pick(_level_scores(observed - arms, _weights(noise, own), grid), random)])
+        level = float(grid[_draw_place(_level_scores(observed - arms, _weights(noise, own), grid), random)])
         arms, levels, means = draw_means(observed, noise, level, own, random)
         yield _ChainState(level, grid[scale], own, means)
         squares = (observed - arms - levels[:, None]) ** 2
@@ -160,11 +160,11 @@ def _chain(population: Population, random: np.random.Generator) -> Iterator[_Cha
         likelihood = np.exp(np.maximum(scores - scores.max(axis=0), LEAST))
         # For each (ν_k, σ_k). Not by @: its threads take ten times as long for small matrices on a busy machine.
         of_kind = np.log(np.einsum("ij,jpk->ipk", chances, likelihood)).sum(axis=1)
-        kind = _pick(of_kind + np.tile(of_arm[common], len(FREEDOMS))[:, None], random)
+        kind = _draw_place(of_kind + np.tile(of_arm[common], len(FREEDOMS))[:, None], random)
         heaped = np.cumsum(likelihood * chances.T[:, kind][:, None, :], axis=0)
         own = grid[(heaped < heaped[-1] * random.random(shape)).sum(axis=0)]
         scale = kind % GRID
-        common = int(_pick(of_arm[:, scale].sum(axis=1), random))
+        common = int(_draw_place(of_arm[:, scale].sum(axis=1), random))
 
 
 def scale_priors(grid: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -230,7 +230,7 @@ def _own_likelihood(noise: np.ndarray, grid: np.ndarray) -> tuple[np.ndarray, np
     return -0.5 * known * np.log(variance), 0.5 * known / variance
 
 
-def _pick(scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def _draw_place(scores: np.ndarray, random: np.random.Generator) -> np.ndarray:
     """A place along the first axis, drawn with probability proportional to exp(score) (Gumbel's maximum)."""
     return np.asarray((scores + random.gumbel(size=scores.shape)).argmax(axis=0))
 

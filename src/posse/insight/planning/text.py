@@ -115,7 +115,7 @@ def _spread_in_words(counts: Counts, problems: list[Problem]) -> list[str]:
             "problems leave both possible."
         )
     by_arm = _by_arm(counts, [_typical(column) for column in (unit * np.ptp(means, axis=1)).T])
-    return [*found, f"The most by which players differ on each arm, likewise: {by_arm}."]
+    return [*found, f"The most by which players differ, arm by arm, in the same way: {by_arm}."]
 
 
 def _typical(values: np.ndarray) -> str:
