@@ -201,9 +201,9 @@ def test_policies_of_one_s_own_are_in_the_user_s_units():
 
 
 def test_wrong_epsilons_stay_within_the_rewards():
-    lines = plan_policies(30.0, 100.0)
-    assert lines.sweep_epsilons == pytest.approx([3, 6, 10, 15, 20, 30, 45, 60, 90])
-    assert [lines.policies[n].epsilon for n in lines.sweep] == pytest.approx(lines.sweep_epsilons / 100)
+    policies, roles = plan_policies(30.0, 100.0)
+    assert roles.sweep_epsilons == pytest.approx([3, 6, 10, 15, 20, 30, 45, 60, 90])
+    assert [policies[n].epsilon for n in roles.sweep] == pytest.approx(roles.sweep_epsilons / 100)
 
 
 def test_progress_is_told():

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import whole
-from posse.insight.planning.planned_run import from_guess, from_history
-from posse.insight.planning.policies import check_policies, plan_policies
+from posse.insight.planning.planned_run import PlannedRun, from_guess, from_history
+from posse.insight.planning.policies import PolicyRoles, check_policies, plan_policies
 from posse.insight.planning.text import conclusions, to_text
 from posse.policies.base import Policy
 from posse.problem import Problem
@@ -28,40 +28,16 @@ CHECKPOINTS = 25
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(PlannedRun, PolicyRoles):
     """What to expect of policies in a planned run. Rewards are in the user's units; `print(plan)` shows it in words.
 
     The first axis of an array is the policy (as in `labels`), the second the problem, unless its docstring says else.
     """
 
-    players: tuple[str, ...]
-    arms: tuple[str, ...]
-    decisions: np.ndarray
-    """Expected decisions of each player over the whole run, int64 [player]."""
     days: int | None
-    """How many days that takes; None if not given."""
-    epsilon: float
-    """The right ε: the most by which two players' means for an arm differ in the problems (from data, the median)."""
-    given_epsilon: float | None
-    """The ε that was given beside historical data, to be compared with the right one; None if not given."""
-    assumed: tuple[str, ...]
-    """What was assumed, in sentences."""
-    low: float
-    """The least possible reward."""
-    high: float
-    """The greatest possible reward."""
+    """How many days the run takes; None if not given."""
     result: Result = field(repr=False)
     """The simulation, with rewards on the scale [0, 1]; in each round the busiest player makes one decision."""
-    compared: tuple[int, ...]
-    """The policies that the table shows, as places on the first axis; the first one learns alone."""
-    sweep: tuple[int, ...]
-    """RobustAgg-TS with each of the ε in `sweep_epsilons`."""
-    sweep_epsilons: np.ndarray
-    """From ε / 10 to 10 ε, as far as the reward range goes."""
-    pooled: int
-    """Naive-Agg, which pools blindly."""
-    given: int | None
-    """RobustAgg-TS with `given_epsilon`, None if none was given."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -251,12 +227,12 @@ def plan(
                 raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
         run = from_history(history, reward, reward_range, **both)
     chosen = None if policies is None else check_policies(policies, run.low, run.high)
-    simulated = plan_policies(run.epsilon, run.high - run.low, chosen, run.given)
+    simulated, roles = plan_policies(run.epsilon, run.high - run.low, chosen, run.given_epsilon)
     if progress is True:
-        _compile(simulated.policies)
+        _compile(simulated)
     result = simulate(
         run.problems,
-        simulated.policies,
+        simulated,
         int(run.decisions.max()),
         seed=seed,
         schedule=run.schedule,
@@ -264,23 +240,7 @@ def plan(
         threads=threads,
         progress=progress,
     )
-    return Plan(
-        players=run.players,
-        arms=run.arms,
-        decisions=run.decisions,
-        days=days,
-        epsilon=run.epsilon,
-        given_epsilon=run.given,
-        assumed=run.assumed,
-        low=run.low,
-        high=run.high,
-        result=result,
-        compared=simulated.compared,
-        sweep=simulated.sweep,
-        sweep_epsilons=simulated.sweep_epsilons,
-        pooled=simulated.pooled,
-        given=simulated.given,
-    )
+    return Plan(**vars(run), **vars(roles), days=days, result=result)
 
 
 def _compile(policies: list[Policy]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,22 +25,24 @@ LEAST_EPSILON = 1e-6  # as a share of the reward range; assumed if the problems 
 
 @dataclass(frozen=True, eq=False)
 class PlannedRun:
-    """A planned run, as far as it does not depend on policies."""
+    """A planned run, as far as it does not depend on policies. Rewards are in the user's units."""
 
     players: tuple[str, ...]
     arms: tuple[str, ...]
     decisions: np.ndarray
-    """Decisions of each player over the whole run, int64 [player]."""
+    """Expected decisions of each player over the whole run, int64 [player]."""
     low: float
+    """The least possible reward."""
     high: float
-    given: float | None
-    """The ε that the user gave beside the data, in units of reward."""
-    problems: list[Problem]
-    """What it may turn out to be, with rewards on the scale [0, 1]."""
+    """The greatest possible reward."""
+    given_epsilon: float | None
+    """The ε that was given beside historical data, to be compared with the right one; None if not given."""
+    problems: list[Problem] = field(repr=False)
+    """What the run may turn out to be, with rewards on the scale [0, 1]."""
     epsilon: float
-    """The right ε: the most by which players differ in the problems, in units of reward."""
+    """The right ε: the most by which two players' means for an arm differ in the problems (from data, the median)."""
     assumed: tuple[str, ...]
-    """What the problems assume, in sentences."""
+    """What was assumed, in sentences."""
 
     @property
     def schedule(self) -> Schedule:

@@ -22,39 +22,37 @@ MOST_POLICIES = len(FACTORS) + 5  # of a plan without policies of the user's cho
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PlanPolicies:
-    """Policies without repetition, and the places of those with a role."""
+class PolicyRoles:
+    """Which of the simulated policies has which role, as places in their list."""
 
-    policies: list[Policy]
     compared: tuple[int, ...]
-    """Ind-TS, which learns alone, and those to compare with it."""
+    """The policies that the table shows; the first one, Ind-TS, learns alone."""
     sweep: tuple[int, ...]
-    """RobustAgg-TS with each of the ε below."""
+    """RobustAgg-TS with each of the ε in `sweep_epsilons`."""
     sweep_epsilons: np.ndarray
-    """In units of reward, rising."""
+    """From ε / 10 to 10 ε, as far as the reward range goes, in units of reward."""
     pooled: int
-    """Naive-Agg."""
+    """Naive-Agg, which pools blindly."""
     given: int | None
-    """RobustAgg-TS with the ε that was given beside the right one, None if none was."""
+    """RobustAgg-TS with the ε that was given beside the right one; None if not given."""
 
 
 def plan_policies(
     epsilon: float, unit: float, chosen: list[Policy] | None = None, given: float | None = None
-) -> PlanPolicies:
+) -> tuple[list[Policy], PolicyRoles]:
     """The policies for the right ε and perhaps a given one, in units of reward; `unit` is the length of their range.
 
     The policies in `chosen` are for rewards in [0, 1] already.
 
-    >>> found = plan_policies(0.05, 1.0, [IndTS(c2=0.25)])
-    >>> [found.policies[number].label for number in found.compared]
+    >>> policies, roles = plan_policies(0.05, 1.0, [IndTS(c2=0.25)])
+    >>> [policies[place].label for place in roles.compared]
     ['Ind-TS', 'Ind-TS(c2=0.25)']
     """
     sharing = {factor: _sharing(factor * epsilon, unit) for factor in FACTORS if factor * epsilon <= unit}
     beside = [] if given is None else [_sharing(given, unit)]
     compared: list[Policy] = [ALONE, *beside, *(_default(epsilon, unit, sharing) if chosen is None else chosen)]
     policies, numbers = _distinct([*compared, *sharing.values(), NaiveAgg()])
-    return PlanPolicies(
-        policies,
+    return policies, PolicyRoles(
         tuple(dict.fromkeys(numbers[: len(compared)])),
         tuple(numbers[len(compared) : -1]),
         np.array(list(sharing)) * epsilon,
