@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow
 import pyarrow.csv
 
-from posse.insight.evaluation.support import usable
+from posse.insight.evaluation.rows import usable
 from posse.insight.logs import read_log, with_range
 
 MEANS = np.array([[0.3, 0.5, 0.7], [0.35, 0.6, 0.5]])

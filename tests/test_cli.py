@@ -18,6 +18,41 @@ def test_without_a_command_it_helps(capsys):
     assert "bench" in capsys.readouterr().out
 
 
+def test_the_help_has_every_command_in_a_group(capsys):
+    assert main([]) == 2
+    shown = capsys.readouterr().out
+    for title, commands in (
+        ("Simulate", ("paper", "run", "init", "report", "compare", "battery")),
+        ("Plan, check and judge from data", ("diagnose", "evaluate", "plan")),
+        ("Run the decision service", ("serve", "demo", "db", "token")),
+        ("Measure", ("bench",)),
+    ):
+        group = shown.split(f"{title}:\n")[1].split("\n\n")[0]
+        assert [line.split()[0] for line in group.splitlines()][: len(commands)] == list(commands)
+        assert all(len(line.split()) > 2 for line in group.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (ValueError("seed=-1"), 2, "posse: error: seed=-1\n"),
+        (TypeError("a list is no log"), 2, "posse: error: a list is no log\n"),
+        (FileNotFoundError("there is no file x"), 2, "posse: error: there is no file x\n"),
+        (RuntimeError("2 findings"), 1, "posse: error: 2 findings\n"),
+        (ModuleNotFoundError("No module named 'x'"), 1, "posse: error: No module named 'x'; this command needs more: "),
+        (KeyboardInterrupt(), 130, "posse: interrupted\n"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_an_error_is_one_line_and_a_status(monkeypatch, capsys, error, status, said):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("posse.insight.diagnose", fail)
+    assert main(["diagnose", "log.csv"]) == status
+    assert capsys.readouterr().err.startswith(said)
+
+
 def test_version(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
@@ -26,7 +61,7 @@ def test_version(capsys):
 
 
 def test_bench_of_an_unknown_policy_says_which_there_are(capsys):
-    assert main(["bench", "--policy", "Nobody"]) == 1
+    assert main(["bench", "--policy", "Nobody"]) == 2
     error = capsys.readouterr().err
     assert "Nobody" in error
     assert "RobustAggTS" in error

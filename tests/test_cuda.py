@@ -107,5 +107,5 @@ def test_a_gpu_is_this_machines_and_goes_with_no_executor(monkeypatch, tmp_path)
 
 
 def test_bench_on_a_gpu_takes_no_other_choices(capsys):
-    assert main(["bench", "--backend", "cuda", "--paper"]) == 1
+    assert main(["bench", "--backend", "cuda", "--paper"]) == 2
     assert "do not go with it" in capsys.readouterr().err

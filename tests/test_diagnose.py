@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import math
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from matplotlib.cbook import is_math_text
 
 import posse
 from posse.cli import main
@@ -78,7 +81,7 @@ class TestSources:
         diagnosis = diagnose(Learner())
         assert diagnosis.bound == diagnose(Learner().counts()).bound
         assert diagnosis.shared.tolist() == [0.25, 0.75]
-        assert "50% are other players' data: from 25% (p1) to 75% (p2)" in str(diagnosis)
+        assert "Other players' data has 50% of the weight in decisions: from 25% (p1) to 75% (p2)." in str(diagnosis)
         assert diagnosis.missing is None
 
     def test_a_real_learner_and_its_log_say_the_same_and_the_log_keeps_those_who_retired(self):
@@ -226,9 +229,10 @@ class TestEdges:
         assert math.isnan(diagnosis.spread.range)
         assert str(diagnosis).startswith("There is one player, and nobody to compare it with.")
 
-    def test_equal_extremes_leave_little_spread(self):
+    def test_equal_extremes_show_no_difference_and_opposite_ones_do(self):
         for name in ("only zeros", "only ones"):
             assert diagnose(EDGES[name]).bound == 0
+        assert diagnose(counts([[50], [50]], [[0], [50]])).bound > 0.5
 
 
 class TestText:
@@ -290,6 +294,8 @@ class TestFigure:
 
     @settings(max_examples=25, deadline=None)
     @given(seed=st.integers(0, 10**6), epsilon=st.floats(0, 0.5))
+    @example(seed=1, epsilon=0.0)  # ε is broken
+    @example(seed=1, epsilon=0.5)  # ε holds
     def test_the_band_touches_every_interval_exactly_while_epsilon_holds(self, seed, epsilon):
         random = np.random.default_rng(seed)
         pulls = random.integers(1, 4000, (5, 1))
@@ -305,7 +311,15 @@ class TestFigure:
 
     def test_names_are_shown_as_they_are(self):
         odd = Counts(("a $x^2$ b", "_b"), ("arm\nof two lines",), np.array([[9], [9]]), np.array([[3.0], [4.0]]))
-        diagnose(odd).figure().canvas.draw()
+        figure = diagnose(odd).figure()
+        assert is_math_text("a $x^2$ b"), "the control: as it is, matplotlib would take this name for a formula"
+        assert self.labels(figure) == [["a \\$x^2\\$ b", "_b"]]
+        assert not is_math_text(self.labels(figure)[0][0])
+        assert figure.axes[0].get_title(loc="left") == "arm of two lines"
+        drawn = io.StringIO()
+        with matplotlib.rc_context({"svg.fonttype": "none"}):
+            figure.savefig(drawn, format="svg")
+        assert all(f">{name}</text>" in drawn.getvalue() for name in ("a $x^2$ b", "_b", "arm of two lines"))
 
 
 class TestCommand:
@@ -332,29 +346,32 @@ class TestCommand:
         assert json.loads(capsys.readouterr().out) == written
 
     def test_errors_are_one_line(self, log, capsys):
-        assert main(["diagnose", str(log)]) == 1
-        assert capsys.readouterr().err == "posse: the log has no column 'reward'; its columns are player, arm, sales\n"
-        assert main(["diagnose", str(log), "--reward", "sales"]) == 1
+        assert main(["diagnose", str(log)]) == 2
+        assert (
+            capsys.readouterr().err
+            == "posse: error: the log has no column 'reward'; its columns are player, arm, sales\n"
+        )
+        assert main(["diagnose", str(log), "--reward", "sales"]) == 2
         assert "reward 10, but rewards are in [0, 1]; give --range LOW HIGH" in capsys.readouterr().err
 
     @pytest.mark.parametrize(
         ("option", "path", "message"),
         [
-            ("--figure", "x", "expected a file that ends in .png, .svg, .pdf"),
-            ("--figure", "x.txt", "expected a file that ends in"),
-            ("--figure", "", "expected a file that ends in"),
-            ("--figure", "nowhere/x.png", "expected a file in a directory that exists"),
-            ("--json", "nowhere/x.json", "expected a file in a directory that exists"),
-            ("--json", ".", "expected a file in a directory that exists"),
-            ("--json", "", "expected a file in a directory that exists"),
+            ("--figure", "x", ", but expected a file that ends in .png, .svg, .pdf"),
+            ("--figure", "x.txt", ", but expected a file that ends in"),
+            ("--figure", "", ", but expected a file that ends in"),
+            ("--figure", "nowhere/x.png", ", but there is no folder nowhere to write x.png in"),
+            ("--json", "nowhere/x.json", ", but there is no folder nowhere to write x.json in"),
+            ("--json", ".", " is a folder, but expected a file to write to"),
+            ("--json", "", ", but expected a file to write to"),
         ],
     )
     def test_where_to_write_is_checked_first(self, log, tmp_path, monkeypatch, capsys, option, path, message):
         monkeypatch.chdir(tmp_path)
-        assert main(["diagnose", str(log), "--reward", "sales", "--range", "0", "10", option, path]) == 1
+        assert main(["diagnose", str(log), "--reward", "sales", "--range", "0", "10", option, path]) == 2
         printed = capsys.readouterr()
         assert printed.out == ""
-        assert f"{option} {path!r}, but {message}" in printed.err
+        assert f"{option} {path!r}{message}" in printed.err
         assert list(tmp_path.iterdir()) == [log]
 
 

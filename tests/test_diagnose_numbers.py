@@ -17,10 +17,9 @@ from test_diagnose import counts, names
 
 import posse
 from posse.insight import diagnose
-from posse.insight.diagnosis import spread as spreads
-from posse.insight.diagnosis.boundary import interval, shares
-from posse.insight.diagnosis.shapes import Ends, Normal, Window
-from posse.insight.diagnosis.spread import estimate_spread, observations
+from posse.insight.diagnosis import model
+from posse.insight.diagnosis.intervals import interval, shares
+from posse.insight.diagnosis.model import NormalShape, TwoPointShape, UniformShape, estimate_spread, observations
 from posse.simulation import trace
 
 LEVEL = 0.05
@@ -179,16 +178,16 @@ def normal_density(x, noise, m, s):
     return norm.pdf(x, m, np.sqrt(s**2 + noise))
 
 
-def window_density(x, noise, m, s):
+def uniform_density(x, noise, m, s):
     half, deviation = math.sqrt(3) * s, np.sqrt(noise)
     return (norm.cdf((m + half - x) / deviation) - norm.cdf((m - half - x) / deviation)) / (2 * half)
 
 
-def ends_density(x, noise, m, s):
+def two_point_density(x, noise, m, s):
     return (norm.pdf(x, m - s, np.sqrt(noise)) + norm.pdf(x, m + s, np.sqrt(noise))) / 2
 
 
-DENSITY = {Normal: normal_density, Window: window_density, Ends: ends_density}
+DENSITY = {NormalShape: normal_density, UniformShape: uniform_density, TwoPointShape: two_point_density}
 
 
 class TestEstimate:
@@ -214,9 +213,9 @@ class TestEstimate:
         place = random.uniform(0, 0.6, (400_000, 1))
         parts = (400_000, len(self.OBSERVED))
         away = {
-            Normal: lambda: random.standard_normal(parts),
-            Window: lambda: random.uniform(-math.sqrt(3), math.sqrt(3), parts),
-            Ends: lambda: random.choice([-1, 1], parts),
+            NormalShape: lambda: random.standard_normal(parts),
+            UniformShape: lambda: random.uniform(-math.sqrt(3), math.sqrt(3), parts),
+            TwoPointShape: lambda: random.choice([-1, 1], parts),
         }[shape]()
         means = place + scale * away
         weight = norm.pdf(self.OBSERVED, means, np.sqrt(self.NOISE)).prod(axis=1)
@@ -247,7 +246,7 @@ class TestEstimate:
         holds, too_high = self.coverage(population, 500, runs=10)
         assert holds >= 0.85
         assert too_high <= 0.15
-        monkeypatch.setattr(spreads, "SHAPES", (Normal,))
+        monkeypatch.setattr(model, "SHAPES", (NormalShape,))
         assert self.coverage(population, 500, runs=10)[1] > 0.3
 
     @pytest.mark.parametrize(("means", "pulls"), [((0.2, 0.8), 5), ((0.1, 0.9), 8), ((0.3, 0.5, 0.7), 40)])

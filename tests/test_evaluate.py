@@ -17,10 +17,9 @@ from posse.cli import main
 from posse.cli.evaluate import read_policy, read_table
 from posse.insight import evaluate
 from posse.insight.evaluation import estimators
-from posse.insight.evaluation.doubts import doubtful_arms
-from posse.insight.evaluation.judge import Judge
+from posse.insight.evaluation.model import Evaluator, FixedPolicy
 from posse.insight.evaluation.replay import replay
-from posse.insight.evaluation.targets import FixedPolicy
+from posse.insight.evaluation.text import doubtful_arms
 from posse.insight.logs import read_log
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
@@ -206,6 +205,10 @@ class TestDoubts:
         for seed in range(20):
             log, _ = randomised(np.random.default_rng(seed), 600, np.full((200, 2), 0.5), chances)
             assert not any(doubtful_arms(rows_of(log)))
+        many, _ = randomised(np.random.default_rng(0), 30_000, np.full((200, 2), 0.5), chances)
+        assert not any(doubtful_arms(rows_of(many)))
+        swapped = np.where(np.array(many["propensity"]) > 0.5, 0.2, 0.8)  # the control
+        assert any(doubtful_arms(rows_of(many.set_column(2, "propensity", pyarrow.array(swapped)))))
 
     def test_propensities_that_add_up_to_too_little_are_noticed(self):
         log = table(["a"] * 200, ["x", "y"] * 100, [0.3] * 200, [1.0, 0.0] * 100)
@@ -294,13 +297,13 @@ class TestOverlap:
 
 
 def test_no_interval_is_computed_twice(monkeypatch):
-    asked, plain = [], Judge._interval
+    asked, plain = [], Evaluator._interval
 
     def counted(self, scored, player, level):
         asked.append((scored.name, player, level))
         return plain(self, scored, player, level)
 
-    monkeypatch.setattr(Judge, "_interval", counted)
+    monkeypatch.setattr(Evaluator, "_interval", counted)
     log, _ = randomised(np.random.default_rng(2), 300)
     evaluate(log, against="a0")
     assert len(asked) == len(set(asked)) == 5 * 3 * 2  # targets, players and overall, levels
@@ -332,7 +335,9 @@ class TestHostileInput:
     @pytest.mark.parametrize(
         ("target", "options", "expected"),
         [
-            ("z", {}, "no arm 'z'; its arms are x, y"),
+            ("z", {}, "no arm 'z'; its arms are x, y$"),
+            ("IndTS", {}, "no arm 'IndTS'; .* a policy is given as an object, such as posse.RobustAggTS"),
+            ("RobustAggTS(0.1)", {}, "a policy is given as an object"),
             (3, {}, "3 is no policy"),
             ({"b": "x"}, {}, "nothing for player 'a'"),
             ({"a": "z"}, {}, "no arm 'z'"),
@@ -426,12 +431,12 @@ class TestCommandLine:
             (["--table", "table.txt"], ".json or .csv"),
             (["--arm", "z"], "its arms are a0, a1, a2"),
             (["--json", ""], "--json ''"),
-            (["--json", "nowhere/out.json"], "folder that exists"),
+            (["--json", "nowhere/out.json"], "there is no folder nowhere"),
             (["--range", "0", "0.5"], "give --range LOW HIGH"),
         ],
     )
     def test_errors(self, log, capsys, options, expected):
-        assert main(["evaluate", log, *options]) == 1
+        assert main(["evaluate", log, *options]) == 2
         assert expected in capsys.readouterr().err
 
     @pytest.mark.parametrize(

@@ -109,9 +109,9 @@ class TestReading:
             learner.choose("a")
         log = read_log(learner, also=EVERYTHING)
         assert (log.missing, log.given_up) == (2, 3)
-        assert log.decided.tolist() == [False, True, True]
+        assert log.is_decision.tolist() == [False, True, True]
         assert np.isnan(log.observed).tolist() == [False, True, True]
-        assert (read_log(TABLE).given_up, read_log(TABLE, also=EVERYTHING).decided) == (0, None)
+        assert (read_log(TABLE).given_up, read_log(TABLE, also=EVERYTHING).is_decision) == (0, None)
 
     def test_only_what_is_asked_for_is_read(self):
         table = TABLE.append_column("holdout", [["yes"] * 4]).append_column("shared", [["50 %"] * 4])
@@ -120,7 +120,7 @@ class TestReading:
         assert (log.propensity, log.holdout, log.shared) == (None, None, None)
         strangers = table.append_column("observed", [["today"] * 4]).append_column("decision", [["buy", None] * 2])
         log = read_log(strangers, also=["observed", "decision"])
-        assert (log.observed, log.decided) == (None, None)
+        assert (log.observed, log.is_decision) == (None, None)
         for name in ("propensity", "holdout", "shared"):
             with pytest.raises(ValueError, match=f"column '{name}' must hold numbers"):
                 read_log(table, also=[name])

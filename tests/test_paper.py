@@ -92,7 +92,7 @@ def test_init_writes_an_example_that_runs(tmp_path, monkeypatch, capsys):
     assert main(["init"]) == 0
     example = tmp_path / "experiment.toml"
     assert example.read_text() == shipped("example.toml")
-    assert main(["init"]) == 1, "an existing file is not overwritten"
+    assert main(["init"]) == 2, "an existing file is not overwritten"
     example.write_text(example.read_text().replace("5000", "50").replace("[1000, 10000]", "[50, 60]"))
     assert main(["run", "experiment.toml"]) == 0
     assert (tmp_path / "results" / "experiment" / "report.html").exists()
@@ -102,7 +102,7 @@ def test_init_writes_an_example_that_runs(tmp_path, monkeypatch, capsys):
 def test_a_wrong_spec_names_line_and_field(tmp_path, capsys):
     path = tmp_path / "wrong.toml"
     path.write_text(shipped("example.toml").replace("horizon = 5000", "horizon = -5"))
-    assert main(["run", str(path)]) == 1
+    assert main(["run", str(path)]) == 2
     error = capsys.readouterr().err
     assert "horizon" in error
     assert "line" in error
@@ -122,8 +122,8 @@ def test_a_wrong_spec_names_line_and_field(tmp_path, capsys):
 )
 def test_mistakes_get_a_line_not_a_traceback(argv, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    assert main(argv) == 1
-    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("posse: ")
+    assert main(argv) == 2
+    assert capsys.readouterr().err.strip().splitlines()[-1].startswith("posse: error: ")
 
 
 def run_of(seed, tmp_path):

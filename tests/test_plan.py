@@ -18,9 +18,8 @@ import posse
 from posse.cli import main
 from posse.insight import Plan, plan
 from posse.insight.logs import read_log
-from posse.insight.planning.policies import line_up
-from posse.insight.planning.problems import guessed_problems
-from posse.insight.planning.spread import level_and_own
+from posse.insight.planning.model import guessed_problems, level_and_own
+from posse.insight.planning.policies import plan_policies
 from posse.learner import Counts, Learner
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
@@ -202,9 +201,9 @@ def test_policies_of_one_s_own_are_in_the_user_s_units():
 
 
 def test_wrong_epsilons_stay_within_the_rewards():
-    lines = line_up(30.0, 100.0)
-    assert lines.sweep_epsilons == pytest.approx([3, 6, 10, 15, 20, 30, 45, 60, 90])
-    assert [lines.policies[n].epsilon for n in lines.sweep] == pytest.approx(lines.sweep_epsilons / 100)
+    policies, roles = plan_policies(30.0, 100.0)
+    assert roles.sweep_epsilons == pytest.approx([3, 6, 10, 15, 20, 30, 45, 60, 90])
+    assert [policies[n].epsilon for n in roles.sweep] == pytest.approx(roles.sweep_epsilons / 100)
 
 
 def test_progress_is_told():
@@ -384,6 +383,8 @@ def test_a_guess_that_makes_no_sense_is_refused(arguments, message):
 def test_what_is_no_policy_is_refused():
     with pytest.raises(TypeError, match="'RobustAggTS' is no policy"):
         plan(policies=["RobustAggTS"])
+    with pytest.raises(TypeError, match=r"'RobustAggTS' is no policy; expected one such as posse.RobustAggTS"):
+        plan(policies="RobustAggTS")
 
 
 def test_data_that_makes_no_sense_is_refused():
@@ -462,14 +463,14 @@ def test_the_command_checks_where_to_write_before_it_simulates(capsys, tmp_path,
     folder = tmp_path / "folder.png"
     folder.mkdir()
     for option, file, message in (
-        ("--figure", tmp_path / "no" / "p.png", f"there is no directory {tmp_path / 'no'}"),
+        ("--figure", tmp_path / "no" / "p.png", f"there is no folder {tmp_path / 'no'} to write"),
         ("--figure", folder, "but expected a file"),
-        ("--json", tmp_path / "no" / "p.json", f"there is no directory {tmp_path / 'no'}"),
+        ("--json", tmp_path / "no" / "p.json", f"there is no folder {tmp_path / 'no'} to write"),
         ("--json", tmp_path, "but expected a file"),
         ("--json", "", "--json '', but expected a file"),
-        ("--figure", "", "--figure , but expected a file that ends in"),
+        ("--figure", "", "--figure '', but expected a file that ends in"),
     ):
-        assert main(["plan", option, str(file)]) == 1
+        assert main(["plan", option, str(file)]) == 2
         shown = capsys.readouterr()
         assert message in shown.err
         assert shown.out == ""
@@ -480,7 +481,7 @@ def test_the_command_prints_before_it_saves(small, capsys, tmp_path, monkeypatch
         raise OSError("the disk is full")
 
     monkeypatch.setattr(Plan, "figure", fail)
-    assert main([*GUESS, "--decisions", "300", "--figure", str(tmp_path / "p.png")]) == 1
+    assert main([*GUESS, "--decisions", "300", "--figure", str(tmp_path / "p.png")]) == 2
     shown = capsys.readouterr()
     assert shown.out == f"{small}\n"
     assert "the disk is full" in shown.err
@@ -489,7 +490,7 @@ def test_the_command_prints_before_it_saves(small, capsys, tmp_path, monkeypatch
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--figure", "plan.doc"], "--figure plan.doc, but expected a file that ends in .png, .svg, .pdf"),
+        (["--figure", "plan.doc"], "--figure 'plan.doc', but expected a file that ends in .png, .svg, .pdf"),
         (["--range", "0", "5"], "--range is about the rewards of a log"),
         (["--reward", "sales"], "--reward sales, but that is a column of a log"),
         (["--from", "nowhere.csv"], "there is no file nowhere.csv"),
@@ -498,9 +499,9 @@ def test_the_command_prints_before_it_saves(small, capsys, tmp_path, monkeypatch
     ],
 )
 def test_the_command_refuses_with_a_line(options, message, capsys):
-    assert main(["plan", *options]) == 1
+    assert main(["plan", *options]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("posse: ")
+    assert error.startswith("posse: error: ")
     assert message in error
 
 

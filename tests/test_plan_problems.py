@@ -8,10 +8,15 @@ import scipy.stats
 
 import posse
 from posse.insight import plan
-from posse.insight.planning import population as plan_population
-from posse.insight.planning.population import draw_means, population_of, reward_dispersion
-from posse.insight.planning.problems import guessed_problems
-from posse.insight.planning.spread import interaction_freedom, level_and_own
+from posse.insight.planning import model
+from posse.insight.planning.model import (
+    draw_means,
+    guessed_problems,
+    interaction_freedom,
+    level_and_own,
+    population_of,
+    reward_dispersion,
+)
 from posse.learner import Counts
 
 # Problems from a guess
@@ -167,20 +172,20 @@ def restricted_likelihood(counts: Counts, level: float, own: np.ndarray) -> floa
 
 def test_standard_deviations_are_drawn_from_their_posterior(monkeypatch):
     """Against sums over a whole coarse grid, for normal own deviations (σ_pk = σ_k); the prior alone is far off."""
-    monkeypatch.setattr(plan_population, "GRID", 6)
-    monkeypatch.setattr(plan_population, "REACH", 60.0)
-    monkeypatch.setattr(plan_population, "FREEDOMS", (1e6,))
+    monkeypatch.setattr(model, "GRID", 6)
+    monkeypatch.setattr(model, "REACH", 60.0)
+    monkeypatch.setattr(model, "FREEDOMS", (1e6,))
     pulls = np.array([[150, 40], [90, 60], [60, 200], [100, 30]])
     sums = np.array([[45, 25], [30, 20], [12, 130], [28, 6]]).astype(float)
     counts = Counts(("p", "q", "r", "s"), ("a", "b"), pulls, sums)
     population = population_of(counts)
     grid = population.grid
-    of_arm = np.exp(plan_population.scale_priors(grid)[0])
+    of_arm = np.exp(model.scale_priors(grid)[0])
     prior = of_arm.T @ of_arm  # of the two arms' σ, s summed out
     scores = [[[restricted_likelihood(counts, t, np.array([a, b])) for b in grid] for a in grid] for t in grid]
     exact = np.exp(np.array(scores) - np.max(scores)) * prior
     exact /= exact.sum()
-    chain = plan_population._chain(population, np.random.default_rng(0))
+    chain = model._chain(population, np.random.default_rng(0))
     states = [next(chain) for _ in range(6000)][100:]
     for column, axes in ((lambda s: s.level, (1, 2)), (lambda s: s.scale[0], (0, 2)), (lambda s: s.scale[1], (0, 1))):
         place = np.searchsorted(grid, np.array([column(state) for state in states]) * (1 - 1e-9))

@@ -43,12 +43,12 @@ def test_the_past_is_as_long_as_it_should_be(tmp_path):
 
 @pytest.mark.parametrize(("option", "value"), [("--past", "0"), ("--minutes", "-1"), ("--minutes", "nan")])
 def test_what_cannot_be_measured_is_refused(capsys, option, value):
-    assert main(["bench", "--service", option, value]) == 1
+    assert main(["bench", "--service", option, value]) == 2
     assert f"{option.strip('-')}=" in capsys.readouterr().err
 
 
 def test_an_address_that_is_none_is_refused_before_anything_is_measured(capsys):
-    assert main(["bench", "--service", "--postgres", "mysql://here/posse"]) == 1
+    assert main(["bench", "--service", "--postgres", "mysql://here/posse"]) == 2
     shown = capsys.readouterr()
     assert "mysql://here/posse" in shown.err
     assert "past events" not in shown.out + shown.err

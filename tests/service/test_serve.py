@@ -43,7 +43,7 @@ def start(folder, *options):
 def refused(folder, *options):
     """What the service says when it does not start."""
     done = subprocess.run([*POSSE, "serve", "--port", "0", *options], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stdout == ""
     return done.stderr
 
@@ -101,7 +101,7 @@ def test_a_worker_that_cannot_start_ends_the_service_and_all_other_workers(tmp_p
                 os.killpg(process.pid, signal.SIGKILL)
     assert (process.returncode, said) == (1, "")
     assert "OSError: the disk is gone" in errors
-    assert errors.endswith("posse: the service could not start; the lines above say why\n")
+    assert errors.endswith("posse: error: the service could not start; the lines above say why\n")
 
 
 def test_a_public_address_with_a_token(tmp_path):

@@ -170,7 +170,7 @@ class TestCommands:
         return run
 
     def test_a_database_from_its_making_to_its_copy(self, run, tmp_path):
-        assert "posse db init" in run("db", "verify", status=1)
+        assert "posse db init" in run("db", "verify", status=2)
         assert run("db", "init") == run("db", "upgrade") == f"schema {tables.SCHEMA}\n"
         store = Store(f"sqlite:///{tmp_path / 'posse.db'}")
         new(store)
@@ -180,7 +180,7 @@ class TestCommands:
         assert "1 decisions, 1 rewards" in run("db", "import", "again", tmp_path / "log.parquet")
         assert re.match(r"south is now erased-[0-9a-f]{16}\n", run("db", "erase", "teas", "south"))
         run("db", "backup", tmp_path / "copy.db")
-        assert "exists already" in run("db", "backup", tmp_path / "copy.db", status=1)
+        assert "exists already" in run("db", "backup", tmp_path / "copy.db", status=2)
         copy = f"sqlite:///{tmp_path / 'copy.db'}"
         assert run("db", "verify", "--database", copy, "--experiment", "teas") == "all is well: 2 decisions\n"
         with store.engine.begin() as connection:
@@ -200,6 +200,6 @@ class TestCommands:
         assert "decide+reward" in run("token", "list")
         assert run("token", "revoke", "1") == "token 1 is revoked\n"
         assert "revoked" in run("token", "list")
-        assert "no token 5" in run("token", "revoke", "5", status=1)
+        assert "no token 5" in run("token", "revoke", "5", status=2)
         with pytest.raises(SystemExit):
             run("token", "create", "--scope", "decide", "--expires", "soon")

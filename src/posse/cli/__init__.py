@@ -1,4 +1,7 @@
-"""The command line: parse, call, print. Each module here adds its own commands."""
+"""The command line: parse, call, print. Each module here adds its own commands.
+
+A module has `add(commands)`, which adds its parsers, and PLACE, a number that says where they stand in the help.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,25 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
+from posse.checks import output_file
+from posse.text import align, to_json
 from posse.version import __version__
+
+GROUPS = {
+    0: "Simulate",
+    20: "Plan, check and judge from data",
+    50: "Run the decision service",
+    90: "Measure",
+}
+"""The groups of commands in the help; each begins at this PLACE."""
+FIGURES = (".png", ".svg", ".pdf")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status."""
+    """Run the command line; return the exit status: 0, 1 if something failed, 2 if what was given is wrong."""
     parser = _parser()
     options = parser.parse_args(argv)
     if not hasattr(options, "run"):
@@ -26,16 +42,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         options.run(options)
         sys.stdout.flush()
-    except BrokenPipeError:  # whoever read the output has stopped: so do we, quietly
+    except BrokenPipeError:  # whoever read the output has stopped reading, so stop quietly
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except ModuleNotFoundError as error:
         extra = getattr(options, "extra", "experiments")
-        print(f"posse: {error}; this command needs more: pip install 'posse[{extra}]'", file=sys.stderr)
-        return 1
-    except (ValueError, TypeError, OSError, RuntimeError) as error:
-        print(f"posse: {error}", file=sys.stderr)
-        return 1
+        return _failed(f"{error}; this command needs more: pip install 'posse[{extra}]'", 1)
+    except RuntimeError as error:
+        return _failed(str(error), 1)
+    except (ValueError, TypeError, OSError) as error:
+        return _failed(str(error), 2)
     except KeyboardInterrupt:
         again = "; started again, it goes on from here" if getattr(options, "resumes", False) else ""
         print(f"posse: interrupted{again}", file=sys.stderr)
@@ -43,11 +59,72 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _failed(message: str, status: int) -> int:
+    print(f"posse: error: {message}", file=sys.stderr)
+    return status
+
+
+def add_outputs(parser: argparse._ActionsContainer, *, figure: bool) -> None:
+    """Add the options that say where else a result goes: --json, and --figure if it can be drawn."""
+    if figure:
+        parser.add_argument("--figure", metavar="FILE", help="also draw it: a .png, .svg or .pdf file")
+    else:
+        parser.set_defaults(figure=None)
+    parser.add_argument("--json", metavar="FILE", help="also write it as JSON to FILE; - prints only JSON")
+
+
+def check_outputs(options: argparse.Namespace) -> None:
+    """Refuse files that cannot be written, before any long work."""
+    if options.figure is not None:
+        output_file(options.figure, "--figure", endings=FIGURES)
+    if options.json not in (None, "-"):
+        output_file(options.json, "--json")
+
+
+def write_outputs(options: argparse.Namespace, result: Any) -> None:
+    """Print a result in words, or as JSON, and write the files that were asked for."""
+    text = to_json(result.to_dict()) if options.json is not None else ""
+    print(text if options.json == "-" else result)
+    if options.json not in (None, "-"):
+        Path(options.json).write_text(text + "\n", encoding="utf-8")
+    if options.figure is not None:
+        result.figure().savefig(options.figure)
+
+
+def add_rewards(parser: argparse._ActionsContainer, default: str | None = "reward") -> None:
+    """Add the options that say which column of a log has the rewards, and what range they have."""
+    parser.add_argument(
+        "--reward", default=default, metavar="COLUMN", help="the log's column of rewards (default: reward)"
+    )
+    parser.add_argument(
+        "--range",
+        nargs=2,
+        type=float,
+        metavar=("LOW", "HIGH"),
+        help="the least and the greatest possible reward (default: what the log says, or 0 1)",
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="posse", description="Multi-task bandits that share data robustly.")
+    parser = argparse.ArgumentParser(
+        prog="posse",
+        description="Multi-task bandits that share data robustly.",
+        usage="posse COMMAND [OPTIONS]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"posse {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    commands = parser.add_subparsers(prog="posse", metavar="COMMAND", help=argparse.SUPPRESS)
     modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+    grouped: dict[str, list[list[str]]] = {title: [] for title in GROUPS.values()}
     for module in sorted(modules, key=lambda module: module.PLACE):
+        before = len(commands._choices_actions)
         module.add(commands)
+        group = grouped[GROUPS[max(first for first in GROUPS if first <= module.PLACE)]]
+        group += [[f"  {each.dest}", str(each.help)] for each in commands._choices_actions[before:]]
+    lines = align((row for rows in grouped.values() for row in rows), "<")
+    parts = []
+    for title, rows in grouped.items():
+        parts.append("\n".join([f"{title}:", *lines[: len(rows)]]))
+        lines = lines[len(rows) :]
+    parser.epilog = "\n\n".join([*parts, "posse COMMAND --help says more about a command."])
     return parser

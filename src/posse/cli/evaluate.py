@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posse.cli import add_outputs, add_rewards, check_outputs, write_outputs
+
 if TYPE_CHECKING:
-    from posse.insight.evaluation.targets import FixedPolicy
+    from posse.insight.evaluation.model import FixedPolicy
     from posse.policies import Policy
 
 PLACE = 30
@@ -22,13 +24,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "evaluate",
         help="judge policies from a log of decisions",
-        description="What would other policies have earned, overall and for each player? The log is a Parquet or CSV "
-        "file with the columns player, arm, propensity (the probability with which the arm was chosen) and a reward. "
-        "Without a policy to judge: every arm, the uniform policy and what the log itself did.",
+        description="Say what other policies would have earned, overall and for each player. The log is a Parquet or "
+        "CSV file with the columns player, arm, propensity (the probability with which the arm was chosen) and a "
+        "reward. A CSV file carries no metadata, so pass --adaptive and --range yourself. Without a policy to judge, "
+        "it judges every arm, the uniform policy and what the log itself did.",
     )
     parser.add_argument("log", metavar="LOG", help="a .parquet or .csv file")
-    what = parser.add_argument_group("what to judge (all may be repeated and combined)")
-    what.add_argument("--arm", action="append", default=[], metavar="NAME", help="one arm for everybody")
+    what = parser.add_argument_group("the policies to judge (all options may be repeated and combined)")
+    what.add_argument("--arm", action="append", default=[], metavar="NAME", help="always this arm, for all players")
     what.add_argument("--uniform", action="store_true", help="every arm with the same probability")
     what.add_argument("--logged", action="store_true", help="what the log itself did")
     what.add_argument(
@@ -37,40 +40,43 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         default=[],
         metavar="FILE",
         help='a fixed policy: JSON {player: arm} or {player: {arm: probability}}, or CSV "player,arm,probability"; '
-        "the player * is everybody who is not named",
+        "the player * stands for all players that are not named",
     )
     what.add_argument(
-        "--policy", action="append", default=[], metavar="POLICY", help="one that learns, such as 'RobustAggTS(0.1)'"
+        "--policy",
+        action="append",
+        default=[],
+        metavar="POLICY",
+        help="a policy that learns, such as 'RobustAggTS(0.1)'",
     )
-    parser.add_argument("--against", metavar="NAME", help="also the differences to this: an arm, uniform or logged")
+    parser.add_argument(
+        "--against", metavar="NAME", help="also show the differences to this: an arm, uniform or logged"
+    )
     parser.add_argument("--player", action="append", metavar="NAME", help="only these players' rows (may be repeated)")
     parser.add_argument("--holdout", action="store_true", help="only the decisions that a learner held out")
-    parser.add_argument("--reward", default="reward", metavar="COLUMN", help="the column of rewards (default: reward)")
+    add_rewards(parser)
     parser.add_argument(
-        "--range",
-        nargs=2,
-        type=float,
-        metavar=("LOW", "HIGH"),
-        help="the least and the greatest reward (default: what the log says, or 0 1)",
+        "--level", type=float, default=0.05, metavar="P", help="how often an interval may miss (default: 0.05)"
     )
-    parser.add_argument("--level", type=float, default=0.05, help="how often an interval may miss (default: 0.05)")
-    parser.add_argument("--estimator", default="auto", metavar="NAME", help="dr, snips, ips (default: auto)")
+    parser.add_argument("--estimator", default="auto", metavar="NAME", help="auto, dr, snips or ips (default: auto)")
     parser.add_argument(
         "--adaptive",
         action=argparse.BooleanOptionalAction,
-        help="whether the log's choices depended on its earlier rewards (default: what the log says, or looks like)",
+        help="whether the log's choices depended on its earlier rewards (default: what the log says or looks like)",
     )
-    parser.add_argument("--passes", type=int, default=10, metavar="N", help="shuffles of a replay (default: 10)")
-    parser.add_argument("--seed", type=int, default=0, help="of a replay (default: 0)")
-    parser.add_argument("--json", metavar="FILE", help="also write everything as JSON to FILE; - prints only JSON")
+    parser.add_argument(
+        "--passes", type=int, default=10, metavar="N", help="how many shuffles of the log a replay uses (default: 10)"
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of a replay (default: 0)")
+    add_outputs(parser, figure=False)
     parser.set_defaults(run=_evaluate)
 
 
 def _evaluate(options: argparse.Namespace) -> None:
+    check_outputs(options)
     from posse.insight import evaluate
     from posse.simulation.progress import Bar
 
-    _check_place(options.json)
     targets: list[Any] = [*(["logged"] if options.logged else []), *(["uniform"] if options.uniform else [])]
     targets += options.arm
     targets += [read_table(Path(path)) for path in options.table]
@@ -90,22 +96,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         seed=options.seed,
         progress=Bar() if sys.stderr.isatty() else None,
     )
-    written = json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False)
-    if options.json == "-":
-        print(written)
-        return
-    print(evaluation)
-    if options.json is not None:
-        Path(options.json).write_text(written + "\n", encoding="utf-8")
-
-
-def _check_place(json_file: str | None) -> None:
-    """An error if what is found could not be written."""
-    if json_file in (None, "-"):
-        return
-    path = Path(str(json_file))
-    if not json_file or path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"--json {json_file!r}, but expected a file in a folder that exists, or -")
+    write_outputs(options, evaluation)
 
 
 def read_policy(text: str) -> Policy:
@@ -134,8 +125,8 @@ def read_policy(text: str) -> Policy:
 
 
 def read_table(path: Path) -> FixedPolicy:
-    """A fixed policy from a JSON or CSV file; it is named like the file."""
-    from posse.insight.evaluation.targets import FixedPolicy
+    """A fixed policy from a JSON or CSV file; it gets the file's name."""
+    from posse.insight.evaluation.model import FixedPolicy
 
     if path.suffix.lower() not in (".json", ".csv"):
         raise ValueError(f"--table {path}, but expected a .json or .csv file")

@@ -1,10 +1,9 @@
-"""Insight: what theory says of a problem; whether ε is right; what other policies would have earned; what to expect."""
+"""What theory says about a problem, whether ε is right, what other policies would have earned, what to expect."""
 
-from posse.insight.diagnosis.diagnose import Diagnosis, diagnose
-from posse.insight.evaluation.evaluate import evaluate
-from posse.insight.evaluation.results import Estimate, Evaluation
-from posse.insight.evaluation.targets import FixedPolicy
-from posse.insight.planning.plan import Plan, plan
+from posse.insight.diagnosis.api import Diagnosis, diagnose
+from posse.insight.evaluation.api import Evaluation, evaluate
+from posse.insight.evaluation.model import Estimate, FixedPolicy
+from posse.insight.planning.api import Plan, plan
 from posse.insight.theory import (
     Bound,
     individual_gap_dependent,

@@ -1,4 +1,4 @@
-"""Logs of decisions, from a learner or from elsewhere, in the one shape that diagnosis and evaluation work on."""
+"""Logs of decisions, from a learner or from elsewhere, in the one form that all of insight works on."""
 
 from __future__ import annotations
 
@@ -11,39 +11,44 @@ from typing import Any, overload
 import numpy as np
 
 from posse.checks import number
-from posse.insight.text import listed
 from posse.learner import Counts
 from posse.learner.setup import NARROWEST, WIDEST
+from posse.text import listed
 
-ELSE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
+GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """A log, one entry a row, in the log's order."""
+    """A log: each array has one entry for each row, in the log's order."""
 
     players: tuple[str, ...]
-    """The players' names; `player` counts into it."""
+    """The players' names; `player` has places in this tuple."""
     arms: tuple[str, ...]
-    """The arms' names; `arm` counts into it."""
+    """The arms' names; `arm` has places in this tuple."""
     player: np.ndarray
-    """Who, int64."""
+    """The player of each row, int64."""
     arm: np.ndarray
-    """What, int64."""
+    """The arm that was chosen, int64."""
     reward: np.ndarray
-    """What came of it, float64; NaN where nothing came yet, or ever."""
+    """The reward, float64; NaN where none came."""
     propensity: np.ndarray | None
-    """The probability with which the arm was chosen, NaN where it was not drawn; None if there is no such column."""
+    """The probability with which the arm was chosen, NaN where unknown; None if there is no such column."""
     shared: np.ndarray | None
-    """How much of the decision rested on other players' data; None likewise."""
+    """How much of the decision rested on other players' data; None if there is no such column."""
     about: dict[str, Any] = field(default_factory=dict)
     """What a learner wrote about itself, empty for a log from elsewhere."""
     holdout: np.ndarray | None = None
-    """Whether the arm was drawn uniformly, as one of the decisions held out; None likewise."""
+    """Whether the decision was held out, its arm drawn uniformly; None if there is no such column."""
     observed: np.ndarray | None = None
-    """The number of the learner's event that brought the reward, NaN where none came; None likewise."""
-    decided: np.ndarray | None = None
-    """Whether the row is a decision, and not a reward of the past that a learner was told; None likewise."""
+    """The number of the learner's event that brought the reward, NaN without one; None if there is no such column."""
+    is_decision: np.ndarray | None = None
+    """Whether the row is a decision, not a past reward that a learner was given; None if there is no such column."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many players and arms there are."""
+        return len(self.players), len(self.arms)
 
     @property
     def missing(self) -> int:
@@ -52,39 +57,45 @@ class Log:
 
     @property
     def given_up(self) -> int:
-        """How many more decisions a learner made that have no row: too many newer ones waited for their rewards."""
+        """How many decisions have no row because their learner gave them up: too many newer ones were waiting."""
         return int(self.about.get("given_up", 0))
 
     def kept(self, keep: np.ndarray) -> Log:
-        """The rows that are to be kept, a bool each."""
-        columns = ("player", "arm", "reward", "propensity", "shared", "holdout", "observed", "decided")
-        there = {name: getattr(self, name) for name in columns}
-        changed: dict[str, Any] = {name: column[keep] for name, column in there.items() if column is not None}
-        return replace(self, **changed)
+        """The log with only the rows for which `keep` is True."""
+        columns = {name: column[keep] for name, column in vars(self).items() if isinstance(column, np.ndarray)}
+        return replace(self, **columns)
 
     def counts(self) -> Counts:
-        """Pulls and sums by player and arm, of the rows whose reward is known."""
+        """Pulls and sums by player and arm, over the rows whose reward is known."""
         known = ~np.isnan(self.reward)
-        shape = (len(self.players), len(self.arms))
-        cell = self.player[known] * shape[1] + self.arm[known]
+        player, arm = self.player[known], self.arm[known]
+        pulls, sums = by_cell(player, arm, self.shape), by_cell(player, arm, self.shape, self.reward[known])
         low, high = self.about.get("reward_range", (0.0, 1.0))
-        return Counts(
-            self.players,
-            self.arms,
-            np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape),
-            np.bincount(cell, weights=self.reward[known], minlength=shape[0] * shape[1]).reshape(shape),
-            float(low),
-            float(high),
-            self.about.get("epsilon"),
-        )
+        return Counts(self.players, self.arms, pulls, sums, float(low), float(high), self.about.get("epsilon"))
+
+    def scaled_rewards(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Player, arm and reward of the rows whose reward is known; rewards moved from their range to [0, 1]."""
+        known = ~np.isnan(self.reward)
+        low, high = self.about["reward_range"]
+        return self.player[known], self.arm[known], (self.reward[known] - low) / (high - low)
 
 
-def read_log(source: Any, reward: str = "reward", also: Iterable[str] = ()) -> Log:
-    """A log from a Parquet or CSV file, an Arrow table, a DataFrame, or a learner.
+def by_cell(
+    player: np.ndarray, arm: np.ndarray, shape: tuple[int, int], weights: np.ndarray | None = None
+) -> np.ndarray:
+    """How many rows each player and arm has, or the sums of their weights, [player, arm]."""
+    return np.bincount(player * shape[1] + arm, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)
 
-    Columns: player and arm; the named column of rewards, empty where unknown; and of propensity, shared, holdout, and a
-    learner's observed and decision those that are asked for in `also`, if they are there. Others are not looked at.
-    Whether rewards are in their range is for `with_range` to say.
+
+def read_log(source: Any, reward: str = "reward", also: Iterable[str] = (), *, in_order: bool = False) -> Log:
+    """Read a log from a Parquet or CSV file, an Arrow table, a DataFrame, or a learner.
+
+    The log must have the columns player, arm, and the one named by `reward`, which may be empty where the reward is
+    unknown. `also` names further columns to read if they are there: propensity, shared, holdout, and from a learner's
+    log observed and decision. Other columns are not read. `with_range` checks that rewards are in their range.
+
+    Players and arms are in their learner's order; in a log from elsewhere they are sorted by name, or `in_order` of
+    their first rows.
 
     >>> import pyarrow
     >>> table = pyarrow.table({"player": ["a", "b", "a"], "arm": ["x", "x", "y"], "sales": [1.0, 0.0, None]})
@@ -97,7 +108,7 @@ def read_log(source: Any, reward: str = "reward", also: Iterable[str] = ()) -> L
             there = listed(table.column_names, 30) or "none"
             raise ValueError(f"the log has no column {name!r}; its columns are {there}{_separator(table.column_names)}")
     about = _about(table)
-    own = () if about else ("observed", "decision")  # elsewhere such a column means something else
+    own = () if about else ("observed", "decision")  # in a log from elsewhere, such a column means something else
     wanted = [name for name in also if name in table.column_names and name not in own]
     for name in ("player", "arm", reward, *wanted):
         if table.column_names.count(name) > 1:
@@ -106,8 +117,8 @@ def read_log(source: Any, reward: str = "reward", also: Iterable[str] = ()) -> L
             )
     if table.num_rows == 0:
         raise ValueError("the log has no rows")
-    players, player = _names(table, "player", about.get("players", []))
-    arms, arm = _names(table, "arm", about.get("arms", []))
+    players, player = _names(table, "player", about.get("players", []), in_order)
+    arms, arm = _names(table, "arm", about.get("arms", []), in_order)
     columns = {name: _numbers(table, name) for name in wanted if name != "decision"}
     log = Log(
         players,
@@ -132,9 +143,9 @@ def with_range(rewards: Log, reward_range: Any = None) -> Log: ...
 @overload
 def with_range(rewards: Counts, reward_range: Any = None) -> Counts: ...
 def with_range(rewards: Log | Counts, reward_range: Any = None) -> Log | Counts:
-    """A log or counts with the range that was given, or else their own, once their rewards are seen to lie in it.
+    """The log or the counts with the given reward range, or their own if none is given.
 
-    The range is in `low` and `high` of counts, those of `log.counts()` included. Whatever is wrong is a ValueError.
+    A ValueError says if the range is not one, or if a reward lies outside. Counts hold the range as `low` and `high`.
 
     >>> counts = Counts(("a",), ("x",), np.array([[2]]), np.array([[70.0]]))
     >>> with_range(counts, (0, 50)).high
@@ -152,7 +163,7 @@ def _log_with(log: Log, reward_range: Any) -> Log:
     bad = np.flatnonzero((log.reward < low) | (log.reward > high))
     if bad.size:
         raise ValueError(
-            f"row {bad[0] + 1} has reward {log.reward[bad[0]]:g}, but rewards are in [{low:g}, {high:g}]; {ELSE}"
+            f"row {bad[0] + 1} has reward {log.reward[bad[0]]:g}, but rewards are in [{low:g}, {high:g}]; {GIVE_RANGE}"
         )
     return replace(log, about={**log.about, "reward_range": (low, high)})
 
@@ -166,13 +177,13 @@ def _counts_with(counts: Counts, reward_range: Any) -> Counts:
         player, arm = bad[0]
         raise ValueError(
             f"player {counts.players[player]!r} earned {sums[player, arm]:g} with {pulls[player, arm]:,} pulls of arm "
-            f"{counts.arms[arm]!r}, but rewards are in [{low:g}, {high:g}]; {ELSE}"
+            f"{counts.arms[arm]!r}, but rewards are in [{low:g}, {high:g}]; {GIVE_RANGE}"
         )
     return replace(counts, low=low, high=high)
 
 
 def _checked(given: Any) -> tuple[float, float]:
-    """Two numbers with a width that can be computed with."""
+    """The range as two numbers whose distance is neither too small nor too large to compute with."""
     try:
         low, high = (number("reward", each) for each in given)
     except (TypeError, ValueError):
@@ -221,7 +232,7 @@ def _table(source: Any) -> Any:
 
 
 def _separator(columns: list[str]) -> str:
-    """A hint where a file's columns seem not to be separated by commas."""
+    """A hint for a file whose columns seem to be separated by something else than commas."""
     for mark, name in ((";", "semicolons"), ("\t", "tabs")):
         if any(mark in column for column in columns):
             return f"; they seem to be separated by {name}, but a .csv file has commas"
@@ -229,7 +240,7 @@ def _separator(columns: list[str]) -> str:
 
 
 def _about(table: Any) -> dict[str, Any]:
-    """What a learner wrote about itself into the table's metadata."""
+    """What a learner wrote about itself in the table's metadata."""
     written = (table.schema.metadata or {}).get(b"posse", b"{}")
     try:
         about = json.loads(written)
@@ -240,8 +251,8 @@ def _about(table: Any) -> dict[str, Any]:
     return about
 
 
-def _names(table: Any, column: str, first: list[str]) -> tuple[tuple[str, ...], np.ndarray]:
-    """The names in a column, those in `first` before others, and each row's number among them."""
+def _names(table: Any, column: str, first: list[str], in_order: bool) -> tuple[tuple[str, ...], np.ndarray]:
+    """The names in a column, those in `first` before the others, and for each row the place of its name."""
     import pyarrow
 
     try:
@@ -254,7 +265,7 @@ def _names(table: Any, column: str, first: list[str]) -> tuple[tuple[str, ...], 
         empty |= encoded.indices.fill_null(-1).to_numpy() == found.index("")
     if empty.any():
         raise ValueError(f"row {int(empty.argmax()) + 1} has no {column}; every row needs one")
-    names = list(dict.fromkeys([*first, *sorted(found)]))
+    names = list(dict.fromkeys([*first, *(found if in_order else sorted(found))]))  # found is in order of first rows
     place = {name: number for number, name in enumerate(names)}
     mapping = np.array([place[name] for name in found], np.int64)
     return tuple(names), mapping[encoded.indices.to_numpy()]

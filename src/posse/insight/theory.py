@@ -1,12 +1,12 @@
 """The regret bounds of the paper for a given problem: their leading terms, without the constants that O(·) hides.
 
-Wang, Zhang and Chaudhuri, "Thompson Sampling for Robust Transfer in Multi-Task Bandits" (2022). Its bounds speak of
+Wang, Zhang and Chaudhuri, "Thompson Sampling for Robust Transfer in Multi-Task Bandits" (2022). Its bounds are for
 horizons T > max(K, M); the terms are computed for any T of at least 1. They say how regret grows, not how large it
-is: compare their shapes over problems, horizons and numbers of players, not their heights. The gap-independent ones
-are stated up to logarithmic factors, and no logarithm is put in here.
+is: compare their shapes over problems, horizons and numbers of players, not their heights. The gap-independent bounds
+hold up to logarithmic factors, which are left out here.
 
-Throughout, Δ is a gap, I_α the arms whose gap exceeds α for some player, P = Σ |P_t| the number of (player, round)
-pairs in which the player was active; all players in all rounds, M·T, unless told.
+Throughout, Δ is a gap, I_α are the arms whose gap exceeds α for some player, and P = Σ |P_t| is the number of (player,
+round) pairs in which the player was active. If P is not given, all players are active in all rounds: P = M·T.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Bound:
     """The leading terms of a bound on the collective regret; `float(bound)` is their sum."""
 
     subpar: float
-    """The part of the arms that profit from sharing, those of I_α; 0 where nothing is shared."""
+    """The part from the arms that profit from sharing, those in I_α; 0 if nothing is shared."""
     rest: float
-    """The part of all other arms."""
+    """The part from all other arms."""
     subpar_arms: int
     """How many arms profit from sharing."""
     lower_order: float = 0.0
@@ -45,7 +45,7 @@ class Bound:
 def robustagg_ts_gap_dependent(problem: Problem, horizon: int, alpha: float | None = None) -> Bound:
     """RobustAgg-TS, Theorem 4.1: (1/M) Σ_{i ∈ I_α} Σ_{p: Δ>0} ln T/Δ + Σ_{i ∉ I_α} Σ_{p: Δ>0} ln T/Δ, besides M²K.
 
-    The theorem has α = 10ε, the default; the experiments suggest that 5ε would do.
+    The theorem has α = 10ε, the default; the experiments suggest that 5ε is enough.
 
     >>> problem = Problem([[0.9, 0.4, 0.85], [0.9, 0.4, 0.8]], epsilon=0.05)
     >>> bound = robustagg_ts_gap_dependent(problem, 1000, alpha=5 * problem.epsilon)
@@ -59,7 +59,7 @@ def robustagg_ts_gap_dependent(problem: Problem, horizon: int, alpha: float | No
 def robustagg_ts_gap_independent(
     problem: Problem, horizon: int, alpha: float | None = None, player_rounds: int | None = None
 ) -> Bound:
-    """RobustAgg-TS, Theorem 4.2: √(|I_α| P) + √(M (|I_α^C| − 1) P), besides M²K; α = 10ε unless told."""
+    """RobustAgg-TS, Theorem 4.2: √(|I_α| P) + √(M (|I_α^C| − 1) P), besides M²K; α = 10ε if omitted."""
     alpha = 10 * problem.epsilon if alpha is None else alpha
     return _shared_gap_independent(problem, horizon, alpha, player_rounds, problem.players**2 * problem.arms)
 
@@ -122,7 +122,7 @@ def _shared_gap_independent(
 ) -> Bound:
     P = _player_rounds(problem, horizon, player_rounds)
     count = int(_mask(problem, alpha).sum())
-    others = max(problem.arms - count - 1, 0)  # below α = 2ε no arm need be left
+    others = max(problem.arms - count - 1, 0)  # below α = 2ε there may be no other arm
     return Bound(math.sqrt(count * P), math.sqrt(problem.players * others * P), count, float(lower_order))
 
 

@@ -1,8 +1,8 @@
 """A diagnosis as a picture: a panel for each arm, a row for each player, and a band as wide as ε.
 
-The band lies where it touches the most intervals. While it touches all, ε holds so far: intervals on a line of which
-every two can be touched at once can all be (Helly). A player whose interval it cannot touch differs by more than ε from
-some other, else the band could be moved, and is drawn in another colour and shape.
+The band lies where it touches the most intervals. While it touches all of them, ε holds so far: if every two intervals
+on a line can be touched at once, all can (Helly). A player whose interval the band cannot touch differs by more than ε
+from some other player, or else the band could be moved. Such a player is drawn in another color and shape.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy as np
 
 from posse.figures.style import HOUSE
 from posse.insight.diagnosis.text import headline, why_no_estimate
-from posse.insight.text import decimals, in_figure
+from posse.text import decimals, figure_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from posse.insight.diagnosis.diagnose import Diagnosis
+    from posse.insight.diagnosis.api import Diagnosis
 
 MOST_ARMS = 10
 MOST_PLAYERS = 40
 LONGEST_NAME = 26
-COLUMNS = (0, 1, 2, 3, 4, 3, 3, 4, 4, 5, 5)  # of panels, for so many arms
+COLUMNS = (0, 1, 2, 3, 4, 3, 3, 4, 4, 5, 5)  # of panels, for 0, 1, 2, … arms
 DPI = 150
 PLAIN, BROKEN, BAND, INK = "#0072B2", "#D55E00", "#BBBBBB", "#444444"  # Okabe and Ito's blue and vermilion, and greys
 STYLE: dict[str, Any] = {
@@ -38,7 +38,7 @@ STYLE: dict[str, Any] = {
 
 
 def draw(diagnosis: Diagnosis) -> Figure:
-    """The picture, as a matplotlib Figure; `figure.savefig(file)` writes it."""
+    """The picture as a matplotlib Figure; `figure.savefig(file)` writes it."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -50,7 +50,7 @@ def draw(diagnosis: Diagnosis) -> Figure:
     lines = math.ceil(len(arms) / columns)
     tallest = max(len(players) for players in rows.values())
     width = max(2.6 * columns, 6.4)
-    verdict = textwrap.wrap(in_figure(headline(diagnosis), 200), int(11 * width))
+    verdict = textwrap.wrap(figure_label(headline(diagnosis), 200), int(11 * width))
     note = textwrap.wrap(_note(diagnosis, arms, rows), int(17 * width))
     head = 0.48 + 0.18 * len(verdict) + 0.14 * len(note)  # inches above the panels
     size = (width, lines * (0.75 + 0.155 * max(tallest, 3)) + head)
@@ -69,13 +69,13 @@ def draw(diagnosis: Diagnosis) -> Figure:
 
 
 def _arms(diagnosis: Diagnosis) -> list[int]:
-    """The arms that are drawn: all, or those with the largest bounds and estimates, in the diagnosis's order."""
+    """The arms to draw: all, or those with the largest bounds and estimates, in the diagnosis's order."""
     estimates = np.nan_to_num(diagnosis.spread.ranges, nan=-1.0)
     return sorted(np.lexsort((-estimates, -diagnosis.bounds))[:MOST_ARMS].tolist())
 
 
 def _rows(diagnosis: Diagnosis, arm: int) -> np.ndarray:
-    """The players that are drawn, by mean: those with data; of many, those whose intervals reach out the furthest."""
+    """The players to draw, ordered by mean: those with data; of many, those with the most extreme intervals."""
     players = np.flatnonzero(diagnosis.pulls[:, arm] > 0)
     if len(players) > MOST_PLAYERS:
         highest = players[np.argsort(-diagnosis.lower[players, arm], kind="stable")][: MOST_PLAYERS // 2]
@@ -86,11 +86,11 @@ def _rows(diagnosis: Diagnosis, arm: int) -> np.ndarray:
 
 
 def _band(diagnosis: Diagnosis, arm: int) -> tuple[float, float] | None:
-    """Where the band lies: where it touches the most intervals, and there as near as can be to the mean reward."""
+    """Where the band lies: where it touches the most intervals, and there as close as possible to the mean reward."""
     there = diagnosis.pulls[:, arm] > 0
     if diagnosis.epsilon is None or not there.any():
         return None
-    # Starting at x it touches the interval from l to u if x is in [l − ε, u].
+    # A band that starts at x touches the interval [l, u] if x is in [l − ε, u].
     first, last = diagnosis.lower[there, arm] - diagnosis.epsilon, diagnosis.upper[there, arm]
     wish = np.average(diagnosis.means[there, arm], weights=diagnosis.pulls[there, arm]) - diagnosis.epsilon / 2
     starts = np.array([wish, *first, *last])
@@ -108,23 +108,23 @@ def _panel(axes: Axes, diagnosis: Diagnosis, arm: int, players: np.ndarray) -> N
         axes.axvspan(*band, color=BAND, alpha=0.45, linewidth=0, zorder=0)
     for row, player in enumerate(players):
         broken = off[player]
-        colour = BROKEN if broken else PLAIN
+        color = BROKEN if broken else PLAIN
         ends = diagnosis.lower[player, arm], diagnosis.upper[player, arm]
         width = (ends[1] - ends[0]) / (diagnosis.high - diagnosis.low)
-        alpha = 1.0 if broken else float(np.clip(1.15 - width, 0.3, 1))  # what says little is drawn faintly
-        axes.plot(ends, (row, row), color=colour, alpha=alpha, linewidth=2.2 if broken else 1.4, solid_capstyle="butt")
+        alpha = 1.0 if broken else float(np.clip(1.15 - width, 0.3, 1))  # wide intervals are drawn faintly
+        axes.plot(ends, (row, row), color=color, alpha=alpha, linewidth=2.2 if broken else 1.4, solid_capstyle="butt")
         axes.plot(
             diagnosis.means[player, arm],
             row,
             marker="D" if broken else "o",
             markersize=4.2 if broken else 3.6,
-            color=colour,
+            color=color,
             alpha=alpha,
             markeredgecolor="white",
             markeredgewidth=0.4,
         )
     axes.set_yticks(
-        range(len(players)), [in_figure(diagnosis.players[player], LONGEST_NAME) for player in players], fontsize=7
+        range(len(players)), [figure_label(diagnosis.players[player], LONGEST_NAME) for player in players], fontsize=7
     )
     for label, player in zip(axes.get_yticklabels(), players, strict=True):
         if off[player]:
@@ -132,24 +132,24 @@ def _panel(axes: Axes, diagnosis: Diagnosis, arm: int, players: np.ndarray) -> N
             label.set_fontweight("bold")
     axes.set_ylim(-0.7, max(len(players), 3) - 0.3)
     axes.tick_params(labelbottom=True)
-    axes.set_title(in_figure(diagnosis.arms[arm], LONGEST_NAME), loc="left", fontweight="bold", fontsize=8.5, pad=15)
+    axes.set_title(figure_label(diagnosis.arms[arm], LONGEST_NAME), loc="left", fontweight="bold", fontsize=8.5, pad=15)
     above: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "fontsize": 7, "color": INK}
     axes.annotate(_about(diagnosis, arm), (0, 1), (0, 3.5), **above)
 
 
 def _about(diagnosis: Diagnosis, arm: int) -> str:
-    """A line for a panel: what is sure and what is likely."""
+    """The line above a panel: what is certain and what is likely."""
     digits = f".{decimals(diagnosis.low, diagnosis.high, 2)}f"
     estimate = diagnosis.spread.ranges[arm]
     if math.isnan(estimate):
         return f"no estimate: {why_no_estimate(diagnosis, arm)}"
     bound = diagnosis.bounds[arm]
-    pair = " − ".join(in_figure(name, 12) for name in diagnosis.pairs[arm] or ())
+    pair = " − ".join(figure_label(name, 12) for name in diagnosis.pairs[arm] or ())
     return f"estimate {estimate:{digits}}; " + (f"{pair} ≥ {bound:{digits}}" if pair else "no difference shown")
 
 
 def _limits(axes: Axes, diagnosis: Diagnosis, rows: dict[int, np.ndarray]) -> None:
-    """One horizontal scale for all panels, as long as the intervals need."""
+    """One horizontal scale for all panels, wide enough for all intervals."""
     ends = [end[players, arm] for arm, players in rows.items() for end in (diagnosis.lower, diagnosis.upper)]
     reach = np.concatenate(ends)
     if reach.size == 0:
@@ -179,13 +179,13 @@ def _words(figure: Figure, diagnosis: Diagnosis, verdict: list[str], note: list[
 
 
 def _note(diagnosis: Diagnosis, arms: list[int], rows: dict[int, np.ndarray]) -> str:
-    """What the intervals are, and what is not drawn."""
+    """What the intervals mean, and what is not drawn."""
     parts = [f"Intervals hold for ever, all together, with probability {1 - diagnosis.level:g}."]
     without = len(diagnosis.arms) - len(arms)
     if without:
         parts.append(f"The {without} arms with the least spread are left out.")
     if any((diagnosis.pulls[:, arm] > 0).sum() > len(players) for arm, players in rows.items()):
-        parts.append(f"Of more than {MOST_PLAYERS} players those in the middle are left out.")
+        parts.append(f"Where there are more than {MOST_PLAYERS} players, those in the middle are left out.")
     if (diagnosis.pulls[:, arms] == 0).any():
         parts.append("Players without data for an arm are not shown there.")
     return "  ".join(parts)

@@ -1,4 +1,4 @@
-"""A diagnosis in words and a table, for people: the verdict first."""
+"""A diagnosis in words: the verdict, then a table."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posse.insight.text import cut, decimals
+from posse.text import align, decimals, plural, shorten
 
 if TYPE_CHECKING:
-    from posse.insight.diagnosis.diagnose import Diagnosis
+    from posse.insight.diagnosis.api import Diagnosis
 
 LONGEST_NAME = 30
 
 
 def to_text(diagnosis: Diagnosis) -> str:
-    """The verdict, the estimate, a table of the arms, how much is shared, and what would make it void."""
+    """The verdict, the estimate, a table of the arms, how much is shared, and what would make all of it void."""
     first, last = (_verdict(diagnosis), _estimate(diagnosis)), (_shared(diagnosis), _void(diagnosis))
     return "\n".join(part for part in (*first, "", *_table(diagnosis), "", *last) if part is not None)
 
 
 def headline(diagnosis: Diagnosis) -> str:
-    """The verdict in a line.
+    """The verdict in one line.
 
-    >>> from posse.insight.diagnosis.diagnose import diagnose
+    >>> from posse.insight.diagnosis.api import diagnose
     >>> from posse.learner import Counts
     >>> counts = Counts(("north", "south"), ("old",), np.array([[400], [400]]), np.array([[80.0], [240.0]]))
     >>> print(headline(diagnose(counts, epsilon=0.1)))
@@ -53,7 +53,7 @@ def _verdict(diagnosis: Diagnosis) -> str:
     line = headline(diagnosis) + "."
     others = len(diagnosis.broken) - 1
     if others > 0:
-        line += f" Also by {others} other arm{'s' if others > 1 else ''}; see the table."
+        line += f" Also by {plural(others, 'other arm')}; see the table."
     if len(diagnosis.players) == 1:
         return "There is one player, and nobody to compare it with."
     return f"{line}\n(Guaranteed: the chance of ever raising a false alarm is at most {diagnosis.level:g}.)"
@@ -67,14 +67,14 @@ def _estimate(diagnosis: Diagnosis) -> str | None:
         reasons = sorted({why_no_estimate(diagnosis, arm) for arm in range(len(diagnosis.arms))})
         return f"No arm has an estimate: {' or '.join(reasons)}."
     return (
-        f"Estimate, sampling noise taken out: players differ by {spread.range:{show}} in the arm where they differ "
+        f"Estimate without sampling noise: players differ by {spread.range:{show}} on the arm where they differ "
         f"most\n({100 * (1 - diagnosis.level):.3g} % interval {spread.low:{show}} to {spread.high:{show}}), "
         f"standard deviation between players {spread.deviation:{show}}. {_advice(diagnosis)}"
     )
 
 
 def why_no_estimate(diagnosis: Diagnosis, arm: int) -> str:
-    """What an arm without an estimate lacks."""
+    """Why an arm has no estimate."""
     means = diagnosis.means[diagnosis.pulls[:, arm] > 0, arm]
     for end in (diagnosis.low, diagnosis.high):
         if len(means) > 1 and (means == end).all():
@@ -97,21 +97,18 @@ def _advice(diagnosis: Diagnosis) -> str:
 
 def _table(diagnosis: Diagnosis) -> list[str]:
     spread, show = diagnosis.spread, _decimals(diagnosis)
-    names = [_short(arm) for arm in diagnosis.arms]
-    width = max(3, *map(len, names))
-    titles = f"{'rewards':>9}  {'players':>7}  {'at least':>8}  {'estimate':>8}  {'interval':^18}  between"
-    lines = [f"{'arm':<{width}}  {titles}"]
-    for arm, name in enumerate(names):
+    rows = [["arm", "rewards", "players", "at least", "estimate", "interval", "between"]]
+    for arm, name in enumerate(diagnosis.arms):
         pulls = diagnosis.pulls[:, arm]
-        line = f"{name:<{width}}  {pulls.sum():>9,}  {(pulls > 0).sum():>7}  {diagnosis.bounds[arm]:>8{show}}  "
+        row = [_short(name), f"{pulls.sum():,}", str((pulls > 0).sum()), f"{diagnosis.bounds[arm]:{show}}"]
         if math.isnan(spread.ranges[arm]):
-            line += f"{'–':>8}  {'–':^18}  –"
+            row += ["–", "–", "–"]
         else:
             interval = f"{spread.lows[arm]:{show}} to {spread.highs[arm]:{show}}"
-            line += f"{spread.ranges[arm]:>8{show}}  {interval:^18}  "
-            line += " and ".join(map(_short, diagnosis.pairs[arm] or ("–",)))
-        lines.append(line + ("  ← broken" if diagnosis.arms[arm] in diagnosis.broken else ""))
-    return lines
+            between = " and ".join(map(_short, diagnosis.pairs[arm] or ("–",)))
+            row += [f"{spread.ranges[arm]:{show}}", interval, between]
+        rows.append([*row, "← broken"] if name in diagnosis.broken else row)
+    return align(rows, "<>>>>^<")
 
 
 def _shared(diagnosis: Diagnosis) -> str | None:
@@ -119,7 +116,7 @@ def _shared(diagnosis: Diagnosis) -> str | None:
     if shared is None or np.isnan(shared).all():
         return None
     least, most = int(np.nanargmin(shared)), int(np.nanargmax(shared))
-    text = f"Of what decisions rest on, {np.nanmean(shared):.0%} are other players' data"
+    text = f"Other players' data has {np.nanmean(shared):.0%} of the weight in decisions"
     if f"{shared[least]:.0%}" == f"{shared[most]:.0%}":
         return f"{text}, for every player."
     return (
@@ -136,9 +133,9 @@ def _void(diagnosis: Diagnosis) -> str:
 
 
 def _decimals(diagnosis: Diagnosis) -> str:
-    """A format with three digits after the point for rewards in [0, 1], fewer for wider ranges, more for narrower."""
+    """A number format with three decimals for rewards in [0, 1], fewer for wider ranges, more for narrower ones."""
     return f".{decimals(diagnosis.low, diagnosis.high, 3)}f"
 
 
 def _short(name: str) -> str:
-    return cut(name, LONGEST_NAME)
+    return shorten(name, LONGEST_NAME)

@@ -1,7 +1,7 @@
 """Estimators of a fixed policy's value from logged rewards, and intervals for them. Rewards are in [0, 1] throughout.
 
-A row's weight is w = π(a|p) / e: the probability with which the policy that is judged plays what was played, over
-the probability with which it was played. Every estimator here is the mean of one score a row.
+A row's weight is w = π(a|p) / e: the probability with which the judged policy plays the arm that was played, over the
+probability with which it was played. Every estimator here is the mean of one score for each row.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 
 FOLDS = 5
 PRIOR = 10.0
-"""How many rows the model's starting points are worth: an arm's mean for a cell, one half for an arm."""
+"""How many rows the model's prior means are worth: an arm's mean for a cell, one half for an arm."""
 _CLOSE = 1e-5
-"""How closely the ends of a betting interval are found; they err to the outside."""
+"""How accurately the ends of a betting interval are found; the error makes the interval wider."""
 _BETS = 2.0 ** np.arange(-6, 5)
 _PRIOR_OF_BETS = 1 / (1 + np.abs(np.arange(-6, 5))) ** 2
 _PRIOR_OF_BETS /= _PRIOR_OF_BETS.sum()
@@ -55,9 +55,9 @@ def dr_scores(weights: np.ndarray, rewards: np.ndarray, expected: np.ndarray, mo
 
 
 def cross_fitted(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """A model of rewards, [row, arm], that never saw the row: cell means of the other four fifths of the log.
+    """A model of rewards, [row, arm], that did not see the row: cell means of the other four fifths of the log.
 
-    The rows of each (player, arm) go into the folds in turn, so that every fold has its share of each cell.
+    The rows of each (player, arm) are dealt to the folds in turn, so that every fold has its share of each cell.
     """
     cell = player * shape[1] + arm
     order = np.argsort(cell, kind="stable")
@@ -74,7 +74,7 @@ def cross_fitted(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape:
 
 
 def from_the_past(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """A model of rewards, [row, arm], of the rows before: what keeps scores fair where choices depend on the past."""
+    """A model of rewards, [row, arm], from the rows before, so that scores are fair if choices depend on the past."""
     played = np.zeros((player.size, shape[1]))
     played[np.arange(player.size), arm] = 1
     order = np.argsort(player, kind="stable")
@@ -111,7 +111,7 @@ def effective_rows(weights: np.ndarray) -> float:
 
 
 def normal_interval(scores: np.ndarray, level: float) -> tuple[float, float]:
-    """The mean of the scores ± z s / √n; without end for a single score."""
+    """The mean of the scores ± z s / √n; infinite for a single score."""
     if scores.size < 2:
         return -math.inf, math.inf
     half = NormalDist().inv_cdf(1 - level / 2) * float(scores.std(ddof=1)) / math.sqrt(scores.size)
@@ -128,13 +128,13 @@ def betting_interval(weights: np.ndarray, rewards: np.ndarray, level: float, *, 
     """An interval that holds for any number of rows and any weights, by betting (Waudby-Smith and Ramdas, 2024).
 
     Against the claim that the value is ν, bet on w r − ν: 1 + λ (w r − ν) is ≥ 0 and has mean ≤ 1 if the value is
-    at most ν, so its product over the rows exceeds 2/level with probability level/2 at most. What is not refuted is
-    above the lower end; the upper end is the lower end of 1 − r. Weights need no bound (Waudby-Smith and others,
+    at most ν, so its product over the rows exceeds 2/level with probability level/2 at most. The lower end is the
+    largest ν that is refuted; the upper end is the lower end of 1 − r. Weights need no bound (Waudby-Smith and others,
     "Anytime-valid off-policy inference for contextual bandits", 2022), only mean 1 given the past. λ is fixed before
     any reward is seen, so for values that differ between rows the same is true of their mean: Π (1 + λ d) ≤ exp(λ Σ d).
-    The product is averaged over a range of λ, most of it near the best one for rewards of 0 and 1.
+    The product is averaged over a range of λ, with most weight near the best one for rewards of 0 and 1.
 
-    `by_design` says that the weights are given and not left to chance, with mean exactly 1; then it bets on w (r − ν).
+    `by_design` says that the weights are not random and have mean exactly 1; then it bets on w (r − ν).
 
     >>> low, high = betting_interval(np.ones(40), np.repeat([0.0, 1.0], 20), 0.05, by_design=True)
     >>> round(low, 3), round(high, 3)
@@ -167,9 +167,9 @@ def _lower_end(weights: np.ndarray, rewards: np.ndarray, level: float, by_design
 
 
 def _distinct(weights: np.ndarray, rewards: np.ndarray, by_design: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct pairs of w r and of what is staked, and in how many rows each is.
+    """The distinct pairs of gain w r and stake, and in how many rows each occurs.
 
-    A gain is rounded down to 12 bits, which is on the safe side and leaves few distinct ones.
+    Gains are rounded down to 12 bits, which is on the safe side and leaves few distinct ones.
     """
     stakes = weights if by_design else np.ones(weights.size)
     mantissa, exponent = np.frexp(weights * rewards)

@@ -8,27 +8,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posse.insight.evaluation.results import Estimate
-from posse.insight.evaluation.support import Rows, unseen
+from posse.insight.evaluation.model import Estimate
+from posse.insight.evaluation.rows import Rows, unseen
 from posse.learner import Learner
 from posse.policies.base import Policy
 from posse.simulation.statistics import student_quantile
 
 
 @dataclass(frozen=True, eq=False)
-class Replayed:
-    """The passes over a log."""
+class Replay:
+    """What came of the passes over a log."""
 
     times: np.ndarray
     """In how many passes each row was used."""
     rows: np.ndarray
     """How many rows were used, [pass, player]."""
     means: np.ndarray
-    """Sums of the mean rewards of the cells whose rows were used, [pass, player]: pseudo-reward, without the noise."""
+    """Pseudo-rewards, which have no noise: for each row used, the mean reward of its cell, summed, [pass, player]."""
 
 
 def check_replay(rows: Rows, policy: Policy) -> None:
-    """An error where a log cannot tell what a policy that learns would have earned."""
+    """An error if the log cannot say what the policy would have earned."""
     if rows.adaptive:
         raise ValueError(
             f"{policy.label} learns, and can be replayed only on a log of fixed propensities: the rows of a log that "
@@ -39,10 +39,10 @@ def check_replay(rows: Rows, policy: Policy) -> None:
 
 def replay(
     rows: Rows, policy: Policy, passes: int, seed: int, progress: Callable[[float], None] | None = None
-) -> Replayed:
-    """Let the policy learn from shuffled logs, from those rows alone that have the arm it wants.
+) -> Replay:
+    """Let the policy learn from shuffled logs, only from rows that have the arm it wants.
 
-    Of these, a row is used with probability least propensity / propensity. Then a row is as likely to be used whatever
+    Such a row is used with probability least propensity / propensity. Then a row is equally likely to be used whatever
     arm the policy wants, so the rows used are a run of the policy itself (Li, Chu, Langford and Wang, 2011, Theorem 1).
     """
     present = np.unique(rows.player)
@@ -55,7 +55,7 @@ def replay(
             policy,
             rows.arms,
             [rows.players[player] for player in present],
-            max(1, round(rows.reward.size * least)),  # so many rows will be used
+            max(1, round(rows.reward.size * least)),  # how many rows will be used
             reward_range=(rows.low, rows.high),
             keep_log=False,
             clock=lambda: 0.0,
@@ -66,15 +66,15 @@ def replay(
         means[number] = np.bincount(rows.player[used], weights=cells[used], minlength=len(rows.players))
         if progress is not None:
             progress((number + 1) / passes)
-    return Replayed(times, counts, means)
+    return Replay(times, counts, means)
 
 
-def replay_estimates(rows: Rows, name: str, replayed: Replayed, level: float) -> Iterator[Estimate]:
-    """Overall first, then player by player: the mean reward of the rows used, with Student's interval.
+def replay_estimates(rows: Rows, name: str, replayed: Replay, level: float) -> Iterator[Estimate]:
+    """The mean reward of the rows used, with Student's interval: overall first, then player by player.
 
-    Its variance is Σ u² σ² + v. All passes share the log's rewards, so the noise σ² does not average out: u is a row's
-    share of all that was used. v is the variance between passes of the mean pseudo-reward, for how the log steers what
-    is learnt; it is not divided by the number of passes, because all of them are steered by the same log.
+    Its variance is Σ u² σ² + v, where u is a row's share of all rows used: all passes share the log's rewards, so the
+    noise σ² does not average out. v is the variance of the mean pseudo-reward between passes, because the log steers
+    what is learned; it is not divided by the number of passes, because the same log steers all of them.
     """
     means, sizes = _cells(rows)
     squares = np.where(sizes > 1, (rows.reward - means) ** 2 * sizes / np.maximum(sizes - 1, 1), 0.25)
@@ -90,11 +90,8 @@ def replay_estimates(rows: Rows, name: str, replayed: Replayed, level: float) ->
             value = float(share @ rows.reward)
             found, kind = (value, max(value - half, 0.0), min(value + half, 1.0)), "replay"
         value, low, high = (rows.low + (rows.high - rows.low) * each for each in found)
-        yield Estimate(name, _name(rows, player), value, low, high, "replay", kind, used, used, 1.0)
-
-
-def _name(rows: Rows, player: int | None) -> str | None:
-    return None if player is None else rows.players[player]
+        who = None if player is None else rows.players[player]
+        yield Estimate(name, who, value, low, high, "replay", kind, used, used, 1.0)
 
 
 def _one_pass(rows: Rows, learner: Learner, chance: np.ndarray, rng: np.random.Generator) -> list[int]:

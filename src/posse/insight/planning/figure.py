@@ -13,11 +13,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from posse.figures.style import HOUSE
-from posse.insight.text import in_figure
+from posse.policies.base import Policy
 from posse.simulation.statistics import paired_difference
+from posse.text import figure_label
 
 if TYPE_CHECKING:
-    from posse.insight.planning.plan import Plan
+    from posse.insight.planning.api import Plan
 
 STYLE: dict[str, Any] = {
     **HOUSE,
@@ -27,18 +28,7 @@ STYLE: dict[str, Any] = {
 }
 
 Line = str | tuple[int, tuple[float, ...]]
-
-# Okabe and Ito's colours; colours and lines are those of the algorithms in all of posse's figures.
-LOOKS: dict[str, tuple[str, Line]] = {
-    "RobustAgg-TS": ("#D55E00", "-"),
-    "RobustAgg-TS-V": ("#CC79A7", (0, (3, 1, 1, 1, 1, 1))),
-    "RobustAgg": ("#0072B2", (0, (5, 1.5))),
-    "Ind-TS": ("#009E73", (0, (6, 1.5, 1.5, 1.5))),
-    "Ind-UCB": ("#E69F00", (0, (1.2, 1.2))),
-    "Naive-Agg": ("#56B4E9", (0, (8, 2))),
-    "HierTS": ("#000000", (0, (4, 1, 1, 1))),
-}
-OTHER_COLOURS = ("#332288", "#882255", "#117733", "#999933", "#666666")
+OTHER_COLORS = ("#332288", "#882255", "#117733", "#999933", "#666666")  # of policies without a look of their own
 OTHER_LINES: tuple[Line, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 
 
@@ -63,10 +53,10 @@ def _draw_traffic(axes: Axes, plan: Plan) -> None:
         traffic *= plan.days / traffic[-1]
     ends = []
     lost = np.insert(plan.lost_over_time, 0, 0.0, axis=2)
-    for policy, (colour, line) in _looks(plan).items():
-        mean = _band(axes, traffic, lost[policy].T, lost[plan.alone].T, colour)
-        axes.plot(traffic, mean, color=colour, linestyle=line, gid=plan.labels[policy])
-        ends.append((mean[-1], plan.labels[policy], colour))
+    for policy, (color, line) in _looks(plan).items():
+        mean = _band(axes, traffic, lost[policy].T, lost[plan.alone].T, color)
+        axes.plot(traffic, mean, color=color, linestyle=line, gid=plan.labels[policy])
+        ends.append((mean[-1], plan.labels[policy], color))
     axes.set_xlim(0, traffic[-1])
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.set_title("Rewards lost as decisions go by")
@@ -80,18 +70,18 @@ def _draw_traffic(axes: Axes, plan: Plan) -> None:
 
 
 def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
-    colour, line = LOOKS["RobustAgg-TS"]
+    across = np.array([plan.sweep_epsilons[0] / 1.1, plan.sweep_epsilons[-1] * 1.1])
     ends = []
-    for policy, name in ((plan.alone, "Ind-TS"), (plan.pooled, "Naive-Agg")):
-        reference, line_of_it = LOOKS[name]
-        both = np.tile(plan.lost[policy], (2, 1))
-        across = np.array([plan.sweep_epsilons[0] / 1.1, plan.sweep_epsilons[-1] * 1.1])
-        mean = _band(axes, across, both, plan.lost[plan.alone], reference)
-        axes.plot(across, mean, color=reference, linestyle=line_of_it, gid=name)
-        ends.append((mean[-1], name, reference))
-    mean = _band(axes, plan.sweep_epsilons, plan.lost[list(plan.sweep)], plan.lost[plan.alone], colour)
-    axes.plot(plan.sweep_epsilons, mean, color=colour, linestyle=line, marker="o", gid="sweep")
-    ends.append((mean[-1], "RobustAgg-TS", colour))
+    for policy in (plan.alone, plan.pooled):
+        (color, line), name = _look(plan.result.policies[policy]), plan.labels[policy]
+        mean = _band(axes, across, np.tile(plan.lost[policy], (2, 1)), plan.lost[plan.alone], color)
+        axes.plot(across, mean, color=color, linestyle=line, gid=name)
+        ends.append((mean[-1], name, color))
+    right = plan.result.policies[plan.right]
+    color, line = _look(right)
+    mean = _band(axes, plan.sweep_epsilons, plan.lost[list(plan.sweep)], plan.lost[plan.alone], color)
+    axes.plot(plan.sweep_epsilons, mean, color=color, linestyle=line, marker="o", gid="sweep")
+    ends.append((mean[-1], right.name, color))
     axes.axvline(plan.epsilon, color="#444444", linewidth=0.8, linestyle=(0, (1.2, 1.2)))
     axes.set_xscale("log")
     axes.set_xlim(across[0], across[1])
@@ -110,26 +100,31 @@ def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
 
 
 def _looks(plan: Plan) -> dict[int, tuple[Any, Line]]:
-    """Colour and line of each policy compared: the algorithm's own, paler where only a constant is another."""
-    families: dict[str, list[int]] = {}
+    """Color and line of each policy compared: the algorithm's own, paler if only a constant differs."""
+    kinds: dict[type[Policy], list[int]] = {}
     for policy in sorted(plan.compared, key=lambda number: number not in (plan.alone, plan.right)):
-        families.setdefault(plan.labels[policy].split("(")[0], []).append(policy)
+        kinds.setdefault(type(plan.result.policies[policy]), []).append(policy)
     found: dict[int, tuple[Any, Line]] = {}
-    for place, (name, members) in enumerate(families.items()):
-        colour, line = LOOKS.get(name, (OTHER_COLOURS[place % len(OTHER_COLOURS)], "-"))
+    for place, members in enumerate(kinds.values()):
+        color, line = _look(plan.result.policies[members[0]], place)
         for number, policy in enumerate(members):
             share = 0.65 * number / (number + 1)
-            paler = tuple(part + (1 - part) * share for part in to_rgb(colour))
+            paler = tuple(part + (1 - part) * share for part in to_rgb(color))
             found[policy] = (paler, OTHER_LINES[number % len(OTHER_LINES)] if number else line)
     return found
 
 
-def _band(axes: Axes, x: np.ndarray, lost: np.ndarray, alone: np.ndarray, colour: Any) -> np.ndarray:
+def _look(policy: Policy, place: int = 0) -> tuple[str, Line]:
+    """Color and line of a policy; if it has none, a color by its place among the policies."""
+    return (OTHER_COLORS[place % len(OTHER_COLORS)], "-") if policy.look is None else policy.look[:2]
+
+
+def _band(axes: Axes, x: np.ndarray, lost: np.ndarray, alone: np.ndarray, color: Any) -> np.ndarray:
     """Draw the interval of the difference to learning alone around the mean of `lost[place, problem]`; the mean."""
     mean = lost.mean(axis=1)
     intervals = [paired_difference(differences) for differences in lost - alone]
     low, high = (np.array([getattr(one, end) - one.mean for one in intervals]) for end in ("low", "high"))
-    axes.fill_between(x, mean + low, mean + high, color=colour, alpha=0.2, linewidth=0)
+    axes.fill_between(x, mean + low, mean + high, color=color, alpha=0.2, linewidth=0)
     return mean
 
 
@@ -148,6 +143,6 @@ def _name_ends(axes: Axes, ends: list[tuple[float, str, Any]]) -> None:
             middle = heights[place : place + 2].mean()
             heights[place : place + 2] = middle - gap / 2, middle + gap / 2
         heights += max(0.0, 0.02 - heights[0]) - max(0.0, heights[-1] - 1)
-    for (end, name, colour), height in zip(ends, heights, strict=True):
-        axes.plot([1, 1.03], [end / top, height], transform=axes.transAxes, color=colour, linewidth=0.8, clip_on=False)
-        axes.text(1.04, height, in_figure(name, 32), transform=axes.transAxes, va="center")
+    for (end, name, color), height in zip(ends, heights, strict=True):
+        axes.plot([1, 1.03], [end / top, height], transform=axes.transAxes, color=color, linewidth=0.8, clip_on=False)
+        axes.text(1.04, height, figure_label(name, 32), transform=axes.transAxes, va="center")

@@ -1,4 +1,4 @@
-"""A plan in words: what was assumed, a table, and what the numbers say."""
+"""A plan in words: what was assumed, a table, and conclusions."""
 
 from __future__ import annotations
 
@@ -6,29 +6,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posse.insight.text import count, item
-from posse.policies.hier_ts import HierTS
-from posse.policies.ind_ts import IndTS
-from posse.policies.robustagg_tsv import RobustAggTSV
+from posse.insight.planning.model import interaction_freedom, level_and_own
+from posse.insight.planning.policies import role
+from posse.learner import Counts
+from posse.problem import Problem
 from posse.simulation import Difference
+from posse.text import align, bullet, fixed, listed, plural
 
 if TYPE_CHECKING:
-    from posse.insight.planning.plan import Plan
+    from posse.insight.planning.api import Plan
 
 WIDTH = 112
+MOST_ARMS_SHOWN = 8
 WRONG = {1 / 3: "a third of that ε", 3.0: "three times that ε"}
 
 
 def to_text(plan: Plan) -> str:
     """Assumptions, table and conclusions, for the terminal."""
     assumed, concluded = (
-        "\n".join(item(line, WIDTH) for line in lines) for lines in (_assumptions(plan), conclusions(plan))
+        "\n".join(bullet(line, WIDTH) for line in lines) for lines in (_assumptions(plan), conclusions(plan))
     )
     return "\n\n".join([assumed, _table(plan), concluded])
 
 
 def conclusions(plan: Plan) -> list[str]:
-    """What the numbers say: what is at stake, what sharing saves, what a wrong ε and blind pooling cost."""
+    """What is at stake, what sharing saves, and what a wrong ε and blind pooling cost."""
     found = [_stake(plan), _sharing(plan)]
     if plan.given is not None and plan.given_epsilon is not None and plan.given != plan.right:
         times = plan.given_epsilon / plan.epsilon
@@ -46,11 +48,11 @@ def amount(value: float) -> str:
     ['0.12', '−4.6', '38', '1,234', '0']
     """
     size = abs(value)
-    return _digits(value, 0 if size >= 20 else 1 if size >= 1 else 2 if size >= 0.1 else 3 if size else 0)
+    return fixed(value, 0 if size >= 20 else 1 if size >= 1 else 2 if size >= 0.1 else 3 if size else 0)
 
 
 def with_interval(difference: Difference, scale: float = 1.0, unit: str = "") -> str:
-    """A mean and its interval, to the digits that the interval's width allows.
+    """A mean and its interval, with as many decimals as the interval's width allows.
 
     >>> with_interval(Difference(0.4123, 0.39, 0.431, 0.95, 20), 100, " %")
     '41 % [39, 43]'
@@ -58,13 +60,71 @@ def with_interval(difference: Difference, scale: float = 1.0, unit: str = "") ->
     '−0.3 [−0.5, −0.1]'
     """
     mean, low, high = (scale * value for value in (difference.mean, difference.low, difference.high))
-    decimals = 0 if high - low >= 2 else 1 if high - low >= 0.2 else 2
-    return f"{_digits(mean, decimals)}{unit} [{_digits(low, decimals)}, {_digits(high, decimals)}]"
+    digits = 0 if high - low >= 2 else 1 if high - low >= 0.2 else 2
+    return f"{fixed(mean, digits)}{unit} [{fixed(low, digits)}, {fixed(high, digits)}]"
 
 
-def _digits(value: float, decimals: int) -> str:
-    shown = f"{value:,.{decimals}f}".replace("-", "−")
-    return shown.removeprefix("−") if not shown.strip("−0.,") else shown  # no minus before nothing
+def guess_in_words(base: float, effect: float, asked: float, right: float, narrowest: float) -> tuple[str, ...]:
+    """What a guess assumes, if `asked` is the ε asked for and `right` the one that there is room for."""
+    narrower = "" if narrowest >= right else f", or {narrowest:.3g} where they would leave [0, 1] otherwise"
+    no_room = (
+        f"There is no room for ε = {asked:g}: means that stay in [0, 1] around {base + effect:.4g} and {base:.4g} "
+        f"lie within {right:.3g}. So ε = {right:.3g} is taken.",
+    )
+    return (
+        f"The best arm earns {base + effect:.4g} a decision on average over players, the others {base:.4g}; rewards "
+        "are 0 or 1.",
+        *(no_room if right < asked else ()),
+        f"For each arm, the players' means lie anywhere within ε = {right:g}{narrower}.",
+    )
+
+
+def history_in_words(
+    counts: Counts, problems: list[Problem], ranges: np.ndarray, right: float, given: float | None, differs: bool
+) -> tuple[str, ...]:
+    """What problems drawn from data are like. `ranges` are their ε in units of reward, `given` is the user's ε."""
+    low, high = np.quantile(ranges, (0.05, 0.95))
+    found = [
+        f"The problems are what {plural(int(counts.pulls.sum()), 'reward')} on record leave possible.",
+        *_spread_in_words(counts, problems),
+        f"ε = {right:g} is the median over the problems of the most by which players differ on an arm; 90 % of them "
+        f"have {low:.2g} to {high:.2g}."
+        if differs
+        else f"No difference between players shows; ε = {right:g} is assumed.",
+    ]
+    if given is not None:
+        share = 100 * (ranges > given).mean()
+        found.append(f"In {share:.0f} % of the problems players differ by more than ε = {given:g}.")
+    return tuple(found)
+
+
+def _spread_in_words(counts: Counts, problems: list[Problem]) -> list[str]:
+    """Arm means, how far players differ in their levels and arm by arm, and how far they differ on each arm."""
+    unit = counts.high - counts.low
+    means = np.array([problem.means for problem in problems])
+    level, own = (unit * part for part in level_and_own(means))
+    found = [
+        f"Means over players: {_by_arm(counts, [f'{m:.3g}' for m in counts.low + unit * means.mean(axis=(0, 1))])}.",
+        f"Without sampling noise, players' levels (what they earn more on every arm) have standard deviation "
+        f"{_typical(level)}, and what is their own on each arm {_typical(own)}: medians, with the range of 90 % of the "
+        "problems.",
+    ]
+    if not interaction_freedom(counts.pulls > 0):
+        found.append(
+            "These two cannot be told apart here, because players have rewards on record for too few arms: the "
+            "problems leave both possible."
+        )
+    by_arm = _by_arm(counts, [_typical(column) for column in (unit * np.ptp(means, axis=1)).T])
+    return [*found, f"The most by which players differ, arm by arm, in the same way: {by_arm}."]
+
+
+def _typical(values: np.ndarray) -> str:
+    middle, low, high = np.quantile(values, (0.5, 0.05, 0.95))
+    return f"{middle:.2g} [{low:.2g}, {high:.2g}]"
+
+
+def _by_arm(counts: Counts, shown: list[str]) -> str:
+    return listed((f"{name} {text}" for name, text in zip(counts.arms, shown, strict=True)), MOST_ARMS_SHOWN)
 
 
 def _negative(difference: Difference) -> Difference:
@@ -78,43 +138,34 @@ def _assumptions(plan: Plan) -> list[str]:
     return [
         f"{len(plan.players)} players, {len(plan.arms)} arms, {_traffic(plan)}: {plan.decisions.sum():,} in all.",
         *plan.assumed,
-        f"{len(problems)} problems were drawn so, seed {seed}. In them, {100 * share:.0f} % of players have "
-        "as their own best arm the one that is best over all players; a player's best arm leads its second best by "
-        f"{lead:.2g} on average.",
+        f"{len(problems)} problems were drawn so, seed {seed}. In them, the arm that is best over all players is also "
+        f"the best for {100 * share:.0f} % of the players; a player's best arm leads its second best by {lead:.2g} on "
+        "average.",
     ]
 
 
 def _traffic(plan: Plan) -> str:
     low, high = int(plan.decisions.min()), int(plan.decisions.max())
-    shown = f"{count(high, 'decision')} each" if low == high else f"{low:,} to {high:,} decisions each"
-    return shown if plan.days is None else f"{shown} in {count(plan.days, 'day')}"
+    shown = f"{plural(high, 'decision')} each" if low == high else f"{low:,} to {high:,} decisions each"
+    return shown if plan.days is None else f"{shown} in {plural(plan.days, 'day')}"
 
 
 def _table(plan: Plan) -> str:
     """A line for each policy compared."""
-    names = [plan.labels[policy] for policy in plan.compared]
-    roles = [_role(plan, policy) for policy in plan.compared]
-    widths = max(map(len, [*names, "policy"])), max(map(len, roles))
     attainable = float(plan.attainable.mean())
-    lines = [
-        f"Rewards lost against always choosing each player's best arm, which earns {amount(attainable)}:",
-        f"{'policy':<{widths[0]}}  {'':<{widths[1]}}  {'lost':>8}  {'a player':>8}  {'percent':>7}  "
-        "saves, of what is lost alone (95 %)",
-    ]
-    for name, role, policy in zip(names, roles, plan.compared, strict=True):
+    rows = [["policy", "", "lost", "a player", "percent", "saves, of what is lost alone (95 %)"]]
+    for policy in plan.compared:
         lost = plan.mean_lost(policy).mean
         percent = f"{100 * lost / attainable:.1f} %" if attainable > 0 else "–"
         saved = "" if policy == plan.alone else with_interval(plan.saving(policy), 100, " %")
-        lines.append(
-            f"{name:<{widths[0]}}  {role:<{widths[1]}}  {amount(lost):>8}  {amount(lost / len(plan.players)):>8}  "
-            f"{percent:>7}  {saved}".rstrip()
-        )
-    return "\n".join(lines)
+        amounts = [amount(lost), amount(lost / len(plan.players)), percent]
+        rows.append([plan.labels[policy], _role(plan, policy), *amounts, saved])
+    title = f"Rewards lost against always choosing each player's best arm, which earns {amount(attainable)}:"
+    return "\n".join([title, *align(rows, "<<>>><")])
 
 
 def _role(plan: Plan, number: int) -> str:
-    """What a policy stands for, in a few words."""
-    policy = plan.result.policies[number]
+    """What a policy stands for in this plan, in a few words."""
     if number == plan.alone:
         return "alone"
     if number == plan.right:
@@ -126,16 +177,7 @@ def _role(plan: Plan, number: int) -> str:
         return "sharing, ε too small" if epsilon < plan.epsilon else "sharing, ε too large"
     if number == plan.pooled:
         return "pooling blindly"
-    if number in _exploring_less(plan):
-        return "alone, exploring less"
-    if isinstance(policy, RobustAggTSV):
-        return "sharing, refreshed at once"
-    return "hierarchy" if isinstance(policy, HierTS) else ""
-
-
-def _exploring_less(plan: Plan) -> list[int]:
-    """Ind-TS that explores as little as HierTS does unless told."""
-    return [n for n in plan.compared if plan.result.policies[n] == IndTS(c2=0.25)]
+    return role(plan.result.policies[number])
 
 
 def _stake(plan: Plan) -> str:
@@ -188,15 +230,17 @@ def _beside_alone(plan: Plan, policy: int) -> str:
 def _pooling(plan: Plan) -> str:
     return (
         f"Pooling blindly (Naive-Agg) loses {amount(plan.mean_lost(plan.pooled).mean)}, "
-        f"{_beside_alone(plan, plan.pooled)}; the best single arm for all players, known from the start, "
+        f"{_beside_alone(plan, plan.pooled)}; the best single arm for all players, known from the start, would lose "
         f"{amount(float(plan.lost_by_one_arm.mean()))}."
     )
 
 
 def _hierarchy(plan: Plan) -> list[str]:
-    """HierTS beside the policy that explores as much and learns alone, where both are compared."""
-    hierarchy = [n for n in plan.compared if isinstance(plan.result.policies[n], HierTS)]
-    alone = _exploring_less(plan)
+    """A hierarchy beside the policy that explores as much and learns alone, if both are compared."""
+    hierarchy, alone = (
+        [number for number in plan.compared if role(plan.result.policies[number]) == wanted]
+        for wanted in ("hierarchy", "alone, exploring less")
+    )
     if not hierarchy or not alone:
         return []
     saving = plan.saving(hierarchy[0], alone[0])
@@ -213,7 +257,7 @@ def _hierarchy(plan: Plan) -> list[str]:
 
 
 def _unequal_traffic(plan: Plan) -> list[str]:
-    """What busy and quiet players lose, where traffic differs."""
+    """What the busiest and the quietest player lose, if traffic differs."""
     ends = plan.decisions.max(), plan.decisions.min()
     if ends[0] == ends[1]:
         return []
@@ -223,6 +267,6 @@ def _unequal_traffic(plan: Plan) -> list[str]:
         for end in ends
     )
     return [
-        f"The busiest player ({ends[0]:,} decisions) loses {busy[0]} alone and {busy[1]} sharing, the quietest "
-        f"({ends[1]:,}) {quiet[0]} and {quiet[1]}."
+        f"The busiest player ({ends[0]:,} decisions) loses {busy[0]} alone and {busy[1]} sharing; the quietest "
+        f"({ends[1]:,}) loses {quiet[0]} and {quiet[1]}."
     ]

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Query, Request
 
-from posse.insight.diagnosis.boundary import interval, shares
-from posse.insight.diagnosis.diagnose import diagnose
-from posse.insight.text import plain
+from posse.insight.diagnosis.api import diagnose
+from posse.insight.diagnosis.intervals import interval, shares
 from posse.learner import Counts
 from posse.service.api import responses as answers
 from posse.service.api.auth_route import GuardedRoute, operation_id
@@ -21,6 +20,7 @@ from posse.service.auth.permissions import needs
 from posse.service.process.settings import LARGEST_PAGE
 from posse.service.storage import queries as views
 from posse.service.storage.store import Indices, Store
+from posse.text import plain
 
 LARGEST_NUMBER = 2**53  # of a row of the log
 LEVEL = 0.05  # the probability that any of the intervals is ever wrong

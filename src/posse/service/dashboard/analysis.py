@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from posse.insight import diagnose
-from posse.insight.planning.population import LEAST_DISPERSION, population_of
-from posse.insight.text import plain
+from posse.insight.planning.model import LEAST_DISPERSION, population_of
 from posse.learner import Counts
 from posse.learner.setup import Setup
 from posse.policies.base import Policy
@@ -29,6 +28,7 @@ from posse.policies.ind_ucb import IndUCB
 from posse.policies.posse_ts import PosseTS
 from posse.schedule import Random
 from posse.simulation import simulate
+from posse.text import plain
 
 ALONE = (IndTSV, IndTS, IndUCB)
 PROBLEMS = 24
@@ -48,7 +48,7 @@ def diagnosis(question: dict[str, Any]) -> dict[str, Any]:
 def savings(question: dict[str, Any]) -> dict[str, Any] | None:
     """How much more reward than learning alone, by simulation; None where there is too little to go by.
 
-    Means are drawn from what the data leaves possible (`insight.planning.population`). With each draw, the running
+    Means are drawn from what the data leaves possible (`insight.planning.model`). With each draw, the running
     policy and Ind-TS-V, which learns alone, decide as often as was really decided; the difference of their regrets is
     what sharing saved if the draw is the truth. For a policy that learns alone, it is what PosseTS would have saved.
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posse.insight.diagnosis.boundary import interval
+from posse.insight.diagnosis.intervals import interval
 from posse.policies.base import Policy
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS

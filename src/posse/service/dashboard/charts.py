@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from posse.insight.text import cut
 from posse.service.dashboard import words
 from posse.service.dashboard.snapshot import Snapshot
 from posse.service.dashboard.views import COLOURS, arms_of
+from posse.text import shorten
 
 LONGEST_NAME = 40
 SHORTEST = 5.0  # seconds of traffic that are worth a point
@@ -34,7 +34,7 @@ def chart(snapshot: Snapshot) -> dict[str, Any]:
         "decisions": snapshot.decisions,
         "upto": [min((number + 1) * size, snapshot.decisions) for number in range(len(shares))],
         "shares": np.round(shares, 4).T.tolist(),
-        "players": [cut(snapshot.players[place][0], LONGEST_NAME) for place in trail.players],
+        "players": [shorten(snapshot.players[place][0], LONGEST_NAME) for place in trail.players],
         "ribbons": [_ribbon(by_colour[:, row]) for row in range(len(trail.players))],
         "now": [_ribbon(by_colour[-LATELY:, row].sum(axis=0, keepdims=True))[0] for row in range(len(trail.players))],
         "traffic": {
@@ -51,7 +51,7 @@ def _names(arms: Any) -> list[str]:
     names: list[str] = []
     for colour in range(min(COLOURS, len(arms))):
         of_colour = [arm.name for arm in arms if arm.colour == colour]
-        names.append(cut(of_colour[0], LONGEST_NAME) if len(of_colour) == 1 else f"{len(of_colour)} other arms")
+        names.append(shorten(of_colour[0], LONGEST_NAME) if len(of_colour) == 1 else f"{len(of_colour)} other arms")
     return names
 
 

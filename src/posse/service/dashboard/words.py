@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 
-from posse.insight.text import count, decimals
+from posse.text import decimals
+from posse.text import plural as count
 
 __all__ = ["ago", "amount", "count", "data_words", "part_of", "percent", "rate", "span"]
 

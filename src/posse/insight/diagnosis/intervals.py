@@ -11,10 +11,10 @@ Beta(½, ½), the mixture of Krichevsky and Trofimov (IEEE Transactions on Infor
     W(μ) = B(s + ½, n − s + ½) / B(½, ½) / (μ^s (1−μ)^(n−s)).
 
 By Ville's inequality W(μ) ever reaches 1/α with probability at most α. The interval is every μ with W(μ) < 1/α: after
-each reward, for ever, whatever the rule that decided when to pull or to look, because the rule sees only the past. This
+each reward, for ever, whatever rule says when to pull or to look, because the rule sees only the past. This
 is the confidence sequence of Robbins (Annals of Mathematical Statistics 41, 1970) with the beta-binomial mixture of
-Howard, Ramdas, McAuliffe and Sekhon (Annals of Statistics 49, 2021). Unlike a sub-Gaussian one, which takes the
-variance for 1/4, it narrows where means are near 0 or 1.
+Howard, Ramdas, McAuliffe and Sekhon (Annals of Statistics 49, 2021). A sub-Gaussian one assumes the variance 1/4; this
+one is narrower where means are near 0 or 1.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ import math
 import numpy as np
 
 EARLY = 10  # the level falls slowly over about this many players (and arms), then as 1/number²
-HALVINGS = 50  # of an interval no longer than 1: beyond what a double near 1 resolves
+HALVINGS = 50  # of an interval of length 1 at most: finer than a double near 1 can be
 
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
 def shares(count: int) -> np.ndarray:
-    """The shares of a level for the first `count` of a number that nobody knows: 10/((i+9)(i+10)) for i = 1, 2, …
+    """The shares of a level for the first `count` players (or arms), if any number may join: 10/((i+9)(i+10)).
 
-    They sum to 1 over all i (the sum telescopes), so those who join later take nothing from those who are there. Number
-    20 has 1/87 of the level, where sharing equally among 20 known in advance would give 1/20; an interval's width grows
-    with the root of the share's logarithm only.
+    They sum to 1 over i = 1, 2, …, so those who join later take nothing from those who are there. Number 20 gets 1/87
+    of the level; equal shares among 20 known in advance would be 1/20. That costs little, since an interval's width
+    grows only with the root of the logarithm of 1/share.
 
     >>> shares(3).round(3).tolist()
     [0.091, 0.076, 0.064]
@@ -44,7 +44,7 @@ def shares(count: int) -> np.ndarray:
 
 
 def interval(pulls: np.ndarray, sums: np.ndarray, level: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Lower and upper ends for the mean of rewards in [0, 1]; with probability 1 − level never wrong, however long.
+    """Lower and upper ends for the mean of rewards in [0, 1]; with probability 1 − level they are never wrong.
 
     The three arrays broadcast. −s ln μ − (n−s) ln(1−μ) is convex in μ, so each end is a single crossing, found by
     bisection and rounded outwards.
@@ -66,7 +66,7 @@ def _crossing(pulls: np.ndarray, sums: np.ndarray, target: np.ndarray, inside: n
         middle = (inside + outside) / 2
         within = _log_loss(pulls, sums, middle) < target
         inside, outside = np.where(within, middle, inside), np.where(within, outside, middle)
-    # An end of [0, 1] that is not excluded itself: no reward speaks against it.
+    # An end of [0, 1] is in the interval if no reward speaks against it.
     return np.where(_log_loss(pulls, sums, np.full(inside.shape, end)) < target, end, outside)
 
 

@@ -1,4 +1,4 @@
-"""Planning: what sharing would save, and what a wrong ε would cost, before an experiment is run."""
+"""plan: what sharing would save, and what a wrong ε would cost, before an experiment is run."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import whole
-from posse.insight.planning.policies import MOST_POLICIES, LineUp, check_policies, line_up
-from posse.insight.planning.setting import Drawn, Setting, from_guess, from_history
+from posse.insight.planning.planned_run import PlannedRun, from_guess, from_history
+from posse.insight.planning.policies import PolicyRoles, check_policies, plan_policies
 from posse.insight.planning.text import conclusions, to_text
 from posse.policies.base import Policy
 from posse.problem import Problem
@@ -19,50 +19,25 @@ from posse.simulation.progress import Bar
 from posse.simulation.simulate import Progress
 from posse.simulation.statistics import paired_difference
 from posse.streams import check_seed
+from posse.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CHECKPOINTS = 25
-WORK = 250_000_000  # decisions to simulate unless told: about ten seconds on two cores
-FEWEST, MOST = 10, 100  # problems
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """What to expect of policies in a planned experiment. Rewards are in the user's units; `str(plan)` is for people.
+class Plan(PlannedRun, PolicyRoles):
+    """What to expect of policies in a planned run. Rewards are in the user's units; `print(plan)` shows it in words.
 
-    Axes of the arrays, in this order: policy (as in `labels`), problem, then what the array is about.
+    The first axis of an array is the policy (as in `labels`), the second the problem, unless its docstring says else.
     """
 
-    players: tuple[str, ...]
-    arms: tuple[str, ...]
-    decisions: np.ndarray
-    """Decisions of each player over the whole run, expected, int64 [player]."""
     days: int | None
-    """How many days that takes, None if not told."""
-    epsilon: float
-    """The right ε: the most by which two players' means for an arm differ in the problems (from data, the median)."""
-    given_epsilon: float | None
-    """The ε that was given beside historical data, to be compared with the right one; None if none was."""
-    assumed: tuple[str, ...]
-    """What was assumed, in sentences."""
-    low: float
-    """The least reward that is possible."""
-    high: float
-    """The greatest reward that is possible."""
+    """How many days the run takes; None if not given."""
     result: Result = field(repr=False)
-    """The simulation: rewards on the scale [0, 1], a round in which the busiest player decides once."""
-    compared: tuple[int, ...]
-    """The policies that the table shows, the first one learning alone; numbers on the first axis."""
-    sweep: tuple[int, ...]
-    """RobustAgg-TS with each of the ε in `sweep_epsilons`."""
-    sweep_epsilons: np.ndarray
-    """From a tenth of ε to ten times it, as far as the reward range goes."""
-    pooled: int
-    """Naive-Agg, which pools blindly."""
-    given: int | None
-    """RobustAgg-TS with `given_epsilon`, None if none was given."""
+    """The simulation, with rewards on the scale [0, 1]; in each round the busiest player makes one decision."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -86,7 +61,7 @@ class Plan:
 
     @property
     def lost(self) -> np.ndarray:
-        """Rewards lost over the whole run against always choosing each player's best arm, [policy, problem]."""
+        """Rewards lost over the whole run, compared with each player's best arm throughout, [policy, problem]."""
         return self.unit * self.result.final_regret[:, :, 0]
 
     @property
@@ -111,17 +86,17 @@ class Plan:
 
     @property
     def lost_by_random(self) -> np.ndarray:
-        """What choosing among the arms at random throughout, without learning, would lose, [problem]."""
+        """What choosing arms at random throughout would lose, [problem]."""
         return self.attainable - self._by_fixed_choice(lambda means: means.mean(axis=1))
 
     @property
     def lost_by_one_arm(self) -> np.ndarray:
-        """What one arm for all players, the best one such, would lose from the start, [problem]."""
+        """What the best single arm for all players would lose if it were known from the start, [problem]."""
         arms = range(len(self.arms))
         return self.attainable - np.max([self._by_fixed_choice(lambda m, k=k: m[:, k]) for k in arms], axis=0)
 
     def _by_fixed_choice(self, value: Any) -> np.ndarray:
-        decisions = self.result.pulls[0, :, 0].sum(axis=-1)  # who was active is the same for every policy
+        decisions = self.result.pulls[0, :, 0].sum(axis=-1)  # the same players are active under every policy
         earned = self.low + self.unit * np.array([value(problem.means) for problem in self.result.problems])
         return (decisions * earned).sum(axis=1)
 
@@ -134,9 +109,9 @@ class Plan:
         return paired_difference(self.lost[policy] - self.lost[other])
 
     def saving(self, policy: int, other: int | None = None) -> Difference:
-        """The share of what another policy (learning alone unless told) loses that a policy saves.
+        """Which share of another policy's loss a policy saves; the other policy is learning alone if omitted.
 
-        A ratio of means, 1 − L'/L; its interval is Student's t of L' − (L'/L) L over problems (delta method).
+        It is a ratio of means, 1 − L'/L; its interval is Student's t of L' − (L'/L) L over problems (delta method).
         """
         first, second = self.lost[policy], self.lost[self.alone if other is None else other]
         if second.mean() == 0:
@@ -157,28 +132,24 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """The plan as numbers, lists and words, ready for JSON."""
-        return {
-            "players": list(self.players),
-            "arms": list(self.arms),
-            "decisions": self.decisions.tolist(),
-            "days": self.days,
-            "epsilon": self.epsilon,
-            "given_epsilon": self.given_epsilon,
+        said = ("players", "arms", "decisions", "days", "epsilon", "given_epsilon")
+        means = ("attainable", "lost_by_random", "lost_by_one_arm")
+        found = {
+            **{name: getattr(self, name) for name in said},
             "reward_range": [self.low, self.high],
-            "assumed": list(self.assumed),
+            "assumed": self.assumed,
             "problems": len(self.result.problems),
             "seed": self.result.seed,
-            "attainable": float(self.attainable.mean()),
-            "lost_by_random": float(self.lost_by_random.mean()),
-            "lost_by_one_arm": float(self.lost_by_one_arm.mean()),
-            "traffic": self.traffic.tolist(),
+            **{name: getattr(self, name).mean() for name in means},
+            "traffic": self.traffic,
             "policies": [self._policy_as_dict(policy) for policy in self.compared],
             "wrong_epsilon": [
-                {"epsilon": float(epsilon), "lost": _interval(self.mean_lost(policy))}
+                {"epsilon": epsilon, "lost": _interval(self.mean_lost(policy))}
                 for epsilon, policy in zip(self.sweep_epsilons, self.sweep, strict=True)
             ],
             "conclusions": self.conclusions(),
         }
+        return dict(plain(found))
 
     def _policy_as_dict(self, policy: int) -> dict[str, Any]:
         return {
@@ -186,8 +157,8 @@ class Plan:
             "lost": _interval(self.mean_lost(policy)),
             "against_alone": _interval(self.difference(policy, self.alone)),
             "saving": _interval(self.saving(policy)),
-            "lost_by_player": self.lost_by_player[policy].mean(axis=0).tolist(),
-            "lost_over_time": self.lost_over_time[policy].mean(axis=0).tolist(),
+            "lost_by_player": self.lost_by_player[policy].mean(axis=0),
+            "lost_over_time": self.lost_over_time[policy].mean(axis=0),
         }
 
     def __str__(self) -> str:
@@ -212,28 +183,28 @@ def plan(
     threads: int | None = None,
     progress: Progress = None,
 ) -> Plan:
-    """Simulate an experiment that is planned, on many problems that it may turn out to be.
+    """Simulate a planned run on many problems that it may turn out to be.
 
     Args:
         history: data to draw the problems from: a learner, its counts, a `Log`, or what `read_log` reads. The problems
             then have its players and arms; without it they are drawn from the guess below.
         players: how many players; 12 if omitted.
         arms: how many arms; 3 if omitted.
-        decisions: how many decisions a player, or one number for each player. Omitted: 2,000, or with a history
-            as many as each player has there.
-        days: how many days the run takes; `decisions` are then decisions a day.
+        decisions: how many decisions each player makes, or one number for each player. Omitted: 2,000, or with a
+            history as many as each player has there.
+        days: how many days the run takes; `decisions` are then per day.
         epsilon: the most by which players' means for an arm differ, in units of reward; 0.05 if omitted. With a
-            history the data says how far they differ, and an ε that is given is compared with that.
+            history the data says how far they differ, and a given ε is compared with that.
         effect: how far the best arm is ahead of the others, on average over players; 0.03 if omitted.
         base: the mean reward of the other arms; 0.2 if omitted.
         reward: the column of rewards, for a history that is a log.
-        reward_range: the least and the greatest reward possible, for a log from elsewhere whose rewards are not
+        reward_range: the least and the greatest possible reward, for a log from elsewhere whose rewards are not
             in [0, 1].
-        policies: what to compare with learning alone, ε in units of reward; a small set if omitted.
-        problems: how many problems to draw; omitted, up to 100 as time allows (some ten seconds).
+        policies: the policies to compare with learning alone, with ε in units of reward; a small set if omitted.
+        problems: how many problems to draw. Omitted: up to 100, as many as take about ten seconds.
         seed: a non-negative integer.
         threads: how many threads to use; all cores if omitted.
-        progress: True for a bar on standard error, or a function that is called with the fraction done.
+        progress: True for a bar on standard error, or a function that is called with the fraction that is done.
 
     >>> found = plan(players=4, arms=2, decisions=300, epsilon=0.05, effect=0.2, problems=10)
     >>> found.lost.shape == (len(found.labels), 10)
@@ -244,69 +215,32 @@ def plan(
     seed = check_seed(seed)
     days = None if days is None else whole("days", days, least=1)
     count = None if problems is None else whole("problems", problems, least=2)
-    guess = {"players": players, "arms": arms, "effect": effect, "base": base}
-    setting = _setting(history, guess, decisions, days, epsilon, reward, reward_range)
-    chosen = None if policies is None else check_policies(policies, setting.low, setting.high)
-    drawn = setting.draw(_affordable(setting) if count is None else count, seed)
-    lines = line_up(drawn.epsilon, setting.high - setting.low, chosen, setting.given)
+    guess: dict[str, Any] = {"players": players, "arms": arms, "effect": effect, "base": base}
+    both: dict[str, Any] = {"decisions": decisions, "days": days, "epsilon": epsilon, "count": count, "seed": seed}
+    if history is None:
+        if reward_range is not None:
+            raise ValueError(f"reward_range={reward_range!r}, but a guess is about rewards of 0 and 1; leave it out")
+        run = from_guess(**guess, **both)
+    else:
+        for name, value in guess.items():
+            if value is not None:
+                raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
+        run = from_history(history, reward, reward_range, **both)
+    chosen = None if policies is None else check_policies(policies, run.low, run.high)
+    simulated, roles = plan_policies(run.epsilon, run.high - run.low, chosen, run.given_epsilon)
     if progress is True:
-        _compile(lines.policies)
+        _compile(simulated)
     result = simulate(
-        drawn.problems,
-        lines.policies,
-        int(setting.decisions.max()),
+        run.problems,
+        simulated,
+        int(run.decisions.max()),
         seed=seed,
-        schedule=setting.schedule,
+        schedule=run.schedule,
         checkpoints=CHECKPOINTS,
         threads=threads,
         progress=progress,
     )
-    return _assembled(setting, days, drawn, lines, result)
-
-
-def _setting(
-    history: Any,
-    guess: dict[str, Any],
-    decisions: float | Sequence[float] | None,
-    days: int | None,
-    epsilon: float | None,
-    reward: str,
-    reward_range: tuple[float, float] | None,
-) -> Setting:
-    """What is planned, from historical data or from a guess, and never from both."""
-    if history is None:
-        if reward_range is not None:
-            raise ValueError(f"reward_range={reward_range!r}, but a guess is about rewards of 0 and 1; leave it out")
-        return from_guess(decisions=decisions, days=days, epsilon=epsilon, **guess)
-    for name, value in guess.items():
-        if value is not None:
-            raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
-    return from_history(history, decisions, days, epsilon, reward, reward_range)
-
-
-def _affordable(setting: Setting) -> int:
-    """How many problems can be simulated in some ten seconds."""
-    return min(MOST, max(FEWEST, WORK // (int(setting.decisions.sum()) * MOST_POLICIES)))
-
-
-def _assembled(setting: Setting, days: int | None, drawn: Drawn, lines: LineUp, result: Result) -> Plan:
-    return Plan(
-        players=setting.players,
-        arms=setting.arms,
-        decisions=setting.decisions,
-        days=days,
-        epsilon=drawn.epsilon,
-        given_epsilon=setting.given,
-        assumed=drawn.assumed,
-        low=setting.low,
-        high=setting.high,
-        result=result,
-        compared=lines.compared,
-        sweep=lines.sweep,
-        sweep_epsilons=lines.sweep_epsilons,
-        pooled=lines.pooled,
-        given=lines.given,
-    )
+    return Plan(**vars(run), **vars(roles), days=days, result=result)
 
 
 def _compile(policies: list[Policy]) -> None:

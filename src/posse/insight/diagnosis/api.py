@@ -1,26 +1,26 @@
-"""Is ε right? How far players really differ, as far as counts and sums of rewards can say.
+"""diagnose: is ε right? How far players really differ, as far as the rewards can say.
 
-Two answers, of different strength. The *bound* is guaranteed: with probability 1 − level, players never differ by less
-than it says, however the data was gathered and however often one looks (`boundary.py`). An alarm is raised when it
-passes ε. The *estimate* is a best guess with the sampling noise taken out (`spread.py`).
+There are two answers of different strength. The *bound* is guaranteed: with probability 1 − level, it is never larger
+than the true difference between players, however the data was gathered and however often one looks (`intervals.py`).
+An alarm is raised when it passes ε. The *estimate* is a best guess without the sampling noise (`model.py`).
 
-Both are void where rewards go missing, or come late, because of their value: what is then counted is not what was
-earned.
+Both are void if rewards go missing, or come late, because of their value.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from posse.checks import number, whole
-from posse.insight.diagnosis.boundary import interval, shares
-from posse.insight.diagnosis.spread import Spread, estimate_spread
-from posse.insight.logs import Log, read_log, with_range
-from posse.insight.text import plain
+from posse.insight.diagnosis.intervals import interval, shares
+from posse.insight.diagnosis.model import SpreadEstimate, estimate_spread
+from posse.insight.diagnosis.text import headline, to_text
+from posse.insight.logs import Log, by_cell, read_log, with_range
 from posse.learner import Counts
+from posse.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What the data says of ε, in the user's reward units; print it, draw it, or read its fields."""
+    """What the data says about ε, in the user's reward units; print it, draw it, or read its fields."""
 
     players: tuple[str, ...]
     arms: tuple[str, ...]
@@ -41,34 +41,34 @@ class Diagnosis:
     upper: np.ndarray
     """Upper ends, [player, arm]."""
     bounds: np.ndarray
-    """The least by which some two players differ, [arm]: largest lower end minus smallest upper end; 0 if negative."""
+    """The least by which some two players differ, [arm]: largest lower end minus smallest upper end, at least 0."""
     pairs: tuple[tuple[str, str] | None, ...]
     """For each arm the two players that the bound is about, the better one first; None where it is 0."""
-    spread: Spread
-    """The estimate of how far players differ, with the noise taken out."""
+    spread: SpreadEstimate
+    """The estimate of how far players differ, without the sampling noise."""
     low: float
-    """The least reward that is possible."""
+    """The least possible reward."""
     high: float
-    """The greatest reward that is possible."""
+    """The greatest possible reward."""
     epsilon: float | None
-    """The ε in question; None if there is none, and then no alarm."""
+    """The ε in question; None if there is none, and then there is no alarm."""
     level: float
     """The probability of ever raising a false alarm is at most this."""
     shared: np.ndarray | None
     """How much each player's decisions rest on other players' data, 0 to 1, [player]; None if the source has none."""
     decisions: int | None
-    """How many decisions the log tells of; None if the source is no log."""
+    """How many decisions the log has; None if the source is not a log."""
     missing: int | None
-    """How many of their rewards are unknown, those that were given up included; None if the source is no log."""
+    """How many of their rewards are unknown, including decisions given up; None if the source is not a log."""
 
     @property
     def bound(self) -> float:
-        """The least by which some two players differ in some arm."""
+        """The least by which some two players differ on some arm."""
         return float(self.bounds.max())
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """The arms in which players are shown to differ by more than ε, the worst first."""
+        """The arms on which players provably differ by more than ε, the worst first."""
         if self.epsilon is None:
             return ()
         worst_first = np.argsort(-self.bounds, kind="stable")
@@ -76,26 +76,21 @@ class Diagnosis:
 
     @property
     def alarm(self) -> bool:
-        """Whether ε is shown to be too small."""
+        """Whether ε is provably too small."""
         return bool(self.broken)
 
     @property
     def verdict(self) -> str:
-        """The verdict in a line."""
-        from posse.insight.diagnosis.text import headline
-
+        """The verdict in one line."""
         return headline(self)
 
     def __str__(self) -> str:
-        from posse.insight.diagnosis.text import to_text
-
         return to_text(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as numbers, strings, lists and dictionaries, None where nothing is known; for JSON."""
-        fields: dict[str, Any] = plain({**vars(self), "spread": vars(self.spread)})
         verdict = {"alarm": self.alarm, "broken": list(self.broken), "bound": self.bound}
-        return {"schema": 1, "kind": "diagnosis", **verdict, **fields}
+        return {"schema": 1, "kind": "diagnosis", **verdict, **plain(self)}
 
     def figure(self) -> Figure:
         """A panel for each arm: players' intervals beside a band as wide as ε. Needs matplotlib."""
@@ -115,16 +110,21 @@ def diagnose(
 ) -> Diagnosis:
     """Say how far players differ, and whether that breaks ε.
 
-    `source` is a learner, its counts, or a log: a Parquet or CSV file, an Arrow table or a DataFrame with columns
-    player, arm and the one named by `reward`. ε and the reward range are the source's own unless given; a log from
-    elsewhere has the range 0 to 1 and no ε. The probability of ever raising a false alarm is at most `level`. `seed` is
-    that of the estimate's draws; the bound has none.
+    The result is void if rewards go missing because of their value.
 
-    The level is shared over players and arms in the order in which they joined, so that more may join at any time:
-    player number i and arm number j get shares(i) · shares(j) of it. A log from elsewhere has them in the order of
-    their first rows. Those who have retired keep their numbers.
+    The level is shared among players and arms in the order in which they joined, so that more may join at any time:
+    player number i and arm number j get shares(i) · shares(j) of it. In a log from elsewhere, they joined with their
+    first rows. Those who have retired keep their numbers.
 
-    Void where rewards go missing because of their value.
+    Args:
+        source: a learner, its counts, or a log: a Parquet or CSV file, an Arrow table or a DataFrame with columns
+            player, arm and the one named by `reward`.
+        epsilon: the ε in question; the source's own if omitted, and none for a log from elsewhere.
+        reward: the column of rewards.
+        reward_range: the least and the greatest possible reward; the source's own if omitted, and (0, 1) for a log
+            from elsewhere.
+        level: the probability of ever raising a false alarm is at most this.
+        seed: the seed of the draws for the estimate; the bound is not random.
 
     >>> pulls, sums = np.array([[400, 400], [400, 400]]), np.array([[80.0, 60.0], [88.0, 240.0]])
     >>> diagnosis = diagnose(Counts(("north", "south"), ("old", "new"), pulls, sums), epsilon=0.1)
@@ -156,7 +156,7 @@ def diagnose(
         counts.low + unit * upper,
         unit * bounds,
         pairs,
-        Spread(**{name: unit * value for name, value in vars(spread).items()}),
+        SpreadEstimate(**{name: unit * value for name, value in vars(spread).items()}),
         counts.low,
         counts.high,
         chosen,
@@ -169,57 +169,33 @@ def diagnose(
 
 @dataclass(frozen=True, eq=False)
 class _Given:
-    """What a source has to say."""
+    """What a source says."""
 
     counts: Counts
     squares: np.ndarray | None = None
-    """Sums of squares of the rewards on [0, 1], [player, arm]."""
+    """Sums of squares of the rewards, scaled to [0, 1], [player, arm]."""
     shared: np.ndarray | None = None
     decisions: int | None = None
     missing: int | None = None
 
+    def __post_init__(self) -> None:
+        players, arms = self.counts.pulls.shape
+        if not (players and arms):
+            raise ValueError(f"{players} players and {arms} arms, but expected one of each at least")
+
 
 def _read(source: Any, reward: str, reward_range: tuple[float, float] | None) -> _Given:
     if isinstance(source, Counts):
-        return _Given(_some(with_range(source, reward_range)))
+        return _Given(with_range(source, reward_range))
     if hasattr(source, "counts") and hasattr(source, "shared_weights"):
-        counts = _some(with_range(source.counts(), reward_range))
-        return _Given(counts, shared=np.asarray(source.shared_weights()))
-    log = with_range(_in_order_of_joining(read_log(source, reward, also=("shared", "decision"))), reward_range)
-    counts = _some(log.counts())
-    known = ~np.isnan(log.reward)
-    unit = (log.reward[known] - counts.low) / (counts.high - counts.low)
-    cells = log.player[known] * len(log.arms) + log.arm[known]
-    squares = np.bincount(cells, weights=unit**2, minlength=counts.pulls.size).reshape(counts.pulls.shape)
-    # Rewards of the past that a learner was told are no decisions of its.
-    decided = np.ones(known.shape, bool) if log.decided is None else log.decided | ~known
-    decisions, missing = int(decided.sum()) + log.given_up, log.missing + log.given_up
-    return _Given(counts, squares, _mean_shared(log.kept(decided)), decisions, missing)
-
-
-def _some(counts: Counts) -> Counts:
-    """The counts, if they are of anybody and anything."""
-    if not (counts.players and counts.arms):
-        raise ValueError(
-            f"{len(counts.players)} players and {len(counts.arms)} arms, but expected one of each at least"
-        )
-    return counts
-
-
-def _in_order_of_joining(log: Log) -> Log:
-    """A log whose players and arms are in the order of joining: its learner's, or else that of their first rows."""
-    players, player = (log.players, log.player) if "players" in log.about else _by_first_row(log.players, log.player)
-    arms, arm = (log.arms, log.arm) if "arms" in log.about else _by_first_row(log.arms, log.arm)
-    return replace(log, players=players, arms=arms, player=player, arm=arm)
-
-
-def _by_first_row(names: tuple[str, ...], rows: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """The names in the order of their first rows, and the rows counted into them."""
-    found, first = np.unique(rows, return_index=True)
-    order = found[np.argsort(first)]
-    place = np.empty(len(names), np.int64)
-    place[order] = np.arange(len(order))
-    return tuple(names[old] for old in order), place[rows]
+        return _Given(with_range(source.counts(), reward_range), shared=np.asarray(source.shared_weights()))
+    log = with_range(read_log(source, reward, also=("shared", "decision"), in_order=True), reward_range)
+    player, arm, rewards = log.scaled_rewards()
+    squares = by_cell(player, arm, log.shape, rewards**2)
+    # Past rewards that a learner was given are not its decisions.
+    decision = np.ones(log.player.shape, bool) if log.is_decision is None else log.is_decision | np.isnan(log.reward)
+    decisions, missing = int(decision.sum()) + log.given_up, log.missing + log.given_up
+    return _Given(log.counts(), squares, _mean_shared(log.kept(decision)), decisions, missing)
 
 
 def _mean_shared(log: Log) -> np.ndarray | None:

@@ -1,25 +1,30 @@
-"""The rows of a log that can be judged by, and what they support."""
+"""The rows of a log by which policies can be judged, and which policies they can judge."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from posse.insight.logs import Log
-from posse.insight.text import listed
+from posse.insight.logs import Log, by_cell
+from posse.text import listed
 
+UNLIKELY = math.log(1e5)
+"""One in 1e5 correct logs may be doubted, for each arm and direction."""
+SEEN = 20
+"""A player whose rarest seen arm is expected this often has surely seen every arm that it may play."""
 _SAME = 1e-6
-"""Propensities that differ by less, relatively, count as one."""
+"""Propensities whose relative difference is smaller count as equal."""
 _ROUNDED = 0.05
-"""Propensities of two digits, such as 0.17 for a sixth, add up to 1 this closely."""
+"""How far from 1 the sum of propensities may be that were rounded to two digits, such as 0.17 for a sixth."""
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows whose arm was drawn with a known probability and whose reward is known."""
+    """The rows whose propensity and reward are both known."""
 
     players: tuple[str, ...]
     arms: tuple[str, ...]
@@ -31,19 +36,19 @@ class Rows:
     low: float
     high: float
     design: np.ndarray | None
-    """The propensity of each player and arm, NaN where unknown; None where propensities vary within one."""
+    """The propensity of each player and arm, NaN where unknown; None if propensities vary within a player and arm."""
     adaptive: bool
     """Whether choices may depend on earlier rewards."""
     missing: int
     """How many rows were left out because their reward is unknown."""
     undrawn: int
-    """How many were left out because no propensity is known: data that was recorded, not decided."""
+    """How many were left out because their propensity is unknown: they are past rewards, not decisions."""
     given_up: int
-    """How many more decisions the learner gave up: their rewards did not come, and they are not in the log."""
+    """How many decisions are not in the log because the learner gave them up: their rewards did not come."""
     since: np.ndarray
-    """From which row on each arm is known to have been on offer, [arm]."""
+    """The first row in which each arm is known to be on offer, [arm]."""
     until: np.ndarray
-    """Up to which row, that one excluded."""
+    """One past the last such row, [arm]."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -51,8 +56,7 @@ class Rows:
 
     def pulls(self) -> np.ndarray:
         """How many rows each player and arm has."""
-        cells = self.player * len(self.arms) + self.arm
-        return np.bincount(cells, minlength=len(self.players) * len(self.arms)).reshape(self.shape)
+        return by_cell(self.player, self.arm, self.shape)
 
     def on_offer(self, arms: np.ndarray) -> tuple[int, int]:
         """The rows, first and one past the last, in which all of these arms are known to have been on offer."""
@@ -63,25 +67,21 @@ class Rows:
         return int(first), int(last)
 
     def during(self, first: int, last: int) -> Rows:
-        """These rows alone."""
-        chosen = slice(first, last)
-        return replace(
-            self,
-            player=self.player[chosen],
-            arm=self.arm[chosen],
-            reward=self.reward[chosen],
-            propensity=self.propensity[chosen],
-            since=np.clip(self.since - first, 0, last - first),
-            until=np.clip(self.until - first, 0, last - first),
-        )
+        """Only the rows from `first` to `last`, that one excluded."""
+        columns = {name: getattr(self, name)[first:last] for name in ("player", "arm", "reward", "propensity")}
+        since, until = (np.clip(edge - first, 0, last - first) for edge in (self.since, self.until))
+        return replace(self, **columns, since=since, until=until)
 
 
 def usable(log: Log, adaptive: bool | None) -> Rows:
-    """The rows of a log with its range to judge by, and how they were gathered: as told, as it says, or as it looks."""
+    """The rows of a log to judge by.
+
+    Whether the log is adaptive is what `adaptive` says, or what the log says about itself, or how it looks.
+    """
     propensity = log.propensity
     if propensity is None:
         raise ValueError(
-            "the log has no column 'propensity'; without the probabilities of its choices it judges nothing"
+            "the log has no column 'propensity'; without the probabilities of its choices, no policy can be judged"
         )
     low, high = log.about["reward_range"]
     drawn = ~np.isnan(propensity)
@@ -117,9 +117,9 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
 def _offers(log: Log) -> tuple[np.ndarray, np.ndarray]:
     """From which row to which each arm is known to have been on offer; a learner says which arms came and went.
 
-    An arm that was added is on offer after the first row that played it, where the past alone decides that this is the
-    first, so that later rows stay fair; one that was retired, up to the last decision whose reward had come by then.
-    An arm that came back counts until it first went.
+    An arm that was added counts as on offer after the first row that played it. Only the past says which row that is,
+    so later rows stay fair. An arm that was retired counts up to the last decision whose reward had come by then; if
+    it came back, only the time before it first went counts.
     """
     since, until = np.zeros(len(log.arms), np.int64), np.full(len(log.arms), log.arm.size)
     changed: dict[str, list[Any]] = {}
@@ -147,7 +147,7 @@ def only(log: Log, players: Iterable[str]) -> Log:
 
 
 def held_out(log: Log) -> Log:
-    """The decisions that a learner held out: their arms were drawn uniformly, whatever it had learnt."""
+    """The decisions that a learner held out: their arms were drawn uniformly, whatever it had learned."""
     if log.holdout is None or not log.holdout.any():
         raise ValueError("the log has no decisions that were held out; posse.Learner(..., holdout=0.1) holds some out")
     if any(change.get("kind") in ("add arm", "retire arm") for change in log.about.get("changes", ())):
@@ -157,32 +157,31 @@ def held_out(log: Log) -> Log:
     equal = kept.propensity is not None and np.allclose(kept.propensity, each, rtol=_ROUNDED, atol=0)
     if "changes" not in log.about and not equal:
         raise ValueError(
-            "whether arms came or went is not in this log, so how its held out decisions were drawn is not known: give "
+            "whether arms came or went is not in this log, so nobody knows how its held out decisions were drawn: give "
             f"learner.log() itself or as Parquet, or write a propensity of {each:.4g} in those rows"
         )
     return replace(kept, propensity=np.full(kept.player.size, each), about={**log.about, "adaptive": False})
 
 
 def unseen(rows: Rows, probabilities: np.ndarray, target: str) -> np.ndarray:
-    """Whether each player lacks rows of an arm that the target plays there, by mere chance; an error if not by chance.
+    """Whether each player lacks rows of an arm that the target plays there; an error unless that is mere chance.
 
-    It is chance in a log of fixed propensities in which every arm has one propensity for all players, and a player's
-    seen and unseen arms together have probability 1: then the arm could have been played, and weights stay fair.
+    It is chance if propensities are fixed, each arm has the same one for all players, and they add up to 1: then the
+    arm could have been played, and weights stay fair.
     """
     pulls = rows.pulls()
     lacking = (probabilities > 0) & (pulls == 0) & (pulls.sum(axis=1) > 0)[:, None]
-    chance = common_design(rows) is not None
-    for player, arm in np.argwhere(lacking):
-        if not chance:
-            raise ValueError(
-                f"no overlap: {target} plays arm {rows.arms[arm]!r} for player {rows.players[player]!r}, but no row to "
-                "judge it by has both; judge a policy that does not, or leave that player out"
-            )
+    if lacking.any() and common_design(rows) is None:
+        player, arm = np.argwhere(lacking)[0]
+        raise ValueError(
+            f"no overlap: {target} plays arm {rows.arms[arm]!r} for player {rows.players[player]!r}, but no row to "
+            "judge it by has both; judge a policy that does not, or leave that player out"
+        )
     return lacking.any(axis=1)
 
 
 def common_design(rows: Rows) -> np.ndarray | None:
-    """The propensity of each arm if it is the same for all players, and these add up to 1."""
+    """The propensity of each arm, if it is the same for all players and they add up to 1; else None."""
     if rows.design is None or np.isnan(rows.design).all(axis=0).any():
         return None
     least = np.nanmin(rows.design, axis=0)
@@ -190,11 +189,43 @@ def common_design(rows: Rows) -> np.ndarray | None:
     return least if same and abs(least.sum() - 1) <= _ROUNDED else None
 
 
+def average_weight(rows: Rows, arm: int) -> tuple[float, float, float]:
+    """The average weight of an arm, its standard deviation if propensities are right, and how far from 1 it may be.
+
+    A weight is 1/e where the arm was played, with e its propensity, and 0 elsewhere. How far the average may be from 1
+    is Bernstein's inequality (Freedman, 1975, for logs that learn).
+    """
+    if rows.since[arm] >= rows.until[arm]:
+        return 1.0, 0.0, 0.0
+    rows = rows.during(int(rows.since[arm]), int(rows.until[arm]))
+    weights, chances = (rows.arm == arm) / rows.propensity, _chances(rows, arm)
+    if chances is not None:
+        weights, chances = weights[~np.isnan(chances)], chances[~np.isnan(chances)]
+    if not weights.any():
+        return 1.0, 0.0, 0.0
+    mean, size = float(weights.mean()), weights.size
+    square = float((weights**2).sum() / weights.sum()) if chances is None else float((1 / chances).mean())
+    variance = max(square - 1, 0.0)
+    linear = (float(weights.max()) if mean > 1 else 1.0) * UNLIKELY / (3 * size)
+    return mean, math.sqrt(variance / size), linear + math.sqrt(linear**2 + 2 * variance * UNLIKELY / size)
+
+
+def _chances(rows: Rows, arm: int) -> np.ndarray | None:
+    """The propensity of an arm in each row, played or not, NaN where unknown; None if propensities vary."""
+    if rows.design is None or rows.adaptive:
+        return None
+    common = common_design(rows)
+    if common is not None:
+        return np.full(rows.arm.size, common[arm])
+    least = np.where(np.isnan(rows.design), 1, rows.design).min(axis=1)
+    sure = rows.pulls().sum(axis=1) * least >= SEEN
+    return np.asarray(np.where(sure, rows.design[:, arm], np.nan)[rows.player])
+
+
 def _design(log: Log, drawn: np.ndarray) -> np.ndarray | None:
-    """The propensity of each player and arm if it is the same in all of its rows."""
+    """The propensity of each player and arm, NaN where unknown; None if it varies from row to row."""
     assert log.propensity is not None
-    shape = (len(log.players), len(log.arms))
-    least, most = np.full(shape, np.inf), np.full(shape, -np.inf)
+    least, most = np.full(log.shape, np.inf), np.full(log.shape, -np.inf)
     cells = log.player[drawn], log.arm[drawn]
     np.minimum.at(least, cells, log.propensity[drawn])
     np.maximum.at(most, cells, log.propensity[drawn])

@@ -1,0 +1,145 @@
+"""An evaluation in words: its tables, and what a reader should know before trusting it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from posse.insight.evaluation.model import Estimate, ScoredTarget
+from posse.insight.evaluation.rows import Rows, average_weight
+from posse.text import align, align_blocks, bullet, decimals, listed, plural, shorten
+
+if TYPE_CHECKING:
+    from posse.insight.evaluation.api import Evaluation
+
+SHOWN = 20
+"""How many players the text shows: those with most rows."""
+HANDFUL = 30
+"""Fewer effective rows than this are called a handful."""
+CERTAIN = 1 - 1e-12
+"""From this propensity on, nothing else could have been played."""
+
+
+def to_text(evaluation: Evaluation) -> str:
+    """What was judged from how much data, the values overall and by player, and notes."""
+    head = (
+        f"{evaluation.reward} of {plural(evaluation.rows, 'decision')}, {plural(len(evaluation.players), 'player')}, "
+        f"{plural(len(evaluation.arms), 'arm')}, chosen "
+        + ("by a policy that learns" if evaluation.adaptive else "at random, whatever the rewards")
+    )
+    overall = [estimate for estimate in evaluation.estimates if estimate.player is None]
+    digits = decimals(*evaluation.reward_range, 4)
+    parts = [head, _overall(evaluation, overall, digits)]
+    if len(evaluation.players) > 1:
+        parts.append(_by_player(evaluation, [estimate.target for estimate in overall], max(digits - 2, 0)))
+    if evaluation.notes:
+        parts.append("\n".join(bullet(note) for note in evaluation.notes))
+    return "\n\n".join(parts)
+
+
+def _overall(evaluation: Evaluation, overall: list[Estimate], digits: int) -> str:
+    """A line for each target."""
+    against = [] if evaluation.against is None else [f"minus {shorten(evaluation.against, 24)}"]
+    interval = f"{100 * (1 - evaluation.level):g} % interval"
+    rows = [["", "value", interval, *against, "rows", "effective", "largest weight"]]
+    for each in overall:
+        difference = [_difference(each, digits)] if against else []
+        sizes = [f"{each.rows:,.0f}", f"{each.effective_rows:,.0f}", f"{each.largest_weight:,.3g}"]
+        rows.append([shorten(each.target, 40), *_interval(each, digits), *difference, *sizes])
+    return "\n".join(align(rows))
+
+
+def _by_player(evaluation: Evaluation, targets: list[str], digits: int) -> str:
+    """A line for each player, a column for each target; several tables if the columns do not fit a line."""
+    players = evaluation.players[:SHOWN]
+    first = [["player", *players], ["rows", *(f"{rows:,}" for rows in evaluation.player_rows[:SHOWN])]]
+    columns = []
+    for target in targets:
+        cells = [_interval(evaluation.of(target, player), digits) for player in players]
+        columns.append([shorten(target, 24), *("—" if value == "—" else f"{value} {ends}" for value, ends in cells)])
+    blocks = ["\n".join(block) for block in align_blocks(first, columns)]
+    if len(evaluation.players) > SHOWN:
+        more = plural(len(evaluation.players) - SHOWN, "more player")
+        rows = sum(evaluation.player_rows[SHOWN:])
+        blocks.append(f"… and {more} with {rows:,} rows, which are in to_dict() and in --json")
+    return "\n\n".join(blocks)
+
+
+def _interval(estimate: Estimate, digits: int) -> tuple[str, str]:
+    if math.isnan(estimate.value):
+        return "—", "—"
+    return f"{estimate.value:,.{digits}f}", f"[{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
+
+
+def _difference(estimate: Estimate, digits: int) -> str:
+    found = estimate.difference
+    if found is None:
+        return "—"
+    return f"{found.value:+,.{digits}f} [{found.low:+,.{digits}f}, {found.high:+,.{digits}f}]"
+
+
+def target_warnings(rows: Rows, everything: Rows, scored: ScoredTarget) -> Iterator[str]:
+    """What to know about one target: by which rows it is judged, and in which ones it could not have been played."""
+    part, whole = rows.arm.size, everything.arm.size
+    if part < whole:
+        yield (
+            f"{scored.name} is judged by {part:,} of the {whole:,} rows, from the time when all that it plays was on "
+            "offer: arms came or went"
+        )
+    blind = float(((rows.propensity >= CERTAIN) & (scored.weights < CERTAIN)).mean())
+    if blind > 0:
+        yield (
+            f"{scored.name}: in {blind:.1%} of the rows the log could play nothing else. They say nothing about "
+            "it; its interval allows for that, its value does not"
+        )
+
+
+def doubtful_arms(rows: Rows) -> Iterator[str]:
+    """Arms whose weights do not average 1, as they must if propensities are right."""
+    found = [(name, *average_weight(rows, arm)) for arm, name in enumerate(rows.arms)]
+    far = [
+        f"{shorten(name, 40)} (average {mean:.3g} ± {error:.2g})"
+        for name, mean, error, allowed in found
+        if abs(mean - 1) > allowed
+    ]
+    if far and rows.adaptive:
+        yield (
+            f"the weights of an arm average 1 if it is always on offer, but see {listed(far)}: it was not always on "
+            "offer (a log does not show what choose(available=…) left out), or was played rarely. The intervals allow "
+            "for both, but values may lean to where the model starts (dr) or to the least reward (ips)"
+        )
+    elif far:
+        yield f"weights should average 1, but see {listed(far)}: the propensities do not fit what was played"
+
+
+def general_warnings(rows: Rows, estimates: Sequence[Estimate], level: float) -> Iterator[str]:
+    """What to know about the whole evaluation."""
+    for each in estimates:
+        if each.player is None and each.estimator == "replay":
+            yield f"{each.target} learns: the value is that of its first {each.rows:,.0f} decisions; longer runs differ"
+    few = [each.target for each in estimates if each.player is None and each.effective_rows < HANDFUL]
+    if few:
+        yield f"fewer than {HANDFUL} effective rows, a handful of decisions: {listed(few)}"
+    by_player = [each for each in estimates if each.player is not None]
+    if len(rows.players) > 1 and by_player:
+        few_rows = sum(each.effective_rows < HANDFUL for each in by_player)
+        if few_rows:
+            yield f"{few_rows:,} of the {len(by_player):,} values by player rest on fewer than {HANDFUL} effective rows"
+    if any(math.isnan(each.value) for each in by_player):
+        yield "—: no row of that player has an arm that the policy plays, while it was on offer"
+    if len(by_player) * level >= 1:
+        yield (
+            f"each interval misses the truth with probability {level:g}: among these {len(estimates):,}, "
+            f"expect up to {len(estimates) * level:.0f} misses"
+        )
+    if rows.missing or rows.given_up:
+        gone = f" and {plural(rows.given_up, 'decision')} that the learner gave up" if rows.given_up else ""
+        yield (
+            f"{plural(rows.missing, 'row')} without a reward{gone} are left out, which is right only if rewards are "
+            "not missing because of their value"
+        )
+    if rows.undrawn:
+        yield (
+            f"{plural(rows.undrawn, 'row')} without a propensity are left out: nobody knows how likely their arms were"
+        )

@@ -1,0 +1,162 @@
+"""The run that is planned: players, arms, traffic and where its problems come from, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from posse.checks import number, whole
+from posse.insight.logs import Log, read_log, with_range
+from posse.insight.planning.model import guessed_problems, population_of, reward_dispersion
+from posse.insight.planning.policies import MOST_POLICIES
+from posse.insight.planning.text import guess_in_words, history_in_words
+from posse.learner import Counts
+from posse.problem import Problem
+from posse.schedule import Concurrent, Random, Schedule
+
+PLAYERS, ARMS, DECISIONS, EPSILON, EFFECT, BASE = 12, 3, 2000, 0.05, 0.03, 0.2
+WORK = 250_000_000  # decisions to simulate by default: about ten seconds on two cores
+FEWEST, MOST = 10, 100  # problems
+LEAST_EPSILON = 1e-6  # as a share of the reward range; assumed if the problems show no difference at all
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """A planned run, as far as it does not depend on policies. Rewards are in the user's units."""
+
+    players: tuple[str, ...]
+    arms: tuple[str, ...]
+    decisions: np.ndarray
+    """Expected decisions of each player over the whole run, int64 [player]."""
+    low: float
+    """The least possible reward."""
+    high: float
+    """The greatest possible reward."""
+    given_epsilon: float | None
+    """The ε that was given beside historical data, to be compared with the right one; None if not given."""
+    problems: list[Problem] = field(repr=False)
+    """What the run may turn out to be, with rewards on the scale [0, 1]."""
+    epsilon: float
+    """The right ε: the most by which two players' means for an arm differ in the problems (from data, the median)."""
+    assumed: tuple[str, ...]
+    """What was assumed, in sentences."""
+
+    @property
+    def schedule(self) -> Schedule:
+        """Who is active in a round: the busiest player always, others with a probability that gives their share."""
+        busiest = self.decisions.max()
+        return Concurrent() if (self.decisions == busiest).all() else Random((self.decisions / busiest).tolist())
+
+
+def from_guess(
+    players: int | None,
+    arms: int | None,
+    effect: float | None,
+    base: float | None,
+    *,
+    decisions: float | Sequence[float] | None,
+    days: int | None,
+    epsilon: float | None,
+    count: int | None,
+    seed: int,
+) -> PlannedRun:
+    """The run that a guess describes, with defaults for what is omitted, and `count` problems."""
+    decisions = DECISIONS if decisions is None else decisions
+    if players is None:
+        players = PLAYERS if np.ndim(decisions) == 0 else np.size(decisions)
+    players = whole("players", players, least=2)
+    arms = whole("arms", ARMS if arms is None else arms, least=2)
+    traffic = _traffic(decisions, days, players)
+    epsilon = number("epsilon", EPSILON if epsilon is None else epsilon, above=0, most=1)
+    effect = number("effect", EFFECT if effect is None else effect, least=0, most=1)
+    base = number("base", BASE if base is None else base, least=0, most=1)
+    right, narrowest = _room(base, effect, epsilon)
+    names = [tuple(f"{what} {place + 1}" for place in range(n)) for what, n in (("player", players), ("arm", arms))]
+    problems = guessed_problems(players, arms, right, effect, base, count=count or _affordable(traffic), seed=seed)
+    assumed = guess_in_words(base, effect, epsilon, right, narrowest)
+    return PlannedRun(names[0], names[1], traffic, 0.0, 1.0, None, problems, right, assumed)
+
+
+def from_history(
+    history: Any,
+    reward: str,
+    reward_range: tuple[float, float] | None,
+    *,
+    decisions: float | Sequence[float] | None,
+    days: int | None,
+    epsilon: float | None,
+    count: int | None,
+    seed: int,
+) -> PlannedRun:
+    """The run that historical data describes, and `count` problems that the data leaves possible."""
+    counts, dispersion = _read(history, reward, reward_range)
+    _check(counts)
+    unit = counts.high - counts.low
+    if epsilon is not None:
+        epsilon = number("epsilon", epsilon, above=0, most=unit)
+    if decisions is None and days is not None:
+        raise ValueError(f"days={days}, but how many decisions a day is not said; give decisions too")
+    pulls = counts.pulls.sum(axis=1)
+    traffic = np.maximum(pulls, 1) if decisions is None else _traffic(decisions, days, len(counts.players))
+    problems = population_of(counts, dispersion).problems(count=count or _affordable(traffic), seed=seed)
+    ranges = unit * np.array([problem.epsilon for problem in problems])
+    right = max(float(f"{np.median(ranges):.2g}"), LEAST_EPSILON * unit)
+    assumed = history_in_words(counts, problems, ranges, right, epsilon, right > LEAST_EPSILON * unit)
+    return PlannedRun(counts.players, counts.arms, traffic, counts.low, counts.high, epsilon, problems, right, assumed)
+
+
+def _affordable(traffic: np.ndarray) -> int:
+    """How many problems can be simulated in about ten seconds."""
+    return min(MOST, max(FEWEST, WORK // (int(traffic.sum()) * MOST_POLICIES)))
+
+
+def _room(base: float, effect: float, epsilon: float) -> tuple[float, float]:
+    """The largest ε up to the one given that means in [0, 1] leave room for, and the room on the narrowest arm."""
+    if base + effect > 1:
+        raise ValueError(f"base={base:g} with effect={effect:g}, but the best arm's mean, their sum, is at most 1")
+    widest = 2 * min(base, 1 - base), 2 * min(base + effect, 1 - base - effect)
+    if max(widest) == 0:
+        raise ValueError(
+            f"base={base:g} with effect={effect:g}, but rewards are 0 or 1: with such means players cannot differ"
+        )
+    return min(epsilon, max(widest)), min(widest)
+
+
+def _read(history: Any, reward: str, reward_range: tuple[float, float] | None) -> tuple[Counts, float]:
+    """Counts and the rewards' dispersion, which is that of rewards of 0 and 1 if only counts are given."""
+    if isinstance(history, Counts):
+        return with_range(history, reward_range), 1.0
+    log = with_range(history if isinstance(history, Log) else read_log(history, reward), reward_range)
+    player, arm, rewards = log.scaled_rewards()
+    return log.counts(), reward_dispersion(player, arm, rewards) if rewards.size else 1.0
+
+
+def _check(counts: Counts) -> None:
+    players, arms = counts.pulls.shape
+    if players < 2 or arms < 2:
+        raise ValueError(f"the history has {players} × {arms} players and arms, but a plan needs at least two of each")
+    known = (counts.pulls > 0).sum(axis=0)
+    if known.min() == 0:
+        raise ValueError(
+            f"arm {counts.arms[known.argmin()]!r} has no rewards on record, so nothing can be said about it"
+        )
+    if known.max() == 1:
+        raise ValueError(
+            "no arm has rewards of two players on record, so nothing says how far players differ; expected at least one"
+        )
+
+
+def _traffic(decisions: float | Sequence[float], days: int | None, players: int) -> np.ndarray:
+    """Decisions of each player over the whole run, int64 [player]."""
+    each = list(decisions) if isinstance(decisions, Iterable) and np.ndim(decisions) else [decisions] * players
+    if len(each) != players:
+        raise ValueError(
+            f"decisions are {len(each)} numbers, but there are {players} players; expected one or {players}"
+        )
+    total = [round(number("decisions", value, above=0) * (days or 1)) for value in each]
+    if min(total) < 1:
+        raise ValueError(f"decisions={each[total.index(0)]:g}, but expected at least one for each player over the run")
+    return np.array(total, np.int64)
