@@ -37,7 +37,7 @@ class LearnerKernels(NamedTuple):
 
 
 @functools.cache
-def kernels(policy: type[Policy]) -> LearnerKernels:
+def kernels(policy: Any) -> LearnerKernels:
     """The kernels of a policy class, compiled at their first call or taken from the disk cache."""
     functions = [getattr(kernel, name, None) or getattr(policy_state, name) for name in LearnerKernels._fields]
     names = bindings(policy, policy.statistics)

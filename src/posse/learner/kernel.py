@@ -81,7 +81,7 @@ def one_index(own, shared, known, M, log_T, constants):
 
 
 def with_waiting(numbers, waiting):
-    """Count and sum, the first two, as if the pulls still waiting had earned the mean so far, or 1 where there is none."""
+    """Numbers whose count and sum, the first two, are as if the waiting pulls had earned the mean so far, or 1."""
     n, s = numbers[0], numbers[1]
     mean = s / n if n > 0.0 else 1.0
     return (n + waiting, s + waiting * mean, *numbers[2:])

@@ -107,6 +107,12 @@ class Policy:
     moved_by_others: ClassVar[str] = "S"
     """The shared number that moves when other players earn more; `others_weight` says how far it moves."""
 
+    others_weight: ClassVar[Callable[..., float]] = staticmethod(lambda n, N: N - n)
+    """By how much that number rises if the others earn 1 more at every pull.
+
+    It may take the pair's count `n`, the shared numbers and the constants. With n = 0 it must count everybody.
+    """
+
     belief: ClassVar[Callable[..., tuple[float, float]] | None] = None
     """Center and scale of what the policy believes, without what it adds to explore; None: those of `index`.
 
@@ -118,14 +124,6 @@ class Policy:
 
     label: str = dataclasses.field(default="", kw_only=True)
     """What tells this policy from others in a comparison; made from name and constants if empty."""
-
-    @staticmethod
-    def others_weight(n, N):
-        """By how much the shared number `moved_by_others` rises if the others earn 1 more at every pull.
-
-        It may take the pair's count `n`, the shared numbers and the constants. With n = 0 it must count everybody.
-        """
-        return N - n
 
     @staticmethod
     def reward_of(values: np.ndarray) -> np.ndarray:

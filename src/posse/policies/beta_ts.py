@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from posse.policies.base import Law, Look, Policy, Refresh
+from posse.policies.base import Law, Look, Policy
+from posse.policies.refresh import Refresh
 
 
 @dataclass(frozen=True)

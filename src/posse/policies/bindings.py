@@ -1,7 +1,7 @@
 """How the kernels call a policy: small functions made from its declaration, which pass on what its functions name.
 
-A kernel keeps statistics in tables, [statistic, arm, player], and calls `index_of` with tuples of numbers. The functions
-made here know which place each name has, so that kernels list no fields.
+A kernel keeps statistics in tables, [statistic, arm, player], and calls `index_of` with tuples of numbers. Functions made
+here know which place each name has, so that kernels list no fields.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def used_statistics(cls: type[Policy]) -> tuple[Statistic, ...]:
 
 
 @functools.cache
-def bindings(cls: type[Policy], statistics: tuple[Statistic, ...]) -> dict[str, Any]:
+def bindings(cls: Any, statistics: tuple[Statistic, ...]) -> dict[str, Any]:
     """What a policy class provides for the names that kernels leave open, for tables of these statistics."""
     names = [statistic.name for statistic in statistics]
     numbers = {name: f"own[{place}]" for place, name in enumerate(names)}

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import number
-from posse.policies.base import Look, Policy, Refresh
+from posse.policies.base import Look, Policy
+from posse.policies.refresh import Refresh
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class HierTS(Policy):
     Hong, Kveton, Zaheer and Ghavamzadeh, "Hierarchical Bayesian Bandits" (AISTATS 2022), with each player's index
     drawn from its own marginal posterior. Spread 0 is full pooling.
 
-    >>> HierTS(0.0, noise=1.0, prior_mean=0.0, prior_sd=1.0).index(1.0, 1.0, 3.0, 2.0, *HierTS(0.0, 1.0, 0.0, 1.0).constants())
+    >>> policy = HierTS(0.0, noise=1.0, prior_mean=0.0, prior_sd=1.0)
+    >>> policy.index(1.0, 1.0, 3.0, 2.0, *policy.constants())
     (0.5, 0.5)
     """
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from posse.policies.base import Look, Policy, Refresh
+from posse.policies.base import Look, Policy
 from posse.policies.fourth_root import UNIFORM, dispersion_sums, explore, mean_of, posterior
+from posse.policies.refresh import Refresh
 from posse.policies.statistics import STEP
 
 
@@ -44,7 +45,8 @@ class IndTSV(Policy):
 
     @staticmethod
     def index(n, s, dispersion, log_T):
-        return explore(*posterior(n, s, dispersion, 0.5, UNIFORM, 0.0), log_T)
+        center, scale, seen, information = posterior(n, s, dispersion, 0.5, UNIFORM, 0.0)
+        return explore(center, scale, seen, information, log_T)
 
     @staticmethod
     def belief(n, s, dispersion):

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import number
-from posse.policies.base import Look, Policy, Refresh
+from posse.policies.base import Look, Policy
+from posse.policies.refresh import Refresh
 
 
 @dataclass(frozen=True)

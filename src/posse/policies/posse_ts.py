@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import dissimilarity
-from posse.policies.base import Look, Policy, Refresh
+from posse.policies.base import Look, Policy
 from posse.policies.fourth_root import UNIFORM, clip, dispersion_sums, explore, mean_of, posterior
+from posse.policies.refresh import Refresh
 from posse.policies.statistics import STEP
 
 # What the summary says of an arm, by its place in `shared`.
@@ -83,7 +84,8 @@ class PosseTS(Policy):
     @staticmethod
     def index(n, s, mean, dispersion, doubt, spread, looseness, level, level_doubt, oddity, M, log_T, epsilon):
         expected, variance, doubt = prior(mean, doubt, spread, looseness, level, level_doubt, oddity, M, log_T, epsilon)
-        return explore(*posterior(n, s, dispersion, expected, variance, doubt), log_T)
+        center, scale, seen, information = posterior(n, s, dispersion, expected, variance, doubt)
+        return explore(center, scale, seen, information, log_T)
 
     @staticmethod
     def belief(n, s, mean, dispersion, doubt, spread, looseness, level, level_doubt, oddity, M, log_T, epsilon):

@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import dissimilarity, number
-from posse.policies.base import Look, Policy, Refresh
+from posse.policies.base import Look, Policy
+from posse.policies.refresh import Refresh
 
 
 def individual_or_aggregate(n, s, N, S, M, log_T, epsilon, c1, c2):

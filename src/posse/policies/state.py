@@ -67,7 +67,7 @@ def fill_summary(statistics, of_arm, of_player, work, constants):
 
 
 class State(NamedTuple):
-    """All that a policy knows. Statistics are exact integers, so the order of rewards within a round does not matter."""
+    """All that a policy knows. Statistics are exact integers, so that sums do not depend on the order of rewards."""
 
     statistics: np.ndarray  # int64 [statistic, arm, player]
     totals: np.ndarray  # int64 [2, arm], everybody's counts and reward sums, where the policy shares those
@@ -84,7 +84,7 @@ class State(NamedTuple):
 def state_shapes(
     policy: Policy, statistics: tuple[Statistic, ...], players: int, arms: int
 ) -> dict[str, tuple[type, tuple[int, ...]]]:
-    """Type and shape of each array of a state; `indexed` is another name for `statistics` unless it has a shape here."""
+    """Type and shape of each array of a state. Without a shape, `indexed` is another name for `statistics`."""
     pairs, shared = (arms, players), len(policy.shared)
     sums = policy.contribution is None and policy.summary is None
     shapes: dict[str, tuple[type, tuple[int, ...]]] = {
@@ -133,7 +133,7 @@ def count_reward(state, arm, player, reward, t):
 
 
 def share_round(state, players, arms, count, t, keep_seen, constants):
-    """Bring what is shared up to date with round t, after all its rewards are counted; return whether a summary was made.
+    """Bring what is shared up to date with round t, whose rewards are all counted; return whether a summary was made.
 
     `players` and `arms` are those of the round's `count` pulls. Where an index is formed at once, what was seen need
     not be kept.

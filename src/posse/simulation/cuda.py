@@ -228,7 +228,8 @@ class Batch:
 
     def _refuse(self, run: int) -> None:
         """Raise the error of a run that met an index that is not a number."""
-        state = State(*(array.copy_to_host()[run] for array in self.state))
+        arrays: Any = self.state
+        state = State(*(array.copy_to_host()[run] for array in arrays))
         pairs = (self.tables.center, self.tables.scale)
         centers, scales = (array.copy_to_host()[run].reshape(self.arms, self.players).T for array in pairs)
         raise not_a_number(self.policy, state, centers, scales)

@@ -61,7 +61,7 @@ class GpuClock(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """Which thread this is: one of `lanes`, each for a player or several, in one of `groups` that share the work on indices."""
+    """Which thread this is: one of `lanes`, for a player or several, in one of `groups` that share the work."""
 
     number: Any
     lanes: Any

@@ -28,7 +28,7 @@ class RunKernels(NamedTuple):
 
 
 @functools.cache
-def kernels(policy: type[Policy]) -> RunKernels:
+def kernels(policy: Any) -> RunKernels:
     """The kernels of a policy class, compiled at their first call or taken from the disk cache."""
     return RunKernels(*bind_all([kernel.advance, kernel.settle], what=policy.name or policy.__name__, **_names(policy)))
 
@@ -43,7 +43,7 @@ def code_digest_of(policy: Policy) -> str:
 
 
 @functools.cache
-def _code_digest(policy: type[Policy]) -> str:
+def _code_digest(policy: Any) -> str:
     return source_digest(kernel.advance, **_names(policy))
 
 

@@ -15,8 +15,8 @@ from posse import streams
 from posse.compile import bind
 from posse.generate import subpar, uniform
 from posse.normal import normal
-from posse.policies.base import Policy, Refresh
-from posse.policies.summaries import due, follows
+from posse.policies.base import Law, Policy
+from posse.policies.refresh import Refresh, counts_at_once, summary_is_due
 from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Concurrent, Fixed, Random, Schedule, Sequential
@@ -71,22 +71,25 @@ def check_record(policy: Policy) -> None:
 
 def check_index_values(policy: Policy) -> None:
     """The index is never NaN, its scale is finite and not negative, and 0 where the policy is not randomised."""
-    for state in _states(policy):
-        center, scale = policy.index(*state, *policy.constants())
-        assert not math.isnan(center), f"center is NaN at {state}"
-        assert center != -math.inf, f"center is -inf at {state}: the arm could never be pulled again"
-        assert 0 <= scale < math.inf, f"scale {scale} at {state}"
-        assert policy.randomised or scale == 0, f"scale {scale} at {state}, but randomised = False"
-        assert scale == 0 or center < math.inf, f"an infinite center with scale {scale} at {state}"
+    for numbers in _examples(policy):
+        center, scale = _call(policy, "index", numbers)
+        assert not math.isnan(center + scale), f"index ({center}, {scale}) at {numbers}"
+        if policy.law is Law.BETA:
+            assert min(center, scale) >= 1, f"a = {center}, b = {scale} at {numbers}, but both must be at least 1"
+            continue
+        assert center != -math.inf, f"center is -inf at {numbers}: the arm could never be pulled again"
+        assert 0 <= scale < math.inf, f"scale {scale} at {numbers}"
+        assert policy.randomised or scale == 0, f"scale {scale} at {numbers}, but randomised = False"
+        assert scale == 0 or center < math.inf, f"an infinite center with scale {scale} at {numbers}"
 
 
 def check_index_compiles_to_itself(policy: Policy) -> None:
     """The compiled index gives what the plain one gives."""
     compiled = bind(policy.index)
-    for state in _states(policy):
-        plain = policy.index(*state, *policy.constants())
+    for numbers in _examples(policy):
+        given = [float(numbers[name]) for name in policy.named_by("index")]
         np.testing.assert_allclose(
-            compiled(*state, *policy.constants()), plain, rtol=1e-12, err_msg=f"compiled index at {state}"
+            compiled(*given), policy.index(*given), rtol=1e-12, err_msg=f"compiled index at {numbers}"
         )
 
 
@@ -127,9 +130,14 @@ def check_learns(policy: Policy) -> None:
     assert regret < guessing / 2, f"regret {regret:.0f}, but guessing has {guessing:.0f}"
 
 
-def _states(policy: Policy) -> list[tuple[Any, ...]]:
+def _call(policy: Policy, function: str, numbers: dict[str, Any]) -> Any:
+    """What one of the policy's functions gives for numbers by name."""
+    return getattr(policy, function)(*(numbers[name] for name in policy.named_by(function)))
+
+
+def _examples(policy: Policy) -> list[dict[str, Any]]:
     """What `index` may be called with, from nothing to past 32-bit counts."""
-    states = []
+    examples = []
     for n, others, own_mean, other_mean, players, horizon in itertools.product(
         (0, 1, 7, 400, 2**33), (0, 1, 50, 2**34), (0.0, 0.3, 1.0), (0.0, 0.7, 1.0), (1, 20), (1, 50_000)
     ):
@@ -137,81 +145,87 @@ def _states(policy: Policy) -> list[tuple[Any, ...]]:
             continue
         if policy.refresh is Refresh.OWN_PULL and n == 0 and others:
             continue  # nothing is seen before the first own pull
-        counts, sums = np.zeros((players, 2)), np.zeros((players, 2))
-        counts[0, 0], sums[0, 0] = n, n * own_mean
-        counts[-1, 0], sums[-1, 0] = counts[-1, 0] + others, sums[-1, 0] + others * other_mean
-        shared = _Summary(policy, players, 2) if policy.summary else _Sums(policy, players, 2)
-        shared.update(counts, sums, sums, np.arange(players), np.zeros(players, int))
-        states.append((float(n), n * own_mean, *shared.of(0, 0), players, math.log(horizon)))
-    return states
+        known = _Known(policy, players, 2)
+        known.put(0, 0, n, own_mean)
+        known.put(players - 1, 0, others, other_mean)
+        known.pulls = -1  # so that a summary is due
+        known.share(np.arange(players), np.zeros(players, int))
+        examples.append(known.numbers(0, 0, math.log(horizon)))
+    return examples
 
 
-class _Sums:
-    """N and S as each player sees them, of a policy without a summary."""
-
-    def __init__(self, policy: Policy, players: int, arms: int) -> None:
-        self.policy = policy
-        self.seen = np.zeros((players, arms, 2))
-        self.seen[:] = self.now(np.zeros((players, arms)), np.zeros((players, arms)))
-
-    def now(self, n: np.ndarray, s: np.ndarray) -> np.ndarray:
-        """N and S of every arm, [arm, 2]."""
-        shares = np.stack([n, s], axis=-1)
-        if self.policy.contribution is not None:
-            for where in np.ndindex(n.shape):
-                shares[where] = self.policy.contribution(n[where], s[where], *self.policy.constants())
-        return shares.sum(axis=0)
-
-    def update(self, n: np.ndarray, s: np.ndarray, q: np.ndarray, players: np.ndarray, arms: np.ndarray) -> None:
-        """After a round in which these players pulled these arms."""
-        shared = self.now(n, s)
-        if self.policy.refresh is Refresh.ANY_PULL:
-            self.seen[:] = shared
-        self.seen[players, arms] = shared[arms]
-
-    def own(self, n: np.ndarray, s: np.ndarray, player: int, arm: int) -> tuple[float, float]:
-        """The player's own numbers that the index takes."""
-        return n[player, arm], s[player, arm]
-
-    def of(self, player: int, arm: int) -> tuple[Any, Any]:
-        """The shared ones."""
-        return float(self.seen[player, arm, 0]), float(self.seen[player, arm, 1])
-
-
-class _Summary:
-    """The numbers of arms and players, of a policy with a summary."""
+class _Known:
+    """What a policy knows, kept in the plainest way: tables [player, arm] of Python numbers by name."""
 
     def __init__(self, policy: Policy, players: int, arms: int) -> None:
-        self.policy = policy
-        self.of_arm, self.of_player = np.zeros((arms, policy.arm_numbers)), np.zeros((players, policy.player_numbers))
+        self.policy, self.players = policy, players
+        self.constants = dict(zip(policy.constant_names(), policy.constants(), strict=True))
+        self.statistics = {each.name: np.zeros((players, arms), np.int64) for each in policy.statistics}
+        self.indexed = self.statistics
+        self.of_arm = np.zeros((arms, len(policy.shared)))
+        self.of_player = np.zeros((players, len(policy.of_player)))
         self.pulls = 0
-        zeros = np.zeros((players, arms))
-        self.make(zeros, zeros, zeros)
+        self.seen = np.zeros((players, arms, len(policy.shared)))
+        self._make_shared()
+        self.seen[:] = self.of_arm
 
-    def make(self, n: np.ndarray, s: np.ndarray, q: np.ndarray) -> None:
-        """Make the summary anew."""
-        tables = [np.rint(table.T * unit).astype(np.int64) for table, unit in ((n, 1), (s, GRID), (q, GRID))]
-        work = np.full((self.policy.work_tables, *n.T.shape), np.nan)
-        assert self.policy.summary is not None
-        self.counted = np.stack([n, s], axis=-1)
-        self.policy.summary(*tables, self.of_arm, self.of_player, work, *self.policy.constants())
+    def put(self, player: int, arm: int, pulls: int, mean: float) -> None:
+        """Let a pair have pulled so often with this mean; statistics of the policy's own follow one such reward."""
+        for each in self.policy.statistics:
+            if each.name in ("n", "s", "q"):
+                total = {"n": pulls, "s": pulls * mean * GRID, "q": pulls * mean * mean * GRID}[each.name]
+                self.statistics[each.name][player, arm] += round(total)
+            elif pulls:
+                self.statistics[each.name][player, arm] = each.update(0, round(mean * GRID))
 
-    def update(self, n: np.ndarray, s: np.ndarray, q: np.ndarray, players: np.ndarray, arms: np.ndarray) -> None:
-        """After a round."""
-        if due(int(n.sum()), self.pulls, len(n)):
-            self.make(n, s, q)
-            self.pulls = int(n.sum())
+    def observe(self, player: int, arm: int, reward: float) -> None:
+        """Count one reward."""
+        for each in self.policy.statistics:
+            table = self.statistics[each.name]
+            table[player, arm] = each.update(int(table[player, arm]), round(reward * GRID))
+
+    def share(self, players: np.ndarray, arms: np.ndarray) -> None:
+        """Bring what is shared up to date, after a round in which these players pulled these arms."""
+        pulls = int(self.statistics["n"].sum())
+        if self.policy.refresh is not Refresh.SCHEDULE:
+            self._make_shared()
+        elif summary_is_due(pulls, self.pulls, self.players):
+            self._make_shared()
+            self.pulls = pulls
         for player, arm in zip(players, arms, strict=True):
-            if follows(n[player, arm]):
-                self.counted[player, arm] = n[player, arm], s[player, arm]
+            if counts_at_once(self.statistics["n"][player, arm]):
+                for name, table in self.statistics.items():
+                    self.indexed[name][player, arm] = table[player, arm]
+        if self.policy.refresh is Refresh.OWN_PULL:
+            self.seen[players, arms] = self.of_arm[arms]
+        else:
+            self.seen[:] = self.of_arm
 
-    def own(self, n: np.ndarray, s: np.ndarray, player: int, arm: int) -> tuple[float, float]:
-        """The player's own numbers that the index takes."""
-        return float(self.counted[player, arm, 0]), float(self.counted[player, arm, 1])
+    def _make_shared(self) -> None:
+        policy = self.policy
+        if policy.summary is not None:
+            tables: dict[str, Any] = {name: table.T.copy() for name, table in self.statistics.items()}
+            work = np.full((policy.work_tables, *self.statistics["n"].T.shape), np.nan)
+            tables |= {"of_arm": self.of_arm, "of_player": self.of_player, "work": work}
+            _call(policy, "summary", tables | self.constants)
+            self.indexed = {name: table.copy() for name, table in self.statistics.items()}
+            return
+        self.of_arm[:] = 0.0
+        for player, arm in np.ndindex(self.statistics["n"].shape):
+            own = self._own(self.statistics, player, arm) | self.constants
+            self.of_arm[arm] += (
+                (own["n"], own["s"]) if policy.contribution is None else _call(policy, "contribution", own)
+            )
 
-    def of(self, player: int, arm: int) -> tuple[Any, Any]:
-        """The shared ones."""
-        return self.of_arm[arm].copy(), self.of_player[player].copy()
+    def _own(self, tables: dict[str, np.ndarray], player: int, arm: int) -> dict[str, float]:
+        return {each.name: float(tables[each.name][player, arm] * each.unit) for each in self.policy.statistics}
+
+    def numbers(self, player: int, arm: int, log_T: float) -> dict[str, Any]:
+        """All that the index of a pair may take, by name."""
+        numbers: dict[str, Any] = self._own(self.indexed, player, arm) | self.constants
+        numbers |= dict(zip(self.policy.shared, self.seen[player, arm].tolist(), strict=True))
+        numbers |= dict(zip(self.policy.of_player, self.of_player[player].tolist(), strict=True))
+        return numbers | {"M": self.players, "log_T": log_T}
 
 
 def _check_traces(policy: Policy, anytime: bool) -> None:
@@ -230,17 +244,13 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
     """Recompute every center and scale from the arms and rewards alone."""
     players, arms = problem.means.shape
     horizon = len(run.arms)
-    n, s, q = (np.zeros((players, arms)) for _ in range(3))
-    shared = _Summary(policy, players, arms) if policy.summary else _Sums(policy, players, arms)
+    known = _Known(policy, players, arms)
     for t in range(horizon + 1):
         log_T = math.log(max(t + 1, 2) if anytime else horizon)
         for player, arm in np.ndindex(players, arms):
-            index = policy.index(
-                *shared.own(n, s, player, arm), *shared.of(player, arm), players, log_T, *policy.constants()
-            )
             np.testing.assert_allclose(
                 (run.centers[t, player, arm], run.scales[t, player, arm]),
-                index,
+                _call(policy, "index", known.numbers(player, arm, log_T)),
                 rtol=1e-12,
                 atol=1e-12,
                 err_msg=f"index of player {player}, arm {arm} after {t} rounds of {schedule}",
@@ -248,15 +258,15 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
         if t == horizon:
             return
         active = np.flatnonzero(run.active[t])
-        pulled, rewards = run.arms[t, active], run.rewards[t, active]
-        n[active, pulled] += 1
-        s[active, pulled] += rewards
-        q[active, pulled] += np.floor(rewards**2 * GRID + 0.5) / GRID
-        shared.update(n, s, q, active, pulled)
+        for player in active:
+            known.observe(int(player), int(run.arms[t, player]), float(run.rewards[t, player]))
+        known.share(active, run.arms[t, active])
 
 
 def _check_picks(policy: Policy, problem: Problem, run: Trace, schedule: Schedule) -> None:
     """Recompute every draw in full, and with it every pick."""
+    if policy.law is Law.BETA:
+        return  # a Beta draw is compared with its law in the tests of `posse.policies.beta`
     key = streams.key(6, problem.stream, 0)
     for row, player in np.argwhere(run.active):
         t = int(row) + 1
