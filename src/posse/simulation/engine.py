@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.compile import bind
+from posse.compile import bind, code_digest
 from posse.policies.base import Policy, Refresh
 from posse.problem import Problem
 from posse.schedule import Schedule
@@ -46,6 +46,16 @@ def bindings(policy: Policy) -> dict[str, Any]:
         "REFRESH_AT_OWN_PULL": policy.refresh is not Refresh.ANY_PULL,
         "RANDOMISED": policy.randomised,
     }
+
+
+def code_digest_of(policy: Policy) -> str:
+    """A digest of all code that makes a policy's numbers in a simulation."""
+    return _code_digest_of(tuple(bindings(policy).values()))
+
+
+@functools.cache
+def _code_digest_of(values: tuple[Any, ...]) -> str:
+    return "-".join(code_digest(value) if callable(value) else str(value) for value in values)
 
 
 def sampler(policy: Policy) -> Callable[..., Any] | None:

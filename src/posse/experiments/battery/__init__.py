@@ -3,6 +3,15 @@
 from posse.experiments.battery.baseline import BetaBernoulliTS
 from posse.experiments.battery.families import battery_spec
 from posse.experiments.battery.report import write_battery
-from posse.experiments.battery.score import Bar, Family, Ratio, Score, score
+from posse.experiments.battery.score import BatteryBar, BatteryFamily, PolicyScore, Ratio, score
 
-__all__ = ["Bar", "BetaBernoulliTS", "Family", "Ratio", "Score", "battery_spec", "score", "write_battery"]
+__all__ = [
+    "BatteryBar",
+    "BatteryFamily",
+    "BetaBernoulliTS",
+    "PolicyScore",
+    "Ratio",
+    "battery_spec",
+    "score",
+    "write_battery",
+]

@@ -1,12 +1,11 @@
 """Read an experiment from a small TOML file.
 
 A list is a grid: `n_subpar = [0, 5, 8]` runs all three, and several lists run every combination. The commented example
-that `posse init` writes (specs/example.toml) shows every field.
+that `posse init` writes (shipped/example.toml) shows every field.
 """
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import itertools
 import math
@@ -16,19 +15,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from posse.checks import number, whole
-from posse.experiments.fields import MAX_POINTS, REQUIRED, Check, Field, Place, anything, find_lines
-from posse.experiments.spec import OWN, Choice, Problems, Spec, SpecError, Study, Table
+from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecLocation, anything
+from posse.experiments.spec.lines import find_lines
+from posse.experiments.spec.problem_set import GIVEN, MAX_PAIRS, ProblemSet, read_files, read_means
+from posse.experiments.spec.study import OWN, PolicyChoice, Spec, Study
 from posse.generate import ODDITIES
-from posse.policies.base import all_policies
+from posse.policies.base import Policy, all_policies
 from posse.problem import Problem
 from posse.rewards import Bernoulli, Beta, Family, family
 from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
 
-MAX_PAIRS = 1_000_000  # players × arms
 MAX_UNITS = 100_000
 
 
@@ -39,7 +37,10 @@ def load(path: str | Path) -> Spec:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise SpecError(f"{path} is not UTF-8 text: {error}") from None
-    return parse(text, path.parent)
+    try:
+        return parse(text, path.parent)
+    except SpecError as error:
+        raise SpecError(f"{path}, {error}", error.line, error.field) from None
 
 
 def parse(text: str, folder: str | Path = Path()) -> Spec:
@@ -55,12 +56,16 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
     >>> [unit.horizon for unit in spec.units()]
     [100, 1000]
     """
+    if not isinstance(text, str):
+        raise TypeError(f"text={text!r}, but expected the text of a spec; `load` reads a file")
     try:
         document = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         found = re.search(r"at line (\d+)", str(error))
-        raise SpecError(f"not a TOML file: {error}", int(found[1]) if found else 1) from None
-    place = Place(find_lines(text, document), (), "")
+        line = int(found[1]) if found else 1
+        raise SpecError(f"line {line}: not a TOML file: {error}", line) from None
+    lines = find_lines(text, document)
+    place = SpecLocation(lines, (), "")
     fields = {"title": Field(_string, ""), "seed": Field(_seed, 0)}
     top = place.read(document, {**fields, "defaults": Field(_defaults, {}), "study": Field(anything, None)})
     entries = document.get("study")
@@ -69,8 +74,13 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
     (seed,) = top["seed"]
     studies: list[Study] = []
     units = 0
-    for number_, entry in enumerate(entries):
-        here = place.at("study", number_, what=f"study {entry.get('name', number_ + 1)!r}")
+    for position, entry in enumerate(entries):
+        lines |= {
+            ("study", position, *path[1:]): line
+            for path, line in lines.items()
+            if path[0] == "defaults" and path[1:] and path[1] not in entry
+        }
+        here = place.at("study", position, what=f"study {entry.get('name', position + 1)!r}")
         study = _read_study(here, {**top["defaults"][0], **entry}, Path(folder))
         if study.name in [other.name for other in studies]:
             raise here.error("name", f"name={study.name!r}, but another study has that name; each needs its own")
@@ -208,24 +218,22 @@ FAMILIES = {
 }
 
 
-def _read_study(place: Place, table: dict[str, Any], folder: Path) -> Study:
+def _read_study(place: SpecLocation, table: dict[str, Any], folder: Path) -> Study:
     values = place.read(table, STUDY_FIELDS)
     if ("horizon" in table) == ("turns" in table):
-        raise place.error("horizon", "horizon is missing (or turns, how often a player is to act), exactly one of them")
+        raise place.error("horizon", "horizon is missing (or turns, how often a player acts); give exactly one of them")
     problems = table["problems"]
     if not isinstance(problems, dict):
         raise place.error("problems", f"problems={problems!r}, but expected a table, [study.problems]")
     policies = table["policies"]
     if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
         raise place.error("policies", "policies: expected at least one table, [[study.policies]]")
+    places = [place.at("policies", each, what=f"policy {each + 1}") for each in range(len(policies))]
+    choices = [(at, choice) for at, policy in zip(places, policies, strict=True) for choice in _read_policy(at, policy)]
     study = Study(
         name=values["name"][0],
         problems=tuple(_read_problems(place.at("problems", what="problems"), problems, folder)),
-        policies=tuple(
-            choice
-            for number_, policy in enumerate(policies)
-            for choice in _read_policy(place.at("policies", number_, what=f"policy {number_ + 1}"), policy)
-        ),
+        policies=tuple(choice for _, choice in choices),
         horizons=values["horizon"] if "horizon" in table else (),
         turns=values["turns"] if "turns" in table else (),
         schedules=values["schedule"],
@@ -234,14 +242,25 @@ def _read_study(place: Place, table: dict[str, Any], folder: Path) -> Study:
         checkpoints=values["checkpoints"][0],
         tags=values["tags"][0],
     )
-    lengths = len(study.horizons) + len(study.turns)
-    points = len(study.problems) * len(study.schedules) * lengths * len(study.anytime)
-    if points > MAX_POINTS:
-        raise place.error("name", f"the lists make {points} combinations, but a study has at most {MAX_POINTS}")
+    if study.settings > MAX_POINTS:
+        raise place.error("name", f"the lists make {study.settings} combinations, but a study has at most {MAX_POINTS}")
+    _check_labels(choices, {epsilon for problems in study.problems for _, epsilon in problems.alike()})
     return study
 
 
-def _read_problems(place: Place, table: dict[str, Any], folder: Path) -> Iterator[Problems]:
+def _check_labels(choices: list[tuple[SpecLocation, PolicyChoice]], epsilons: set[float]) -> None:
+    """An error that names the first policy whose label another one has too, for problems with any of these ε."""
+    for epsilon in epsilons:
+        labels: set[str] = set()
+        for place, choice in choices:
+            with place.blame():
+                label = choice.make(epsilon).label
+                if label in labels:
+                    raise ValueError(f"label={label!r} is the label of two policies; give each a label of its own")
+            labels.add(label)
+
+
+def _read_problems(place: SpecLocation, table: dict[str, Any], folder: Path) -> Iterator[ProblemSet]:
     sources = [key for key in ("family", "means", "file") if key in table]
     if len(sources) != 1:
         raise place.error(
@@ -253,7 +272,7 @@ def _read_problems(place: Place, table: dict[str, Any], folder: Path) -> Iterato
         settings = [dict(zip(values, point, strict=True)) for point in _product(place, values)]
         for setting in settings:
             options = tuple((key, setting.pop(key)) for key in OPTION_FIELDS if key in setting)
-            problems = Problems(**{"epsilon": None, **setting}, options=options)
+            problems = ProblemSet(**{"epsilon": None, **setting}, options=options)
             pairs = problems.players * problems.arms
             if pairs > MAX_PAIRS:
                 raise place.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")
@@ -263,7 +282,7 @@ def _read_problems(place: Place, table: dict[str, Any], folder: Path) -> Iterato
         return
     values = place.read(table, {"means": Field(anything, None), "file": Field(anything, None), **GIVEN_FIELDS})
     try:
-        tables = _read_means(table["means"]) if "means" in table else _read_files(table["file"], folder)
+        tables = read_means(table["means"]) if "means" in table else read_files(table["file"], folder)
         if not tables:
             raise ValueError("no problem in it; expected at least one table of means")
     except (ValueError, TypeError, OverflowError) as error:
@@ -272,85 +291,40 @@ def _read_problems(place: Place, table: dict[str, Any], folder: Path) -> Iterato
         with place.blame():
             for each in tables:
                 Problem(each, epsilon, rewards)
-        yield Problems("given", len(tables), len(tables[0]), len(tables[0][0]), epsilon, rewards, tables=tables)
+        yield ProblemSet(GIVEN, len(tables), len(tables[0]), len(tables[0][0]), epsilon, rewards, tables=tables)
 
 
-def _read_policy(place: Place, table: dict[str, Any]) -> Iterator[Choice]:
-    known = {cls.__name__: cls for cls in reversed(all_policies()) if not cls.__name__.startswith("_")}
-    own = {name: cls for name, cls in known.items() if cls.__module__.startswith("posse.policies.")}
-    known |= own
+def _read_policy(place: SpecLocation, table: dict[str, Any]) -> Iterator[PolicyChoice]:
     names = place.read({"name": table["name"]} if "name" in table else {}, {"name": Field(_name, grid=True)})["name"]
     for name in names:
-        if name not in known:
-            raise place.error("name", f"name={name!r}, but expected one of {', '.join(sorted(known))}")
+        with place.blame():
+            policy = _policy_named(name)
         constants = {
             field.name: Field(_constant, REQUIRED if field.default is dataclasses.MISSING else None, grid=True)
-            for field in known[name]._constant_fields()
+            for field in policy._constant_fields()
         }
         values = place.read(table, {"name": Field(_name, grid=True), **constants, "label": Field(_string, "")})
         given = {key: values[key] for key in constants if key in table}
         for point in _product(place, given):
-            choice = Choice(known[name], tuple(zip(given, point, strict=True)), values["label"][0])
+            choice = PolicyChoice(policy, tuple(zip(given, point, strict=True)), values["label"][0])
             with place.blame():
-                choice.make(0.1)
+                choice.make(0.1).for_rewards()
             yield choice
 
 
-def _product(place: Place, values: Mapping[str, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def _policy_named(name: str) -> type[Policy]:
+    """The policy class with this name: one of posse's, or of a file that was imported."""
+    known = [cls for cls in all_policies() if not cls.__name__.startswith("_")]
+    found = [cls for cls in known if cls.__name__ == name]
+    if not found:
+        raise ValueError(f"name={name!r}, but expected one of {', '.join(sorted({cls.__name__ for cls in known}))}")
+    if len(found) > 1:
+        raise ValueError(f"name={name!r} is the name of policies in {' and '.join(cls.__module__ for cls in found)}")
+    return found[0]
+
+
+def _product(place: SpecLocation, values: Mapping[str, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     points = math.prod(len(each) for each in values.values())
     if points > MAX_POINTS:
         raise place.error("", f"the lists make {points} combinations, but a study has at most {MAX_POINTS}")
     return list(itertools.product(*values.values()))
-
-
-def _read_means(value: Any) -> tuple[Table, ...]:
-    """One table, or a list of tables."""
-    if not isinstance(value, list) or not value:
-        raise TypeError("expected a table of numbers in [0, 1], one row a player, or a list of such tables")
-    several = all(isinstance(row, list) and row and isinstance(row[0], list) for row in value)
-    return tuple(
-        _table(f"table {k}" if several else "table", rows) for k, rows in enumerate(value if several else [value])
-    )
-
-
-def _read_files(value: Any, folder: Path) -> tuple[Table, ...]:
-    """One file of means, or a list of files."""
-    names = value if isinstance(value, list) else [value]
-    if not names or not all(isinstance(name, str) and name.endswith((".csv", ".npy")) for name in names):
-        raise ValueError(f"{value!r}, but expected the name of a .csv or .npy file, or a list of such names")
-    tables: list[Table] = []
-    for name in names:
-        try:
-            found = _read_csv(folder / name) if name.endswith(".csv") else _read_npy(folder / name)
-        except Exception as error:  # a file may be damaged in any way
-            raise ValueError(f"cannot read {name}: {error}") from None
-        tables += (_table(name, rows) for rows in found)
-    return tuple(tables)
-
-
-def _read_csv(path: Path) -> list[Any]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return [[[float(cell) for cell in row] for row in csv.reader(file) if row]]
-
-
-def _read_npy(path: Path) -> list[Any]:
-    array = np.load(path, allow_pickle=False)
-    if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
-        raise ValueError("expected an array of numbers, players × arms or problems × players × arms")
-    tables = array.astype(float).tolist()
-    return [tables] if array.ndim == 2 else tables
-
-
-def _table(where: str, rows: Any) -> Table:
-    """A checked table of means as plain data."""
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, list) and row for row in rows):
-        raise TypeError(f"{where}: expected one row of numbers a player")
-    for player, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise ValueError(f"{where}: player {player} has {len(row)} arms, but player 0 has {len(rows[0])}")
-        for arm, mean in enumerate(row):
-            if isinstance(mean, bool) or not isinstance(mean, (int, float)) or not 0 <= mean <= 1:
-                raise ValueError(f"{where}: means[{player}, {arm}]={mean!r}, but a mean is a number in [0, 1]")
-    if len(rows) * len(rows[0]) > MAX_PAIRS:
-        raise ValueError(f"{where}: {len(rows)} × {len(rows[0])} means, but at most {MAX_PAIRS} can be simulated")
-    return tuple(tuple(float(mean) + 0.0 for mean in row) for row in rows)

@@ -31,7 +31,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Estimate:
+class DifferenceEstimate:
     """A difference, its standard error and degrees of freedom (0: there is no telling)."""
 
     difference: float
@@ -56,7 +56,7 @@ class Estimate:
 
     def above(self, limit: float) -> float:
         """The one-sided p-value of "the true difference is above the limit"."""
-        return Estimate(-self.difference, self.error, self.freedom, self.problems).below(-limit)
+        return DifferenceEstimate(-self.difference, self.error, self.freedom, self.problems).below(-limit)
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Rule:
 
     holds: str
     fails: str
-    p_values: Callable[[Estimate], tuple[float, float]]
+    p_values: Callable[[DifferenceEstimate], tuple[float, float]]
     """The one-sided p-values of the claim and of its contrary."""
 
 
@@ -81,15 +81,15 @@ ON_PAR = Rule(
 NOT_WORSE = Rule("below + 5 %", "above + 5 %", lambda estimate: (estimate.below(MARGIN), estimate.above(MARGIN)))
 
 
-def welch(a: Estimate, b: Estimate) -> Estimate:
+def welch(a: DifferenceEstimate, b: DifferenceEstimate) -> DifferenceEstimate:
     """The difference of two independent estimates, with Welch's degrees of freedom, rounded down."""
     difference = a.difference - b.difference
     problems = a.problems + b.problems
     if min(a.freedom, b.freedom) < 1:
-        return Estimate(difference, math.inf, 0, problems)
+        return DifferenceEstimate(difference, math.inf, 0, problems)
     squares = a.error**2, b.error**2
     total = sum(squares)
     if total == 0:
-        return Estimate(difference, 0.0, a.freedom + b.freedom, problems)
+        return DifferenceEstimate(difference, 0.0, a.freedom + b.freedom, problems)
     freedom = total**2 / (squares[0] ** 2 / a.freedom + squares[1] ** 2 / b.freedom)
-    return Estimate(difference, math.sqrt(total), int(freedom), problems)
+    return DifferenceEstimate(difference, math.sqrt(total), int(freedom), problems)

@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posse.experiments.records import READABLE, SCHEMA, SCHEMA_VERSION, Records
-from posse.experiments.spec import Spec, Unit, identify
+from posse.experiments.spec.study import Spec
+from posse.experiments.spec.unit import Unit, unit_id, without_code
 from posse.version import __version__
 
 MANIFEST = "manifest.json"
@@ -33,11 +34,13 @@ class StoreError(ValueError):
     """A file in the folder is damaged or does not belong there; the message names it."""
 
 
-class Store:
+class ResultStore:
     """The results of one experiment in a folder, which is made if it is not there.
 
+    A file that other code computed, before an edit of a policy or of posse, stays in the folder but is not used.
+
     >>> import tempfile
-    >>> Store(tempfile.mkdtemp()).manifest()
+    >>> ResultStore(tempfile.mkdtemp()).manifest()
     {}
     """
 
@@ -51,16 +54,8 @@ class Store:
         """The file of a unit."""
         return self.folder / f"unit-{unit.id}.parquet"
 
-    def has(self, unit: Unit) -> bool:
-        """Whether the unit's results are there and intact; an error if they are there and damaged."""
-        path = self.path(unit)
-        if not path.exists():
-            return False
-        _read(path)
-        return True
-
     def write(self, unit: Unit, table: pa.Table) -> None:
-        """Store a unit's results; what is there already is never replaced by something else."""
+        """Store a unit's results. A file that is there already is never replaced by another."""
         path = self.path(unit)
         content = _file_content(unit, table)
         if path.exists():
@@ -70,31 +65,37 @@ class Store:
         self._put(path, content)
 
     def read(self, spec: Spec | None = None) -> Records:
-        """Everything in the folder; with a spec, all of its units in its order and nothing else."""
+        """The results of all units that the manifest lists, or of a spec; without both, everything in the folder."""
         if spec is not None:
             units = spec.units()
-            found = self._tables(units)
+            found = self._contents(units)
             missing = [unit for unit in units if self.path(unit).name not in found]
             if missing:
                 raise StoreError(f"{self.folder} misses {len(missing)} of {len(units)} units, such as {missing[0]}")
-            tables = [found[self.path(unit).name] for unit in units]
+            tables = [found[self.path(unit).name][1] for unit in units]
         else:
-            order = {f"unit-{name}": number for number, name in enumerate(self.manifest().get("units", []))}
-            paths = sorted(self._files(), key=lambda path: (order.get(path.stem, len(order)), path.name))
-            tables = [_read(path) for path in paths]
+            listed = [self.folder / f"unit-{name}.parquet" for name in self.manifest().get("units", [])]
+            paths = [path for path in listed if path.exists()] if listed else self._files()
+            tables = [_read(path)[1] for path in paths]
         if not tables:
             raise StoreError(f"{self.folder} holds no results")
         return Records(pa.concat_tables(tables))
 
-    def check(self, units: Iterable[Unit]) -> None:
-        """An error that names the first file that is damaged or that none of the units left; remove leftovers."""
-        self._tables(units)
+    def check(self, units: Iterable[Unit]) -> int:
+        """How many of the units have results by other code only. What killed writers left is removed.
+
+        An error names the first file that is damaged, or that belongs to none of the units.
+        """
+        units = list(units)
+        found = self._contents(units)
         with contextlib.suppress(StoreError), self.lock():
             pass
+        known = {work for work, _ in found.values()}
+        return sum(self.path(unit).name not in found and without_code(unit.describe()) in known for unit in units)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder for one writer, a lock that ends with its process; leftovers of killed ones are removed."""
+        """Hold the folder for one writer. The lock ends with its process; what killed writers left is removed."""
         with open(self.folder / LOCK, "w", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -124,17 +125,17 @@ class Store:
         text = json.dumps({"posse_schema": SCHEMA_VERSION, **manifest}, indent=2, ensure_ascii=False)
         self._put(self.folder / MANIFEST, f"{text}\n".encode())
 
-    def _tables(self, units: Iterable[Unit]) -> dict[str, pa.Table]:
-        """The files by name, all of them intact and of these units."""
-        names = {self.path(unit).name for unit in units}
-        tables = {}
+    def _contents(self, units: Iterable[Unit]) -> dict[str, tuple[str, pa.Table]]:
+        """What each file was to compute, and its rows, by file name. All files are intact and of these units."""
+        works = {without_code(unit.describe()) for unit in units}
+        found = {}
         for path in self._files():
-            tables[path.name] = _read(path)
-            if path.name not in names:
+            found[path.name] = _read(path)
+            if found[path.name][0] not in works:
                 raise StoreError(
                     f"{path} is from another experiment than this one; use another folder for this one, or remove it"
                 )
-        return tables
+        return found
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))
@@ -177,8 +178,8 @@ def _digest(blank: bytes) -> bytes:
     return b"blake2b:" + hashlib.blake2b(blank, digest_size=32).hexdigest().encode()
 
 
-def _read(path: Path) -> pa.Table:
-    """The rows of a file that is what it says it is, or an error that names it."""
+def _read(path: Path) -> tuple[str, pa.Table]:
+    """What a file was to compute, and its rows; an error that names the file if it is not what it says it is."""
     content = path.read_bytes()
     found = _DIGEST.findall(content)
     if len(found) != 1:
@@ -195,11 +196,11 @@ def _read(path: Path) -> pa.Table:
             f"{path} has schema version {metadata.get('posse_schema')}, but this posse ({__version__}) reads "
             f"{' and '.join(map(str, READABLE))}; use another folder, or remove it"
         )
-    if path.name != f"unit-{identify(metadata['posse_unit'])}.parquet":
+    if path.name != f"unit-{unit_id(metadata['posse_unit'])}.parquet":
         raise StoreError(f"{path} has another name than its content; remove it to compute it again")
     for column in set(SCHEMA.names) - set(table.column_names):  # of an older version
         table = table.append_column(column, pa.nulls(len(table), SCHEMA.field(column).type))
-    return table.select(SCHEMA.names).cast(SCHEMA)
+    return without_code(json.loads(metadata["posse_unit"])), table.select(SCHEMA.names).cast(SCHEMA)
 
 
 def _is_parquet(content: bytes) -> bool:

@@ -6,16 +6,19 @@ import csv
 import dataclasses
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from posse.experiments import claims
-from posse.experiments.figures import SETTING, describe, looks, mean_and_deviation, settings, theory_bounds, units
+from posse.experiments.paper.claims import ClaimFinding, to_csv
+from posse.experiments.paper.theory import theory_bounds
 from posse.experiments.records import KINDS, Records
+from posse.experiments.summary import SETTING, describe, mean_and_deviation, problem_means, settings
+from posse.figures.looks import looks
 from posse.problem import Problem
+from posse.text import align_blocks, shorten
 
 TERMINAL = 110  # columns
 
@@ -28,7 +31,7 @@ STUDIES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Cell:
+class RegretCell:
     """Final regret of one policy in one setting."""
 
     mean: float
@@ -61,7 +64,12 @@ class RegretTable:
 
     study: str
     policies: list[str]
-    rows: list[tuple[dict[str, Any], Records, dict[str, Cell]]]
+    rows: list[tuple[dict[str, Any], Records, dict[str, RegretCell]]]
+
+    @property
+    def title(self) -> str:
+        """The study's name for people."""
+        return STUDIES.get(self.study, self.study)
 
 
 def regret_tables(records: Records) -> list[RegretTable]:
@@ -73,12 +81,12 @@ def regret_tables(records: Records) -> list[RegretTable]:
         rows = []
         for setting, part in settings(of_study):
             final = {label: part.where(policy=label) for label in policies}
-            values = {label: units(rows_, "final_regret") for label, rows_ in final.items() if len(rows_)}
+            values = {label: problem_means(rows_, "final_regret") for label, rows_ in final.items() if len(rows_)}
             least = min(value.mean() for value in values.values())
             cells = {}
             for label, value in values.items():
                 mean, deviation = mean_and_deviation(value)
-                cells[label] = Cell(float(mean), float(deviation), len(value), bool(mean <= least))
+                cells[label] = RegretCell(float(mean), float(deviation), len(value), bool(mean <= least))
             rows.append((setting, part, cells))
         tables.append(RegretTable(study, policies, rows))
     return tables
@@ -86,50 +94,24 @@ def regret_tables(records: Records) -> list[RegretTable]:
 
 def regret_table(records: Records) -> str:
     """Final regrets for the terminal: mean ± one standard deviation, the lowest of each row marked with a star."""
-    blocks = []
+    parts = []
     for table in regret_tables(records):
-        names = [cut(describe(setting) or "all problems", 44) for setting, _, _ in table.rows]
-        first = max(len("final regret"), *map(len, names))
-        columns = {
-            label: [
+        names = [shorten(describe(setting) or "all problems", 44) for setting, _, _ in table.rows]
+        columns = [
+            [shorten(label, 26) + " "]
+            + [
                 f"{cells[label]}{'*' if cells[label].lowest else ' '}" if label in cells else "– "
                 for *_, cells in table.rows
             ]
             for label in table.policies
-        }
-        widths = {label: max(len(cut(label, 26)) + 1, *map(len, texts)) for label, texts in columns.items()}
-        lines = [cut(STUDIES.get(table.study, table.study), TERMINAL)]
-        for group in _fit(widths, TERMINAL - first):
-            header = "".join(f"  {cut(label, 26) + ' ':>{widths[label]}}" for label in group)
-            lines.append(f"{'final regret':<{first}}{header}".rstrip())
-            for row, name in enumerate(names):
-                body = "".join(f"  {columns[label][row]:>{widths[label]}}" for label in group)
-                lines.append(f"{name:<{first}}{body}".rstrip())
-        blocks.append("\n".join(lines))
+        ]
+        blocks = align_blocks([["final regret", *names]], columns, TERMINAL)
+        parts.append("\n".join([shorten(table.title, TERMINAL), *(line for block in blocks for line in block)]))
     note = "mean ± one standard deviation over problems; * the lowest mean of the row"
-    return "\n\n".join([*blocks, note])
+    return "\n\n".join([*parts, note])
 
 
-def _fit(widths: Mapping[str, int], room: int) -> list[list[str]]:
-    """The columns in groups that each fit the room."""
-    groups: list[list[str]] = [[]]
-    used = 0
-    for label, width in widths.items():
-        if groups[-1] and used + width + 2 > room:
-            groups.append([])
-            used = 0
-        groups[-1].append(label)
-        used += width + 2
-    return groups
-
-
-def cut(text: str, most: int) -> str:
-    """A text in one line of at most so many characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= most else line[: most - 1] + "…"
-
-
-def write_tables(records: Records, folder: str | Path, findings: Sequence[claims.Finding] | None = None) -> list[Path]:
+def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimFinding] | None = None) -> list[Path]:
     """Write final regrets, pulls and regret by kind of arm, the bounds of each problem, and the claims as CSV."""
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
@@ -146,7 +128,7 @@ def write_tables(records: Records, folder: str | Path, findings: Sequence[claims
         files[-1].write_text(stream.getvalue(), encoding="utf-8")
     if findings is not None:
         files.append(out / "claims.csv")
-        files[-1].write_text(claims.to_csv(findings), encoding="utf-8")
+        files[-1].write_text(to_csv(findings), encoding="utf-8")
     return files
 
 
@@ -172,9 +154,9 @@ def _kind_rows(records: Records) -> Iterable[list[Any]]:
         for _, part, cells in table.rows:
             for label in cells:
                 rows = part.where(policy=label)
-                pulls = units(rows, "pulls_by_kind")
+                pulls = problem_means(rows, "pulls_by_kind")
                 shares = mean_and_deviation(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
-                regrets = mean_and_deviation(units(rows, "regret_by_kind"))
+                regrets = mean_and_deviation(problem_means(rows, "regret_by_kind"))
                 for number, kind in enumerate(KINDS):
                     values = [float(array[number]) for array in (*shares, *regrets)]
                     yield [table.study, *_columns(rows), label, kind, *values]

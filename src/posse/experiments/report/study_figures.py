@@ -1,4 +1,4 @@
-"""Figures that the paper does not have."""
+"""Figures of any study, and of studies that the paper does not have."""
 
 from __future__ import annotations
 
@@ -13,28 +13,23 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from posse.experiments.figures.drawing import (
-    add_legend,
-    draw_curves,
-    draw_kinds,
-    draw_pulls,
-    finish,
-    new_figure,
-    plain,
-    sheet,
-    thousands,
-)
-from posse.experiments.figures.paper import subpar_title
-from posse.experiments.figures.style import PAGE, STYLE, WIDTH, Look, looks
-from posse.experiments.figures.summary import by_subpar, describe, mean_and_deviation, schedule_words, settings, units
+from posse.experiments.paper.figures import subpar_title
+from posse.experiments.paper.panels import draw_curves, draw_kinds, draw_pulls, sheet
 from posse.experiments.records import Records
+from posse.experiments.summary import by_subpar, describe, mean_and_deviation, problem_means, schedule_words, settings
+from posse.figures.canvas import add_legend, finish, legend_label, new_figure, thousands
+from posse.figures.looks import looks
+from posse.figures.style import PRINT, WIDTH
+from posse.policies.base import Look
+
+SHEET = 12  # panels on a sheet
 
 
 def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int = 0) -> Figure:
     """Any study: a panel for each setting, twelve a page. `kind` is "regret", "pulls" or "regret by kind"."""
     draws = {"regret": draw_curves, "pulls": draw_pulls, "regret by kind": draw_kinds}
     rows = records.where(study=study)
-    parts = settings(rows)[PAGE * page : PAGE * (page + 1)]
+    parts = settings(rows)[SHEET * page : SHEET * (page + 1)]
     panels = [(describe(setting, math_text=True, between="\n"), part) for setting, part in parts]
     return sheet(panels, looks(rows.distinct("policy")), draws[kind])
 
@@ -72,7 +67,7 @@ def regret_by_players(records: Records, *, study: str = "players") -> Figure:
     rows = records.where(study=study)
     drawn = looks(rows.distinct("policy"))
     parts = by_subpar(rows)
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(PRINT):
         figure = new_figure(WIDTH, 0.4 + 2.7 * len(parts))
         for row, (v, part) in enumerate(parts.items()):
             for column, words in enumerate(("final regret, all players", "final regret a player")):
@@ -90,13 +85,13 @@ def _draw_sizes(axes: Axes, records: Records, drawn: Mapping[str, Look], *, each
         shift = 1 + 0.016 * (number - (len(drawn) - 1) / 2)  # so that whiskers do not hide one another
         rows = {size: records.where(policy=label, players=size) for size in sizes}
         points = [
-            (size * shift, *mean_and_deviation(units(part, "final_regret") / (size if each else 1)))
+            (size * shift, *mean_and_deviation(problem_means(part, "final_regret") / (size if each else 1)))
             for size, part in rows.items()
             if len(part)
         ]
         x, mean, deviation = np.array(points, float).reshape(-1, 3).T
-        style: dict[str, Any] = {"color": look.colour, "linestyle": look.line, "marker": look.marker}
-        axes.errorbar(x, mean, deviation, elinewidth=0.9, capsize=2, label=plain(label), gid=label, **style)
+        style: dict[str, Any] = {"color": look.color, "linestyle": look.line, "marker": look.marker}
+        axes.errorbar(x, mean, deviation, elinewidth=0.9, capsize=2, label=legend_label(label), gid=label, **style)
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])

@@ -25,8 +25,18 @@ from typing import Any
 
 import numpy as np
 
+from posse.experiments.paper.verdicts import (
+    LEVEL,
+    LOWER,
+    NOT_WORSE,
+    ON_PAR,
+    DifferenceEstimate,
+    Rule,
+    Verdict,
+    holm,
+    welch,
+)
 from posse.experiments.records import Records
-from posse.experiments.verdicts import LEVEL, LOWER, NOT_WORSE, ON_PAR, Estimate, Rule, Verdict, holm, welch
 from posse.problem import Problem
 
 STUDY = "subpar"
@@ -61,7 +71,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimFinding:
     """What the records say about one case of a claim."""
 
     claim: Claim
@@ -134,7 +144,7 @@ COUNTERPARTS = (("RobustAgg-TS", "Ind-TS"), ("RobustAgg", "Ind-UCB"))
 """An algorithm that shares, and the same without sharing."""
 
 
-def judge(records: Records) -> list[Finding]:
+def judge(records: Records) -> list[ClaimFinding]:
     """The findings on every claim that the records of study "subpar" can speak to.
 
     All numbers v of subpar arms in the records are looked at. A case is left out if its v or one of its policies is
@@ -143,17 +153,25 @@ def judge(records: Records) -> list[Finding]:
     cases that are left.
     """
     runs = _Runs(records.where(study=STUDY))
-    findings: list[Finding] = []
+    findings: list[ClaimFinding] = []
     for claim, tests in _tests(runs):
         findings += _decide(claim, [test for test in tests if test is not None])
     return findings
 
 
-def to_csv(findings: Iterable[Finding]) -> str:
+def by_claim(findings: Iterable[ClaimFinding]) -> dict[Claim, list[ClaimFinding]]:
+    """The findings on each claim."""
+    found: dict[Claim, list[ClaimFinding]] = {}
+    for finding in findings:
+        found.setdefault(finding.claim, []).append(finding)
+    return found
+
+
+def to_csv(findings: Iterable[ClaimFinding]) -> str:
     """The findings as CSV, one row each, numbers in full."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    columns = [field.name for field in fields(Finding) if field.name != "claim"]
+    columns = [field.name for field in fields(ClaimFinding) if field.name != "claim"]
     writer.writerow(["claim", "text", "source", *columns])
     for finding in findings:
         claim = finding.claim
@@ -161,14 +179,13 @@ def to_csv(findings: Iterable[Finding]) -> str:
     return out.getvalue()
 
 
-def to_text(findings: Sequence[Finding]) -> str:
+def to_text(findings: Sequence[ClaimFinding]) -> str:
     """The findings as a table of at most 110 columns, claim by claim, with the rule for many comparisons below."""
     if not findings:
         return "No claim of the paper can be judged from these records."
     case = max(len(finding.case) for finding in findings)
     lines = [f"{'':{case + 2}}  {'difference':>10}  {'95 % interval':>20}  {'problems':>8}  {'Holm p':>7}  verdict"]
-    for claim in dict.fromkeys(finding.claim for finding in findings):
-        cases = [finding for finding in findings if finding.claim == claim]
+    for claim, cases in by_claim(findings).items():
         lines += ["", *textwrap.wrap(f"{claim.text} ({claim.source}) {_count(cases)}", WIDTH)]
         for finding in cases:
             interval = f"[{100 * finding.low:+.1f}, {100 * finding.high:+.1f}]"
@@ -206,7 +223,7 @@ class _Test:
 
     case: str
     measure: str
-    estimate: Estimate
+    estimate: DifferenceEstimate
     statement: str
     rule: Rule
     p_holds: float
@@ -245,7 +262,7 @@ class _Runs:
 
     def compare(
         self, a: str, b: str, measure: _Measure, v: int | None = None, beyond_theorem: bool = False
-    ) -> Estimate | None:
+    ) -> DifferenceEstimate | None:
         """The relative difference of a against b, at v subpar arms or at all; None where it is not defined."""
         pairs = []
         of_a, of_b = self.rows.get(a, {}), self.rows.get(b, {})
@@ -261,7 +278,7 @@ class _Runs:
             return None
         relative = (first - second) / reference
         error = float(relative.std(ddof=1)) / math.sqrt(len(pairs)) if len(pairs) > 1 else math.inf
-        return Estimate(float(relative.mean()), error, len(pairs) - 1, len(pairs))
+        return DifferenceEstimate(float(relative.mean()), error, len(pairs) - 1, len(pairs))
 
     def test(
         self, a: str, b: str, measure: _Measure, v: int | None, rule: Rule = LOWER, beyond_theorem: bool = False
@@ -324,7 +341,7 @@ def _tests(runs: _Runs) -> Iterator[tuple[Claim, list[_Test | None]]]:
     )
 
 
-def _decide(claim: Claim, tests: Sequence[_Test]) -> list[Finding]:
+def _decide(claim: Claim, tests: Sequence[_Test]) -> list[ClaimFinding]:
     """The verdicts on the tests of one claim, by Holm's rule over them."""
     findings = []
     for test, p_value in zip(tests, holm([test.p_value for test in tests]), strict=True):
@@ -342,7 +359,7 @@ def _decide(claim: Claim, tests: Sequence[_Test]) -> list[Finding]:
             reason = f"the interval is neither {rule.holds} nor {rule.fails}"
         explanation = f"{test.statement}; {reason}"
         numbers = (estimate.difference, *estimate.interval(), estimate.problems, p_value)
-        findings.append(Finding(claim, test.case, test.measure, *numbers, verdict, explanation))
+        findings.append(ClaimFinding(claim, test.case, test.measure, *numbers, verdict, explanation))
     return findings
 
 
@@ -362,7 +379,7 @@ def _more(difference: float) -> str:
     return f"{abs(100 * difference):.1f} % {'above' if difference > 0 else 'below'}"
 
 
-def _count(cases: Sequence[Finding]) -> str:
+def _count(cases: Sequence[ClaimFinding]) -> str:
     """How often a claim holds, in words."""
     holds, fails, undecided = (
         sum(finding.verdict == verdict for finding in cases) for verdict in ("holds", "does not hold", "undecided")

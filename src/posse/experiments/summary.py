@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from posse.experiments.records import Records
+from posse.text import shorten
 
 SETTING = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "schedule", "anytime")
 
 
-def units(records: Records, column: str) -> np.ndarray:
+def problem_means(records: Records, column: str) -> np.ndarray:
     """A column by problem, averaged over replications; by replication where there is one problem."""
     values = records[column].astype(float)
     keys = list(zip(records["problem"].tolist(), records["seed"].tolist(), strict=True))
@@ -106,8 +107,3 @@ def describe(setting: Mapping[str, Any], *, math_text: bool = False, between: st
         "anytime": lambda value: "anytime" if value else "known horizon",
     }
     return between.join(words[column](value) for column, value in setting.items())
-
-
-def shorten(text: str, most: int) -> str:
-    """A text of at most so many characters."""
-    return text if len(text) <= most else text[: most - 1] + "…"

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from posse.experiments.figures import SETTING, describe
 from posse.experiments.records import Records
+from posse.experiments.summary import SETTING, describe
 from posse.simulation.statistics import Difference, paired_difference
+from posse.text import align
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparisonRow:
     """A policy in one setting of both runs."""
 
     study: str
@@ -26,7 +27,7 @@ class Row:
     """Of the second to the first, over the runs that both have (same problem, seed and replication); None if none."""
 
 
-def compare(first: Records, second: Records) -> list[Row]:
+def compare(first: Records, second: Records) -> list[ComparisonRow]:
     """Mean final regret in both, for every policy and setting that both have."""
     others = {(study, *setting.values(), label): part for study, setting, label, part in _parts(second)}
     parts = _parts(first)
@@ -36,24 +37,19 @@ def compare(first: Records, second: Records) -> list[Row]:
         other = others.get((study, *setting.values(), label))
         if other is not None:
             shown = describe({name: setting[name] for name in varying})
-            rows.append(Row(study, shown, label, _mean(part), _mean(other), _difference(part, other)))
+            rows.append(ComparisonRow(study, shown, label, _mean(part), _mean(other), _difference(part, other)))
     return rows
 
 
-def to_text(rows: list[Row], first: str, second: str) -> str:
+def to_text(rows: list[ComparisonRow], first: str, second: str) -> str:
     """The comparison as a table for the terminal."""
     if not rows:
         return "The two runs have no study, setting and policy in common."
     names = [f"{row.study}: {row.setting}" if row.setting else row.study for row in rows]
-    widths = max(map(len, names)), max(len(row.policy) for row in rows)
-    lines = [f"A = {first}", f"B = {second}", ""]
-    lines.append(f"{'study':<{widths[0]}}  {'policy':<{widths[1]}}  {'A':>12}  {'B':>12}  B − A, 95 % interval")
+    table = [["study", "policy", "A", "B", "B − A, 95 % interval"]]
     for name, row in zip(names, rows, strict=True):
-        lines.append(
-            f"{name:<{widths[0]}}  {row.policy:<{widths[1]}}  {row.first:>12,.1f}  {row.second:>12,.1f}  "
-            f"{_shown(row.difference)}"
-        )
-    return "\n".join(lines)
+        table.append([name, row.policy, f"{row.first:,.1f}", f"{row.second:,.1f}", _shown(row.difference)])
+    return "\n".join([f"A = {first}", f"B = {second}", "", *align(table, "<<>><")])
 
 
 def _shown(difference: Difference | None) -> str:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from posse.experiments.progress import Report
 from posse.experiments.records import from_result
-from posse.experiments.spec import Unit
-from posse.experiments.store import Store
+from posse.experiments.runs.progress import RunProgress
+from posse.experiments.runs.store import ResultStore
+from posse.experiments.spec.unit import Unit
 from posse.problem import Problem
 from posse.simulation import Result
 
 TOGETHER = 4e9  # player-rounds that are simulated together: seconds at most, so that little is lost if it is stopped
 
 
-def run_on_gpu(todo: list[Unit], store: Store, report: Report) -> None:
+def run_on_gpu(todo: list[Unit], store: ResultStore, progress: RunProgress) -> None:
     """Run the units, and store each when its simulation is done."""
     for units, problems in _batches(todo):
 
         def watch(fraction: float, units: list[Unit] = units) -> None:
             for unit in units:
-                report.working(unit, fraction)
-            report.show()
+                progress.working(unit, fraction)
+            progress.show()
 
         together = [problem for part in problems for problem in part]
         result = units[0].simulate(together, progress=watch, backend="cuda")
@@ -30,10 +30,10 @@ def run_on_gpu(todo: list[Unit], store: Store, report: Report) -> None:
         for unit, part in zip(units, problems, strict=True):
             mine = _of_problems(result, start, start + len(part))
             store.write(unit, from_result(mine, unit.study, range(unit.start, unit.stop)))
-            report.done(unit)
+            progress.done(unit)
             start += len(part)
-        report.show()
-    report.show(complete=True)
+        progress.show()
+    progress.show(complete=True)
 
 
 def _batches(todo: list[Unit]) -> Iterator[tuple[list[Unit], list[list[Problem]]]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -12,13 +11,11 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from posse.experiments.figures.paper import (
+from posse.experiments.paper.figures import (
+    VARIANT,
     comparison_with_v,
     figure_1,
     overview_pulls,
@@ -29,15 +26,17 @@ from posse.experiments.figures.paper import (
     regret,
     regret_by_kind,
 )
-from posse.experiments.figures.studies import participation, regret_by_players, study_sheet
-from posse.experiments.figures.style import DPI, PAGE, STYLE, VARIANT, family
-from posse.experiments.figures.summary import by_subpar, settings
-from posse.experiments.figures.theory import theory_over_players, theory_over_subpar, theory_over_time
+from posse.experiments.paper.theory import theory_over_players, theory_over_subpar, theory_over_time
 from posse.experiments.records import Records
+from posse.experiments.report.study_figures import SHEET, participation, regret_by_players, study_sheet
+from posse.experiments.summary import by_subpar, settings
+from posse.figures.canvas import to_bytes
+from posse.figures.looks import algorithm
+from posse.text import plural
 
 
 @dataclasses.dataclass(frozen=True)
-class Entry:
+class GalleryEntry:
     """A figure that some records have data for."""
 
     name: str
@@ -58,9 +57,9 @@ LEADING = (
 )
 
 
-def catalogue(records: Records) -> list[Entry]:
+def catalogue(records: Records) -> list[GalleryEntry]:
     """Every figure for which the records have data, with a caption in plain words."""
-    entries: list[Entry] = []
+    entries: list[GalleryEntry] = []
     for study in records.distinct("study"):
         rows = records.where(study=study)
         varied = {column for setting, _ in settings(rows) for column in setting}
@@ -78,7 +77,7 @@ def catalogue(records: Records) -> list[Entry]:
     return sorted(_told_apart(entries), key=lambda entry: SECTIONS.index(entry.section))
 
 
-def _told_apart(entries: list[Entry]) -> list[Entry]:
+def _told_apart(entries: list[GalleryEntry]) -> list[GalleryEntry]:
     """The entries with names of their own: studies that differ only in signs a file name leaves out get a number."""
     names: set[str] = set()
     apart = []
@@ -96,7 +95,7 @@ def _facts(rows: Records) -> str:
     count = len(set(zip(rows["problem"].tolist(), rows["seed"].tolist(), strict=True)))
     horizons = sorted(rows.distinct("horizon"))
     rounds = f"{horizons[0]:,}" if len(horizons) == 1 else f"{horizons[0]:,} to {horizons[-1]:,}"
-    return f"{count} problem{'s' * (count != 1)}, {rounds} rounds"
+    return f"{plural(count, 'problem')}, {rounds} rounds"
 
 
 def _ten_epsilon(rows: Records) -> str:
@@ -106,14 +105,14 @@ def _ten_epsilon(rows: Records) -> str:
     return f"at 10ε, as the theorems have it, {np.mean(counts):.1f} arms a problem are subpar on average"
 
 
-def _paper_entries(rows: Records) -> list[Entry]:
+def _paper_entries(rows: Records) -> list[GalleryEntry]:
     values = sorted(rows.distinct("n_subpar"), reverse=True)
     facts = f"{_facts(rows)} for each number of subpar arms."
-    with_v = any(family(label) == VARIANT for label in rows.distinct("policy"))
-    entries: list[Entry] = []
+    with_v = any(algorithm(label) == VARIANT for label in rows.distinct("policy"))
+    entries: list[GalleryEntry] = []
 
     def add(name: str, section: str, title: str, caption: str, draw: Callable[[], Figure]) -> None:
-        entries.append(Entry(name, section, title, caption, draw))
+        entries.append(GalleryEntry(name, section, title, caption, draw))
 
     if {8, 5} <= set(values):
         text = (
@@ -155,20 +154,20 @@ def _paper_entries(rows: Records) -> list[Entry]:
     return entries
 
 
-def _players_entries(rows: Records) -> list[Entry]:
+def _players_entries(rows: Records) -> list[GalleryEntry]:
     caption = (
         "Final regret against the number of players: in total, and for one player. Means over problems, whiskers one "
         f"standard deviation; points are set apart a little so that whiskers show. {_facts(rows)} a point."
     )
-    entries = [Entry("players", "studies", "More players", caption, lambda: regret_by_players(rows))]
+    entries = [GalleryEntry("players", "studies", "More players", caption, lambda: regret_by_players(rows))]
     for v in by_subpar(rows) if len(rows.distinct("players")) > 1 else {}:
         title = "Theory and practice over the number of players" + ("" if v is None else f", |I_5ε| = {v}")
         name = "theory-players" + ("" if v is None else f"-v{v}")
-        entries.append(Entry(name, "theory", title, LEADING, partial(theory_over_players, rows, v)))
+        entries.append(GalleryEntry(name, "theory", title, LEADING, partial(theory_over_players, rows, v)))
     return entries
 
 
-def _small_epsilon_entry(rows: Records) -> Entry:
+def _small_epsilon_entry(rows: Records) -> GalleryEntry:
     caption = (
         f"{LEADING} Players so alike (ε = {rows['epsilon'][0]:g}) that the two notions differ: {_ten_epsilon(rows)}."
     )
@@ -179,7 +178,7 @@ def _small_epsilon_entry(rows: Records) -> Entry:
             return theory_over_subpar(rows, study="small-epsilon")
         return theory_over_time(rows, None, study="small-epsilon")
 
-    return Entry("theory-small-epsilon", "theory", "Theory and practice for a small ε", caption, draw)
+    return GalleryEntry("theory-small-epsilon", "theory", "Theory and practice for a small ε", caption, draw)
 
 
 TITLES = {
@@ -192,11 +191,11 @@ TITLES = {
 }
 
 
-def _study_entries(rows: Records, study: str, *, apart: bool) -> list[Entry]:
+def _study_entries(rows: Records, study: str, *, apart: bool) -> list[GalleryEntry]:
     """Sheets of any study; `apart` keeps only the regret among the main figures."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", study).strip("-") or "study"
     title, words = TITLES.get(study, (study, ""))
-    pages = math.ceil(len(settings(rows)) / PAGE)
+    pages = math.ceil(len(settings(rows)) / SHEET)
     entries = []
     for kind, text in (("regret", BAND), ("pulls", WHISKERS), ("regret by kind", WHISKERS)):
         for page in range(pages):
@@ -204,22 +203,10 @@ def _study_entries(rows: Records, study: str, *, apart: bool) -> list[Entry]:
             shown = f"{title}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
             caption = f"{words} {text} {_facts(rows)} a panel.".strip()
             section = "details" if apart and kind != "regret" else "studies"
-            entries.append(Entry(name, section, shown, caption, partial(study_sheet, rows, study, kind, page=page)))
+            entries.append(
+                GalleryEntry(name, section, shown, caption, partial(study_sheet, rows, study, kind, page=page))
+            )
     return entries
-
-
-def to_bytes(figure: Figure, ending: str) -> bytes:
-    """The figure as "png" or "svg"; the same figure gives the same bytes."""
-    stream = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
-        # Straight to the canvas: figure.savefig() would draw everything twice.
-        if ending == "png":
-            FigureCanvasAgg(figure).print_png(stream, metadata={"Software": None})
-            return stream.getvalue()
-        FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
-    figure.dpi = DPI  # which print_svg() has changed
-    # A hundredth of a point is enough, and halves the file.
-    return re.sub(rb' d="[^"]*"', lambda path: re.sub(rb"(\.\d\d)\d+", rb"\1", path[0]), stream.getvalue())
 
 
 def save_all(records: Records, folder: str | Path, *, processes: int = 1) -> list[Path]:

@@ -1,35 +1,21 @@
-"""Drawing on axes: curves, bars, legends, and sheets of small panels."""
+"""Panels of figures: curves, bars, and sheets of small panels."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.legend_handler import HandlerTuple
-from matplotlib.lines import Line2D
-from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from posse.experiments.figures.style import DPI, STYLE, WIDTH, Look
-from posse.experiments.figures.summary import mean_and_deviation, shorten, units
 from posse.experiments.records import KINDS, Records
-
-
-def plain(label: str) -> str:
-    """A label that matplotlib shows as it is: no mathematics, no lines, not hidden by a leading underscore."""
-    shown = shorten(" ".join(label.split()), 40).replace("$", r"\$")
-    return " " + shown if shown.startswith("_") else shown
-
-
-def thousands(value: float, _position: int = 0) -> str:
-    """A number with commas between thousands, for an axis."""
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,g}"
+from posse.experiments.summary import mean_and_deviation, problem_means
+from posse.figures.canvas import add_legend, finish, legend_label, new_figure, thousands
+from posse.figures.style import DARK, PRINT, WIDTH
+from posse.policies.base import Look
 
 
 def _short_number(value: float) -> str:
@@ -54,19 +40,19 @@ def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look]) -> None
         if not len(rows):
             continue
         rounds = checkpoint_rounds(rows)
-        mean, deviation = mean_and_deviation(units(rows, "regret"))
+        mean, deviation = mean_and_deviation(problem_means(rows, "regret"))
         axes.fill_between(
-            rounds, np.maximum(mean - deviation, 0), mean + deviation, color=look.colour, alpha=0.16, linewidth=0
+            rounds, np.maximum(mean - deviation, 0), mean + deviation, color=look.color, alpha=0.16, linewidth=0
         )
         step = max(1, len(rounds) // 6)
         axes.plot(
             rounds,
             mean,
-            color=look.colour,
+            color=look.color,
             linestyle=look.line,
             marker=look.marker,
             markevery=(step // 2 + number * step // (2 * len(drawn)), step),
-            label=plain(label),
+            label=legend_label(label),
             gid=label,
         )
     axes.set_xlim(left=0)
@@ -126,12 +112,12 @@ def _draw_bars(
             mean,
             width * 0.92,
             yerr=deviation,
-            color=drawn[label].colour,
+            color=drawn[label].color,
             hatch=drawn[label].hatch,
             edgecolor="white",
             linewidth=0,
-            error_kw={"elinewidth": 0.9, "ecolor": "#222222", "capsize": 2},
-            label=plain(label),
+            error_kw={"elinewidth": 0.9, "ecolor": DARK, "capsize": 2},
+            label=legend_label(label),
             gid=label,
         )
         if numbers:
@@ -153,7 +139,7 @@ def draw_pulls(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbe
     for label in drawn:
         rows = records.where(policy=label)
         if len(rows):
-            pulls = units(rows, "pulls_by_kind")
+            pulls = problem_means(rows, "pulls_by_kind")
             heights[label] = mean_and_deviation(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
     _draw_bars(axes, KINDS, heights, drawn, numbers=numbers)
     axes.set_ylim(0, 108 if numbers else 103)
@@ -167,49 +153,12 @@ def draw_kinds(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbe
     for label in drawn:
         rows = records.where(policy=label)
         if len(rows):
-            heights[label] = mean_and_deviation(units(rows, "regret_by_kind")[:, 1:])
+            heights[label] = mean_and_deviation(problem_means(rows, "regret_by_kind")[:, 1:])
     _draw_bars(axes, KINDS[1:], heights, drawn, numbers=numbers)
     axes.set_ylabel("cumulative regret")
 
 
 Draw = Callable[..., None]
-
-
-def add_legend(figure: Figure, drawn: Mapping[str, Look], *, lines: bool = True, bars: bool = False) -> float:
-    """A legend over the whole figure, for lines, bars or both; returns its height as a share of the figure's."""
-    handles: list[Any] = []
-    for look in drawn.values():
-        line = Line2D([], [], color=look.colour, linestyle=look.line, marker=look.marker)
-        bar = Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="white", linewidth=0)
-        handles.append((line, bar) if lines and bars else bar if bars else line)
-    labels = [plain(label) for label in drawn]
-    width, height = figure.get_size_inches()
-    length = 5.5 if lines and bars else 3.2
-    rows = max(1, math.ceil(sum(0.19 + 0.11 * length + 0.063 * len(label) for label in labels) / (width - 0.1)))
-    columns = max(1, math.ceil(len(labels) / rows))
-    figure.legend(
-        handles,
-        labels,
-        loc="upper center",
-        ncols=columns,
-        borderaxespad=0.3,
-        handlelength=length,
-        handler_map={tuple: HandlerTuple(ndivide=None, pad=0.6)},
-    )
-    return (0.1 + 0.18 * math.ceil(len(labels) / columns)) / height
-
-
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, of a size in inches, that no window knows of."""
-    figure = Figure(figsize=(width, height), dpi=DPI)
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def finish(figure: Figure, top: float = 0.0, **padding: float) -> Figure:
-    """The figure with its panels laid out below what takes the `top` share of its height."""
-    figure.tight_layout(rect=(0, 0, 1, 1 - top), **padding)
-    return figure
 
 
 def sheet(
@@ -223,7 +172,7 @@ def sheet(
     """Small panels of one kind, three in a row unless told, with one legend; `one_scale` for comparing the panels."""
     columns = columns or (2 if len(panels) == 4 else min(3, len(panels)))
     rows = math.ceil(len(panels) / columns)
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(PRINT):
         figure = new_figure(WIDTH if columns > 1 else 5.4, 0.4 + (2.4 if columns == 2 else 1.95) * rows)
         for number, (title, records) in enumerate(panels):
             axes = figure.add_subplot(rows, columns, number + 1)

@@ -7,21 +7,23 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
-from posse.experiments.figures.drawing import (
+from posse.experiments.paper.panels import (
     Draw,
-    add_legend,
     checkpoint_rounds,
     draw_curves,
     draw_kinds,
     draw_pulls,
-    finish,
     label_ends,
-    new_figure,
     sheet,
 )
-from posse.experiments.figures.style import STYLE, VARIANT, WIDTH, Look, family, looks
-from posse.experiments.figures.summary import describe
 from posse.experiments.records import Records
+from posse.experiments.summary import describe
+from posse.figures.canvas import add_legend, finish, new_figure
+from posse.figures.looks import algorithm, looks
+from posse.figures.style import PRINT, WIDTH
+from posse.policies.base import Look
+
+VARIANT = "RobustAgg-TS-V"
 
 
 def paper_rows(records: Records, n_subpar: int | None, *, with_v: bool, study: str) -> Records:
@@ -29,7 +31,7 @@ def paper_rows(records: Records, n_subpar: int | None, *, with_v: bool, study: s
     rows = records.where(study=study)
     if n_subpar is not None:
         rows = rows.where(n_subpar=n_subpar)
-    others = [label for label in rows.distinct("policy") if family(label) != VARIANT]
+    others = [label for label in rows.distinct("policy") if algorithm(label) != VARIANT]
     if others and not with_v:
         rows = rows.where(policy=others)
     if not len(rows):
@@ -49,7 +51,7 @@ def study_looks(records: Records, study: str, rows: Records) -> dict[str, Look]:
 def regret(records: Records, n_subpar: int | None, *, with_v: bool = False, study: str = "subpar") -> Figure:
     """Cumulative regret on the problems with one |I_5ε|: mean ± one standard deviation over problems."""
     rows = paper_rows(records, n_subpar, with_v=with_v, study=study)
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(PRINT):
         figure = new_figure(5.4, 3.2)
         axes = figure.add_subplot()
         draw_curves(axes, rows, study_looks(records, study, rows))
@@ -77,7 +79,7 @@ def regret_by_kind(records: Records, n_subpar: int | None, *, study: str = "subp
 def _bar_figure(records: Records, n_subpar: int | None, study: str, draw: Draw) -> Figure:
     rows = paper_rows(records, n_subpar, with_v=False, study=study)
     drawn = study_looks(records, study, rows)
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(PRINT):
         figure = new_figure(5.4, 3.2)
         axes = figure.add_subplot()
         draw(axes, rows, drawn, numbers=len(drawn) <= 5)
@@ -94,7 +96,7 @@ def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5), *, study: str =
     """The paper's Figure 1: regret, pulls and regret by kind of arm, a row for each |I_5ε|."""
     parts = [paper_rows(records, v, with_v=False, study=study) for v in n_subpar]
     drawn = study_looks(records, study, paper_rows(records, None, with_v=False, study=study))
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(PRINT):
         figure = new_figure(WIDTH, 0.45 + 2.2 * len(parts))
         draws: tuple[Draw, ...] = (draw_curves, draw_pulls, draw_kinds)
         for row, (v, rows) in enumerate(zip(n_subpar, parts, strict=True)):

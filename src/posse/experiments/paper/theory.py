@@ -14,12 +14,14 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from posse.experiments.figures.drawing import add_legend, checkpoint_rounds, new_figure, plain, thousands
-from posse.experiments.figures.paper import paper_rows, study_looks, subpar_title
-from posse.experiments.figures.style import STYLE, WIDTH, Look
-from posse.experiments.figures.summary import units
+from posse.experiments.paper.figures import paper_rows, study_looks, subpar_title
+from posse.experiments.paper.panels import checkpoint_rounds
 from posse.experiments.records import Records
+from posse.experiments.summary import problem_means
+from posse.figures.canvas import add_legend, legend_label, new_figure, thousands
+from posse.figures.style import BLACK, LIGHT, PRINT, WIDTH
 from posse.insight import theory
+from posse.policies.base import Look
 from posse.problem import Problem
 
 Bound = Callable[[Problem, int], float]
@@ -48,10 +50,10 @@ def theory_bounds() -> Bounds:
 
 # Wide and light below, thin and dark above, so that bounds that coincide are both seen.
 BOUND_LINES: tuple[dict[str, Any], ...] = (
-    {"color": "#c8c8c8", "linewidth": 5.0, "linestyle": "-"},
-    {"color": "#000000", "linewidth": 1.1, "linestyle": "-"},
-    {"color": "#000000", "linewidth": 1.1, "linestyle": (0, (5, 2))},
-    {"color": "#000000", "linewidth": 1.1, "linestyle": (0, (1, 1.5))},
+    {"color": LIGHT, "linewidth": 5.0, "linestyle": "-"},
+    {"color": BLACK, "linewidth": 1.1, "linestyle": "-"},
+    {"color": BLACK, "linewidth": 1.1, "linestyle": (0, (5, 2))},
+    {"color": BLACK, "linewidth": 1.1, "linestyle": (0, (1, 1.5))},
 )
 
 
@@ -93,7 +95,7 @@ def _theory_over(
     for value in sorted(rows.distinct(column)):
         part = rows.where(**{column: value})
         final = {label: part.where(policy=label) for label in drawn}
-        measured = {label: float(units(of, "final_regret").mean()) for label, of in final.items() if len(of)}
+        measured = {label: float(problem_means(of, "final_regret").mean()) for label, of in final.items() if len(of)}
         points.append(_Point(value, max(part.distinct("horizon")), part.problems(), measured))
     ticks = [point.x for point in points]
     return _theory(points, drawn, bounds, words, log=log, ticks=ticks, title=subpar_title(n_subpar))
@@ -109,7 +111,7 @@ def theory_over_time(
     wanted = np.geomspace(max(rounds[0], rounds[-1] / 300), rounds[-1], 16)
     chosen = sorted({int(np.abs(np.log(rounds / want)).argmin()) for want in wanted})
     problems = rows.problems()
-    means = {label: units(rows.where(policy=label), "regret").mean(axis=0) for label in drawn}
+    means = {label: problem_means(rows.where(policy=label), "regret").mean(axis=0) for label in drawn}
     points = [
         _Point(t, t, problems, {label: float(mean[place]) for label, mean in means.items()})
         for place, t in zip(chosen, rounds[chosen].tolist(), strict=True)
@@ -130,7 +132,7 @@ def _theory(
     """Measured regret and bounds, a panel for each kind of bound, on a log scale."""
     panels = theory_bounds() if bounds is None else bounds
     x = [point.x for point in points]
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(PRINT):
         below = 0.52 + 0.18 * max((len(functions) for functions in panels.values()), default=0)
         height = 2.9 + below
         figure = new_figure(WIDTH, height)
@@ -146,8 +148,8 @@ def _theory(
                 lines += axes.plot(x, _positive(heights), label=label, gid=f"bound: {label}", zorder=1.8, **style)
             for label, look in drawn.items():
                 measured = _positive([point.measured.get(label, math.nan) for point in points])
-                style = {"color": look.colour, "linestyle": look.line, "marker": look.marker}
-                axes.plot(x, measured, label=plain(label), gid=label, **style)
+                style = {"color": look.color, "linestyle": look.line, "marker": look.marker}
+                axes.plot(x, measured, label=legend_label(label), gid=label, **style)
             _log_axes(axes, log, ticks)
             axes.set_xlabel(xlabel)
             axes.set_title(f"{kind} bounds" + (f", {title}" if title else ""))

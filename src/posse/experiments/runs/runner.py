@@ -6,7 +6,9 @@ import contextlib
 import datetime
 import importlib
 import os
+import pickle
 import platform
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -17,18 +19,22 @@ from typing import Any
 import pyarrow as pa
 
 from posse.checks import whole
-from posse.experiments.gpu import run_on_gpu
-from posse.experiments.progress import Report
 from posse.experiments.records import Records
-from posse.experiments.spec import Spec, Unit
-from posse.experiments.store import Store
+from posse.experiments.runs.gpu import run_on_gpu
+from posse.experiments.runs.progress import RunProgress
+from posse.experiments.runs.store import ResultStore
+from posse.experiments.spec.study import Spec
+from posse.experiments.spec.unit import Unit
 from posse.policies.base import Policy
+from posse.policies.user import import_file
 from posse.problem import Problem
 from posse.simulation import simulate
 from posse.simulation.backend import check_backend
 from posse.simulation.progress import Bar
 from posse.simulation.work import Progress
 from posse.version import __version__
+
+Submit = Callable[[Unit], Future[pa.Table]]
 
 
 class RunError(RuntimeError):
@@ -47,8 +53,8 @@ def run(
 ) -> Records:
     """Run an experiment into a folder and return all of its results.
 
-    What the folder has already is not computed again: an interrupted or killed run goes on, a finished one does
-    nothing. The results are the same bit for bit however it runs.
+    Units that the folder has results of, computed by the same code, are not computed again. So an interrupted or killed
+    run goes on where it stopped. The results are the same, bit for bit, wherever and in whatever order units run.
 
     Args:
         spec: what to run, from `load` or `parse`.
@@ -59,6 +65,8 @@ def run(
         progress: True for a bar on standard error, or a function that is called with the fraction done.
         backend: "cpu", "cuda" for this machine's GPU, or "auto" for a GPU where there is one: see `simulate`.
     """
+    if not isinstance(spec, Spec):
+        raise TypeError(f"spec={spec!r}, but expected a Spec; `posse.experiments.load` reads one from a file")
     if on != "local" and "://" not in on:
         raise ValueError(
             f'on={on!r}, but expected "local" or a Dask scheduler\'s address such as "tcp://10.0.0.1:8786"'
@@ -69,41 +77,52 @@ def run(
     if on_gpu and (executor is not None or on != "local"):
         raise ValueError(f"backend={backend!r} is this machine's GPU, so it goes with neither executor nor on")
     workers = (os.cpu_count() or 1) if threads is None else whole("threads", threads, least=1)
-    store = Store(out)
+    store = ResultStore(out)
     units = spec.units()
     with store.lock():
         store.check(units)
         todo = [unit for unit in units if not store.path(unit).exists()]
         manifest = store.manifest()
-        if todo or manifest.get("spec") != spec.text:
+        if todo or manifest.get("spec") != spec.text or manifest.get("units") != [unit.id for unit in units]:
             place = "GPU" if on_gpu else on if executor is None else type(executor).__name__
             _note_start(store, manifest, spec, units, todo, place)
         if todo:
             started = time.monotonic()
-            report = Report(units, todo, Bar() if progress is True else progress or None)
+            shown = RunProgress(units, todo, Bar() if progress is True else progress or None)
             if on_gpu:
-                run_on_gpu(todo, store, report)
+                run_on_gpu(todo, store, shown)
             elif executor is not None:
-                _compile(todo)
-                _run_all(todo, lambda unit: executor.submit(_run_unit, unit), store, report)
+                _compile(_policies(todo))
+                _run_all(todo, _submitter(executor, _policy_files(todo)), store, shown)
             elif on == "local":
-                _run_local(todo, workers, store, report)
+                _run_local(todo, workers, store, shown)
             else:
                 with _dask(on, todo) as pool:
-                    _run_all(todo, lambda unit: pool.submit(_run_unit, unit), store, report)
+                    _run_all(todo, lambda unit: pool.submit(unit.run), store, shown)
             _note_end(store, time.monotonic() - started)
     return store.read(spec)
 
 
 class Stopped(Exception):
-    """The run is over; units at work are to stop."""
+    """Raised in units at work when the run is over, so that they stop."""
 
 
-def _run_unit(unit: Unit) -> pa.Table:
-    return unit.run(threads=1)
+def _submitter(executor: Executor, files: list[Path]) -> Submit:
+    """How units are given to an executor, whose processes may have to import the files of users' policies."""
+    if not files:
+        return lambda unit: executor.submit(unit.run)
+    return lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit))
 
 
-def _run_local(todo: list[Unit], workers: int, store: Store, report: Report) -> None:
+def _run_pickled(files: list[Path], unit: bytes) -> pa.Table:
+    """Run a unit after the import of the files, whose classes unpickling needs."""
+    for file in files:
+        import_file(file)
+    found: Unit = pickle.loads(unit)
+    return found.run()
+
+
+def _run_local(todo: list[Unit], workers: int, store: ResultStore, progress: RunProgress) -> None:
     """On threads of this process; an interrupt stops units that are at work too."""
     stopped = False
 
@@ -111,19 +130,19 @@ def _run_local(todo: list[Unit], workers: int, store: Store, report: Report) -> 
         def watch(fraction: float) -> None:
             if stopped:
                 raise Stopped
-            report.working(unit, fraction)
+            progress.working(unit, fraction)
 
         return unit.run(threads=1, progress=watch)
 
-    _compile(todo)
+    _compile(_policies(todo))
     with ThreadPoolExecutor(workers) as pool:
         try:
-            _run_all(todo, lambda unit: pool.submit(work, unit), store, report)
+            _run_all(todo, lambda unit: pool.submit(work, unit), store, progress)
         finally:
             stopped = True
 
 
-def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[pa.Table]], store: Store, report: Report) -> None:
+def _run_all(todo: list[Unit], submit: Submit, store: ResultStore, progress: RunProgress) -> None:
     """Start every unit and store each as it is done."""
     waiting: dict[Future[pa.Table], Unit] = {}
     try:
@@ -139,25 +158,30 @@ def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[pa.Table]], store
                     failures.append((unit, error))
                     continue
                 store.write(unit, future.result())
-                report.done(unit)
+                progress.done(unit)
             for unit, error in failures:
                 raise RunError(f"{unit} failed: {type(error).__name__}: {error}") from error
-            report.show()
-        report.show(complete=True)
+            progress.show()
+        progress.show(complete=True)
     finally:
         for future in waiting:
             future.cancel()
 
 
-def _compile(units: Iterable[Unit]) -> str:
-    """Compile every policy of the units, and keep the kernels on disk for other processes; return posse's version."""
-    policies: dict[type[Policy], Policy] = {}
-    for unit in units:
-        policies |= {type(policy): policy for policy in unit.policies}
-    return _compile_policies(list(policies.values()))
+def _policies(units: Iterable[Unit]) -> list[Policy]:
+    """One policy of each class in the units."""
+    return list({type(policy): policy for unit in units for policy in unit.policies}.values())
 
 
-def _compile_policies(policies: list[Policy]) -> str:
+def _policy_files(units: Iterable[Unit]) -> list[Path]:
+    """The files of users' policies, which are modules of their own, outside any package."""
+    names = {type(policy).__module__ for policy in _policies(units)}
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in sorted(names)}
+    return [Path(file) for name, file in files.items() if file is not None and name == Path(file).stem]
+
+
+def _compile(policies: Iterable[Policy]) -> str:
+    """Compile the policies, and keep the kernels on disk for other processes; return posse's version."""
     for policy in policies:
         simulate(Problem([[0.5, 0.5]]), policy, 1, threads=1)
     return __version__
@@ -171,8 +195,9 @@ def _dask(address: str, todo: list[Unit]) -> Iterator[Executor]:
     except ImportError:
         raise ImportError(f"on={address!r} needs Dask: pip install distributed") from None
     with distributed.Client(address, set_as_default=False, timeout="10s") as client:
-        policies = {type(policy): policy for unit in todo for policy in unit.policies}
-        versions: dict[str, str] = client.run(_compile_policies, list(policies.values()))
+        for file in _policy_files(todo):
+            client.upload_file(str(file))
+        versions: dict[str, str] = client.run(_compile, _policies(todo))
         for worker, version in versions.items():
             if version != __version__:
                 raise RunError(f"worker {worker} has posse {version}, but here is {__version__}; install the same")
@@ -185,7 +210,7 @@ def _now() -> str:
 
 
 def _note_start(
-    store: Store, manifest: dict[str, Any], spec: Spec, units: list[Unit], todo: list[Unit], place: str
+    store: ResultStore, manifest: dict[str, Any], spec: Spec, units: list[Unit], todo: list[Unit], place: str
 ) -> None:
     runs = manifest.get("runs", [])
     if todo:
@@ -207,7 +232,7 @@ def _note_start(
     )
 
 
-def _note_end(store: Store, seconds: float) -> None:
+def _note_end(store: ResultStore, seconds: float) -> None:
     manifest = store.manifest()
     manifest["runs"][-1] |= {"finished": _now(), "seconds": round(seconds, 3)}
     store.write_manifest(manifest)
