@@ -93,7 +93,7 @@ def without(part: str) -> posse.Policy:
 
 
 def main(count: int, longest: int, parts: int, families: list[str]) -> None:
-    spec = files("posse.experiments") / "specs" / "battery.toml"
+    spec = files("posse.experiments.spec") / "shipped" / "battery.toml"
     studies = {study["name"]: study for study in tomllib.loads(spec.read_text())["study"]}
     policies = [PosseTS(), posse.IndTSV(label="sharing"), *map(without, list(LEFT_OUT)[:parts])]
     rows: list[list[str]] = [[policy.label] for policy in policies]

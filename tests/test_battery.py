@@ -26,7 +26,7 @@ from posse.experiments.battery.figure import battery_figure
 from posse.experiments.battery.report import to_text
 from posse.experiments.battery.score import ratio
 from posse.experiments.records import SCHEMA
-from posse.experiments.spec import Study
+from posse.experiments.spec.study import PolicyChoice, Study
 from posse.rewards import GRID, Beta
 from posse.schedule import Arrivals, Concurrent, Random
 from posse.simulation import trace
@@ -183,6 +183,8 @@ class TestFamilies:
         assert spec.seed == 9
         with pytest.raises(ValueError, match=r"^family='paper-10'.*expected one of paper-0, paper-1"):
             battery_spec(families=["paper-10"])
+        with pytest.raises(TypeError, match=r"^families='late', but expected a list of names"):
+            battery_spec(families="late")
 
     def test_quick_makes_all_of_them_small(self):
         quick = battery_spec(quick=True)
@@ -263,6 +265,15 @@ class TestScores:
         found = [ratio(*pair, lambda tables: tables.mean(axis=(1, 2))) for pair in pairs]
         assert 0.86 < np.mean([each.low <= 1.2 <= each.high for each in found]) <= 1
         assert np.mean([each.low <= 1.0 <= each.high for each in found]) < 0.2
+
+    def test_a_policy_says_itself_whether_it_shares(self):
+        """Also under a label of its own, and whatever its name begins with."""
+        alone = PolicyChoice(posse.IndTSV, (), "Both")
+        sharing = PolicyChoice(posse.NaiveAgg, (), "Ind-ustrious")
+        found = [row for label in ("PosseTS", "Both", "Ind-ustrious", "Ind-UCB") for row in rows("f", label, HARD)]
+        study = Study("f", (), (alone, sharing), (10,), ())
+        (family,) = score(Records(pa.Table.from_pylist(found, schema=SCHEMA)), [study])
+        assert {each.policy for each in family.scores if each.alone} == {"Both", "Ind-UCB"}
 
     def test_without_the_candidate_there_is_nothing_to_judge(self):
         (family,) = families(("paper",), alone=(HARD,), hier=(HARD,))

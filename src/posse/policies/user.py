@@ -11,6 +11,13 @@ from pathlib import Path
 
 from posse.policies.base import Policy, all_policies
 
+_imported: dict[Path, None] = {}
+
+
+def imported_files() -> list[Path]:
+    """The files that this process has imported, for `import_file` in another process."""
+    return list(_imported)
+
 
 def import_file(path: str | Path) -> list[type[Policy]]:
     """Import a Python file that defines policies; return them, by name.
@@ -41,6 +48,7 @@ def import_file(path: str | Path) -> list[type[Policy]]:
     for cls in known:
         if cls.__module__ != file.stem and cls.__name__ in {own.__name__ for own in found}:
             raise ValueError(f"{path} defines {cls.__name__}, but {cls.__module__} has a policy of that name already")
+    _imported[file] = None
     return found
 
 

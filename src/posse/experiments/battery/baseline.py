@@ -24,6 +24,7 @@ class BetaBernoulliTS(Policy):
     """
 
     name = "Beta-Bernoulli TS"
+    shares = False
 
     @staticmethod
     def index(n, s, N, S, M, log_T):

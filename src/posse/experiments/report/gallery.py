@@ -32,6 +32,7 @@ from posse.experiments.report.study_figures import SHEET, participation, regret_
 from posse.experiments.summary import by_subpar, settings
 from posse.figures.canvas import to_bytes
 from posse.figures.looks import algorithm
+from posse.policies.user import import_file, imported_files
 from posse.text import plural
 
 
@@ -220,13 +221,16 @@ def save_all(records: Records, folder: str | Path, *, processes: int = 1) -> lis
     if processes == 1:
         _save(records, out, names)
     else:
+        files = imported_files()  # users' policies say how they look
         with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-            for part in [pool.submit(_save, records, out, names[k::processes]) for k in range(processes)]:
+            for part in [pool.submit(_save, records, out, names[k::processes], files) for k in range(processes)]:
                 part.result()
     return [out / f"{name}.{ending}" for name in names for ending in ("png", "svg")]
 
 
-def _save(records: Records, folder: Path, names: Sequence[str]) -> None:
+def _save(records: Records, folder: Path, names: Sequence[str], files: Sequence[Path] = ()) -> None:
+    for file in files:
+        import_file(file)
     for entry in catalogue(records):
         if entry.name in names:
             figure = entry.draw()

@@ -8,7 +8,6 @@ import importlib
 import os
 import pickle
 import platform
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
@@ -26,7 +25,7 @@ from posse.experiments.runs.store import ResultStore
 from posse.experiments.spec.study import Spec
 from posse.experiments.spec.unit import Unit
 from posse.policies.base import Policy
-from posse.policies.user import import_file
+from posse.policies.user import import_file, imported_files
 from posse.problem import Problem
 from posse.simulation import simulate
 from posse.simulation.backend import check_backend
@@ -93,7 +92,7 @@ def run(
                 run_on_gpu(todo, store, shown)
             elif executor is not None:
                 _compile(_policies(todo))
-                _run_all(todo, _submitter(executor, _policy_files(todo)), store, shown)
+                _run_all(todo, _submitter(executor), store, shown)
             elif on == "local":
                 _run_local(todo, workers, store, shown)
             else:
@@ -107,8 +106,9 @@ class Stopped(Exception):
     """Raised in units at work when the run is over, so that they stop."""
 
 
-def _submitter(executor: Executor, files: list[Path]) -> Submit:
-    """How units are given to an executor, whose processes may have to import the files of users' policies."""
+def _submitter(executor: Executor) -> Submit:
+    """How units are given to an executor, whose processes may have to import users' policies first."""
+    files = imported_files()
     if not files:
         return lambda unit: executor.submit(unit.run)
     return lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit))
@@ -173,13 +173,6 @@ def _policies(units: Iterable[Unit]) -> list[Policy]:
     return list({type(policy): policy for unit in units for policy in unit.policies}.values())
 
 
-def _policy_files(units: Iterable[Unit]) -> list[Path]:
-    """The files of users' policies, which are modules of their own, outside any package."""
-    names = {type(policy).__module__ for policy in _policies(units)}
-    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in sorted(names)}
-    return [Path(file) for name, file in files.items() if file is not None and name == Path(file).stem]
-
-
 def _compile(policies: Iterable[Policy]) -> str:
     """Compile the policies, and keep the kernels on disk for other processes; return posse's version."""
     for policy in policies:
@@ -195,7 +188,7 @@ def _dask(address: str, todo: list[Unit]) -> Iterator[Executor]:
     except ImportError:
         raise ImportError(f"on={address!r} needs Dask: pip install distributed") from None
     with distributed.Client(address, set_as_default=False, timeout="10s") as client:
-        for file in _policy_files(todo):
+        for file in imported_files():
             client.upload_file(str(file))
         versions: dict[str, str] = client.run(_compile, _policies(todo))
         for worker, version in versions.items():
