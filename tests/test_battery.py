@@ -21,10 +21,11 @@ from posse import streams
 from posse.cli import main
 from posse.compile import bind
 from posse.experiments import Records
-from posse.experiments.battery import BetaBernoulliTS, battery_spec, score, write_battery
+from posse.experiments.battery.baseline import BetaBernoulliTS
+from posse.experiments.battery.families import battery_spec
 from posse.experiments.battery.figure import battery_figure
-from posse.experiments.battery.report import to_text
-from posse.experiments.battery.score import ratio
+from posse.experiments.battery.report import to_text, write_battery
+from posse.experiments.battery.score import ratio, score
 from posse.experiments.records import SCHEMA
 from posse.experiments.spec.study import PolicyChoice, Study
 from posse.rewards import GRID, Beta

@@ -82,7 +82,7 @@ def check_curves(axes, records, labels, **conditions):
 
 
 def test_regret_curves_are_the_means_and_the_bands_one_standard_deviation(records):
-    axes = figures.regret(records, 8).axes[0]
+    axes = figures.panel(records, "regret", 8).axes[0]
     check_curves(axes, records, FOUR, study="subpar", n_subpar=8)
     for label, band in zip(FOUR, axes.collections, strict=True):
         values = by_problem(records, "regret", study="subpar", policy=label, n_subpar=8)
@@ -95,7 +95,7 @@ def test_regret_curves_are_the_means_and_the_bands_one_standard_deviation(record
 
 
 def test_curves_are_named_where_they_end_and_names_do_not_touch(records):
-    figure = figures.comparison_with_v(records, 8)
+    figure = figures.panel(records, "regret", 8, with_v=True)
     texts = figure.axes[0].texts
     assert sorted(text.get_text() for text in texts) == sorted(FIVE)
     figure.draw_without_rendering()
@@ -105,12 +105,12 @@ def test_curves_are_named_where_they_end_and_names_do_not_touch(records):
 
 
 def test_the_comparison_with_v_has_it_and_the_others_do_not(records):
-    check_curves(figures.comparison_with_v(records, 5).axes[0], records, FIVE, study="subpar", n_subpar=5)
-    assert "RobustAgg-TS-V(0.15)" not in bars(figures.pulls(records, 5).axes[0])
+    check_curves(figures.panel(records, "regret", 5, with_v=True).axes[0], records, FIVE, study="subpar", n_subpar=5)
+    assert "RobustAgg-TS-V(0.15)" not in bars(figures.panel(records, "pulls", 5).axes[0])
 
 
 def test_pulls_are_percentages_of_all_pulls(records):
-    drawn = bars(figures.pulls(records, 8).axes[0])
+    drawn = bars(figures.panel(records, "pulls", 8).axes[0])
     assert list(drawn) == FOUR
     for label, bar in drawn.items():
         pulls = by_problem(records, "pulls_by_kind", study="subpar", policy=label, n_subpar=8)
@@ -120,7 +120,7 @@ def test_pulls_are_percentages_of_all_pulls(records):
 
 
 def test_regret_by_kind_adds_up_to_the_final_regret(records):
-    for label, bar in bars(figures.regret_by_kind(records, 5).axes[0]).items():
+    for label, bar in bars(figures.panel(records, "regret by kind", 5).axes[0]).items():
         kinds = by_problem(records, "regret_by_kind", study="subpar", policy=label, n_subpar=5)
         heights = [patch.get_height() for patch in bar]
         np.testing.assert_allclose(heights, kinds.mean(axis=0)[1:])
@@ -139,12 +139,12 @@ def test_figure_1_has_regret_pulls_and_kinds_for_8_and_5(records):
 
 
 def test_overviews_go_from_the_most_subpar_arms_to_the_fewest(records):
-    axes = figures.overview_with_v(records).axes
+    axes = figures.overview(records, "regret", with_v=True).axes
     for panel, v in zip(axes, (9, 8, 5), strict=True):
         assert f"= {v}" in panel.get_title()
         check_curves(panel, records, FIVE, study="subpar", n_subpar=v)
-    for sheet in (figures.overview_regret, figures.overview_pulls, figures.overview_regret_by_kind):
-        assert len(sheet(records).axes) == 3
+    for kind in ("regret", "pulls", "regret by kind"):
+        assert len(figures.overview(records, kind).axes) == 3
 
 
 def test_regret_over_players_in_total_and_for_each(records):
@@ -170,7 +170,7 @@ def test_participation_starts_with_the_same_problems_with_everybody_active(recor
 
 def test_theory_draws_the_median_of_given_bounds_and_leaves_out_what_a_log_scale_cannot_show(records):
     bounds = {"mine": {"arms at 10ε": lambda problem, T: len(problem.subpar_10), "T": lambda problem, T: T}}
-    (axes,) = theory.theory_over_subpar(records, bounds, study="small-epsilon").axes
+    (axes,) = theory.theory_over(records, "n_subpar", bounds=bounds, study="small-epsilon").axes
     drawn = lines(axes)
     counts = [
         np.median([len(p.subpar_10) for p in records.where(study="small-epsilon", n_subpar=v).problems()])
@@ -194,7 +194,10 @@ def test_theory_over_time_takes_each_checkpoint_as_a_horizon(records):
 
 
 def test_theory_has_both_kinds_of_bounds_for_5_and_10_epsilon(records):
-    for figure in (theory.theory_over_subpar(records), theory.theory_over_players(records, 8)):
+    for figure in (
+        theory.theory_over(records, "n_subpar"),
+        theory.theory_over(records, "players", 8, study="players"),
+    ):
         assert len(figure.axes) == 2
         for axes in figure.axes:
             names = [gid for gid in lines(axes) if gid.startswith("bound")]
@@ -318,14 +321,14 @@ def test_little_data_is_enough(study, problem, policy, schedule):
 
 def test_missing_data_is_named(records):
     with pytest.raises(ValueError, match=r"no records of study 'subpar' with n_subpar=3; there are \[5, 8, 9\]"):
-        figures.regret(records, 3)
+        figures.panel(records, "regret", 3)
     with pytest.raises(ValueError, match="2 different lists of checkpoints"):
-        figures.regret(records, 8, study="participation")
+        figures.panel(records, "regret", 8, study="participation")
 
 
 def test_a_figure_is_not_kept_anywhere(records):
-    assert type(figures.regret(records, 8)) is Figure
-    assert figures.regret(records, 8).canvas.manager is None
+    assert type(figures.panel(records, "regret", 8)) is Figure
+    assert figures.panel(records, "regret", 8).canvas.manager is None
 
 
 def test_studies_whose_names_look_alike_do_not_share_files():

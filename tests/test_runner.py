@@ -188,7 +188,7 @@ def test_policies_of_ones_own_run_and_are_drawn_everywhere(own_files, tmp_path):
     assert "Mine(weight=2)" in text
     posse("report", "out", "--import", own)
     assert "#123456" in (tmp_path / "out" / "figures" / "own.svg").read_text()
-    assert "the same" in posse("compare", "out", "out")
+    assert "Mine(weight=2)" in posse("compare", "out", "out")
     spec.write_text(OWN_SPEC.replace("weight = [1, 2]", "weight = true"))
     assert f"{spec}, line 6: study 'own', policy 1: weight=True, but expected" in posse(
         "run", spec, "--import", own, code=1

@@ -30,8 +30,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _battery(options: argparse.Namespace) -> None:
     from posse.experiments import ResultStore
-    from posse.experiments.battery import battery_spec, score, write_battery
-    from posse.experiments.battery.report import to_text
+    from posse.experiments.battery.families import battery_spec
+    from posse.experiments.battery.report import to_text, write_battery
+    from posse.experiments.battery.score import score
 
     import_policies(options)
     spec = battery_spec(options.spec, families=options.family, seed=options.seed, quick=options.quick)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -107,3 +109,10 @@ def describe(setting: Mapping[str, Any], *, math_text: bool = False, between: st
         "anytime": lambda value: "anytime" if value else "known horizon",
     }
     return between.join(words[column](value) for column, value in setting.items())
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """A table as CSV, numbers in full."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    return stream.getvalue()

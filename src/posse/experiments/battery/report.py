@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import Any, NamedTuple
 from posse.experiments.battery.figure import battery_figure
 from posse.experiments.battery.score import CANDIDATE, BatteryFamily, Ratio, three_digits
 from posse.experiments.report.html import embedded, render, run_facts
+from posse.experiments.summary import csv_text
 from posse.figures.canvas import to_bytes
 from posse.text import align, to_json
 
@@ -34,8 +33,8 @@ def write_battery(
     pictures = {ending: to_bytes(figure, ending) for ending in ("png", "svg")}
     for ending, picture in pictures.items():
         (out / f"battery.{ending}").write_bytes(picture)
-    (out / "scores.csv").write_text(_csv(_score_rows(families)), encoding="utf-8")
-    (out / "bars.csv").write_text(_csv(_bar_rows(families)), encoding="utf-8")
+    (out / "scores.csv").write_text(csv_text(_score_rows(families)), encoding="utf-8")
+    (out / "bars.csv").write_text(csv_text(_bar_rows(families)), encoding="utf-8")
     (out / "battery.json").write_text(to_json(families) + "\n", encoding="utf-8")
     page = out / "battery.html"
     page.write_text(_page(families, pictures["svg"], title, manifest or {}), encoding="utf-8")
@@ -137,12 +136,6 @@ def _bar_rows(families: Sequence[BatteryFamily]) -> Iterable[list[Any]]:
         for bar in family.bars:
             found = [bar.ratio.value, bar.ratio.low, bar.ratio.high]
             yield [family.name, family.half, bar.text, bar.against, bar.limit, *found, bar.verdict, int(bar.sure)]
-
-
-def _csv(rows: Iterable[list[Any]]) -> str:
-    stream = io.StringIO()
-    csv.writer(stream, lineterminator="\n").writerows(rows)
-    return stream.getvalue()
 
 
 def _quotient(above: float, below: float) -> float:

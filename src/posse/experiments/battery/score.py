@@ -96,11 +96,11 @@ class BatteryFamily:
     runs: int
     """For each policy."""
     scores: tuple[PolicyScore, ...]
-    to_alone: Ratio | None
+    to_alone: Ratio | None = None
     """The candidate's mean regret to that of the best policy that shares nothing; None where one is missing."""
-    to_other: Ratio | None
+    to_other: Ratio | None = None
     """The candidate's mean regret to that of the best other policy."""
-    bars: tuple[BatteryBar, ...]
+    bars: tuple[BatteryBar, ...] = ()
 
     @property
     def half(self) -> str:
@@ -120,7 +120,7 @@ def score(records: Records, studies: Iterable[Study]) -> list[BatteryFamily]:
 
 
 def _family(records: Records, study: Study) -> BatteryFamily:
-    alone = _learn_alone(study)
+    learn_alone = _learn_alone(study)
     regrets, locks = {}, {}
     for label in records.distinct("policy"):
         part = records.where(policy=label)
@@ -129,7 +129,7 @@ def _family(records: Records, study: Study) -> BatteryFamily:
     scores = [
         PolicyScore(
             policy,
-            policy in alone,
+            policy in learn_alone,
             float(table.mean()),
             float(table.mean(axis=1).std(ddof=1) / math.sqrt(len(table))) if len(table) > 1 else math.nan,
             float(np.quantile(table, 0.9)),
@@ -137,7 +137,6 @@ def _family(records: Records, study: Study) -> BatteryFamily:
         )
         for policy, table in regrets.items()
     ]
-    scores.sort(key=lambda each: each.mean)
     family = BatteryFamily(
         name=study.name,
         tags=study.tags,
@@ -146,21 +145,16 @@ def _family(records: Records, study: Study) -> BatteryFamily:
         horizon=int(records["horizon"][0]),
         problems=len(next(iter(regrets.values()))),
         runs=next(iter(regrets.values())).size,
-        scores=tuple(scores),
-        to_alone=None,
-        to_other=None,
-        bars=(),
+        scores=tuple(sorted(scores, key=lambda each: each.mean)),
     )
     return _judged(family, regrets, locks)
 
 
 def _learn_alone(study: Study) -> set[str]:
-    """The names, and the labels in the study, of policies that do not share."""
-    names = {cls.name or cls.__name__ for cls in all_policies() if not cls.shares}
-    labels = {choice.label: choice.policy.shares for choice in study.policies if choice.label}
-    return (names | {algorithm(label) for label, shares in labels.items() if not shares}) - {
-        algorithm(label) for label, shares in labels.items() if shares
-    }
+    """The names of policies that do not share; a label in the study is the name of its policy."""
+    shares = {cls.name or cls.__name__: cls.shares for cls in all_policies()}
+    shares |= {algorithm(choice.label): choice.policy.shares for choice in study.policies if choice.label}
+    return {name for name in shares if not shares[name]}
 
 
 def _table(records: Records, column: str) -> np.ndarray:

@@ -15,8 +15,6 @@ claim, so that a claim with many cases is not decided by chance in one of them. 
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -37,6 +35,8 @@ from posse.experiments.paper.verdicts import (
     welch,
 )
 from posse.experiments.records import Records
+from posse.experiments.summary import csv_text
+from posse.figures.looks import algorithm
 from posse.problem import Problem
 
 STUDY = "subpar"
@@ -49,14 +49,7 @@ RULE = (
     "one that ends below + 5 %."
 )
 
-ALGORITHMS = {
-    "RobustAgg-TS": "RobustAgg-TS(",
-    "RobustAgg-TS-V": "RobustAgg-TS-V(",
-    "RobustAgg": "RobustAgg(",
-    "Ind-TS": "Ind-TS",
-    "Ind-UCB": "Ind-UCB",
-}
-"""The paper's algorithms and how the labels of their policies begin."""
+ALGORITHMS = ("RobustAgg-TS", "RobustAgg-TS-V", "RobustAgg", "Ind-TS", "Ind-UCB")
 
 
 @dataclass(frozen=True)
@@ -91,55 +84,6 @@ class ClaimFinding:
     explanation: str
 
 
-SHARING_BEATS_UCB = Claim(
-    "robustagg-beats-ind-ucb", "RobustAgg has less regret than its counterpart, Ind-UCB.", "Section 6, Figure 1 left"
-)
-TS_BEATS_SHARING = Claim(
-    "ind-ts-beats-robustagg",
-    "Even with half of the arms subpar, Ind-TS, which shares nothing, has less regret than RobustAgg.",
-    "Section 6, Figure 1 left",
-)
-SUPERIOR = Claim(
-    "robustagg-ts-superior",
-    "RobustAgg-TS has less regret than each other algorithm.",
-    "Section 6, Figure 1 left; Appendix E",
-)
-NEAR_OPTIMAL_PULLS = Claim(
-    "ts-pulls-near-optimal-less",
-    "Thompson sampling pulls near-optimal arms less often than the UCB algorithm of its kind.",
-    "Section 6, Figure 1 middle; Appendix E",
-)
-SUBPAR_REGRET = Claim(
-    "sharing-saves-on-subpar",
-    "Sharing saves regret on subpar arms.",
-    "Section 6, Figure 1 right; Appendix E",
-)
-NEAR_OPTIMAL_REGRET = Claim(
-    "sharing-alike-on-near-optimal",
-    "On near-optimal arms sharing changes little: regret there is on par with the counterpart's.",
-    "Section 6, Figure 1 right; Appendix E",
-)
-FAVOURABLE = Claim(
-    "v9-favourable",
-    "v = 9, one arm best for everybody and all others subpar, is where sharing saves most.",
-    "Appendix E",
-)
-HARMLESS = Claim(
-    "v0-does-not-hurt",
-    "v = 0, no arm is subpar: RobustAgg-TS does not do worse than Ind-TS.",
-    "Appendix E",
-)
-VARIANT = Claim(
-    "variant-on-par",
-    "RobustAgg-TS-V, which refreshes every posterior in every round, is on par with RobustAgg-TS.",
-    "Appendix E.1",
-)
-BEYOND_THEOREM = Claim(
-    "transfer-at-5-epsilon",
-    "Transfer works on the arms of I_5ε although I_10ε, of which the theorems speak, is empty: they are pulled less.",
-    "Section 6, last paragraph",
-)
-
 COUNTERPARTS = (("RobustAgg-TS", "Ind-TS"), ("RobustAgg", "Ind-UCB"))
 """An algorithm that shares, and the same without sharing."""
 
@@ -154,8 +98,8 @@ def judge(records: Records) -> list[ClaimFinding]:
     """
     runs = _Runs(records.where(study=STUDY))
     findings: list[ClaimFinding] = []
-    for claim, tests in _tests(runs):
-        findings += _decide(claim, [test for test in tests if test is not None])
+    for *claim, tests in _tests(runs):
+        findings += _decide(Claim(*claim), [test for test in tests if test is not None])
     return findings
 
 
@@ -169,14 +113,9 @@ def by_claim(findings: Iterable[ClaimFinding]) -> dict[Claim, list[ClaimFinding]
 
 def to_csv(findings: Iterable[ClaimFinding]) -> str:
     """The findings as CSV, one row each, numbers in full."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     columns = [field.name for field in fields(ClaimFinding) if field.name != "claim"]
-    writer.writerow(["claim", "text", "source", *columns])
-    for finding in findings:
-        claim = finding.claim
-        writer.writerow([claim.id, claim.text, claim.source, *(getattr(finding, column) for column in columns)])
-    return out.getvalue()
+    rows = [[*vars(finding.claim).values(), *(getattr(finding, name) for name in columns)] for finding in findings]
+    return csv_text([["claim", "text", "source", *columns], *rows])
 
 
 def to_text(findings: Sequence[ClaimFinding]) -> str:
@@ -313,30 +252,75 @@ class _Runs:
         return _Test(case, REGRET.text, less[rival], statement, LOWER, p_holds, len(less) * p_fails)
 
 
-def _tests(runs: _Runs) -> Iterator[tuple[Claim, list[_Test | None]]]:
-    """Every claim with its tests; None for those that the records cannot give."""
+def _tests(runs: _Runs) -> Iterator[tuple[str, str, str, list[_Test | None]]]:
+    """Every claim (id, text, source) with its tests; None for those that the records cannot give."""
     counts = runs.subpar_counts
 
     def each_and_all(a: str, b: str) -> list[_Test | None]:
         each = [runs.test(a, b, REGRET, v) for v in counts]
         return [*each, runs.test(a, b, REGRET, None)] if len(counts) > 1 and None not in each else each
 
-    yield SHARING_BEATS_UCB, each_and_all("RobustAgg", "Ind-UCB")
-    yield TS_BEATS_SHARING, [runs.test("Ind-TS", "RobustAgg", REGRET, 5)]
-    others = ("RobustAgg", "Ind-TS", "Ind-UCB")
-    yield SUPERIOR, [test for other in others for test in each_and_all("RobustAgg-TS", other)]
-    kinds = (("RobustAgg-TS", "RobustAgg"), ("Ind-TS", "Ind-UCB"))
-    yield NEAR_OPTIMAL_PULLS, [runs.test(a, b, PULLS_NEAR_OPTIMAL, v) for a, b in kinds for v in counts]
-    yield SUBPAR_REGRET, [runs.test(a, b, REGRET_SUBPAR, v) for a, b in COUNTERPARTS for v in counts]
     yield (
-        NEAR_OPTIMAL_REGRET,
+        "robustagg-beats-ind-ucb",
+        "RobustAgg has less regret than its counterpart, Ind-UCB.",
+        "Section 6, Figure 1 left",
+        each_and_all("RobustAgg", "Ind-UCB"),
+    )
+    yield (
+        "ind-ts-beats-robustagg",
+        "Even with half of the arms subpar, Ind-TS, which shares nothing, has less regret than RobustAgg.",
+        "Section 6, Figure 1 left",
+        [runs.test("Ind-TS", "RobustAgg", REGRET, 5)],
+    )
+    others = ("RobustAgg", "Ind-TS", "Ind-UCB")
+    yield (
+        "robustagg-ts-superior",
+        "RobustAgg-TS has less regret than each other algorithm.",
+        "Section 6, Figure 1 left; Appendix E",
+        [test for other in others for test in each_and_all("RobustAgg-TS", other)],
+    )
+    kinds = (("RobustAgg-TS", "RobustAgg"), ("Ind-TS", "Ind-UCB"))
+    yield (
+        "ts-pulls-near-optimal-less",
+        "Thompson sampling pulls near-optimal arms less often than the UCB algorithm of its kind.",
+        "Section 6, Figure 1 middle; Appendix E",
+        [runs.test(a, b, PULLS_NEAR_OPTIMAL, v) for a, b in kinds for v in counts],
+    )
+    yield (
+        "sharing-saves-on-subpar",
+        "Sharing saves regret on subpar arms.",
+        "Section 6, Figure 1 right; Appendix E",
+        [runs.test(a, b, REGRET_SUBPAR, v) for a, b in COUNTERPARTS for v in counts],
+    )
+    yield (
+        "sharing-alike-on-near-optimal",
+        "On near-optimal arms sharing changes little: regret there is on par with the counterpart's.",
+        "Section 6, Figure 1 right; Appendix E",
         [runs.test(a, b, REGRET_NEAR_OPTIMAL, v, ON_PAR) for a, b in COUNTERPARTS for v in counts],
     )
-    yield FAVOURABLE, [runs.favourable(a, b) for a, b in COUNTERPARTS]
-    yield HARMLESS, [runs.test("RobustAgg-TS", "Ind-TS", REGRET, 0, NOT_WORSE)]
-    yield VARIANT, [runs.test("RobustAgg-TS-V", "RobustAgg-TS", REGRET, v, ON_PAR) for v in counts]
     yield (
-        BEYOND_THEOREM,
+        "v9-favourable",
+        "v = 9, one arm best for everybody and all others subpar, is where sharing saves most.",
+        "Appendix E",
+        [runs.favourable(a, b) for a, b in COUNTERPARTS],
+    )
+    yield (
+        "v0-does-not-hurt",
+        "v = 0, no arm is subpar: RobustAgg-TS does not do worse than Ind-TS.",
+        "Appendix E",
+        [runs.test("RobustAgg-TS", "Ind-TS", REGRET, 0, NOT_WORSE)],
+    )
+    yield (
+        "variant-on-par",
+        "RobustAgg-TS-V, which refreshes every posterior in every round, is on par with RobustAgg-TS.",
+        "Appendix E.1",
+        [runs.test("RobustAgg-TS-V", "RobustAgg-TS", REGRET, v, ON_PAR) for v in counts],
+    )
+    yield (
+        "transfer-at-5-epsilon",
+        "Transfer works on the arms of I_5ε although I_10ε, of which the theorems speak, is empty: "
+        "they are pulled less.",
+        "Section 6, last paragraph",
         [runs.test("RobustAgg-TS", "Ind-TS", PULLS_SUBPAR, v, beyond_theorem=True) for v in counts],
     )
 
@@ -365,12 +349,11 @@ def _decide(claim: Claim, tests: Sequence[_Test]) -> list[ClaimFinding]:
 
 def _labels(labels: Sequence[str]) -> dict[str, str]:
     """The paper's name of each of its algorithms, by the label of the policy; an error if two policies share one."""
-    names: dict[str, str] = {}
-    for name, prefix in ALGORITHMS.items():
-        found = [label for label in labels if label.startswith(prefix)]
-        if len(found) > 1:
-            raise ValueError(f"policies {', '.join(map(repr, found))} are all {name}, but expected at most one")
-        names |= dict.fromkeys(found, name)
+    names = {label: algorithm(label) for label in labels if algorithm(label) in ALGORITHMS}
+    for name in names.values():
+        same = [label for label in names if names[label] == name]
+        if len(same) > 1:
+            raise ValueError(f"policies {', '.join(map(repr, same))} are all {name}, but expected at most one")
     return names
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import matplotlib
 import numpy as np
@@ -135,13 +135,11 @@ def _draw_bars(
 
 def draw_pulls(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbers: bool = False) -> None:
     """Percentage of pulls of optimal, near-optimal and subpar arms."""
-    heights = {}
-    for label in drawn:
-        rows = records.where(policy=label)
-        if len(rows):
-            pulls = problem_means(rows, "pulls_by_kind")
-            heights[label] = mean_and_deviation(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
-    _draw_bars(axes, KINDS, heights, drawn, numbers=numbers)
+    shares = {
+        label: mean_and_deviation(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
+        for label, pulls in _by_policy(records, drawn, "pulls_by_kind").items()
+    }
+    _draw_bars(axes, KINDS, shares, drawn, numbers=numbers)
     axes.set_ylim(0, 108 if numbers else 103)
     axes.set_yticks(range(0, 101, 20))
     axes.set_ylabel("% of pulls")
@@ -149,22 +147,25 @@ def draw_pulls(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbe
 
 def draw_kinds(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbers: bool = False) -> None:
     """Regret from near-optimal and from subpar arms; optimal ones cost nothing."""
-    heights = {}
-    for label in drawn:
-        rows = records.where(policy=label)
-        if len(rows):
-            heights[label] = mean_and_deviation(problem_means(rows, "regret_by_kind")[:, 1:])
+    regrets = _by_policy(records, drawn, "regret_by_kind")
+    heights = {label: mean_and_deviation(values[:, 1:]) for label, values in regrets.items()}
     _draw_bars(axes, KINDS[1:], heights, drawn, numbers=numbers)
     axes.set_ylabel("cumulative regret")
 
 
-Draw = Callable[..., None]
+def _by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str, np.ndarray]:
+    """A column of each policy that has records, by problem."""
+    parts = {label: records.where(policy=label) for label in labels}
+    return {label: problem_means(rows, column) for label, rows in parts.items() if len(rows)}
+
+
+DRAWS: dict[str, Callable[..., None]] = {"regret": draw_curves, "pulls": draw_pulls, "regret by kind": draw_kinds}
 
 
 def sheet(
     panels: Sequence[tuple[str, Records]],
     drawn: Mapping[str, Look],
-    draw: Draw,
+    kind: str,
     *,
     columns: int | None = None,
     one_scale: bool = False,
@@ -176,7 +177,7 @@ def sheet(
         figure = new_figure(WIDTH if columns > 1 else 5.4, 0.4 + (2.4 if columns == 2 else 1.95) * rows)
         for number, (title, records) in enumerate(panels):
             axes = figure.add_subplot(rows, columns, number + 1)
-            draw(axes, records, drawn)
+            DRAWS[kind](axes, records, drawn)
             axes.set_title(title)
             if number % columns:
                 axes.set_ylabel("")
@@ -184,12 +185,8 @@ def sheet(
                 axes.set_xlabel("")
         if one_scale:
             _share_scale(figure.axes, columns)
-        return finish(
-            figure,
-            add_legend(figure, drawn, lines=draw is draw_curves, bars=draw is not draw_curves),
-            h_pad=0.9,
-            w_pad=0.6,
-        )
+        top = add_legend(figure, drawn, lines=kind == "regret", bars=kind != "regret")
+        return finish(figure, top, h_pad=0.9, w_pad=0.6)
 
 
 def _share_scale(panels: Sequence[Axes], columns: int) -> None:

@@ -24,29 +24,25 @@ from posse.insight import theory
 from posse.policies.base import Look
 from posse.problem import Problem
 
-Bound = Callable[[Problem, int], float]
+Bound = Callable[[Problem, int], Any]
 Bounds = Mapping[str, Mapping[str, Bound]]
 """The panels of a theory figure: for each title, bounds by label, functions of a problem and a horizon."""
 
 
-def theory_bounds() -> Bounds:
-    """The paper's bounds, leading terms only: what Theorems 4.1 and 4.2 say with I_10ε, and would say with I_5ε."""
-    return {
-        "gap-dependent": {
-            "each player alone": lambda problem, T: float(theory.individual_gap_dependent(problem, T)),
-            "Theorem 4.1, with 10ε": lambda problem, T: float(theory.robustagg_ts_gap_dependent(problem, T)),
-            "the same with 5ε": lambda problem, T: float(
-                theory.robustagg_ts_gap_dependent(problem, T, 5 * problem.epsilon)
-            ),
-            "lower bound": lambda problem, T: float(theory.lower_bound_gap_dependent(problem, T)),
-        },
-        "gap-independent": {
-            "each player alone": lambda problem, T: float(theory.individual_gap_independent(problem, T)),
-            "Theorem 4.2, with 10ε": lambda problem, T: float(theory.robustagg_ts_gap_independent(problem, T)),
-            "the same with 5ε; lower bound": lambda problem, T: float(theory.lower_bound_gap_independent(problem, T)),
-        },
-    }
-
+# The paper's bounds, leading terms only: what Theorems 4.1 and 4.2 say with I_10ε, and would say with I_5ε.
+PAPER_BOUNDS: Bounds = {
+    "gap-dependent": {
+        "each player alone": theory.individual_gap_dependent,
+        "Theorem 4.1, with 10ε": theory.robustagg_ts_gap_dependent,
+        "the same with 5ε": lambda problem, T: theory.robustagg_ts_gap_dependent(problem, T, 5 * problem.epsilon),
+        "lower bound": theory.lower_bound_gap_dependent,
+    },
+    "gap-independent": {
+        "each player alone": theory.individual_gap_independent,
+        "Theorem 4.2, with 10ε": theory.robustagg_ts_gap_independent,
+        "the same with 5ε; lower bound": theory.lower_bound_gap_independent,
+    },
+}
 
 # Wide and light below, thin and dark above, so that bounds that coincide are both seen.
 BOUND_LINES: tuple[dict[str, Any], ...] = (
@@ -55,6 +51,10 @@ BOUND_LINES: tuple[dict[str, Any], ...] = (
     {"color": BLACK, "linewidth": 1.1, "linestyle": (0, (5, 2))},
     {"color": BLACK, "linewidth": 1.1, "linestyle": (0, (1, 1.5))},
 )
+
+
+AXES = {"n_subpar": (r"subpar arms, $|\mathcal{I}_{5\epsilon}|$", False), "players": ("players, M", True)}
+"""What theory is drawn over: the label of the axis, and whether it is a log scale."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,28 +67,15 @@ class _Point:
     measured: dict[str, float]
 
 
-def theory_over_subpar(records: Records, bounds: Bounds | None = None, *, study: str = "subpar") -> Figure:
-    """Final regret beside the bounds' leading terms over |I_5ε|. A bound is the median over problems."""
-    return _theory_over("n_subpar", records, bounds, study, r"subpar arms, $|\mathcal{I}_{5\epsilon}|$")
-
-
-def theory_over_players(
-    records: Records, n_subpar: int | None, bounds: Bounds | None = None, *, study: str = "players"
-) -> Figure:
-    """Final regret beside the bounds' leading terms over the number of players."""
-    return _theory_over("players", records, bounds, study, "players, M", log=True, n_subpar=n_subpar)
-
-
-def _theory_over(
-    column: str,
+def theory_over(
     records: Records,
-    bounds: Bounds | None,
-    study: str,
-    words: str,
-    *,
-    log: bool = False,
+    column: str,
     n_subpar: int | None = None,
+    bounds: Bounds = PAPER_BOUNDS,
+    *,
+    study: str = "subpar",
 ) -> Figure:
+    """Final regret beside the bounds' leading terms, over "n_subpar" or "players". Bounds are medians over problems."""
     rows = paper_rows(records, n_subpar, with_v=False, study=study)
     drawn = study_looks(records, study, rows)
     points = []
@@ -97,12 +84,13 @@ def _theory_over(
         final = {label: part.where(policy=label) for label in drawn}
         measured = {label: float(problem_means(of, "final_regret").mean()) for label, of in final.items() if len(of)}
         points.append(_Point(value, max(part.distinct("horizon")), part.problems(), measured))
+    words, log = AXES[column]
     ticks = [point.x for point in points]
     return _theory(points, drawn, bounds, words, log=log, ticks=ticks, title=subpar_title(n_subpar))
 
 
 def theory_over_time(
-    records: Records, n_subpar: int | None, bounds: Bounds | None = None, *, study: str = "subpar"
+    records: Records, n_subpar: int | None, bounds: Bounds = PAPER_BOUNDS, *, study: str = "subpar"
 ) -> Figure:
     """Regret at checkpoints beside the bounds' leading terms for horizons of that length."""
     rows = paper_rows(records, n_subpar, with_v=False, study=study)
@@ -122,7 +110,7 @@ def theory_over_time(
 def _theory(
     points: Sequence[_Point],
     drawn: Mapping[str, Look],
-    bounds: Bounds | None,
+    panels: Bounds,
     xlabel: str,
     *,
     log: bool,
@@ -130,7 +118,6 @@ def _theory(
     title: str = "",
 ) -> Figure:
     """Measured regret and bounds, a panel for each kind of bound, on a log scale."""
-    panels = theory_bounds() if bounds is None else bounds
     x = [point.x for point in points]
     with matplotlib.rc_context(PRINT):
         below = 0.52 + 0.18 * max((len(functions) for functions in panels.values()), default=0)
@@ -143,7 +130,9 @@ def _theory(
             axes = figure.add_subplot(1, len(panels), number + 1, sharey=first)
             lines = []
             for place, (label, bound) in enumerate(functions.items()):
-                heights = [float(np.median([bound(problem, p.horizon) for problem in p.problems])) for p in points]
+                heights = [
+                    float(np.median([float(bound(problem, p.horizon)) for problem in p.problems])) for p in points
+                ]
                 style = BOUND_LINES[place % len(BOUND_LINES)]
                 lines += axes.plot(x, _positive(heights), label=label, gid=f"bound: {label}", zorder=1.8, **style)
             for label, look in drawn.items():

@@ -16,17 +16,11 @@ from matplotlib.figure import Figure
 
 from posse.experiments.paper.figures import (
     VARIANT,
-    comparison_with_v,
     figure_1,
-    overview_pulls,
-    overview_regret,
-    overview_regret_by_kind,
-    overview_with_v,
-    pulls,
-    regret,
-    regret_by_kind,
+    overview,
+    panel,
 )
-from posse.experiments.paper.theory import theory_over_players, theory_over_subpar, theory_over_time
+from posse.experiments.paper.theory import theory_over, theory_over_time
 from posse.experiments.records import Records
 from posse.experiments.report.study_figures import SHEET, participation, regret_by_players, study_sheet
 from posse.experiments.summary import by_subpar, settings
@@ -106,52 +100,60 @@ def _ten_epsilon(rows: Records) -> str:
     return f"at 10ε, as the theorems have it, {np.mean(counts):.1f} arms a problem are subpar on average"
 
 
+# The paper's figures: file name, kind of panel, whether RobustAgg-TS-V is shown, the title of one panel; then title and
+# caption of the sheet with all panels, and what is drawn.
+PAPER_FIGURES = (
+    (
+        *("regret", "regret", False, "Regret", "Regret for every number of subpar arms"),
+        *("Cumulative regret, from many subpar arms to few.", BAND),
+    ),
+    (
+        *("pulls", "pulls", False, "Which arms were pulled", "Which arms were pulled"),
+        *("Percentage of all pulls, by how good the arm is for the player who pulled it.", WHISKERS),
+    ),
+    (
+        *("regret-by-kind", "regret by kind", False, "Where the regret came from", "Where the regret came from"),
+        *("Regret from near-optimal and from subpar arms; optimal arms cost nothing.", WHISKERS),
+    ),
+    (
+        *("with-v", "regret", True, "With RobustAgg-TS-V", "The comparison with RobustAgg-TS-V"),
+        "RobustAgg-TS refreshes the posteriors of what was pulled, which its analysis needs; RobustAgg-TS-V refreshes "
+        "all of them in every round.",
+        BAND,
+    ),
+)
+
+
 def _paper_entries(rows: Records) -> list[GalleryEntry]:
     values = sorted(rows.distinct("n_subpar"), reverse=True)
     facts = f"{_facts(rows)} for each number of subpar arms."
     with_v = any(algorithm(label) == VARIANT for label in rows.distinct("policy"))
-    entries: list[GalleryEntry] = []
-
-    def add(name: str, section: str, title: str, caption: str, draw: Callable[[], Figure]) -> None:
-        entries.append(GalleryEntry(name, section, title, caption, draw))
-
+    entries = []
     if {8, 5} <= set(values):
         text = (
             "Eight of the arms subpar (above), and five (below). Left: cumulative regret over the rounds. Middle: "
             "which arms were pulled. Right: where the regret came from; optimal arms cost nothing. Means over "
             f"problems; bands and whiskers are one standard deviation. {facts}"
         )
-        add("figure-1", "paper", "Figure 1 of the paper", text, lambda: figure_1(rows))
+        entries.append(GalleryEntry("figure-1", "paper", "Figure 1 of the paper", text, partial(figure_1, rows)))
     if len(values) > 1:
-        text = f"Cumulative regret, from many subpar arms to few. {BAND} {facts}"
-        add("overview-regret", "paper", "Regret for every number of subpar arms", text, lambda: overview_regret(rows))
-        text = f"Percentage of all pulls, by how good the arm is for the player who pulled it. {WHISKERS} {facts}"
-        add("overview-pulls", "paper", "Which arms were pulled", text, lambda: overview_pulls(rows))
-        text = f"Regret from near-optimal and from subpar arms; optimal arms cost nothing. {WHISKERS} {facts}"
-        draw = partial(overview_regret_by_kind, rows)
-        add("overview-regret-by-kind", "paper", "Where the regret came from", text, draw)
         text = f"{LEADING} For each number of subpar arms at 5ε; {_ten_epsilon(rows)}."
-        add("theory-subpar", "theory", "Theory and practice over subpar arms", text, lambda: theory_over_subpar(rows))
-    if with_v and len(values) > 1:
-        text = (
-            "RobustAgg-TS refreshes the posteriors of what was pulled, which its analysis needs; RobustAgg-TS-V "
-            f"refreshes all of them in every round. {BAND} {facts}"
-        )
-        add("overview-with-v", "paper", "The comparison with RobustAgg-TS-V", text, lambda: overview_with_v(rows))
-    for v in values:
-        where = f"|I_5ε| = {v}"
-        section = "details" if len(values) > 1 else "paper"
-        add(f"regret-v{v}", section, f"Regret, {where}", f"{BAND} {facts}", partial(regret, rows, v))
-        add(f"pulls-v{v}", section, f"Which arms were pulled, {where}", f"{WHISKERS} {facts}", partial(pulls, rows, v))
-        kinds = partial(regret_by_kind, rows, v)
-        add(f"regret-by-kind-v{v}", section, f"Where the regret came from, {where}", f"{WHISKERS} {facts}", kinds)
-        if with_v:
-            variant = partial(comparison_with_v, rows, v)
-            add(f"with-v-v{v}", section, f"With RobustAgg-TS-V, {where}", f"{BAND} {facts}", variant)
-        if v in (8, 5) or len(values) == 1:
-            text = f"{LEADING} Regret so far, beside the bounds for a horizon of that length."
-            over_time = partial(theory_over_time, rows, v)
-            add(f"theory-time-v{v}", "theory", f"Theory and practice over time, {where}", text, over_time)
+        title = "Theory and practice over subpar arms"
+        entries.append(GalleryEntry("theory-subpar", "theory", title, text, partial(theory_over, rows, "n_subpar")))
+    for name, kind, shows_v, title, title_of_all, text, marks in PAPER_FIGURES:
+        if shows_v and not with_v:
+            continue
+        if len(values) > 1:
+            draw = partial(overview, rows, kind, with_v=shows_v)
+            entries.append(GalleryEntry(f"overview-{name}", "paper", title_of_all, f"{text} {marks} {facts}", draw))
+        for v in values:
+            draw = partial(panel, rows, kind, v, with_v=shows_v)
+            section = "details" if len(values) > 1 else "paper"
+            entries.append(GalleryEntry(f"{name}-v{v}", section, f"{title}, |I_5ε| = {v}", f"{marks} {facts}", draw))
+    for v in values if len(values) == 1 else [v for v in values if v in (8, 5)]:
+        title = f"Theory and practice over time, |I_5ε| = {v}"
+        text = f"{LEADING} Regret so far, beside the bounds for a horizon of that length."
+        entries.append(GalleryEntry(f"theory-time-v{v}", "theory", title, text, partial(theory_over_time, rows, v)))
     return entries
 
 
@@ -164,7 +166,9 @@ def _players_entries(rows: Records) -> list[GalleryEntry]:
     for v in by_subpar(rows) if len(rows.distinct("players")) > 1 else {}:
         title = "Theory and practice over the number of players" + ("" if v is None else f", |I_5ε| = {v}")
         name = "theory-players" + ("" if v is None else f"-v{v}")
-        entries.append(GalleryEntry(name, "theory", title, LEADING, partial(theory_over_players, rows, v)))
+        entries.append(
+            GalleryEntry(name, "theory", title, LEADING, partial(theory_over, rows, "players", v, study="players"))
+        )
     return entries
 
 
@@ -174,11 +178,8 @@ def _small_epsilon_entry(rows: Records) -> GalleryEntry:
     )
     several = any(setting for setting, _ in settings(rows))
 
-    def draw() -> Figure:
-        if several:
-            return theory_over_subpar(rows, study="small-epsilon")
-        return theory_over_time(rows, None, study="small-epsilon")
-
+    draw = partial(theory_over, rows, "n_subpar") if several else partial(theory_over_time, rows, None)
+    draw = partial(draw, study="small-epsilon")
     return GalleryEntry("theory-small-epsilon", "theory", "Theory and practice for a small ε", caption, draw)
 
 

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from posse.experiments.paper.figures import subpar_title
-from posse.experiments.paper.panels import draw_curves, draw_kinds, draw_pulls, sheet
+from posse.experiments.paper.panels import sheet
 from posse.experiments.records import Records
 from posse.experiments.summary import by_subpar, describe, mean_and_deviation, problem_means, schedule_words, settings
 from posse.figures.canvas import add_legend, finish, legend_label, new_figure, thousands
@@ -27,11 +27,10 @@ SHEET = 12  # panels on a sheet
 
 def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int = 0) -> Figure:
     """Any study: a panel for each setting, twelve a page. `kind` is "regret", "pulls" or "regret by kind"."""
-    draws = {"regret": draw_curves, "pulls": draw_pulls, "regret by kind": draw_kinds}
     rows = records.where(study=study)
     parts = settings(rows)[SHEET * page : SHEET * (page + 1)]
     panels = [(describe(setting, math_text=True, between="\n"), part) for setting, part in parts]
-    return sheet(panels, looks(rows.distinct("policy")), draws[kind])
+    return sheet(panels, looks(rows.distinct("policy")), kind)
 
 
 def participation(records: Records, *, study: str = "participation") -> Figure:
@@ -52,7 +51,7 @@ def participation(records: Records, *, study: str = "participation") -> Figure:
         ]
     columns = len(panels) // len(by_subpar(rows))
     drawn = looks(rows.distinct("policy"))
-    return sheet(panels, drawn, draw_curves, columns=columns if columns <= 4 else 3, one_scale=True)
+    return sheet(panels, drawn, "regret", columns=columns if columns <= 4 else 3, one_scale=True)
 
 
 def _same_problems(records: Records, others: Records) -> Records:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -13,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from posse.experiments.paper.claims import ClaimFinding, to_csv
-from posse.experiments.paper.theory import theory_bounds
+from posse.experiments.paper.theory import PAPER_BOUNDS
 from posse.experiments.records import KINDS, Records
-from posse.experiments.summary import SETTING, describe, mean_and_deviation, problem_means, settings
+from posse.experiments.summary import SETTING, csv_text, describe, mean_and_deviation, problem_means, settings
 from posse.figures.looks import looks
 from posse.problem import Problem
 from posse.text import align_blocks, shorten
@@ -111,25 +109,16 @@ def regret_table(records: Records) -> str:
     return "\n\n".join([*parts, note])
 
 
-def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimFinding] | None = None) -> list[Path]:
+def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimFinding] | None = None) -> None:
     """Write final regrets, pulls and regret by kind of arm, the bounds of each problem, and the claims as CSV."""
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    tables = {
-        "final-regret": _final_rows(records),
-        "by-kind": _kind_rows(records),
-        "theory": _theory_rows(records),
-    }
-    files = []
-    for name, rows in tables.items():
-        stream = io.StringIO()
-        csv.writer(stream, lineterminator="\n").writerows(rows)
-        files.append(out / f"{name}.csv")
-        files[-1].write_text(stream.getvalue(), encoding="utf-8")
+    tables = {"final-regret": _final_rows(records), "by-kind": _kind_rows(records), "theory": _theory_rows(records)}
+    texts = {name: csv_text(rows) for name, rows in tables.items()}
     if findings is not None:
-        files.append(out / "claims.csv")
-        files[-1].write_text(to_csv(findings), encoding="utf-8")
-    return files
+        texts["claims"] = to_csv(findings)
+    for name, text in texts.items():
+        (out / f"{name}.csv").write_text(text, encoding="utf-8")
 
 
 def _columns(part: Records) -> list[Any]:
@@ -163,7 +152,7 @@ def _kind_rows(records: Records) -> Iterable[list[Any]]:
 
 
 def _theory_rows(records: Records) -> Iterable[list[Any]]:
-    bounds = {f"{kind}: {label}": bound for kind, of in theory_bounds().items() for label, bound in of.items()}
+    bounds = {f"{kind}: {label}": bound for kind, of in PAPER_BOUNDS.items() for label, bound in of.items()}
     columns = ("study", "n_subpar", "players", "arms", "epsilon", "horizon", "problem")
     yield [*columns, "n_subpar_10", *bounds]
     names = (*columns, "means")
@@ -173,4 +162,4 @@ def _theory_rows(records: Records) -> Iterable[list[Any]]:
     ):
         row = dict(zip(columns, key, strict=True))
         problem = Problem(np.reshape(means, (row["players"], row["arms"])), row["epsilon"])
-        yield [*key, len(problem.subpar_10), *(bound(problem, row["horizon"]) for bound in bounds.values())]
+        yield [*key, len(problem.subpar_10), *(float(bound(problem, row["horizon"])) for bound in bounds.values())]
