@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ SETTING = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "sche
 
 
 def problem_means(records: Records, column: str) -> np.ndarray:
-    """A column by problem, averaged over replications; by replication where there is one problem."""
+    """A column by problem, averaged over replications; by replication if there is only one problem."""
     values = records[column].astype(float)
-    keys = list(zip(records["problem"].tolist(), records["seed"].tolist(), strict=True))
+    keys = list(records.rows("problem", "seed"))
     place = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     if len(place) == 1:
         return values
@@ -37,33 +37,24 @@ def mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def settings(records: Records) -> list[tuple[dict[str, Any], Records]]:
-    """The records cut into runs of one setting: what varies between settings, and the rows.
+    """The records by setting: the columns that vary between settings with their values, and the rows.
 
-    |I_5ε| counts as a setting where it was asked for, not where it merely differs from problem to problem of a family;
-    a horizon does not where something else already tells it.
+    |I_5ε| counts as part of a setting if it was asked for, but not if it merely differs between problems of a family. A
+    horizon does not count if the other columns already determine it.
     """
-
-    def group(columns: Sequence[str]) -> dict[tuple[Any, ...], list[int]]:
-        rows: dict[tuple[Any, ...], list[int]] = {}
-        for row, key in enumerate(zip(*(records.table.column(name).to_pylist() for name in columns), strict=True)):
-            rows.setdefault(key, []).append(row)
-        return rows
-
     columns = [column for column in SETTING if len(records.distinct(column)) > 1]
     for column, beside in (("n_subpar", ["policy", "problem", "replication", "seed"]), ("horizon", [])):
         rest = [other for other in columns if other != column]
-        if column in columns and rest + beside and len(group(columns + beside)) == len(group(rest + beside)):
+        with_it, without_it = (set(records.rows(*names, *beside)) for names in (columns, rest))
+        if column in columns and rest + beside and len(with_it) == len(without_it):
             columns = rest
     if not columns:
         return [({}, records)]
-    return [
-        (dict(zip(columns, key, strict=True)), Records(records.table.take(rows)))
-        for key, rows in group(columns).items()
-    ]
+    return [(dict(zip(columns, key, strict=True)), part) for key, part in records.groups(*columns).items()]
 
 
 def by_subpar(records: Records) -> dict[int | None, Records]:
-    """The records by |I_5ε|, from the most subpar arms to the fewest, where it was asked for; else all under None."""
+    """The records by |I_5ε|, from the most subpar arms to the fewest; all under None if it was not asked for."""
     if not any("n_subpar" in setting for setting, _ in settings(records)):
         return {None: records}
     return {v: records.where(n_subpar=v) for v in sorted(records.distinct("n_subpar"), reverse=True)}

@@ -58,7 +58,7 @@ class PolicyScore:
 
 @dataclass(frozen=True)
 class BatteryBar:
-    """Something that the candidate is to show in a family, and whether it did."""
+    """A limit that the candidate should keep in a family, and whether it did."""
 
     text: str
     against: str

@@ -158,7 +158,7 @@ REGRET_SUBPAR = _Measure("regret on subpar arms", "regret_by_kind", 2)
 
 @dataclass(frozen=True)
 class _Test:
-    """One case of a claim: an estimate, in words too, and the one-sided p-values of the claim and of its contrary."""
+    """One case of a claim: an estimate, in words too, and the one-sided p-values of the claim and of its opposite."""
 
     case: str
     measure: str
@@ -230,11 +230,11 @@ class _Runs:
         statement = f"{a} is {_more(estimate.difference)} {b} in {measure.text}"
         return _Test(case, measure.text, estimate, statement, rule, *rule.p_values(estimate))
 
-    def favourable(self, a: str, b: str) -> _Test | None:
+    def most_savings_at_9(self, a: str, b: str) -> _Test | None:
         """Whether the relative difference at v = 9 is below that at every other v.
 
-        Different problems, hence Welch's interval. Shown and decided is the comparison that speaks most against the
-        claim: if that one is in favour all are; and that it is the contrary counts by Bonferroni's rule.
+        The problems differ, so the interval is Welch's. The test is the comparison that speaks most against the claim:
+        if it supports the claim, all do. Against the claim it counts by Bonferroni's rule.
         """
         best = self.compare(a, b, REGRET, 9)
         others = {v: self.compare(a, b, REGRET, v) for v in self.subpar_counts if v != 9}
@@ -302,7 +302,7 @@ def _tests(runs: _Runs) -> Iterator[tuple[str, str, str, list[_Test | None]]]:
         "v9-favourable",
         "v = 9, one arm best for everybody and all others subpar, is where sharing saves most.",
         "Appendix E",
-        [runs.favourable(a, b) for a, b in COUNTERPARTS],
+        [runs.most_savings_at_9(a, b) for a, b in COUNTERPARTS],
     )
     yield (
         "v0-does-not-hurt",

@@ -32,7 +32,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True)
 class DifferenceEstimate:
-    """A difference, its standard error and degrees of freedom (0: there is no telling)."""
+    """A difference, its standard error and degrees of freedom; with 0 of these, nothing can be concluded."""
 
     difference: float
     error: float
@@ -66,7 +66,7 @@ class Rule:
     holds: str
     fails: str
     p_values: Callable[[DifferenceEstimate], tuple[float, float]]
-    """The one-sided p-values of the claim and of its contrary."""
+    """The one-sided p-values of the claim and of its opposite."""
 
 
 LOWER = Rule("below 0", "above 0", lambda estimate: (estimate.below(0), estimate.above(0)))

@@ -63,13 +63,9 @@ def _shown(difference: Difference | None) -> str:
 
 def _parts(records: Records) -> list[tuple[str, dict[str, Any], str, Records]]:
     """The records by study, setting (every column of it, whether it varies or not) and policy."""
-    parts: dict[tuple[Any, ...], list[int]] = {}
-    columns = [records.table.column(name).to_pylist() for name in ("study", *SETTING, "policy")]
-    for row, key in enumerate(zip(*columns, strict=True)):
-        parts.setdefault(key, []).append(row)
     return [
-        (study, dict(zip(SETTING, setting, strict=True)), label, Records(records.table.take(rows)))
-        for (study, *setting, label), rows in parts.items()
+        (study, dict(zip(SETTING, setting, strict=True)), label, part)
+        for (study, *setting, label), part in records.groups("study", *SETTING, "policy").items()
     ]
 
 
@@ -79,10 +75,8 @@ def _mean(records: Records) -> float:
 
 def _difference(first: Records, second: Records) -> Difference | None:
     """Paired over problems, each averaged over the replications that both have."""
-    tables = []
-    for part in (first, second):
-        keys = zip(*(part.table.column(name).to_pylist() for name in ("seed", "problem", "replication")), strict=True)
-        tables.append(dict(zip(keys, part.table.column("final_regret").to_pylist(), strict=True)))
+    names = ("seed", "problem", "replication", "final_regret")
+    tables = [{tuple(key): regret for *key, regret in part.rows(*names)} for part in (first, second)]
     by_problem: dict[tuple[Any, ...], list[float]] = {}
     for key in tables[0].keys() & tables[1].keys():
         by_problem.setdefault(key[:-1], []).append(tables[1][key] - tables[0][key])

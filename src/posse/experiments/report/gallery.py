@@ -73,7 +73,7 @@ def catalogue(records: Records) -> list[GalleryEntry]:
 
 
 def _told_apart(entries: list[GalleryEntry]) -> list[GalleryEntry]:
-    """The entries with names of their own: studies that differ only in signs a file name leaves out get a number."""
+    """The entries, with a number in names that would otherwise be the same; studies' names lose signs in file names."""
     names: set[str] = set()
     apart = []
     for entry in entries:
@@ -87,7 +87,7 @@ def _told_apart(entries: list[GalleryEntry]) -> list[GalleryEntry]:
 
 
 def _facts(rows: Records) -> str:
-    count = len(set(zip(rows["problem"].tolist(), rows["seed"].tolist(), strict=True)))
+    count = len(set(rows.rows("problem", "seed")))
     horizons = sorted(rows.distinct("horizon"))
     rounds = f"{horizons[0]:,}" if len(horizons) == 1 else f"{horizons[0]:,} to {horizons[-1]:,}"
     return f"{plural(count, 'problem')}, {rounds} rounds"
@@ -194,7 +194,7 @@ TITLES = {
 
 
 def _study_entries(rows: Records, study: str, *, apart: bool) -> list[GalleryEntry]:
-    """Sheets of any study; `apart` keeps only the regret among the main figures."""
+    """The sheets of a study. With `apart`, all but those of the regret go to the details."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", study).strip("-") or "study"
     title, words = TITLES.get(study, (study, ""))
     pages = math.ceil(len(settings(rows)) / SHEET)

@@ -70,10 +70,7 @@ def _page(
         sections["claims"] = "What the paper claims, and what the data says"
     sections |= {section: heading for section, heading in headings.items() if figures[section]}
     sections["reproduce"] = "How to reproduce this"
-    decisions = sum(
-        horizon * players
-        for horizon, players in zip(records["horizon"].tolist(), records["players"].tolist(), strict=True)
-    )
+    decisions = sum(horizon * players for horizon, players in records.rows("horizon", "players"))
     return render(
         "report.html",
         title=title,

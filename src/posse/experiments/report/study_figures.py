@@ -56,8 +56,8 @@ def participation(records: Records, *, study: str = "participation") -> Figure:
 
 def _same_problems(records: Records, others: Records) -> Records:
     """The records of the policies and problems that the others have too."""
-    means = {tuple(row) for row in others.table.column("means").to_pylist()}
-    keep = [number for number, row in enumerate(records.table.column("means").to_pylist()) if tuple(row) in means]
+    means = set(others.rows("means"))
+    keep = [number for number, row in enumerate(records.rows("means")) if row in means]
     return Records(records.table.take(pa.array(keep, pa.int64()))).where(policy=others.distinct("policy"))
 
 

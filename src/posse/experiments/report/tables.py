@@ -155,11 +155,7 @@ def _theory_rows(records: Records) -> Iterable[list[Any]]:
     bounds = {f"{kind}: {label}": bound for kind, of in PAPER_BOUNDS.items() for label, bound in of.items()}
     columns = ("study", "n_subpar", "players", "arms", "epsilon", "horizon", "problem")
     yield [*columns, "n_subpar_10", *bounds]
-    names = (*columns, "means")
-    for *key, means in dict.fromkeys(
-        (*key, tuple(means))
-        for *key, means in zip(*(records.table.column(name).to_pylist() for name in names), strict=True)
-    ):
+    for *key, means in dict.fromkeys(records.rows(*columns, "means")):
         row = dict(zip(columns, key, strict=True))
         problem = Problem(np.reshape(means, (row["players"], row["arms"])), row["epsilon"])
         yield [*key, len(problem.subpar_10), *(float(bound(problem, row["horizon"])) for bound in bounds.values())]

@@ -12,7 +12,7 @@ from posse.experiments.spec.unit import Unit
 from posse.problem import Problem
 from posse.simulation import Result
 
-TOGETHER = 4e9  # player-rounds that are simulated together: seconds at most, so that little is lost if it is stopped
+TOGETHER = 4e9  # player-rounds that are simulated together: a few seconds, so that little is lost at an interrupt
 
 
 def run_on_gpu(todo: list[Unit], store: ResultStore, progress: RunProgress) -> None:
@@ -37,7 +37,7 @@ def run_on_gpu(todo: list[Unit], store: ResultStore, progress: RunProgress) -> N
 
 
 def _batches(todo: list[Unit]) -> Iterator[tuple[list[Unit], list[list[Problem]]]]:
-    """Units that differ in their problems alone, with these, as many as are simulated together."""
+    """Batches of units that differ only in their problems, each with its problems."""
     by_setting: dict[object, list[Unit]] = {}
     for unit in todo:
         shape = unit.problems.players, unit.problems.arms

@@ -1,6 +1,6 @@
-"""A folder of results: one Parquet file a unit of work, written whole or not at all, and checked when read.
+"""A folder of results: one Parquet file for each unit of work, written whole or not at all, and checked when read.
 
-Every file carries a digest of all its bytes, so a flipped one is noticed. Any Parquet reader opens the files.
+Every file carries a digest of all its bytes, so that damage is noticed. Any Parquet reader opens the files.
 """
 
 from __future__ import annotations

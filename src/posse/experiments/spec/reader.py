@@ -106,7 +106,7 @@ def _name(name: str, value: Any) -> str:
 
 
 def _defaults(name: str, value: Any) -> dict[str, Any]:
-    """What studies have that do not say otherwise: any of their fields but a name."""
+    """Fields that studies use unless they say otherwise: any but the name."""
     if not isinstance(value, dict) or "name" in value:
         raise TypeError(f"{name}: expected a table [{name}] with fields of a study, but no name")
     return value
