@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 import posse
+from posse.experiments.battery.score import score
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, from_result
+from posse.experiments.report.comparison import compare
 from posse.experiments.report.run_report import write_report
 from posse.experiments.report.tables import regret_table, regret_tables
 
@@ -200,6 +202,19 @@ def test_a_single_run_and_a_missing_policy_are_fine(records, tmp_path):
     assert "± 0" in regret_table(one)
     assert "–" in regret_table(rows)
     assert write_report(rows, tmp_path, title="few").exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda: write_report("results", "out", title="x"), "records"),
+        (lambda: compare("one", "other"), "first"),
+        (lambda: score("results", []), "records"),
+    ],
+)
+def test_something_else_than_records_is_refused(function, name):
+    with pytest.raises(TypeError, match=f"^{name}='.*', but expected Records, from"):
+        function()
 
 
 def test_no_records_no_report(records, tmp_path):

@@ -82,6 +82,12 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+def check_records(name: str, value: Any) -> None:
+    """An error if an argument is no records."""
+    if not isinstance(value, Records):
+        raise TypeError(f"{name}={value!r}, but expected Records, from `posse.experiments.run` or `ResultStore.read`")
+
+
 class Records:
     """Rows with NumPy access: `records["final_regret"]`, `records.where(policy="Ind-TS", n_subpar=8)`."""
 

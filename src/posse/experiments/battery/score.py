@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from posse.experiments.records import Records
+from posse.experiments.records import Records, check_records
 from posse.experiments.spec.study import Study
 from posse.figures.looks import algorithm
 from posse.policies.base import all_policies
@@ -115,6 +115,7 @@ class BatteryFamily:
 
 def score(records: Records, studies: Iterable[Study]) -> list[BatteryFamily]:
     """Every family's scores and bars, in the order of the spec; families without records are left out."""
+    check_records("records", records)
     there = set(records.distinct("study"))
     return [_family(records.where(study=study.name), study) for study in studies if study.name in there]
 
@@ -164,7 +165,7 @@ def _table(records: Records, column: str) -> np.ndarray:
 
 
 def _judged(family: BatteryFamily, regrets: dict[str, np.ndarray], locks: dict[str, np.ndarray]) -> BatteryFamily:
-    """The family with its ratios and bars, where the candidate and somebody to compare it with are there."""
+    """The family with its ratios and bars, if there are the candidate and a policy to compare it with."""
     alone, other = family.best(alone=True), family.best()
     if CANDIDATE not in regrets or other is None:
         return family

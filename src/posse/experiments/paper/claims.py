@@ -222,7 +222,7 @@ class _Runs:
     def test(
         self, a: str, b: str, measure: _Measure, v: int | None, rule: Rule = LOWER, beyond_theorem: bool = False
     ) -> _Test | None:
-        """A rule put to the relative difference of a against b."""
+        """A rule applied to the relative difference of a against b."""
         estimate = self.compare(a, b, measure, v, beyond_theorem)
         if estimate is None:
             return None

@@ -170,7 +170,7 @@ def sheet(
     columns: int | None = None,
     one_scale: bool = False,
 ) -> Figure:
-    """Small panels of one kind, three in a row unless told, with one legend; `one_scale` for comparing the panels."""
+    """Small panels of one kind with one legend, by default three in a row; `one_scale` makes panels comparable."""
     columns = columns or (2 if len(panels) == 4 else min(3, len(panels)))
     rows = math.ceil(len(panels) / columns)
     with matplotlib.rc_context(PRINT):
@@ -190,7 +190,7 @@ def sheet(
 
 
 def _share_scale(panels: Sequence[Axes], columns: int) -> None:
-    """One scale upwards for all panels, written at the left; sideways only where the rounds end, which may differ."""
+    """Give all panels the same vertical scale, with numbers at the left only; horizontal scales end with the rounds."""
     top = max(axes.get_ylim()[1] for axes in panels)
     for number, axes in enumerate(panels):
         axes.set_ylim(0, top)

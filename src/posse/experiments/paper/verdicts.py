@@ -1,4 +1,4 @@
-"""The statistics behind a verdict: estimates with intervals, what a claim says of one, and many tests at once."""
+"""The statistics behind a verdict: estimates with intervals, the rules of claims, and the correction for many tests."""
 
 from __future__ import annotations
 

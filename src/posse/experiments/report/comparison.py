@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.experiments.records import Records
+from posse.experiments.records import Records, check_records
 from posse.experiments.summary import SETTING, describe
 from posse.simulation.statistics import Difference, paired_difference
 from posse.text import align
@@ -29,6 +29,8 @@ class ComparisonRow:
 
 def compare(first: Records, second: Records) -> list[ComparisonRow]:
     """Mean final regret in both, for every policy and setting that both have."""
+    check_records("first", first)
+    check_records("second", second)
     others = {(study, *setting.values(), label): part for study, setting, label, part in _parts(second)}
     parts = _parts(first)
     varying = [name for name in SETTING if len({setting[name] for _, setting, _, _ in parts}) > 1]

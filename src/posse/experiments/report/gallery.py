@@ -73,7 +73,7 @@ def catalogue(records: Records) -> list[GalleryEntry]:
 
 
 def _told_apart(entries: list[GalleryEntry]) -> list[GalleryEntry]:
-    """The entries, with a number in names that would otherwise be the same; studies' names lose signs in file names."""
+    """The entries, with numbers added where file names would be the same; a file name drops signs of a study's name."""
     names: set[str] = set()
     apart = []
     for entry in entries:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from posse.experiments.paper import claims
-from posse.experiments.records import Records
+from posse.experiments.records import Records, check_records
 from posse.experiments.report.gallery import catalogue, save_all
 from posse.experiments.report.html import embedded, render, run_facts
 from posse.experiments.report.tables import STUDIES, regret_tables, write_tables
@@ -36,6 +36,7 @@ def write_report(
         manifest: that of the store, for versions, times and the spec.
         processes: how many processes draw.
     """
+    check_records("records", records)
     if not len(records):
         raise ValueError("there are no records to report on")
     out = Path(folder)

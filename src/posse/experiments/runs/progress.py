@@ -1,4 +1,4 @@
-"""How far a run of units is."""
+"""How much of a run is done."""
 
 from __future__ import annotations
 
