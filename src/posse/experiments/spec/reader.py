@@ -66,7 +66,7 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
         raise SpecError(f"line {line}: not a TOML file: {error}", line) from None
     lines = find_lines(text, document)
     place = SpecLocation(lines, (), "")
-    fields = {"title": Field(_string, ""), "seed": Field(_seed, 0)}
+    fields = {"title": Field(_string, ""), "seed": Field(_whole(0, 2**128 - 1), 0)}
     top = place.read(document, {**fields, "defaults": Field(_defaults, {}), "study": Field(anything, None)})
     entries = document.get("study")
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
@@ -116,10 +116,6 @@ def _boolean(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{name}={value!r}, but expected true or false")
     return value
-
-
-def _seed(name: str, value: Any) -> int:
-    return whole(name, value, least=0, most=2**128 - 1)
 
 
 def _whole(least: int, most: int) -> Check:
