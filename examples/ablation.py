@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import argparse
 import math
-import tomllib
 from dataclasses import dataclass
-from importlib.resources import files
 from types import FunctionType
 from typing import Any
 
 import posse
+from posse.experiments.battery.families import battery_spec
 from posse.policies.posse_ts import PosseTS
 
 FAMILIES = [
@@ -93,21 +92,16 @@ def without(part: str) -> posse.Policy:
 
 
 def main(count: int, longest: int, parts: int, families: list[str]) -> None:
-    spec = files("posse.experiments") / "specs" / "battery.toml"
-    studies = {study["name"]: study for study in tomllib.loads(spec.read_text())["study"]}
+    spec = battery_spec(families=families)
     policies = [PosseTS(), posse.IndTSV(label="sharing"), *map(without, list(LEFT_OUT)[:parts])]
     rows: list[list[str]] = [[policy.label] for policy in policies]
-    for name in families:
-        problems = {**studies[name]["problems"], "count": count}
-        rewards = problems.pop("rewards", "bernoulli")
-        family = posse.rewards.Beta(rewards["beta"]) if isinstance(rewards, dict) else rewards
-        made = getattr(posse.generate, problems.pop("family"))(**problems, rewards=family)
-        horizon = min(studies[name]["horizon"], longest)
-        result = posse.simulate(made, policies, horizon, replications=3, checkpoints=1)
+    for study in spec.studies:
+        problems = study.problems[0].make(0, count, seed=0)
+        result = posse.simulate(problems, policies, min(study.horizons[0], longest), replications=3, checkpoints=1)
         regret, lock_ins = result.final_regret.mean(axis=(1, 2)), result.lock_ins().sum(axis=(1, 2))
         for row, mean, locked in zip(rows, regret, lock_ins, strict=True):
             row.append(f"{mean if row is rows[0] else mean / regret[0]:.{0 if row is rows[0] else 2}f} ({locked})")
-        print(name, "done", flush=True)
+        print(study.name, "done", flush=True)
     print("| without | " + " | ".join(families) + " |")
     print("| --- |" + " --- |" * len(families))
     for row in rows:

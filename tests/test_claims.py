@@ -12,9 +12,9 @@ import pytest
 from scipy import stats
 
 import posse
-from posse.experiments.claims import RULE, judge, to_csv, to_text
+from posse.experiments.paper.claims import RULE, judge, to_csv, to_text
+from posse.experiments.paper.verdicts import holm
 from posse.experiments.records import SCHEMA, Records
-from posse.experiments.verdicts import holm
 
 LABELS = {
     "RobustAgg-TS": posse.RobustAggTS(0.15).label,

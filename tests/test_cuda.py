@@ -12,6 +12,7 @@ import pytest
 
 import posse
 from posse.cli import main
+from posse.experiments.spec.document import shipped
 from posse.normal import lower_quantile, normal
 from posse.simulation import backend
 from posse.simulation.cuda_pick import BOUNDS, line_of
@@ -100,8 +101,8 @@ def test_without_numba_cuda_it_says_how_to_install_it(monkeypatch):
 
 
 def test_a_gpu_is_this_machines_and_goes_with_no_executor(monkeypatch, tmp_path):
-    monkeypatch.setattr("posse.experiments.runner.check_backend", lambda name: "cuda")
-    spec = posse.experiments.parse(posse.experiments.paper.shipped("example.toml"))
+    monkeypatch.setattr("posse.experiments.runs.runner.check_backend", lambda name: "cuda")
+    spec = posse.experiments.parse(shipped("example.toml"))
     with pytest.raises(ValueError, match="goes with neither executor nor on"):
         posse.experiments.run(spec, tmp_path, on="tcp://127.0.0.1:1", backend="cuda")
 

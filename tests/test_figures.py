@@ -1,6 +1,7 @@
 """Figures show what the records say: the plotted numbers are checked, not only that a file exists."""
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +11,13 @@ from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
 
 import posse
-from posse.experiments import figures
+from posse.experiments import summary
+from posse.experiments.paper import figures, theory
 from posse.experiments.records import Records, from_result
+from posse.experiments.report import gallery, study_figures
+from posse.figures import canvas
+from posse.figures.looks import algorithm, looks
+from posse.figures.style import OTHER_COLORS
 
 FIVE = ["RobustAgg-TS(0.15)", "RobustAgg-TS-V(0.15)", "RobustAgg(0.15)", "Ind-TS", "Ind-UCB"]
 FOUR = [label for label in FIVE if "-V" not in label]
@@ -76,7 +82,7 @@ def check_curves(axes, records, labels, **conditions):
 
 
 def test_regret_curves_are_the_means_and_the_bands_one_standard_deviation(records):
-    axes = figures.regret(records, 8).axes[0]
+    axes = figures.panel(records, "regret", 8).axes[0]
     check_curves(axes, records, FOUR, study="subpar", n_subpar=8)
     for label, band in zip(FOUR, axes.collections, strict=True):
         values = by_problem(records, "regret", study="subpar", policy=label, n_subpar=8)
@@ -89,7 +95,7 @@ def test_regret_curves_are_the_means_and_the_bands_one_standard_deviation(record
 
 
 def test_curves_are_named_where_they_end_and_names_do_not_touch(records):
-    figure = figures.comparison_with_v(records, 8)
+    figure = figures.panel(records, "regret", 8, with_v=True)
     texts = figure.axes[0].texts
     assert sorted(text.get_text() for text in texts) == sorted(FIVE)
     figure.draw_without_rendering()
@@ -99,12 +105,12 @@ def test_curves_are_named_where_they_end_and_names_do_not_touch(records):
 
 
 def test_the_comparison_with_v_has_it_and_the_others_do_not(records):
-    check_curves(figures.comparison_with_v(records, 5).axes[0], records, FIVE, study="subpar", n_subpar=5)
-    assert "RobustAgg-TS-V(0.15)" not in bars(figures.pulls(records, 5).axes[0])
+    check_curves(figures.panel(records, "regret", 5, with_v=True).axes[0], records, FIVE, study="subpar", n_subpar=5)
+    assert "RobustAgg-TS-V(0.15)" not in bars(figures.panel(records, "pulls", 5).axes[0])
 
 
 def test_pulls_are_percentages_of_all_pulls(records):
-    drawn = bars(figures.pulls(records, 8).axes[0])
+    drawn = bars(figures.panel(records, "pulls", 8).axes[0])
     assert list(drawn) == FOUR
     for label, bar in drawn.items():
         pulls = by_problem(records, "pulls_by_kind", study="subpar", policy=label, n_subpar=8)
@@ -114,7 +120,7 @@ def test_pulls_are_percentages_of_all_pulls(records):
 
 
 def test_regret_by_kind_adds_up_to_the_final_regret(records):
-    for label, bar in bars(figures.regret_by_kind(records, 5).axes[0]).items():
+    for label, bar in bars(figures.panel(records, "regret by kind", 5).axes[0]).items():
         kinds = by_problem(records, "regret_by_kind", study="subpar", policy=label, n_subpar=5)
         heights = [patch.get_height() for patch in bar]
         np.testing.assert_allclose(heights, kinds.mean(axis=0)[1:])
@@ -133,16 +139,16 @@ def test_figure_1_has_regret_pulls_and_kinds_for_8_and_5(records):
 
 
 def test_overviews_go_from_the_most_subpar_arms_to_the_fewest(records):
-    axes = figures.overview_with_v(records).axes
+    axes = figures.overview(records, "regret", with_v=True).axes
     for panel, v in zip(axes, (9, 8, 5), strict=True):
         assert f"= {v}" in panel.get_title()
         check_curves(panel, records, FIVE, study="subpar", n_subpar=v)
-    for sheet in (figures.overview_regret, figures.overview_pulls, figures.overview_regret_by_kind):
-        assert len(sheet(records).axes) == 3
+    for kind in ("regret", "pulls", "regret by kind"):
+        assert len(figures.overview(records, kind).axes) == 3
 
 
 def test_regret_over_players_in_total_and_for_each(records):
-    total, each = figures.regret_by_players(records).axes
+    total, each = study_figures.regret_by_players(records).axes
     for axes, share in ((total, False), (each, True)):
         for box in (box for box in axes.containers if isinstance(box, ErrorbarContainer)):
             label = box.get_label()
@@ -152,7 +158,7 @@ def test_regret_over_players_in_total_and_for_each(records):
 
 
 def test_participation_starts_with_the_same_problems_with_everybody_active(records):
-    axes = figures.participation(records).axes
+    axes = study_figures.participation(records).axes
     assert ["every" in panel.get_title() for panel in axes] == [True, False, False]
     for label, line in lines(axes[0]).items():
         values = by_problem(records, "regret", study="subpar", policy=label, n_subpar=8)
@@ -164,7 +170,7 @@ def test_participation_starts_with_the_same_problems_with_everybody_active(recor
 
 def test_theory_draws_the_median_of_given_bounds_and_leaves_out_what_a_log_scale_cannot_show(records):
     bounds = {"mine": {"arms at 10ε": lambda problem, T: len(problem.subpar_10), "T": lambda problem, T: T}}
-    (axes,) = figures.theory_over_subpar(records, bounds, study="small-epsilon").axes
+    (axes,) = theory.theory_over(records, "n_subpar", bounds=bounds, study="small-epsilon").axes
     drawn = lines(axes)
     counts = [
         np.median([len(p.subpar_10) for p in records.where(study="small-epsilon", n_subpar=v).problems()])
@@ -179,7 +185,7 @@ def test_theory_draws_the_median_of_given_bounds_and_leaves_out_what_a_log_scale
 
 
 def test_theory_over_time_takes_each_checkpoint_as_a_horizon(records):
-    (axes,) = figures.theory_over_time(records, 8, {"mine": {"T": lambda problem, T: T}}).axes
+    (axes,) = theory.theory_over_time(records, 8, {"mine": {"T": lambda problem, T: T}}).axes
     drawn = lines(axes)
     np.testing.assert_array_equal(drawn["bound: T"].get_xdata(), drawn["bound: T"].get_ydata())
     assert drawn["Ind-TS"].get_xdata()[-1] == 60
@@ -188,7 +194,10 @@ def test_theory_over_time_takes_each_checkpoint_as_a_horizon(records):
 
 
 def test_theory_has_both_kinds_of_bounds_for_5_and_10_epsilon(records):
-    for figure in (figures.theory_over_subpar(records), figures.theory_over_players(records, 8)):
+    for figure in (
+        theory.theory_over(records, "n_subpar"),
+        theory.theory_over(records, "players", 8, study="players"),
+    ):
         assert len(figure.axes) == 2
         for axes in figure.axes:
             names = [gid for gid in lines(axes) if gid.startswith("bound")]
@@ -206,40 +215,54 @@ def colours(figure):
 
 def test_a_policy_has_its_colour_in_every_figure(records):
     seen = {}
-    for entry in figures.catalogue(records):
+    for entry in gallery.catalogue(records):
         for gid, colour in colours(entry.draw()):
             if not gid.startswith("bound"):
-                seen.setdefault(figures.family(gid), set()).add(colour)
-    assert seen == {name: {to_rgb(figures.LOOKS[name].colour)} for name in map(figures.family, FIVE)}
+                seen.setdefault(algorithm(gid), set()).add(colour)
+    assert seen == {policy.name: {to_rgb(policy.look.color)} for policy in policies()}
 
 
 def test_looks_can_be_told_apart_without_colour():
     own = [f"own {number}" for number in range(7)]
     variants = [f"RobustAgg-TS(0.1, c2={c2})" for c2 in (0.25, 1, 4)]
-    five = figures.looks(reversed(FIVE))
+    five = looks(reversed(FIVE))
     assert list(five) == FIVE
     assert len({look.line for look in five.values()}) == len({look.hatch for look in five.values()}) == 5
-    found = figures.looks([*own, *variants, *FIVE])
-    assert len({(look.colour, look.line) for look in found.values()}) == len(found)
-    assert figures.looks(["own 3"])["own 3"] == figures.looks(["Ind-TS", "own 3"])["own 3"]
+    found = looks([*own, *variants, *FIVE])
+    assert len({(look.color, look.line) for look in found.values()}) == len(found)
+    assert looks(["own 3"])["own 3"] == looks(["Ind-TS", "own 3"])["own 3"]
+
+
+def test_a_policy_says_itself_how_it_looks():
+    assert looks(["PosseTS"])["PosseTS"] == posse.PosseTS.look
+    assert looks(["RobustAgg-TS(0.1)"])["RobustAgg-TS(0.1)"] == posse.RobustAggTS.look
+
+    @dataclass(frozen=True)
+    class Likewise(posse.IndTS):
+        """It has no look of its own, and must not pass for its parent."""
+
+        name = "Likewise"
+
+    assert looks(["Likewise"])["Likewise"].color in OTHER_COLORS
+    assert Likewise().look == posse.IndTS.look
 
 
 def test_settings_are_what_was_asked_for(records):
     problems = posse.generate.uniform(count=6, players=3, arms=5, epsilon=0.1)
     uniform = Records(from_result(posse.simulate(problems, posse.IndTS(), 20, threads=1), "mine"))
     assert len(uniform.distinct("n_subpar")) > 1
-    assert [setting for setting, _ in figures.settings(uniform)] == [{}]
-    found = [setting for setting, _ in figures.settings(records.where(study="subpar"))]
+    assert [setting for setting, _ in summary.settings(uniform)] == [{}]
+    found = [setting for setting, _ in summary.settings(records.where(study="subpar"))]
     assert found == [{"n_subpar": 8}, {"n_subpar": 5}, {"n_subpar": 9}]
-    turns = figures.settings(records.where(study="participation"))
+    turns = summary.settings(records.where(study="participation"))
     assert [list(setting) for setting, _ in turns] == [["schedule"], ["schedule"]]  # which tells the horizon too
     assert sum(len(part) for _, part in turns) == len(records.where(study="participation"))
 
 
 def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path):
     few = records.where(study=["subpar", "players"], n_subpar=8)
-    files = figures.save_all(few, tmp_path / "a")
-    again = figures.save_all(few, tmp_path / "b", processes=2)
+    files = gallery.save_all(few, tmp_path / "a")
+    again = gallery.save_all(few, tmp_path / "b", processes=2)
     assert [file.name for file in files] == [file.name for file in again]
     assert sorted(file.name for file in files) == sorted(file.name for file in (tmp_path / "a").iterdir())
     assert {"regret-v8.svg", "with-v-v8.png", "theory-time-v8.svg", "players.png"} <= {file.name for file in files}
@@ -249,12 +272,12 @@ def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path):
 
 
 def test_the_paper_has_all_its_figures(records):
-    names = {entry.name for entry in figures.catalogue(records)}
+    names = {entry.name for entry in gallery.catalogue(records)}
     kinds = ("regret", "pulls", "regret-by-kind", "with-v")
     assert {f"{kind}-v{v}" for kind in kinds for v in (9, 8, 5)} <= names
     assert {"figure-1", *(f"overview-{kind}" for kind in kinds)} <= names
     assert {"players", "participation", "theory-subpar", "theory-players", "theory-small-epsilon"} <= names
-    assert not any(entry.name.startswith("with") for entry in figures.catalogue(records.where(policy=FOUR)))
+    assert not any(entry.name.startswith("with") for entry in gallery.catalogue(records.where(policy=FOUR)))
 
 
 def test_any_label_can_be_drawn():
@@ -262,8 +285,8 @@ def test_any_label_can_be_drawn():
     problem = posse.generate.subpar(8, players=3)
     result = posse.simulate(problem, [posse.IndTS(label=label) for label in labels], 30, replications=2, threads=1)
     rows = Records(from_result(result, "subpar"))
-    for entry in figures.catalogue(rows):
-        assert figures.to_bytes(entry.draw(), "svg").startswith(b"<?xml")
+    for entry in gallery.catalogue(rows):
+        assert canvas.to_bytes(entry.draw(), "svg").startswith(b"<?xml")
 
 
 def test_any_study_gets_its_sheets_page_by_page():
@@ -274,7 +297,7 @@ def test_any_study_gets_its_sheets_page_by_page():
         for m in range(1, 15)
     ]
     rows = Records(pa.concat_tables(parts))
-    entries = {entry.name: entry for entry in figures.catalogue(rows)}
+    entries = {entry.name: entry for entry in gallery.catalogue(rows)}
     assert list(entries)[:2] == ["my-study", "my-study-2"]
     assert [len(entries[name].draw().axes) for name in list(entries)[:2]] == [12, 2]
     assert entries["my-study-2"].draw().axes[0].get_title() == "M = 13"
@@ -292,25 +315,25 @@ def test_any_study_gets_its_sheets_page_by_page():
 )
 def test_little_data_is_enough(study, problem, policy, schedule):
     rows = Records(from_result(posse.simulate(problem, policy, 5, schedule=schedule, threads=1), study))
-    for entry in figures.catalogue(rows):
-        assert figures.to_bytes(entry.draw(), "png")
+    for entry in gallery.catalogue(rows):
+        assert canvas.to_bytes(entry.draw(), "png")
 
 
 def test_missing_data_is_named(records):
     with pytest.raises(ValueError, match=r"no records of study 'subpar' with n_subpar=3; there are \[5, 8, 9\]"):
-        figures.regret(records, 3)
+        figures.panel(records, "regret", 3)
     with pytest.raises(ValueError, match="2 different lists of checkpoints"):
-        figures.regret(records, 8, study="participation")
+        figures.panel(records, "regret", 8, study="participation")
 
 
 def test_a_figure_is_not_kept_anywhere(records):
-    assert type(figures.regret(records, 8)) is Figure
-    assert figures.regret(records, 8).canvas.manager is None
+    assert type(figures.panel(records, "regret", 8)) is Figure
+    assert figures.panel(records, "regret", 8).canvas.manager is None
 
 
 def test_studies_whose_names_look_alike_do_not_share_files():
     problem = posse.generate.uniform(players=2, arms=3)[0]
     result = posse.simulate(problem, [posse.IndTS(), posse.IndUCB()], 20, checkpoints=4)
     tables = [from_result(result, study) for study in ("日本", "中国", "a b", "a-b")]
-    names = [entry.name for entry in figures.catalogue(Records(pa.concat_tables(tables)))]
+    names = [entry.name for entry in gallery.catalogue(Records(pa.concat_tables(tables)))]
     assert len(names) == len(set(names)) == 12

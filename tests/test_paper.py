@@ -7,9 +7,10 @@ import gc
 import pytest
 
 from posse.cli import main
-from posse.experiments import Records, Store, parse, run
-from posse.experiments.compare import compare, to_text
-from posse.experiments.paper import paper_spec, shipped
+from posse.experiments import Records, ResultStore, parse, run
+from posse.experiments.paper.evaluation import paper_spec
+from posse.experiments.report.comparison import compare, to_text
+from posse.experiments.spec.document import shipped
 
 
 class TestPaperSpec:
@@ -71,7 +72,7 @@ def test_paper_writes_figures_tables_results_and_report(paper):
     assert "RobustAgg-TS(0.15)" in page
     assert "claim" in page.lower()
     assert {path.name for path in (paper / "tables").glob("*.csv")} >= {"final-regret.csv", "claims.csv", "theory.csv"}
-    records = Store(paper / "results").read()
+    records = ResultStore(paper / "results").read()
     assert set(records.distinct("study")) == {"subpar", "participation", "players", "small-epsilon"}
 
 
@@ -158,6 +159,12 @@ def test_report_on_a_part_of_a_run_says_so(tmp_path, capsys):
     next((tmp_path / "results").glob("unit-*.parquet")).unlink()
     assert main(["report", str(tmp_path)]) == 0
     assert "1 of 2 units" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wrong", [{"subpar": 8}, {"horizon": "long"}, {"instances": 2.5}])
+def test_options_of_another_kind_say_what_is_expected(wrong):
+    with pytest.raises(TypeError, match=rf"^{next(iter(wrong))}=.*, but expected"):
+        paper_spec(**wrong)
 
 
 def test_an_edited_policy_of_the_users_is_another_unit():

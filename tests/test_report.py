@@ -10,10 +10,12 @@ import pyarrow as pa
 import pytest
 
 import posse
-from posse.experiments import claims
+from posse.experiments.battery.score import score
+from posse.experiments.paper import claims
 from posse.experiments.records import Records, from_result
-from posse.experiments.report import write_report
-from posse.experiments.tables import regret_table, regret_tables
+from posse.experiments.report.comparison import compare
+from posse.experiments.report.run_report import write_report
+from posse.experiments.report.tables import regret_table, regret_tables
 
 HOSTILE = "\"><script>alert(1)</script><img src=http://x onerror=y> & '$"
 TAGS = re.findall(
@@ -161,7 +163,7 @@ def test_the_tables_are_csv(records, folder):
 def test_labels_titles_and_specs_cannot_break_out(tmp_path):
     rows = records_of([HOSTILE, "</style>", "</title><b>"], values=(8,), study=HOSTILE)
     manifest = {"spec": f"</pre>{HOSTILE}", "machine": HOSTILE, "seed": HOSTILE, "versions": {HOSTILE: HOSTILE}}
-    finding = claims.Finding(
+    finding = claims.ClaimFinding(
         claims.Claim("id", HOSTILE, HOSTILE), HOSTILE, HOSTILE, 0.1, -np.inf, np.inf, 3, 1.0, "undecided", HOSTILE
     )
     page = write_report(rows, tmp_path, title=f"</title>{HOSTILE}", findings=[finding], manifest=manifest)
@@ -200,6 +202,19 @@ def test_a_single_run_and_a_missing_policy_are_fine(records, tmp_path):
     assert "± 0" in regret_table(one)
     assert "–" in regret_table(rows)
     assert write_report(rows, tmp_path, title="few").exists()
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (lambda: write_report("results", "out", title="x"), "records"),
+        (lambda: compare("one", "other"), "first"),
+        (lambda: score("results", []), "records"),
+    ],
+)
+def test_something_else_than_records_is_refused(function, name):
+    with pytest.raises(TypeError, match=f"^{name}='.*', but expected Records, from"):
+        function()
 
 
 def test_no_records_no_report(records, tmp_path):

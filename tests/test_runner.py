@@ -17,8 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from posse.experiments import RunError, StoreError, parse, run, runner
-from posse.experiments.spec import Unit
+import posse
+from posse.experiments import ResultStore, RunError, StoreError, load, parse, run
+from posse.experiments.runs import runner
+from posse.experiments.spec.unit import Unit
+from posse.policies.user import import_file
 
 TEXT = """
 title = "Many small units"
@@ -114,6 +117,107 @@ def test_the_manifest(small, tmp_path):
     assert manifest["runs"][0]["finished"]
 
 
+def other_index(n, s, N, S, M, log_T, c2):
+    return -s / max(n, 1), 1.0
+
+
+def test_after_an_edit_of_a_policy_it_is_computed_anew(small, tmp_path, monkeypatch):
+    """Results of the old code must not answer for the new, in the same folder, though the spec is the same."""
+    before = run(small, tmp_path / "out")
+    monkeypatch.setattr(posse.IndTS, "index", staticmethod(other_index))
+    after = run(small, tmp_path / "out")
+    fresh = run(small, tmp_path / "fresh")
+    assert after.table.equals(fresh.table)
+    assert not after.table.equals(before.table)
+    assert ResultStore(tmp_path / "out").read().table.equals(fresh.table)
+    assert len(files(tmp_path / "out")) == 2 * len(files(tmp_path / "fresh")), "nothing is thrown away"
+    monkeypatch.undo()
+    monkeypatch.setattr(Unit, "run", None)
+    assert run(small, tmp_path / "out").table.equals(before.table), "the old code finds its results again"
+    assert ResultStore(tmp_path / "out").read().table.equals(before.table)
+
+
+def test_something_else_than_a_spec_is_refused(tmp_path):
+    with pytest.raises(TypeError, match=r"spec='mine.toml', but expected a Spec; `posse.experiments.load`"):
+        run("mine.toml", tmp_path)
+
+
+OWN_POLICIES = """
+from dataclasses import dataclass
+import posse
+
+@dataclass(frozen=True)
+class Mine(posse.Policy):
+    weight: float = 1.0
+    shares = False
+    look = posse.policies.base.Look("#123456", "-", "o", "")
+
+    @staticmethod
+    def index(n, s, N, S, M, log_T, weight):
+        return (s + weight) / (n + 2 * weight), 1.0 / (n + 1.0)
+"""
+OWN_SPEC = """
+[[study]]
+name = "own"
+horizon = 30
+problems = { family = "uniform", count = 2, players = 2, arms = 3 }
+policies = [{ name = "Mine", weight = [1, 2] }, { name = "IndTS" }]
+"""
+
+
+@pytest.fixture(scope="module")
+def own_files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "policies_of_mine.py").write_text(OWN_POLICIES)
+    (folder / "own.toml").write_text(OWN_SPEC)
+    return folder
+
+
+def test_policies_of_ones_own_run_and_are_drawn_everywhere(own_files, tmp_path):
+    """In a process of its own, as a user does it: without the import, the spec's error names what is there."""
+
+    def posse(*arguments, fails=False):
+        command = [sys.executable, "-c", "import sys, posse.cli; sys.exit(posse.cli.main())", *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+        assert (done.returncode != 0) == fails, done.stderr
+        return done.stdout + done.stderr
+
+    spec, own = own_files / "own.toml", own_files / "policies_of_mine.py"
+    assert "line 6: study 'own', policy 1: name='Mine', but expected one of HierTS" in posse("run", spec, fails=True)
+    text = posse("run", spec, "--import", own, "--out", "out")
+    assert "Mine(weight=2)" in text
+    posse("report", "out", "--import", own)
+    assert "#123456" in (tmp_path / "out" / "figures" / "own.svg").read_text()
+    assert "Mine(weight=2)" in posse("compare", "out", "out")
+    spec.write_text(OWN_SPEC.replace("weight = [1, 2]", "weight = true"))
+    assert f"{spec}, line 6: study 'own', policy 1: weight=True, but expected" in posse(
+        "run", spec, "--import", own, fails=True
+    )
+    spec.write_text(OWN_SPEC)
+
+
+def test_other_processes_import_policies_of_ones_own(own_files, tmp_path):
+    """Processes that were started before the import, in which unpickling alone would not find the class."""
+    script = """
+    import sys
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+    from posse.experiments import load, run
+    from posse.policies.user import import_file
+
+    if __name__ == "__main__":
+        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+            pool.submit(int).result()
+            import_file(sys.argv[2])
+            spec = load(sys.argv[1])
+            assert run(spec, sys.argv[3] + "/b", executor=pool).table.equals(run(spec, sys.argv[3] + "/a").table)
+    """
+    (tmp_path / "script.py").write_text(textwrap.dedent(script))
+    arguments = [own_files / "own.toml", own_files / "policies_of_mine.py", tmp_path]
+    done = subprocess.run([sys.executable, tmp_path / "script.py", *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_damaged_or_foreign_file_stops_it(small, tmp_path):
     run(small, tmp_path)
     name = next(iter(files(tmp_path)))
@@ -204,17 +308,18 @@ def start(script: str, *arguments: object) -> subprocess.Popen:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(runner.__file__).parents[2])},
+        env={**os.environ, "PYTHONPATH": str(Path(runner.__file__).parents[3])},
     )
 
 
 KILLED = """
     import os, random, signal, sys, time
     from pathlib import Path
-    from posse.experiments import load, run, runner
+    from posse.experiments import load, run
+    from posse.experiments.runs import runner
 
     spec, undisturbed, out = load(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
-    runner._compile(spec.units())
+    runner._compile(runner._policies(spec.units()))
     begin = time.monotonic()
     run(spec, undisturbed, threads=2)
     most = (time.monotonic() - begin) / 6
@@ -312,6 +417,20 @@ def test_a_dask_cluster_that_loses_a_worker(tmp_path):
     assert victims
     assert victims[0] < 48
     assert files(out) == files(tmp_path / "local")
+
+
+@needs_dask
+@pytest.mark.filterwarnings("default")
+def test_dask_workers_import_policies_of_ones_own(own_files, tmp_path):
+    from distributed import LocalCluster
+
+    with LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1", silence_logs=50
+    ) as cluster:
+        import_file(own_files / "policies_of_mine.py")  # after the workers have started
+        spec = load(own_files / "own.toml")
+        there = run(spec, tmp_path / "there", on=cluster.scheduler_address)
+    assert there.table.equals(run(spec, tmp_path / "here").table)
 
 
 def test_dask_missing(small, tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import itertools
 import json
 import math
 import pickle
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import posse
-from posse.experiments import SpecError, load, parse, spec
-from posse.experiments.spec import UNIT_COST, Unit
+from posse.experiments import SpecError, load, parse
+from posse.experiments.spec import study as study_module
+from posse.experiments.spec import unit as unit_module
+from posse.experiments.spec.document import shipped, to_toml
+from posse.experiments.spec.study import UNIT_COST
+from posse.experiments.spec.unit import Unit
+from posse.simulation.engine import code_digest_of
 
-SPECS = Path(spec.__file__).parent / "specs"
+SPECS = Path(study_module.__file__).parent / "shipped"
 
 SMALL = """
 title = "Small"
@@ -205,7 +211,7 @@ def test_units_are_cut_small_and_cover_everything():
 def test_rows_do_not_depend_on_the_cut(monkeypatch):
     text = small("horizon = 40", "horizon = 40\nreplications = 3")
     whole = run_all(text)
-    monkeypatch.setattr(spec, "UNIT_COST", 1)
+    monkeypatch.setattr(study_module, "UNIT_COST", 1)
     units = parse(text).units()
     assert len(units) == 9
 
@@ -240,10 +246,18 @@ def test_an_id_says_what_is_in_a_unit_and_not_where_it_stands():
     assert len({unit.id, *ids}) == len(changed) + 1
 
 
-def test_ids_are_stable():
+def test_ids_are_stable(monkeypatch):
     """Stored results are found by these names: if this fails without a new schema version, stores are orphaned."""
+    monkeypatch.setattr(unit_module, "code_digest_of", lambda policy: f"code of {policy.label}")
     (unit,) = parse(SMALL).units()
-    assert unit.id == "55d15a1587657f0ffa0bf17d"
+    assert unit.id == "f9ea3bc3b8f9824c9eb3a0ce"
+
+
+def test_an_id_holds_the_code_of_every_policy():
+    (unit,) = parse(SMALL).units()
+    codes = [policy["code"] for policy in unit.describe()["policies"]]
+    assert codes == [code_digest_of(policy) for policy in unit.policies]
+    assert len(set(codes)) == 2
 
 
 def test_the_shipped_specs():
@@ -265,6 +279,7 @@ def test_the_shipped_specs():
 
 # What is wrong with a spec ---------------------------------------------------------------------------------------
 
+TWICE = 'label = "RobustAgg-TS(0.15)"'
 BROKEN = [
     # (what to replace, by what, the line's text in the broken spec, what the message holds)
     ("horizon = 40", "horizons = 40", "horizons = 40", "did you mean horizon"),
@@ -303,8 +318,15 @@ BROKEN = [
     ('name = "IndTS"', 'name = "IndTS"\nepsilon = 0.1', "epsilon = 0.1", "not a field here"),
     ('name = "IndTS"', 'name = "IndTS"\nc2 = 0', "c2 = 0", "above 0"),
     ('name = "IndTS"', 'name = "RobustAgg"', None, "epsilon is missing"),
-    ('name = "IndTS"', 'name = "IndTS"\nlabel = "RobustAgg-TS(0.15)"', None, "label of two policies"),
+    ('name = "IndTS"', f'name = "IndTS"\n{TWICE}', TWICE, "label of two policies"),
+    ('name = "IndTS"', 'name = ["IndTS", "IndUCB"]\nlabel = "x"', 'label = "x"', "label of two policies"),
+    ('name = "IndTS"', 'name = "IndTS"\nlabel = 3', "label = 3", "text in quotes"),
     ('epsilon = "problem"', 'epsilon = "own"', 'epsilon = "own"', '"problem"'),
+    ('epsilon = "problem"', "epsilon = 1.5", "epsilon = 1.5", "at most 1"),
+    ('epsilon = "problem"', "epsilon = [0.1, 7]", "epsilon = [0.1, 7]", "at most 1"),
+    ('epsilon = "problem"', "epsilon = -0.1", "epsilon = -0.1", "at least 0"),
+    ('epsilon = "problem"', "epsilon = nan", "epsilon = nan", "finite number"),
+    ('epsilon = "problem"', "epsilon = 0.1\nc1 = -1", "c1 = -1", "above 0"),
     ("seed = 3", "seed = -3", "seed = -3", "at least 0"),
     ("seed = 3", "seed = 3.5", "seed = 3.5", "whole number"),
     ('title = "Small"', "title = 3", "title = 3", "text in quotes"),
@@ -321,6 +343,29 @@ def test_an_error_names_the_line_and_what_is_allowed(old, new, line, words):
     if line is not None:
         assert text.split("\n")[caught.value.line - 1] == line
         assert f"line {caught.value.line}" in str(caught.value)
+
+
+def test_a_file_is_named_with_the_line(tmp_path):
+    path = tmp_path / "wrong.toml"
+    path.write_text(small('epsilon = "problem"', "epsilon = 1.5"), encoding="utf-8")
+    with pytest.raises(SpecError, match=rf"^{path}, line 18: study 'one', policy 1: epsilon=1.5, .*at most 1"):
+        load(path)
+    path.write_text("horizon = = 3", encoding="utf-8")
+    with pytest.raises(SpecError, match=rf"^{path}, line 1: not a TOML file"):
+        load(path)
+
+
+def test_a_mistake_in_the_defaults_is_named_where_it_is():
+    shared = '[defaults]\n[[defaults.policies]]\nname = "RobustAgg"\nepsilon = 3\n\n[[study]]'
+    text = SMALL[: SMALL.index("[[study.policies]]")].replace("[[study]]", shared)
+    with pytest.raises(SpecError, match="epsilon=3, but expected at most 1") as caught:
+        parse(text)
+    assert text.split("\n")[caught.value.line - 1] == "epsilon = 3"
+
+
+def test_something_else_than_text_is_refused():
+    with pytest.raises(TypeError, match="expected the text of a spec; `load` reads a file"):
+        parse(Path("spec.toml"))
 
 
 def test_the_right_one_of_several_tables_is_named():
@@ -462,6 +507,23 @@ def toml(document: dict) -> str:
         for policy in study.get("policies", []):
             lines += ["[[study.policies]]", *(f"{key} = {value(item)}" for key, item in policy.items())]
     return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("name", ["paper.toml", "battery.toml", "example.toml"])
+def test_a_shipped_document_is_the_same_when_it_is_written_and_read(name):
+    document = tomllib.loads(shipped(name))
+    assert tomllib.loads(to_toml(document)) == document
+
+
+@settings(deadline=None, derandomize=True, max_examples=100)
+@given(
+    st.recursive(
+        st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(max_size=5)),
+        lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    ).filter(lambda document: isinstance(document, dict))
+)
+def test_any_document_is_the_same_when_it_is_written_and_read(document):
+    assert tomllib.loads(to_toml(document)) == document
 
 
 relaxed = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)

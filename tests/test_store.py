@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from posse.experiments import Store, StoreError, parse, store
+from posse.cli import main
+from posse.experiments import ResultStore, StoreError, parse, run
 from posse.experiments.records import SCHEMA
+from posse.experiments.runs import store
 
 TEXT = """
 [[study]]
@@ -36,7 +38,7 @@ def tables(spec):
 
 @pytest.fixture
 def full(tmp_path, spec, tables):
-    filled = Store(tmp_path / "out")
+    filled = ResultStore(tmp_path / "out")
     for unit in reversed(spec.units()):
         filled.write(unit, tables[unit.id])
     return filled
@@ -45,7 +47,7 @@ def full(tmp_path, spec, tables):
 def test_what_is_written_is_read(full, spec, tables):
     units = spec.units()
     full.check(units)
-    assert all(full.has(unit) for unit in units)
+    assert all(full.path(unit).exists() for unit in units)
     expected = pa.concat_tables([tables[unit.id] for unit in units])
     assert full.read(spec).table.equals(expected)
     assert full.read(spec).table.schema.equals(SCHEMA)
@@ -64,7 +66,7 @@ def test_plain_pyarrow_reads_it(full, spec, tables):
 
 
 def test_the_same_rows_give_the_same_bytes(full, spec, tables, tmp_path):
-    other = Store(tmp_path / "other")
+    other = ResultStore(tmp_path / "other")
     for unit in spec.units():
         other.write(unit, pa.concat_tables([tables[unit.id].slice(0, 1), tables[unit.id].slice(1)]))
         assert other.path(unit).read_bytes() == full.path(unit).read_bytes()
@@ -73,7 +75,6 @@ def test_the_same_rows_give_the_same_bytes(full, spec, tables, tmp_path):
 def test_some_units_are_missing(full, spec):
     unit = spec.units()[1]
     full.path(unit).unlink()
-    assert not full.has(unit)
     full.check(spec.units())
     assert len(full.read()) == 8
     with pytest.raises(StoreError, match=f"misses 1 of 3 units, such as unit {unit.id}"):
@@ -82,13 +83,13 @@ def test_some_units_are_missing(full, spec):
 
 def test_an_empty_folder(tmp_path):
     with pytest.raises(StoreError, match="no results"):
-        Store(tmp_path / "new").read()
+        ResultStore(tmp_path / "new").read()
 
 
 def test_a_file_in_place_of_the_folder(tmp_path):
     (tmp_path / "out").write_text("hello")
     with pytest.raises(StoreError, match="is a file"):
-        Store(tmp_path / "out")
+        ResultStore(tmp_path / "out")
 
 
 def refused(full, spec, path, words):
@@ -109,7 +110,7 @@ def test_any_flipped_byte_is_noticed(full, spec):
     for place in sorted(places):
         path.write_bytes(good[:place] + bytes([good[place] ^ (1 << random.randrange(8))]) + good[place + 1 :])
         with pytest.raises(StoreError, match=path.name):
-            full.has(spec.units()[1])
+            full.check(spec.units())
     refused(full, spec, path, "damaged")
 
 
@@ -156,7 +157,7 @@ def test_another_schema_version(full, spec, tables, monkeypatch):
 
 def test_results_of_schema_version_1_are_read_without_lock_ins():
     """Written by the version of posse that had it."""
-    old = Store(Path(__file__).parent / "data" / "schema-1")
+    old = ResultStore(Path(__file__).parent / "data" / "schema-1")
     records = old.read()
     assert records.table.schema.equals(SCHEMA)
     assert len(records) == 8
@@ -167,6 +168,20 @@ def test_results_of_schema_version_1_are_read_without_lock_ins():
         assert new | {"lock_ins": None} == known | {name: new[name] for name in regrets}
         for name in regrets:
             assert new[name] == pytest.approx(known[name], rel=1e-14)
+
+
+def test_results_of_an_older_version_are_reported_compared_and_computed_anew(tmp_path, capsys):
+    """Their ids were made without the code; so they are readable, but do not answer for the code of today."""
+    shutil.copytree(Path(__file__).parent / "data" / "schema-1", tmp_path / "old" / "results")
+    assert main(["report", str(tmp_path / "old")]) == 0
+    assert main(["compare", str(tmp_path / "old"), str(tmp_path / "old")]) == 0
+    assert "the same" in capsys.readouterr().out
+    old = ResultStore(tmp_path / "old" / "results")
+    spec = parse(old.manifest()["spec"])
+    assert old.check(spec.units()) == len(spec.units()) == 1
+    run(spec, old.folder)
+    assert old.check(spec.units()) == 0
+    assert old.read().distinct("lock_ins") != [None]
 
 
 def test_results_are_not_replaced_by_others(full, spec, tables):
@@ -197,9 +212,9 @@ def test_a_writer_at_work_is_not_disturbed(full, spec):
     with full.lock():
         unfinished = full.folder / ".unit-0123.parquet.77.tmp"
         unfinished.write_bytes(b"half")
-        Store(full.folder).check(spec.units())
+        ResultStore(full.folder).check(spec.units())
         assert unfinished.exists()
-        with pytest.raises(StoreError, match="another run is at work"), Store(full.folder).lock():
+        with pytest.raises(StoreError, match="another run is at work"), ResultStore(full.folder).lock():
             pass
 
 
@@ -208,7 +223,7 @@ def test_a_failed_write_leaves_nothing(tmp_path, spec, tables, monkeypatch, step
     def fail(*arguments):
         raise OSError("disk full")
 
-    empty = Store(tmp_path)
+    empty = ResultStore(tmp_path)
     unit = spec.units()[0]
     monkeypatch.setattr(os, step, fail)
     with pytest.raises(OSError, match="disk full"):

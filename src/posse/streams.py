@@ -32,8 +32,7 @@ REWARD = 2  # further words for rewards that need more than one
 SCHEDULE = 3  # who is active
 GENERATE = 4  # drawing problems
 DECISION = 5  # a learner's decisions; the serial number stands for the round
-SAMPLE = 6  # indices that a policy samples itself: 2¹² blocks for each arm
-TRIAL = 7  # the Bernoulli trial that a policy makes of a reward
+SAMPLE = 6  # indices that are Beta draws: 2¹² blocks for each arm
 
 
 def philox(c0, c1, c2, c3, k0, k1):

@@ -13,10 +13,11 @@
 ['RobustAgg-TS(0.15)', 'Ind-TS']
 """
 
-from posse.experiments.reading import load, parse
 from posse.experiments.records import Records
-from posse.experiments.runner import RunError, run
-from posse.experiments.spec import Spec, SpecError
-from posse.experiments.store import Store, StoreError
+from posse.experiments.runs.runner import RunError, run
+from posse.experiments.runs.store import ResultStore, StoreError
+from posse.experiments.spec.fields import SpecError
+from posse.experiments.spec.reader import load, parse
+from posse.experiments.spec.study import Spec
 
-__all__ = ["Records", "RunError", "Spec", "SpecError", "Store", "StoreError", "load", "parse", "run"]
+__all__ = ["Records", "ResultStore", "RunError", "Spec", "SpecError", "StoreError", "load", "parse", "run"]

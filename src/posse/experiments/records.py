@@ -1,8 +1,8 @@
-"""Records: what a run left behind, one row each, in a table that any Arrow tool reads."""
+"""The results of runs: a table with one row for each run, which any Arrow tool reads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -82,6 +82,12 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
+def check_records(name: str, value: Any) -> None:
+    """An error if an argument is no records."""
+    if not isinstance(value, Records):
+        raise TypeError(f"{name}={value!r}, but expected Records, from `posse.experiments.run` or `ResultStore.read`")
+
+
 class Records:
     """Rows with NumPy access: `records["final_regret"]`, `records.where(policy="Ind-TS", n_subpar=8)`."""
 
@@ -112,14 +118,19 @@ class Records:
         """The values of a column in the order in which they first appear."""
         return list(dict.fromkeys(self.table.column(column).to_pylist()))
 
+    def rows(self, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """The values of some columns, row by row; lists as tuples."""
+        values = [self.table.column(name).to_pylist() for name in columns]
+        return zip(*([tuple(v) if isinstance(v, list) else v for v in column] for column in values), strict=True)
+
+    def groups(self, *columns: str) -> dict[tuple[Any, ...], Records]:
+        """The rows that agree in some columns, by their values there."""
+        places: dict[tuple[Any, ...], list[int]] = {}
+        for row, key in enumerate(self.rows(*columns)):
+            places.setdefault(key, []).append(row)
+        return {key: Records(self.table.take(rows)) for key, rows in places.items()}
+
     def problems(self) -> list[Problem]:
-        """The distinct problems of the rows, rebuilt from their means and ε; their gaps and bounds need no more."""
-        seen: dict[tuple[Any, ...], Problem] = {}
-        columns = ("players", "arms", "epsilon", "means")
-        for players, arms, epsilon, means in zip(
-            *(self.table.column(name).to_pylist() for name in columns), strict=True
-        ):
-            key = (players, arms, epsilon, tuple(means))
-            if key not in seen:
-                seen[key] = Problem(np.reshape(means, (players, arms)), epsilon)
-        return list(seen.values())
+        """The distinct problems of the rows, rebuilt from their means and ε, which is all that gaps and bounds need."""
+        distinct = dict.fromkeys(self.rows("players", "arms", "epsilon", "means"))
+        return [Problem(np.reshape(means, (players, arms)), epsilon) for players, arms, epsilon, means in distinct]

@@ -1,1 +1,1 @@
-"""How every picture of the project looks."""
+"""How every picture of the project looks: one palette, one style, one look for each policy."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from posse.experiments.battery import baseline  # noqa: F401  (so that specs can name its policy)
-from posse.experiments.paper import shipped
-from posse.experiments.reading import parse
-from posse.experiments.spec import Spec
+from posse.experiments.spec.document import shipped, to_toml
+from posse.experiments.spec.reader import load, parse
+from posse.experiments.spec.study import Spec
 from posse.streams import check_seed
 
-QUICK_HORIZON = 3_000
-QUICK_COUNT = 8
+QUICK = {"horizon": 3_000, "turns": 3_000, "replications": 1}
+QUICK_PROBLEMS = {"count": 8}
 
 
 def battery_spec(
@@ -34,33 +34,37 @@ def battery_spec(
     >>> [study.name for study in battery_spec(families=["paper-8", "shifted"]).studies]
     ['paper-8', 'shifted']
     """
-    text = shipped("battery.toml") if source is None else Path(source).read_text(encoding="utf-8-sig")
-    if families is not None:
-        text = _only(text, families)
-    if seed is not None:
-        text = re.sub(r"(?m)^seed = .*", f"seed = {check_seed(seed)}", text)
-    if quick:
-        text = _at_most(text, "horizon", QUICK_HORIZON)
-        text = _at_most(text, "count", QUICK_COUNT)
-        text = _at_most(text, "replications", 1)
-    spec = parse(text, Path() if source is None else Path(source).parent)
+    spec = parse(shipped("battery.toml")) if source is None else load(source)
+    if families is not None or seed is not None or quick:
+        document = tomllib.loads(spec.text)
+        if families is not None:
+            document["study"] = _named(document["study"], families)
+        if seed is not None:
+            document["seed"] = check_seed(seed)
+        if quick:
+            for table in (document.get("defaults", {}), *document["study"]):
+                _make_small(table)
+        spec = parse(to_toml(document), Path() if source is None else Path(source).parent)
     for study in spec.studies:
-        settings = len(study.problems) * len(study.schedules) * len(study.anytime)
-        if settings * (len(study.horizons) + len(study.turns)) > 1:
+        if study.settings > 1:
             raise ValueError(f"family {study.name!r} has several settings, but a family of the battery has one")
     return spec
 
 
-def _only(text: str, families: Sequence[str]) -> str:
-    """The spec with some of its studies."""
-    first, *studies = re.split(r"(?m)^(?=\[\[study\]\])", text)
-    named = {found[1]: study for study in studies if (found := re.search(r'(?m)^name = "([^"]*)"', study))}
+def _named(studies: list[dict[str, Any]], families: Sequence[str]) -> list[dict[str, Any]]:
+    """The studies with these names, each once."""
+    if isinstance(families, str):
+        raise TypeError(f"families={families!r}, but expected a list of names, such as [{families!r}]")
+    named = {study["name"]: study for study in studies}
     unknown = [family for family in families if family not in named]
     if unknown:
         raise ValueError(f"family={unknown[0]!r}, but expected one of {', '.join(named)}")
-    return first + "".join(named[family] for family in dict.fromkeys(families))
+    return [named[family] for family in dict.fromkeys(families)]
 
 
-def _at_most(text: str, key: str, most: int) -> str:
-    """The spec with a key's whole numbers cut to at most so much."""
-    return re.sub(rf"\b({key}) = (\d+)", lambda found: f"{found[1]} = {min(int(found[2]), most)}", text)
+def _make_small(study: dict[str, Any]) -> None:
+    """Cut a study's size to that of a quick run; what it leaves to defaults stays."""
+    for table, limits in ((study, QUICK), (study.get("problems", {}), QUICK_PROBLEMS)):
+        for key, most in limits.items():
+            if isinstance(table.get(key), int):
+                table[key] = min(table[key], most)

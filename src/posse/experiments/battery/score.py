@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -9,23 +10,21 @@ from typing import Literal
 
 import numpy as np
 
-from posse.experiments.figures.style import family as name_of
-from posse.experiments.records import Records
-from posse.experiments.spec import Study
+from posse.experiments.records import Records, check_records
+from posse.experiments.spec.study import Study
+from posse.figures.looks import algorithm
+from posse.policies.base import all_policies
 
 CANDIDATE = "PosseTS"
 ROBUST = "RobustAgg-TS"
 LEVEL = 0.95
 RESAMPLES = 2000
+PAPER_LIMIT = 0.15  # in the paper's families, times RobustAgg-TS
+OTHER_LIMIT = 1.05  # in the paper's families, times the best other policy
 
 PAPER, HELPS, LONG = "paper", "helps", "long"  # tags
 Statistic = Callable[[np.ndarray], np.ndarray]
 Verdict = Literal["won", "lost"]
-
-
-def shares_nothing(policy: str) -> bool:
-    """Whether a policy, by its name, lets each player learn from its own data alone."""
-    return policy.startswith("Ind-") or policy == "Beta-Bernoulli TS"
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,17 @@ class Ratio:
     low: float
     high: float
 
+    def __str__(self) -> str:
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
 
 @dataclass(frozen=True)
-class Score:
+class PolicyScore:
     """A policy in a family."""
 
     policy: str
+    alone: bool
+    """Whether each player learns from its own data alone."""
     mean: float
     """Mean final regret."""
     error: float
@@ -53,8 +57,8 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Bar:
-    """Something that the candidate is to show in a family, and whether it did."""
+class BatteryBar:
+    """A limit that the candidate should keep in a family, and whether it did."""
 
     text: str
     against: str
@@ -68,9 +72,19 @@ class Bar:
         """Whether the whole interval is on the side of the verdict."""
         return self.ratio.high <= self.limit if self.verdict == "won" else self.ratio.low > self.limit
 
+    @property
+    def kind(self) -> str:
+        """What the bar asks for, in words that are the same in all families."""
+        who = {PAPER_LIMIT: ROBUST, OTHER_LIMIT: "the best other"}.get(self.limit, "the best alone")
+        return f"{self.text}: at most {self.limit:g} × {who}"
+
+    def __str__(self) -> str:
+        doubt = "" if self.sure else " (unsure)"
+        return f"{self.text}: {self.ratio} × {self.against}, limit {self.limit:g}{doubt}"
+
 
 @dataclass(frozen=True)
-class Family:
+class BatteryFamily:
     """A family's scores, best first, and bars."""
 
     name: str
@@ -81,12 +95,12 @@ class Family:
     problems: int
     runs: int
     """For each policy."""
-    scores: tuple[Score, ...]
-    to_alone: Ratio | None
+    scores: tuple[PolicyScore, ...]
+    to_alone: Ratio | None = None
     """The candidate's mean regret to that of the best policy that shares nothing; None where one is missing."""
-    to_other: Ratio | None
+    to_other: Ratio | None = None
     """The candidate's mean regret to that of the best other policy."""
-    bars: tuple[Bar, ...]
+    bars: tuple[BatteryBar, ...] = ()
 
     @property
     def half(self) -> str:
@@ -95,25 +109,28 @@ class Family:
 
     def best(self, *, alone: bool = False) -> str | None:
         """The best policy besides the candidate, or the best that shares nothing."""
-        names = (score.policy for score in self.scores if score.policy != CANDIDATE)
-        return next((name for name in names if shares_nothing(name) or not alone), None)
+        others = (score for score in self.scores if score.policy != CANDIDATE)
+        return next((score.policy for score in others if score.alone or not alone), None)
 
 
-def score(records: Records, studies: Iterable[Study]) -> list[Family]:
+def score(records: Records, studies: Iterable[Study]) -> list[BatteryFamily]:
     """Every family's scores and bars, in the order of the spec; families without records are left out."""
+    check_records("records", records)
     there = set(records.distinct("study"))
     return [_family(records.where(study=study.name), study) for study in studies if study.name in there]
 
 
-def _family(records: Records, study: Study) -> Family:
+def _family(records: Records, study: Study) -> BatteryFamily:
+    learn_alone = _learn_alone(study)
     regrets, locks = {}, {}
     for label in records.distinct("policy"):
         part = records.where(policy=label)
-        regrets[name_of(label)] = _table(part, "final_regret")
-        locks[name_of(label)] = _table(part, "lock_ins")
+        regrets[algorithm(label)] = _table(part, "final_regret")
+        locks[algorithm(label)] = _table(part, "lock_ins")
     scores = [
-        Score(
+        PolicyScore(
             policy,
+            policy in learn_alone,
             float(table.mean()),
             float(table.mean(axis=1).std(ddof=1) / math.sqrt(len(table))) if len(table) > 1 else math.nan,
             float(np.quantile(table, 0.9)),
@@ -121,8 +138,7 @@ def _family(records: Records, study: Study) -> Family:
         )
         for policy, table in regrets.items()
     ]
-    scores.sort(key=lambda each: each.mean)
-    family = Family(
+    family = BatteryFamily(
         name=study.name,
         tags=study.tags,
         players=int(records["players"][0]),
@@ -130,12 +146,16 @@ def _family(records: Records, study: Study) -> Family:
         horizon=int(records["horizon"][0]),
         problems=len(next(iter(regrets.values()))),
         runs=next(iter(regrets.values())).size,
-        scores=tuple(scores),
-        to_alone=None,
-        to_other=None,
-        bars=(),
+        scores=tuple(sorted(scores, key=lambda each: each.mean)),
     )
     return _judged(family, regrets, locks)
+
+
+def _learn_alone(study: Study) -> set[str]:
+    """The names of policies that do not share; a label in the study is the name of its policy."""
+    shares = {cls.name or cls.__name__: cls.shares for cls in all_policies()}
+    shares |= {algorithm(choice.label): choice.policy.shares for choice in study.policies if choice.label}
+    return {name for name in shares if not shares[name]}
 
 
 def _table(records: Records, column: str) -> np.ndarray:
@@ -144,8 +164,8 @@ def _table(records: Records, column: str) -> np.ndarray:
     return records[column][order].astype(float).reshape(len(set(records["problem"].tolist())), -1)
 
 
-def _judged(family: Family, regrets: dict[str, np.ndarray], locks: dict[str, np.ndarray]) -> Family:
-    """The family with its ratios and bars, where the candidate and somebody to compare it with are there."""
+def _judged(family: BatteryFamily, regrets: dict[str, np.ndarray], locks: dict[str, np.ndarray]) -> BatteryFamily:
+    """The family with its ratios and bars, if there are the candidate and a policy to compare it with."""
     alone, other = family.best(alone=True), family.best()
     if CANDIDATE not in regrets or other is None:
         return family
@@ -155,8 +175,8 @@ def _judged(family: Family, regrets: dict[str, np.ndarray], locks: dict[str, np.
     bars = []
     if PAPER in family.tags:
         if ROBUST in regrets:
-            bars.append(_bar("mean, paper's family", ROBUST, 0.15, ratio(own, regrets[ROBUST], _mean)))
-        bars.append(_bar("mean, paper's family", other, 1.05, to_other))
+            bars.append(_bar("mean, paper's family", ROBUST, PAPER_LIMIT, ratio(own, regrets[ROBUST], _mean)))
+        bars.append(_bar("mean, paper's family", other, OTHER_LIMIT, to_other))
     if alone is not None:
         to_alone = ratio(own, regrets[alone], _mean)
         bars.append(_bar("mean, no harm", alone, 1.10, to_alone))
@@ -165,11 +185,11 @@ def _judged(family: Family, regrets: dict[str, np.ndarray], locks: dict[str, np.
             bars.append(_bar("lock-ins, no harm", alone, 1.0, ratio(locks[CANDIDATE], locks[alone], _mean)))
         if HELPS in family.tags:
             bars.append(_bar("mean, sharing helps", alone, 0.5, to_alone))
-    return Family(**{**vars(family), "to_alone": to_alone, "to_other": to_other, "bars": tuple(bars)})
+    return dataclasses.replace(family, to_alone=to_alone, to_other=to_other, bars=tuple(bars))
 
 
-def _bar(text: str, against: str, limit: float, found: Ratio) -> Bar:
-    return Bar(text, against, limit, found, "won" if found.value <= limit else "lost")
+def _bar(text: str, against: str, limit: float, found: Ratio) -> BatteryBar:
+    return BatteryBar(text, against, limit, found, "won" if found.value <= limit else "lost")
 
 
 def ratio(own: np.ndarray, other: np.ndarray, statistic: Statistic) -> Ratio:
@@ -194,6 +214,15 @@ def _quotient(above: np.ndarray, below: np.ndarray) -> np.ndarray:
 def _mean(tables: np.ndarray) -> np.ndarray:
     """Of tables [sample, problem, replication]."""
     return tables.mean(axis=(1, 2))
+
+
+def three_digits(value: float) -> str:
+    """A number with about three digits.
+
+    >>> three_digits(1234.5), three_digits(0.01234)
+    ('1,234', '0.0123')
+    """
+    return f"{value:,.0f}" if abs(value) >= 100 or not math.isfinite(value) else f"{value:.3g}"
 
 
 def _tail(tables: np.ndarray) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""The paper's evaluation: its spec, its figures, its claims and what the records say of them."""

@@ -1,0 +1,201 @@
+"""Panels of figures: curves, bars, and sheets of small panels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from posse.experiments.records import KINDS, Records
+from posse.experiments.summary import mean_and_deviation, problem_means
+from posse.figures.canvas import add_legend, finish, legend_label, new_figure, thousands
+from posse.figures.style import DARK, PRINT, WIDTH
+from posse.policies.base import Look
+
+
+def _short_number(value: float) -> str:
+    """About three digits: 0.28, 18.2, 1,234."""
+    if value == 0 or value >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 9.95 else f"{value:.2g}"
+
+
+def checkpoint_rounds(records: Records) -> np.ndarray:
+    """The rounds of the checkpoints, which must be the same in all the records."""
+    distinct = {tuple(rounds) for rounds in records.table.column("rounds").to_pylist()}
+    if len(distinct) != 1:
+        raise ValueError(f"the records mix {len(distinct)} different lists of checkpoints; draw one setting at a time")
+    return np.array(distinct.pop())
+
+
+def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look]) -> None:
+    """Regret over rounds: a line and a band for each policy."""
+    for number, (label, look) in enumerate(drawn.items()):
+        rows = records.where(policy=label)
+        if not len(rows):
+            continue
+        rounds = checkpoint_rounds(rows)
+        mean, deviation = mean_and_deviation(problem_means(rows, "regret"))
+        axes.fill_between(
+            rounds, np.maximum(mean - deviation, 0), mean + deviation, color=look.color, alpha=0.16, linewidth=0
+        )
+        step = max(1, len(rounds) // 6)
+        axes.plot(
+            rounds,
+            mean,
+            color=look.color,
+            linestyle=look.line,
+            marker=look.marker,
+            markevery=(step // 2 + number * step // (2 * len(drawn)), step),
+            label=legend_label(label),
+            gid=label,
+        )
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(thousands))
+    axes.yaxis.set_major_formatter(FuncFormatter(thousands))
+    axes.set_xlabel("round")
+    axes.set_ylabel("cumulative regret")
+
+
+def label_ends(axes: Axes) -> None:
+    """Write each curve's name where the curve ends, in place of a legend."""
+    lines = sorted(axes.get_lines(), key=lambda line: np.asarray(line.get_ydata())[-1])
+    low, high = axes.get_ylim()
+    heights = np.array([np.asarray(line.get_ydata())[-1] for line in lines], float) / (high - low)
+    gap = 0.062
+    for _ in range(200):  # push neighbours apart until no two names touch
+        close = np.flatnonzero(np.diff(heights) < gap - 1e-6)
+        if not len(close):
+            break
+        for place in close:
+            middle = heights[place : place + 2].mean()
+            heights[place], heights[place + 1] = middle - gap / 2, middle + gap / 2
+        heights += max(0.0, 0.01 - heights[0])
+    for line, height in zip(lines, heights, strict=True):
+        end = np.asarray(line.get_ydata())[-1] / (high - low)
+        axes.plot(
+            [1.0, 1.035],
+            [end, height],
+            transform=axes.transAxes,
+            color=line.get_color(),
+            linewidth=0.8,
+            clip_on=False,
+            gid="leader",
+        )
+        axes.text(1.045, height, str(line.get_label()), transform=axes.transAxes, va="center", fontsize=8.5)
+
+
+def _draw_bars(
+    axes: Axes,
+    groups: Sequence[str],
+    heights: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    drawn: Mapping[str, Look],
+    *,
+    numbers: bool = False,
+) -> None:
+    """Bars of all policies, group by group; `numbers` writes the height over each bar."""
+    labels = [label for label in drawn if label in heights]
+    width = 0.84 / max(1, len(labels))
+    for number, label in enumerate(labels):
+        mean, deviation = heights[label]
+        places = np.arange(len(groups)) + (number - (len(labels) - 1) / 2) * width
+        axes.bar(
+            places,
+            mean,
+            width * 0.92,
+            yerr=deviation,
+            color=drawn[label].color,
+            hatch=drawn[label].hatch,
+            edgecolor="white",
+            linewidth=0,
+            error_kw={"elinewidth": 0.9, "ecolor": DARK, "capsize": 2},
+            label=legend_label(label),
+            gid=label,
+        )
+        if numbers:
+            for place, height, whisker in zip(places, mean, deviation, strict=True):
+                text = _short_number(height)
+                axes.annotate(
+                    text, (place, height + whisker), (0, 2), textcoords="offset points", ha="center", fontsize=8
+                )
+    axes.set_xticks(range(len(groups)), groups if numbers else [group.replace("-", "-\n") for group in groups])
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylim(bottom=0)
+    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(thousands))
+
+
+def draw_pulls(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbers: bool = False) -> None:
+    """Percentage of pulls of optimal, near-optimal and subpar arms."""
+    shares = {
+        label: mean_and_deviation(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
+        for label, pulls in _by_policy(records, drawn, "pulls_by_kind").items()
+    }
+    _draw_bars(axes, KINDS, shares, drawn, numbers=numbers)
+    axes.set_ylim(0, 108 if numbers else 103)
+    axes.set_yticks(range(0, 101, 20))
+    axes.set_ylabel("% of pulls")
+
+
+def draw_kinds(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbers: bool = False) -> None:
+    """Regret from near-optimal and from subpar arms; optimal ones cost nothing."""
+    regrets = _by_policy(records, drawn, "regret_by_kind")
+    heights = {label: mean_and_deviation(values[:, 1:]) for label, values in regrets.items()}
+    _draw_bars(axes, KINDS[1:], heights, drawn, numbers=numbers)
+    axes.set_ylabel("cumulative regret")
+
+
+def _by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str, np.ndarray]:
+    """A column of each policy that has records, by problem."""
+    parts = {label: records.where(policy=label) for label in labels}
+    return {label: problem_means(rows, column) for label, rows in parts.items() if len(rows)}
+
+
+DRAWS: dict[str, Callable[..., None]] = {"regret": draw_curves, "pulls": draw_pulls, "regret by kind": draw_kinds}
+
+
+def sheet(
+    panels: Sequence[tuple[str, Records]],
+    drawn: Mapping[str, Look],
+    kind: str,
+    *,
+    columns: int | None = None,
+    one_scale: bool = False,
+) -> Figure:
+    """Small panels of one kind with one legend, by default three in a row; `one_scale` makes panels comparable."""
+    columns = columns or (2 if len(panels) == 4 else min(3, len(panels)))
+    rows = math.ceil(len(panels) / columns)
+    with matplotlib.rc_context(PRINT):
+        figure = new_figure(WIDTH if columns > 1 else 5.4, 0.4 + (2.4 if columns == 2 else 1.95) * rows)
+        for number, (title, records) in enumerate(panels):
+            axes = figure.add_subplot(rows, columns, number + 1)
+            DRAWS[kind](axes, records, drawn)
+            axes.set_title(title)
+            if number % columns:
+                axes.set_ylabel("")
+            if number + columns < len(panels):
+                axes.set_xlabel("")
+        if one_scale:
+            _share_scale(figure.axes, columns)
+        top = add_legend(figure, drawn, lines=kind == "regret", bars=kind != "regret")
+        return finish(figure, top, h_pad=0.9, w_pad=0.6)
+
+
+def _share_scale(panels: Sequence[Axes], columns: int) -> None:
+    """Give all panels the same vertical scale, with numbers at the left only; horizontal scales end with the rounds."""
+    top = max(axes.get_ylim()[1] for axes in panels)
+    for number, axes in enumerate(panels):
+        axes.set_ylim(0, top)
+        axes.tick_params(labelleft=number % columns == 0)
+        last = max(float(np.asarray(line.get_xdata())[-1]) for line in axes.get_lines())
+        axes.set_xlim(0, last)
+        axes.set_xticks([0, last], ["0", thousands(last)])
+        axes.get_xticklabels()[-1].set_horizontalalignment("right")

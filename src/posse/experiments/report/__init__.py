@@ -1,0 +1,1 @@
+"""What people read: tables, figures, an HTML report, and two runs side by side."""

@@ -1,0 +1,161 @@
+"""Tables: final regrets for the terminal, and what the records say as CSV."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posse.experiments.paper.claims import ClaimFinding, to_csv
+from posse.experiments.paper.theory import PAPER_BOUNDS
+from posse.experiments.records import KINDS, Records
+from posse.experiments.summary import SETTING, csv_text, describe, mean_and_deviation, problem_means, settings
+from posse.figures.looks import looks
+from posse.problem import Problem
+from posse.text import align_blocks, shorten
+
+TERMINAL = 110  # columns
+
+STUDIES = {
+    "subpar": "The paper's evaluation",
+    "participation": "Who takes part",
+    "players": "More players",
+    "small-epsilon": "A small ε",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class RegretCell:
+    """Final regret of one policy in one setting."""
+
+    mean: float
+    deviation: float
+    """The standard deviation over problems."""
+    count: int
+    """How many problems (or replications, of a single problem)."""
+    lowest: bool
+    """Whether no other policy has a lower mean."""
+
+    def __str__(self) -> str:
+        return f"{self.shown_mean} ± {self.shown_deviation}"
+
+    @property
+    def shown_mean(self) -> str:
+        return f"{self.mean:,.{self._decimals()}f}"
+
+    @property
+    def shown_deviation(self) -> str:
+        return f"{self.deviation:,.{self._decimals()}f}"
+
+    def _decimals(self) -> int:
+        """Enough for three digits of the mean."""
+        return 0 if self.mean >= 100 or self.mean == 0 else min(6, 2 - math.floor(math.log10(self.mean)))
+
+
+@dataclasses.dataclass(frozen=True)
+class RegretTable:
+    """The final regrets of a study: a row for each setting, a column for each policy."""
+
+    study: str
+    policies: list[str]
+    rows: list[tuple[dict[str, Any], Records, dict[str, RegretCell]]]
+
+    @property
+    def title(self) -> str:
+        """The study's name for people."""
+        return STUDIES.get(self.study, self.study)
+
+
+def regret_tables(records: Records) -> list[RegretTable]:
+    """The final regrets, study by study."""
+    tables = []
+    for study in records.distinct("study"):
+        of_study = records.where(study=study)
+        policies = list(looks(of_study.distinct("policy")))
+        rows = []
+        for setting, part in settings(of_study):
+            final = {label: part.where(policy=label) for label in policies}
+            values = {label: problem_means(rows_, "final_regret") for label, rows_ in final.items() if len(rows_)}
+            least = min(value.mean() for value in values.values())
+            cells = {}
+            for label, value in values.items():
+                mean, deviation = mean_and_deviation(value)
+                cells[label] = RegretCell(float(mean), float(deviation), len(value), bool(mean <= least))
+            rows.append((setting, part, cells))
+        tables.append(RegretTable(study, policies, rows))
+    return tables
+
+
+def regret_table(records: Records) -> str:
+    """Final regrets for the terminal: mean ± one standard deviation, the lowest of each row marked with a star."""
+    parts = []
+    for table in regret_tables(records):
+        names = [shorten(describe(setting) or "all problems", 44) for setting, _, _ in table.rows]
+        columns = [
+            [shorten(label, 26) + " "]
+            + [
+                f"{cells[label]}{'*' if cells[label].lowest else ' '}" if label in cells else "– "
+                for *_, cells in table.rows
+            ]
+            for label in table.policies
+        ]
+        blocks = align_blocks([["final regret", *names]], columns, TERMINAL)
+        parts.append("\n".join([shorten(table.title, TERMINAL), *(line for block in blocks for line in block)]))
+    note = "mean ± one standard deviation over problems; * the lowest mean of the row"
+    return "\n\n".join([*parts, note])
+
+
+def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimFinding] | None = None) -> None:
+    """Write final regrets, pulls and regret by kind of arm, the bounds of each problem, and the claims as CSV."""
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    tables = {"final-regret": _final_rows(records), "by-kind": _kind_rows(records), "theory": _theory_rows(records)}
+    texts = {name: csv_text(rows) for name, rows in tables.items()}
+    if findings is not None:
+        texts["claims"] = to_csv(findings)
+    for name, text in texts.items():
+        (out / f"{name}.csv").write_text(text, encoding="utf-8")
+
+
+def _columns(part: Records) -> list[Any]:
+    """The setting of some records, every column of it; empty where it differs from row to row."""
+    values = [part.distinct(column) for column in SETTING]
+    return [value[0] if len(value) == 1 else "" for value in values]
+
+
+def _final_rows(records: Records) -> Iterable[list[Any]]:
+    yield ["study", *SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]
+    for table in regret_tables(records):
+        for _, part, cells in table.rows:
+            for label, cell in cells.items():
+                values = [cell.count, cell.mean, cell.deviation, int(cell.lowest)]
+                yield [table.study, *_columns(part.where(policy=label)), label, *values]
+
+
+def _kind_rows(records: Records) -> Iterable[list[Any]]:
+    names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
+    yield ["study", *SETTING, "policy", "kind", *names]
+    for table in regret_tables(records):
+        for _, part, cells in table.rows:
+            for label in cells:
+                rows = part.where(policy=label)
+                pulls = problem_means(rows, "pulls_by_kind")
+                shares = mean_and_deviation(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
+                regrets = mean_and_deviation(problem_means(rows, "regret_by_kind"))
+                for number, kind in enumerate(KINDS):
+                    values = [float(array[number]) for array in (*shares, *regrets)]
+                    yield [table.study, *_columns(rows), label, kind, *values]
+
+
+def _theory_rows(records: Records) -> Iterable[list[Any]]:
+    bounds = {f"{kind}: {label}": bound for kind, of in PAPER_BOUNDS.items() for label, bound in of.items()}
+    columns = ("study", "n_subpar", "players", "arms", "epsilon", "horizon", "problem")
+    yield [*columns, "n_subpar_10", *bounds]
+    for *key, means in dict.fromkeys(records.rows(*columns, "means")):
+        row = dict(zip(columns, key, strict=True))
+        problem = Problem(np.reshape(means, (row["players"], row["arms"])), row["epsilon"])
+        yield [*key, len(problem.subpar_10), *(float(bound(problem, row["horizon"])) for bound in bounds.values())]

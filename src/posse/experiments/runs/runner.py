@@ -1,0 +1,231 @@
+"""Run an experiment: the units that the store does not have, on threads, processes or a cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import importlib
+import os
+import pickle
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from posse.checks import whole
+from posse.experiments.records import Records
+from posse.experiments.runs.gpu import run_on_gpu
+from posse.experiments.runs.progress import RunProgress
+from posse.experiments.runs.store import ResultStore
+from posse.experiments.spec.study import Spec
+from posse.experiments.spec.unit import Unit
+from posse.policies.base import Policy
+from posse.policies.user import import_file, imported_files
+from posse.problem import Problem
+from posse.simulation import simulate
+from posse.simulation.backend import check_backend
+from posse.simulation.progress import Bar
+from posse.simulation.work import Progress
+from posse.version import __version__
+
+Submit = Callable[[Unit], Future[pa.Table]]
+
+
+class RunError(RuntimeError):
+    """A unit of work failed; the message says which one."""
+
+
+def run(
+    spec: Spec,
+    out: str | Path,
+    *,
+    executor: Executor | None = None,
+    on: str = "local",
+    threads: int | None = None,
+    progress: Progress = None,
+    backend: str = "cpu",
+) -> Records:
+    """Run an experiment into a folder and return all of its results.
+
+    Units that the folder has results of, computed by the same code, are not computed again. So an interrupted or killed
+    run goes on where it stopped. The results are the same, bit for bit, wherever and in whatever order units run.
+
+    Args:
+        spec: what to run, from `load` or `parse`.
+        out: the folder for the results.
+        executor: where to run: any `concurrent.futures.Executor`, of processes for example. It is not shut down.
+        on: "local", or the address of a Dask scheduler such as "tcp://10.0.0.1:8786".
+        threads: how many units run at a time when run locally; as many as there are cores if omitted.
+        progress: True for a bar on standard error, or a function that is called with the fraction done.
+        backend: "cpu", "cuda" for this machine's GPU, or "auto" for a GPU where there is one: see `simulate`.
+    """
+    if not isinstance(spec, Spec):
+        raise TypeError(f"spec={spec!r}, but expected a Spec; `posse.experiments.load` reads one from a file")
+    if on != "local" and "://" not in on:
+        raise ValueError(
+            f'on={on!r}, but expected "local" or a Dask scheduler\'s address such as "tcp://10.0.0.1:8786"'
+        )
+    if (executor is not None) + (on != "local") + (threads is not None) > 1:
+        raise ValueError("executor, on and threads each say where to run; give one of them")
+    on_gpu = check_backend(backend) == "cuda"
+    if on_gpu and (executor is not None or on != "local"):
+        raise ValueError(f"backend={backend!r} is this machine's GPU, so it goes with neither executor nor on")
+    workers = (os.cpu_count() or 1) if threads is None else whole("threads", threads, least=1)
+    store = ResultStore(out)
+    units = spec.units()
+    with store.lock():
+        store.check(units)
+        todo = [unit for unit in units if not store.path(unit).exists()]
+        manifest = store.manifest()
+        if todo or manifest.get("spec") != spec.text or manifest.get("units") != [unit.id for unit in units]:
+            place = "GPU" if on_gpu else on if executor is None else type(executor).__name__
+            _note_start(store, manifest, spec, units, todo, place)
+        if todo:
+            started = time.monotonic()
+            shown = RunProgress(units, todo, Bar() if progress is True else progress or None)
+            if on_gpu:
+                run_on_gpu(todo, store, shown)
+            elif executor is not None:
+                _compile(_policies(todo))
+                _run_all(todo, _submitter(executor), store, shown)
+            elif on == "local":
+                _run_local(todo, workers, store, shown)
+            else:
+                with _dask(on, todo) as pool:
+                    _run_all(todo, lambda unit: pool.submit(unit.run), store, shown)
+            _note_end(store, time.monotonic() - started)
+    return store.read(spec)
+
+
+class Stopped(Exception):
+    """Raised in units at work when the run is over, so that they stop."""
+
+
+def _submitter(executor: Executor) -> Submit:
+    """How units are given to an executor, whose processes may have to import users' policies first."""
+    files = imported_files()
+    if not files:
+        return lambda unit: executor.submit(unit.run)
+    return lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit))
+
+
+def _run_pickled(files: list[Path], unit: bytes) -> pa.Table:
+    """Run a unit after the import of the files, whose classes unpickling needs."""
+    for file in files:
+        import_file(file)
+    found: Unit = pickle.loads(unit)
+    return found.run()
+
+
+def _run_local(todo: list[Unit], workers: int, store: ResultStore, progress: RunProgress) -> None:
+    """On threads of this process; an interrupt stops units that are at work too."""
+    stopped = False
+
+    def work(unit: Unit) -> pa.Table:
+        def watch(fraction: float) -> None:
+            if stopped:
+                raise Stopped
+            progress.working(unit, fraction)
+
+        return unit.run(threads=1, progress=watch)
+
+    _compile(_policies(todo))
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            _run_all(todo, lambda unit: pool.submit(work, unit), store, progress)
+        finally:
+            stopped = True
+
+
+def _run_all(todo: list[Unit], submit: Submit, store: ResultStore, progress: RunProgress) -> None:
+    """Start every unit and store each as it is done."""
+    waiting: dict[Future[pa.Table], Unit] = {}
+    try:
+        for unit in todo:
+            waiting[submit(unit)] = unit
+        while waiting:
+            done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+            failures = []
+            for future in done:
+                unit = waiting.pop(future)
+                error = future.exception()
+                if error is not None:
+                    failures.append((unit, error))
+                    continue
+                store.write(unit, future.result())
+                progress.done(unit)
+            for unit, error in failures:
+                raise RunError(f"{unit} failed: {type(error).__name__}: {error}") from error
+            progress.show()
+        progress.show(complete=True)
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+def _policies(units: Iterable[Unit]) -> list[Policy]:
+    """One policy of each class in the units."""
+    return list({type(policy): policy for unit in units for policy in unit.policies}.values())
+
+
+def _compile(policies: Iterable[Policy]) -> str:
+    """Compile the policies, and keep the kernels on disk for other processes; return posse's version."""
+    for policy in policies:
+        simulate(Problem([[0.5, 0.5]]), policy, 1, threads=1)
+    return __version__
+
+
+@contextlib.contextmanager
+def _dask(address: str, todo: list[Unit]) -> Iterator[Executor]:
+    """An executor on a Dask cluster whose workers have compiled the policies."""
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise ImportError(f"on={address!r} needs Dask: pip install distributed") from None
+    with distributed.Client(address, set_as_default=False, timeout="10s") as client:
+        for file in imported_files():
+            client.upload_file(str(file))
+        versions: dict[str, str] = client.run(_compile, _policies(todo))
+        for worker, version in versions.items():
+            if version != __version__:
+                raise RunError(f"worker {worker} has posse {version}, but here is {__version__}; install the same")
+        with client.get_executor(pure=False, retries=3) as pool:
+            yield pool
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _note_start(
+    store: ResultStore, manifest: dict[str, Any], spec: Spec, units: list[Unit], todo: list[Unit], place: str
+) -> None:
+    runs = manifest.get("runs", [])
+    if todo:
+        runs = [*runs, {"started": _now(), "on": place, "units": len(todo), "finished": None, "seconds": None}]
+    store.write_manifest(
+        {
+            "title": spec.title,
+            "seed": str(spec.seed),
+            "versions": {
+                "posse": __version__,
+                "python": platform.python_version(),
+                **{name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")},
+            },
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+            "units": [unit.id for unit in units],
+            "runs": runs,
+            "spec": spec.text,
+        }
+    )
+
+
+def _note_end(store: ResultStore, seconds: float) -> None:
+    manifest = store.manifest()
+    manifest["runs"][-1] |= {"finished": _now(), "seconds": round(seconds, 3)}
+    store.write_manifest(manifest)

@@ -1,0 +1,141 @@
+"""The problems of a study: a family with its parameters, or given tables of means."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posse import generate
+from posse.problem import Problem
+from posse.rewards import Family
+
+MAX_PAIRS = 1_000_000  # players × arms
+GIVEN = "given"  # in place of a family's name
+
+Table = tuple[tuple[float, ...], ...]
+"""Means of arms, one row for each player."""
+
+
+@dataclass(frozen=True)
+class ProblemSet:
+    """A family of problems with its parameters, or given tables of means. Problem k does not depend on the count."""
+
+    family: str
+    """One of `posse.generate.FAMILIES`, or "given"."""
+    count: int
+    players: int
+    arms: int
+    epsilon: float | None
+    """None: the family's own, or the smallest that holds for each table."""
+    rewards: Family
+    n_subpar: int | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+    """Further parameters of the family, by name."""
+    tables: tuple[Table, ...] = ()
+    """The means of problems first, first + 1, …"""
+    first: int = 0
+
+    def make(self, start: int, stop: int, seed: int) -> list[Problem]:
+        """Problems start to stop − 1."""
+        if self.family == GIVEN:
+            return [Problem(table, self.epsilon, self.rewards) for table in self._part(start, stop).tables]
+        given = {"players": self.players, "arms": self.arms, "rewards": self.rewards, **dict(self.options)}
+        own = {"epsilon": self.epsilon, "n_subpar": self.n_subpar}
+        given |= {name: value for name, value in own.items() if value is not None}
+        make: Any = generate.FAMILIES[self.family]
+        return make(count=stop, seed=seed, **given)[start:]
+
+    def alike(self) -> list[tuple[ProblemSet, float]]:
+        """This set in parts of one shape and one ε, each with its ε."""
+        if self.family != GIVEN:
+            return [(self, self.make(0, 1, 0)[0].epsilon if self.epsilon is None else self.epsilon)]
+        shapes = [(len(table), len(table[0]), Problem(table, self.epsilon).epsilon) for table in self.tables]
+        parts = []
+        start = self.first
+        for (players, arms, epsilon), group in itertools.groupby(shapes):
+            stop = start + len(list(group))
+            parts.append((dataclasses.replace(self._part(start, stop), players=players, arms=arms), epsilon))
+            start = stop
+        return parts
+
+    def chunks(self, size: int) -> Iterator[tuple[ProblemSet, int, int]]:
+        """This set in chunks of a size, each with its first number and the one past its last."""
+        end = self.first + self.count
+        for start in range(self.first, end, size):
+            stop = min(start + size, end)
+            yield (self._part(start, stop) if self.tables else dataclasses.replace(self, count=0)), start, stop
+
+    def _part(self, start: int, stop: int) -> ProblemSet:
+        tables = self.tables[start - self.first : stop - self.first]
+        return dataclasses.replace(self, tables=tables, first=start, count=stop - start)
+
+    def describe(self) -> dict[str, Any]:
+        """The contents as plain data; tables by their digest."""
+        described: dict[str, Any] = {"family": self.family, "rewards": repr(self.rewards), "epsilon": self.epsilon}
+        if self.family == GIVEN:
+            digests = [hashlib.blake2b(json.dumps(table).encode(), digest_size=12) for table in self.tables]
+            return described | {"means": [digest.hexdigest() for digest in digests]}
+        described |= {"players": self.players, "arms": self.arms, **dict(self.options)}
+        return described if self.n_subpar is None else described | {"n_subpar": self.n_subpar}
+
+
+def read_means(value: Any) -> tuple[Table, ...]:
+    """The `means` of a spec: one table, or a list of tables."""
+    if not isinstance(value, list) or not value:
+        raise TypeError("expected a table of numbers in [0, 1], one row a player, or a list of such tables")
+    several = all(isinstance(row, list) and row and isinstance(row[0], list) for row in value)
+    return tuple(
+        _checked(f"table {k}" if several else "table", rows) for k, rows in enumerate(value if several else [value])
+    )
+
+
+def read_files(value: Any, folder: Path) -> tuple[Table, ...]:
+    """The tables of a spec's `file`: one file of means in the folder, or a list of files."""
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) and name.endswith((".csv", ".npy")) for name in names):
+        raise ValueError(f"{value!r}, but expected the name of a .csv or .npy file, or a list of such names")
+    tables: list[Table] = []
+    for name in names:
+        try:
+            found = _read_csv(folder / name) if name.endswith(".csv") else _read_npy(folder / name)
+        except Exception as error:  # a file may be damaged in any way
+            raise ValueError(f"cannot read {name}: {error}") from None
+        tables += (_checked(name, rows) for rows in found)
+    return tuple(tables)
+
+
+def _read_csv(path: Path) -> list[Any]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        return [[[float(cell) for cell in row] for row in csv.reader(file) if row]]
+
+
+def _read_npy(path: Path) -> list[Any]:
+    array = np.load(path, allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
+        raise ValueError("expected an array of numbers, players × arms or problems × players × arms")
+    tables = array.astype(float).tolist()
+    return [tables] if array.ndim == 2 else tables
+
+
+def _checked(where: str, rows: Any) -> Table:
+    """A table of means, checked."""
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, list) and row for row in rows):
+        raise TypeError(f"{where}: expected one row of numbers a player")
+    for player, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise ValueError(f"{where}: player {player} has {len(row)} arms, but player 0 has {len(rows[0])}")
+        for arm, mean in enumerate(row):
+            if isinstance(mean, bool) or not isinstance(mean, (int, float)) or not 0 <= mean <= 1:
+                raise ValueError(f"{where}: means[{player}, {arm}]={mean!r}, but a mean is a number in [0, 1]")
+    if len(rows) * len(rows[0]) > MAX_PAIRS:
+        raise ValueError(f"{where}: {len(rows)} × {len(rows[0])} means, but at most {MAX_PAIRS} can be simulated")
+    return tuple(tuple(float(mean) + 0.0 for mean in row) for row in rows)

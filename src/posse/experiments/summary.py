@@ -1,0 +1,109 @@
+"""What the records say, for figures and tables: means over problems, settings, and settings in words."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from posse.experiments.records import Records
+from posse.text import shorten
+
+SETTING = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "schedule", "anytime")
+
+
+def problem_means(records: Records, column: str) -> np.ndarray:
+    """A column by problem, averaged over replications; by replication if there is only one problem."""
+    values = records[column].astype(float)
+    keys = list(records.rows("problem", "seed"))
+    place = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    if len(place) == 1:
+        return values
+    where = np.array([place[key] for key in keys])
+    sums = np.zeros((len(place), *values.shape[1:]))
+    np.add.at(sums, where, values)
+    counts = np.bincount(where).reshape(-1, *[1] * (values.ndim - 1))
+    return sums / counts
+
+
+def mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and standard deviation over the first axis; the deviation of a single value is 0."""
+    mean = values.mean(axis=0)
+    return mean, values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros_like(mean)
+
+
+def settings(records: Records) -> list[tuple[dict[str, Any], Records]]:
+    """The records by setting: the columns that vary between settings with their values, and the rows.
+
+    |I_5ε| counts as part of a setting if it was asked for, but not if it merely differs between problems of a family. A
+    horizon does not count if the other columns already determine it.
+    """
+    columns = [column for column in SETTING if len(records.distinct(column)) > 1]
+    for column, beside in (("n_subpar", ["policy", "problem", "replication", "seed"]), ("horizon", [])):
+        rest = [other for other in columns if other != column]
+        with_it, without_it = (set(records.rows(*names, *beside)) for names in (columns, rest))
+        if column in columns and rest + beside and len(with_it) == len(without_it):
+            columns = rest
+    if not columns:
+        return [({}, records)]
+    return [(dict(zip(columns, key, strict=True)), part) for key, part in records.groups(*columns).items()]
+
+
+def by_subpar(records: Records) -> dict[int | None, Records]:
+    """The records by |I_5ε|, from the most subpar arms to the fewest; all under None if it was not asked for."""
+    if not any("n_subpar" in setting for setting, _ in settings(records)):
+        return {None: records}
+    return {v: records.where(n_subpar=v) for v in sorted(records.distinct("n_subpar"), reverse=True)}
+
+
+SCHEDULES = (
+    (r"Concurrent\(\)", "all players every round"),
+    (r"Sequential\(order='turn'\)", "one player a round, in turn"),
+    (r"Sequential\(order='random'\)", "one player a round, at random"),
+    (r"Arrivals\(stay=True\)", "players arrive one after another"),
+    (r"Arrivals\(stay=False\)", "players one after another, each alone"),
+    (r"Late\(share=([0-9.e-]+), players=1\)", r"one player from share \1 of the rounds on"),
+    (r"Random\(probability=([0-9.e-]+)\)", r"each player with chance \1"),
+)
+
+
+def schedule_words(schedule: str) -> str:
+    """A schedule in plain words.
+
+    >>> schedule_words("Random(probability=0.5)")
+    'each player with chance 0.5'
+    """
+    for pattern, words in SCHEDULES:
+        if match := re.fullmatch(pattern, schedule):
+            return match.expand(words)
+    return shorten(schedule, 40)
+
+
+def describe(setting: Mapping[str, Any], *, math_text: bool = False, between: str = ", ") -> str:
+    """A setting in a few words, for a title or a row of a table.
+
+    >>> describe({"n_subpar": 8, "horizon": 50000})
+    '|I_5ε| = 8, T = 50,000'
+    """
+    words = {
+        "n_subpar": lambda value: f"$|\\mathcal{{I}}_{{5\\epsilon}}| = {value}$" if math_text else f"|I_5ε| = {value}",
+        "players": lambda value: f"M = {value}",
+        "arms": lambda value: f"K = {value}",
+        "epsilon": lambda value: f"ε = {value:g}",
+        "rewards": lambda value: f"{value.removesuffix('()')} rewards",
+        "horizon": lambda value: f"T = {value:,}",
+        "schedule": schedule_words,
+        "anytime": lambda value: "anytime" if value else "known horizon",
+    }
+    return between.join(words[column](value) for column, value in setting.items())
+
+
+def csv_text(rows: Iterable[Iterable[Any]]) -> str:
+    """A table as CSV, numbers in full."""
+    stream = io.StringIO()
+    csv.writer(stream, lineterminator="\n").writerows(rows)
+    return stream.getvalue()

@@ -1,0 +1,83 @@
+"""Figures in general: an empty one, its legend and its file."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.figure import Figure
+from matplotlib.legend_handler import HandlerTuple
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from posse.figures.style import DPI, PRINT
+from posse.policies.base import Look
+from posse.text import figure_label
+
+
+def legend_label(label: str) -> str:
+    """A policy's label as matplotlib must get it to show it as it is, even if it begins with an underscore."""
+    shown = figure_label(label, 40)
+    return " " + shown if shown.startswith("_") else shown
+
+
+def thousands(value: float, _position: int = 0) -> str:
+    """A number with commas between thousands, for an axis."""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,g}"
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, of a size in inches, that no window knows of."""
+    figure = Figure(figsize=(width, height), dpi=DPI)
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def finish(figure: Figure, top: float = 0.0, **padding: float) -> Figure:
+    """The figure with its panels laid out below what takes the `top` share of its height."""
+    figure.tight_layout(rect=(0, 0, 1, 1 - top), **padding)
+    return figure
+
+
+def add_legend(figure: Figure, drawn: Mapping[str, Look], *, lines: bool = True, bars: bool = False) -> float:
+    """A legend over the whole figure, for lines, bars or both; returns its height as a share of the figure's."""
+    handles: list[Any] = []
+    for look in drawn.values():
+        line = Line2D([], [], color=look.color, linestyle=look.line, marker=look.marker)
+        bar = Patch(facecolor=look.color, hatch=look.hatch, edgecolor="white", linewidth=0)
+        handles.append((line, bar) if lines and bars else bar if bars else line)
+    labels = [legend_label(label) for label in drawn]
+    width, height = figure.get_size_inches()
+    length = 5.5 if lines and bars else 3.2
+    rows = max(1, math.ceil(sum(0.19 + 0.11 * length + 0.063 * len(label) for label in labels) / (width - 0.1)))
+    columns = max(1, math.ceil(len(labels) / rows))
+    figure.legend(
+        handles,
+        labels,
+        loc="upper center",
+        ncols=columns,
+        borderaxespad=0.3,
+        handlelength=length,
+        handler_map={tuple: HandlerTuple(ndivide=None, pad=0.6)},
+    )
+    return (0.1 + 0.18 * math.ceil(len(labels) / columns)) / height
+
+
+def to_bytes(figure: Figure, ending: str) -> bytes:
+    """The figure as "png" or "svg"; the same figure gives the same bytes."""
+    stream = io.BytesIO()
+    with matplotlib.rc_context(PRINT):
+        # Straight to the canvas: figure.savefig() would draw everything twice.
+        if ending == "png":
+            FigureCanvasAgg(figure).print_png(stream, metadata={"Software": None})
+            return stream.getvalue()
+        FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
+    figure.dpi = DPI  # which print_svg() has changed
+    # A hundredth of a point is enough, and halves the file.
+    return re.sub(rb' d="[^"]*"', lambda path: re.sub(rb"(\.\d\d)\d+", rb"\1", path[0]), stream.getvalue())
