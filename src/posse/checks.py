@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,34 @@ def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     if integer < least or (most is not None and integer > most):
         raise ValueError(f"{name}={value!r}, but expected {expected}")
     return integer
+
+
+def output_file(
+    path: str | Path, option: str = "", *, endings: Sequence[str] = (), new: bool = False, to: str = "write"
+) -> Path:
+    """The path of a file that can be written: it is no folder, and the folder that it will be in exists.
+
+    Args:
+        path: the path that the user gave.
+        option: the option of the command line that it came from, which the errors then name.
+        endings: how the file's name may end, such as (".png", ".svg"); anything if empty.
+        new: True for a file that must not exist yet; otherwise an existing file may be replaced.
+        to: what is done with the file, for the errors: "write" or "save".
+    """
+    given = f"{option} {str(path)!r}" if option else str(path)
+    expected = "a file" + (f" that ends in {', '.join(endings)}" if endings else f" to {to} to")
+    found = Path(path)
+    if not str(path) or (endings and found.suffix.lower() not in endings):
+        raise ValueError(f"{given}, but expected {expected}")
+    if found.is_dir():
+        raise IsADirectoryError(f"{given} is a folder, but expected {expected}")
+    if not found.parent.is_dir():
+        raise FileNotFoundError(
+            f"{f'{given}, but ' if option else ''}there is no folder {found.parent} to {to} {found.name} in"
+        )
+    if new and found.exists():
+        raise FileExistsError(f"{given} exists already; expected the name of a new file")
+    return found
 
 
 def _range(least: float, most: float, above: float) -> str:

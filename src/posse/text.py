@@ -1,0 +1,146 @@
+"""Text for people: tables, names, numbers and lists; and plain values for JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+WIDTH = 120
+GAP = "  "
+
+
+def align(rows: Iterable[Sequence[str]], sides: str = "<>") -> list[str]:
+    """The rows of a table as lines, each column as wide as its longest cell.
+
+    `sides` says how each column is aligned: "<" left, ">" right, "^" centered. The last sign holds for all further
+    columns. A row may have fewer cells than others.
+
+    >>> print("\\n".join(align([["policy", "lost", "note"], ["Ind-TS", "1,200"], ["PosseTS", "90", "fine"]], "<><")))
+    policy    lost  note
+    Ind-TS   1,200
+    PosseTS     90  fine
+    """
+    rows = [list(row) for row in rows]
+    columns = max(map(len, rows), default=0)
+    widths = [max(len(row[place]) for row in rows if place < len(row)) for place in range(columns)]
+    sides += sides[-1] * (columns - len(sides))
+    return [
+        GAP.join(f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=False)).rstrip()
+        for row in rows
+    ]
+
+
+def align_blocks(
+    first: Sequence[Sequence[str]], others: Iterable[Sequence[str]], width: int = WIDTH, sides: str = "<>"
+) -> list[list[str]]:
+    """Columns as tables of at most `width` characters: each has the first columns, and as many others as fit.
+
+    >>> for table in align_blocks([["", "north", "south"]], [["x", "1", "2"], ["y", "3", "4"]], width=9):
+    ...     print(table)
+    ['       x', 'north  1', 'south  2']
+    ['       y', 'north  3', 'south  4']
+    """
+
+    def room(columns: Iterable[Sequence[str]]) -> int:
+        return sum(len(GAP) + max(map(len, column)) for column in columns) - len(GAP)
+
+    blocks = [list(first)]
+    for column in others:
+        if len(blocks[-1]) > len(first) and room([*blocks[-1], column]) > width:
+            blocks.append(list(first))
+        blocks[-1].append(column)
+    return [align(zip(*columns, strict=True), sides) for columns in blocks]
+
+
+def shorten(text: str, most: int) -> str:
+    """A text in one line of at most `most` characters; a longer one ends in "…".
+
+    >>> shorten("no-aspirin+no-heparin", 11), shorten("two\\nlines", 11)
+    ('no-aspirin…', 'two lines')
+    """
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def figure_label(text: str, most: int) -> str:
+    """A text as matplotlib must get it to show it as it is: in one short line, and "$" does not begin a formula.
+
+    >>> print(figure_label("5 $ or\\n10 $", 30))
+    5 \\$ or 10 \\$
+    """
+    return shorten(text, most).replace("$", r"\$")
+
+
+def listed(names: Iterable[str], most: int = 12) -> str:
+    """Names separated by commas; if there are more than `most`, the first ones and how many more there are.
+
+    >>> listed(["north", "east", "south"], most=2)
+    'north, east and 1 more'
+    """
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+def plural(number: int, noun: str) -> str:
+    """A number and its noun, with an "s" unless the number is 1.
+
+    >>> plural(1, "decision"), plural(1200, "decision")
+    ('1 decision', '1,200 decisions')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def bullet(sentence: str, width: int = WIDTH) -> str:
+    """A sentence as an item of a bulleted list, wrapped at `width`."""
+    return textwrap.fill(sentence, width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def decimals(low: float, high: float, for_unit: int) -> int:
+    """How many decimals suit rewards in [low, high], if `for_unit` of them suit rewards in [0, 1].
+
+    >>> decimals(0, 1, 3), decimals(0, 100, 3), decimals(0, 0.01, 3)
+    (3, 1, 5)
+    """
+    return max(0, for_unit - math.floor(math.log10(high - low)))
+
+
+def fixed(value: float, digits: int) -> str:
+    """A number with that many decimals, commas between thousands, and a true minus sign, which 0 does not get.
+
+    >>> fixed(-1234.5, 1), fixed(-0.004, 2)
+    ('−1,234.5', '0.00')
+    """
+    shown = f"{value:,.{digits}f}".replace("-", "−")
+    return shown.removeprefix("−") if not shown.strip("−0.,") else shown
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can hold it: records become dictionaries, arrays and tuples lists, NaN and infinities None.
+
+    >>> plain({"values": np.array([0.5, np.nan]), "range": (0, 1)})
+    {'values': [0.5, None], 'range': [0, 1]}
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        value = value.tolist()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def to_json(value: Any, indent: int | None = 1) -> str:
+    """The JSON text of any value that `plain` understands.
+
+    >>> to_json({"ε": np.float64(0.1), "mean": np.nan}, indent=None)
+    '{"ε": 0.1, "mean": null}'
+    """
+    return json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
