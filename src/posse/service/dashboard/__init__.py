@@ -1,4 +1,4 @@
-"""The dashboard: what is going on in the service, as web pages."""
+"""The dashboard: web pages that show what is going on in the service."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def add_dashboard(app: FastAPI) -> None:
-    """Add the pages to an app."""
-    from posse.service.dashboard import pages  # here, so that the process that analyses need not load them
+    """Add the dashboard to an app."""
+    from posse.service.dashboard import routes  # here, so that the process for analyses need not load them
 
-    pages.add_pages(app)
+    routes.add_routes(app)
