@@ -12,7 +12,7 @@ import httpx
 from serving import service
 
 from posse.service import demo
-from posse.service.client.client import Client
+from posse.service.client import Client
 
 
 def test_both_experiments_meet_the_same_people(tmp_path):

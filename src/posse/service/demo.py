@@ -15,7 +15,7 @@ from posse.learner import Decision
 from posse.policies.base import Policy
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
-from posse.service.client.client import Client, ServiceError
+from posse.service.client import Client, ServiceError
 
 SHOPS = ("Lyon", "Nice", "Lille", "Metz", "Brest", "Dijon", "Nantes", "Tours", "Reims", "Pau", "Caen", "Gare du Nord")
 WINDOWS = ("plants", "blue light", "books", "mannequins", "bare")
