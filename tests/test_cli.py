@@ -34,7 +34,7 @@ def test_bench_of_an_unknown_policy_says_which_there_are(capsys):
 
 def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
     """The real benchmark, made small: every figure is there and positive."""
-    monkeypatch.setattr(bench.measure, "HORIZON", 2000)
+    monkeypatch.setattr(bench.simulator, "HORIZON", 2000)
     out = tmp_path / "bench.json"
     assert main(["bench", "--quick", "--policy", "RobustAggTS", "--policy", "IndUCB", "--json", str(out)]) == 0
     table = capsys.readouterr().out
@@ -51,9 +51,9 @@ def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
 
 
 def test_a_missed_bar_is_marked():
-    assert bench.table._mark(0.31, 0.30)
-    assert not bench.table._mark(0.29, 0.30)
-    assert not bench.table._mark(5.0, None)
+    assert bench.table.mark(0.31, 0.30)
+    assert not bench.table.mark(0.29, 0.30)
+    assert not bench.table.mark(5.0, None)
 
 
 def test_core_needs_numpy_and_numba_alone():
