@@ -165,11 +165,11 @@ def _text(template: str, **values) -> str:
 def test_the_lead_says_for_how_many_what_looks_best(shops):
     lead = experiment_page.lead(shops)
     assert lead.players == 12
-    assert sum(each.players for each in lead.favorites) + lead.undecided == 12
+    assert sum(players for _, players in lead.favorites) + lead.undecided == 12
     text = _text("parts/lead.html", lead=lead)
     assert text.startswith("12 players choose among 5 arms. So far ")
-    best = lead.favorites[0]
-    assert f"{best.arm.name} looks best for {best.players} of them" in text
+    best, players = lead.favorites[0]
+    assert f"{best.name} looks best for {players} of them" in text
     assert "of what their choices rest on was learnt by other players." in text
 
 
@@ -195,12 +195,12 @@ def test_a_cell_says_whose_data_decides(shops):
         assert sum(cell.best for cell in row.cells) <= 1
 
 
-def test_arms_beyond_the_colours_share_the_last_one():
+def test_arms_beyond_the_colors_share_the_last_one():
     learner, clock = learner_of_shops(300, posse.IndTSV(), arms=tuple(f"arm {number}" for number in range(15)))
     snapshot = snapshot_of(learner, clock)
-    colours = [arm.color for arm in experiment_page.shown_arms(snapshot)]
-    assert [colours.count(colour) for colour in range(7)] == [1] * 7
-    assert colours.count(7) == 8
+    colors = [arm.color for arm in experiment_page.shown_arms(snapshot)]
+    assert [colors.count(color) for color in range(7)] == [1] * 7
+    assert colors.count(7) == 8
     shown = charts.chart(snapshot)
     assert shown["names"][-1] == "8 other arms"
     np.testing.assert_allclose(np.sum(shown["shares"], axis=0), 1, atol=1e-3)

@@ -34,20 +34,14 @@ class ShownArm(NamedTuple):
     """Of all decisions."""
 
 
-class Favorite(NamedTuple):
-    """An arm, and the number of players for whom it looks best."""
-
-    arm: ShownArm
-    players: int
-
-
 @dataclass(frozen=True)
 class Lead:
     """The state of the experiment in a sentence or two."""
 
     players: int
     arms: int
-    favorites: tuple[Favorite, ...]
+    favorites: tuple[tuple[ShownArm, int], ...]
+    """Arms, and for how many players each looks best."""
     undecided: int
     shared: str
     """How much of what decisions rest on comes from other players, in words; empty if there are none."""
@@ -168,8 +162,8 @@ def lead(snapshot: Snapshot) -> Lead:
     here = np.array([here for _, here in snapshot.players], bool)
     favorites = favorite_arms(snapshot)[here]
     arms = shown_arms(snapshot)
-    found = [Favorite(arms[place], int((favorites == place).sum())) for place in set(favorites.tolist()) - {-1}]
-    found.sort(key=lambda favorite: (-favorite.players, favorite.arm.place))
+    found = [(arms[place], int((favorites == place).sum())) for place in set(favorites.tolist()) - {-1}]
+    found.sort(key=lambda favorite: (-favorite[1], favorite[0].place))
     shared = ""
     if here.sum() > 1 and snapshot.decisions:
         shared = words.part_of(float((snapshot.weights * snapshot.probabilities).sum(axis=1)[here].mean()))
@@ -186,7 +180,8 @@ def lead(snapshot: Snapshot) -> Lead:
 def figures(snapshot: Snapshot) -> tuple[Figure, ...]:
     """Decisions, rewards, waiting decisions, and the average reward."""
     known = int(snapshot.pulls.sum())
-    average = float(snapshot.sums.sum()) / known if known else math.nan
+    mean = float(snapshot.sums.sum()) / known if known else math.nan
+    average = words.amount(mean, snapshot.setup.low, snapshot.setup.high, 3)
     decided, rewarded = recent_rates(snapshot)
     waiting = "no decision is waiting for its reward"
     if snapshot.traffic.oldest is not None:
@@ -195,11 +190,7 @@ def figures(snapshot: Snapshot) -> tuple[Figure, ...]:
         Figure("Decisions", f"{snapshot.decisions:,}", f"{words.rate(decided)} at present"),
         Figure("Rewards", f"{snapshot.rewards:,}", f"{words.rate(rewarded)} at present"),
         Figure("Waiting for a reward", f"{snapshot.waiting:,}", waiting),
-        Figure(
-            "Average reward",
-            words.amount(average, snapshot.setup.low, snapshot.setup.high, 3),
-            "of all rewards so far",
-        ),
+        Figure("Average reward", average, "of all rewards so far"),
     )
 
 
@@ -286,7 +277,7 @@ def rewards_in_words(snapshot: Snapshot) -> str:
             + (f"; so did {traffic.defaulted:,} of the latest {traffic.latest:,}." if traffic.latest else ".")
         )
     else:
-        parts.append("A reward may come at any time; until then its decision teaches nothing.")
+        parts.append("A reward may come at any time. Until then its decision teaches nothing.")
     return " ".join(parts)
 
 
@@ -298,9 +289,9 @@ def policy_in_words(policy: Policy) -> str:
     if "epsilon" not in defaults:
         return "See the documentation of posse."
     if defaults["epsilon"] is None:
-        return "It learns how alike players are and how much chance there is in rewards, and shares as far as it helps."
+        return "It learns how alike players are and how noisy rewards are, and shares as far as it helps."
     epsilon: float = policy.epsilon  # type: ignore[attr-defined]
-    return f"Players share, on the promise that they differ by at most ε = {epsilon:g}."
+    return f"Players share, relying on your promise that they differ by at most ε = {epsilon:g}."
 
 
 def example(snapshot: Snapshot, base: str) -> str:
@@ -311,7 +302,7 @@ def example(snapshot: Snapshot, base: str) -> str:
         lines.append(f"client.change({snapshot.name!r}, join=[{player!r}])")
     lines += [
         f"decision = client.choose({snapshot.name!r}, {player!r})",
-        "print(decision.arm)  # use this arm; then, when you know what came of it:",
+        "print(decision.arm)  # use this arm; then, when you know its reward:",
         f"client.observe({snapshot.name!r}, decision.id, {snapshot.setup.high:g})",
     ]
     return "\n".join(lines)

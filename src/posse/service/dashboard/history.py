@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -157,28 +157,19 @@ def latest_decisions(
     connection: Connection, experiment: int, players: list[str], arms: list[str]
 ) -> tuple[RecentDecision, ...]:
     """The latest decisions, newest first; `players` and `arms` are the names by place."""
-    columns = decisions.c
+    columns = [(decisions if each.name in decisions.c else rewards).c[each.name] for each in fields(RecentDecision)]
     query = (
-        sql.select(
-            columns.player,
-            columns.arm,
-            columns.propensity,
-            columns.shared,
-            columns.holdout,
-            columns.decided_at,
-            rewards.c.reward,
-            rewards.c.observed_at,
-            rewards.c.defaulted,
-        )
+        sql.select(*columns)
         .select_from(decisions.outerjoin(rewards, _SAME_DECISION))
-        .where(columns.experiment == experiment)
-        .order_by(columns.serial.desc())
+        .where(decisions.c.experiment == experiment)
+        .order_by(decisions.c.serial.desc())
         .limit(LATEST_DECISIONS)
     )
-    return tuple(
-        RecentDecision(players[player], arms[arm], propensity, shared, bool(holdout), at, reward, when, bool(defaulted))
-        for player, arm, propensity, shared, holdout, at, reward, when, defaulted in connection.execute(query)
-    )
+    found = []
+    for row in connection.execute(query).mappings():
+        flags = {name: bool(row[name]) for name in ("holdout", "defaulted")}
+        found.append(RecentDecision(**{**row, **flags, "player": players[row["player"]], "arm": arms[row["arm"]]}))
+    return tuple(found)
 
 
 def _delays(connection: Connection, experiment: int) -> tuple[np.ndarray, int, int]:

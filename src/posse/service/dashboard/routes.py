@@ -31,8 +31,8 @@ SIGNED_IN_SECONDS = 12 * 3600
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def add_routes(app: FastAPI) -> None:
-    """Add the routes to the app, which has its store, writer and guard in `app.state`."""
+def add_dashboard(app: FastAPI) -> None:
+    """Add the dashboard to the app, which has its store, writer and guard in `app.state`."""
     app.state.analyses = AnalysisProcess()
     app.router.lifespan_context = _closing(app.state.analyses, app.router.lifespan_context)
     app.state.snapshots = Snapshots(app.state.store)
