@@ -99,6 +99,19 @@ def test_a_missed_bar_is_marked():
     assert not bench.table.mark(5.0, None)
 
 
+def test_the_report_of_a_gpu_marks_what_misses_its_bar():
+    row = {"policy": "some policy", "kernel_ms": 121.0, "wall_ms": 130.0, "cpu_ms": 1000.0}
+    paper = {"kernel_seconds": 0.4, "wall_seconds": 0.7, "cpu_seconds": 5.0, "new_process_seconds": 6.0}
+    many = {"kernel": 2e10, "wall": 1e10, "cpu": 1e9}
+    text = bench.gpu.GpuReport("a GPU", 16, bench.gpu.HORIZON, [row] * 5, paper, many).to_text()
+    marked = [line.split(":")[0] for line in text.splitlines() if "← misses its bar" in line]
+    assert marked == [
+        "some policy   121.0  130.0       1000  ← misses its bar",
+        "the same in a new process, warm cache",
+    ]
+    assert "a GPU, beside 16 cores" in text
+
+
 def test_core_needs_numpy_and_numba_alone():
     """With every other third-party package hidden, the core, its simulation and its benchmark import and run."""
     code = """

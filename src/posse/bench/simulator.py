@@ -95,34 +95,25 @@ class SimulatorReport(BenchReport):
         return "\n".join(lines)
 
     def _others(self) -> list[str]:
-        large, lines = self.large, []
-        if self.naive_speedup is None:
-            lines.append(
-                "speed-up over naive.py: not measured (needs a checkout of the repository, with tests/naive.py)"
-            )
-        else:
-            text = f"speed-up over naive.py: {self.naive_speedup:.0f} ×"
-            lines.append(at_least(text, self.naive_speedup, LEAST_SPEED_UP))
-        if self.two_threads is None:
-            lines.append("two threads against one: not measured (a single core)")
-        else:
-            text = f"two threads against one: {self.two_threads:.2f} ×"
-            lines.append(at_least(text, self.two_threads, LEAST_TWO_THREADS))
-        for name, growth in self.doubling.items():
-            lines.append(at_most(f"doubling {name}: {growth:.2f} × the time", growth, MOST_GROWTH))
-        lines.append(
+        speed_up, two, large, start = self.naive_speedup, self.two_threads, self.large, self.startup_seconds
+        lines = [
+            "speed-up over naive.py: not measured (needs a checkout of the repository, with tests/naive.py)"
+            if speed_up is None
+            else at_least(f"speed-up over naive.py: {speed_up:.0f} ×", speed_up, LEAST_SPEED_UP),
+            "two threads against one: not measured (a single core)"
+            if two is None
+            else at_least(f"two threads against one: {two:.2f} ×", two, LEAST_TWO_THREADS),
+            *(at_most(f"doubling {name}: {x:.2f} × the time", x, MOST_GROWTH) for name, x in self.doubling.items()),
             f"large, M = {large['players']:,}, K = {large['arms']}: {large['ns'] / 1000:.2f} µs a player-round, "
-            f"{large['ns_a_draw']:.1f} ns a draw"
-        )
-        lines.append("peak memory: " + ", ".join(f"{mb:.0f} MB at {name}" for name, mb in self.memory_mb.items()))
-        text = f"new process to first result, warm cache: {self.startup_seconds:.2f} s"
-        lines.append(at_most(text, self.startup_seconds, MOST_START_UP, " s"))
+            f"{large['ns_a_draw']:.1f} ns a draw",
+            "peak memory: " + ", ".join(f"{mb:.0f} MB at {name}" for name, mb in self.memory_mb.items()),
+            at_most(f"new process to first result, warm cache: {start:.2f} s", start, MOST_START_UP, " s"),
+        ]
         if self.paper is not None:
-            paper = self.paper
-            text = f"the paper's own evaluation, full size with figures and report: {paper['seconds']:.0f} s"
-            bar = f" s = 1.3 × {paper['kernel_seconds']:.0f} s kernel time ÷ cores + 20 s"
-            lines.append(at_most(text, paper["seconds"], round(paper["allowed_seconds"]), bar))
-            lines.append(f"its peak memory: {paper['peak_memory_mb']:.0f} MB")
+            text = f"the paper's own evaluation, full size with figures and report: {self.paper['seconds']:.0f} s"
+            text += f" and {self.paper['peak_memory_mb']:.0f} MB at the peak"
+            unit = f" s = 1.3 × {self.paper['kernel_seconds']:.0f} s kernel time ÷ cores + 20 s"
+            lines.append(at_most(text, self.paper["seconds"], self.paper["allowed_seconds"], unit))
         return lines
 
 

@@ -40,7 +40,7 @@ def at_most(text: str, value: float, bar: float, unit: str = "") -> str:
     >>> at_most("start: 1.60 s", 1.6, 1.5, " s")
     'start: 1.60 s (bar: at most 1.5 s)  ← misses its bar'
     """
-    return f"{text} (bar: at most {bar:g}{unit})  {mark(value, bar)}".rstrip()
+    return f"{text} (bar: at most {bar:.4g}{unit})  {mark(value, bar)}".rstrip()
 
 
 def at_least(text: str, value: float, bar: float) -> str:
