@@ -68,27 +68,83 @@ def test_bench_of_an_unknown_policy_says_which_there_are(capsys):
 
 
 def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
-    """The real benchmark, made small: every figure is there and positive."""
-    monkeypatch.setattr(bench.measure, "HORIZON", 2000)
-    out = tmp_path / "bench.json"
-    assert main(["bench", "--quick", "--policy", "RobustAggTS", "--policy", "IndUCB", "--json", str(out)]) == 0
+    """The real benchmark, made small, with a policy of the user's own: every figure is there and positive."""
+    monkeypatch.setattr(bench.simulator, "HORIZON", 2000)
+    out, own = tmp_path / "bench.json", tmp_path / "measured_policies.py"
+    own.write_text(OWN_POLICY.format(name="MeasuredTS", default="= 0.5") + "POLICIES = [MeasuredTS(0.25)]\n")
+    names = [word for name in ("RobustAggTS", "IndUCB", "MeasuredTS") for word in ("--policy", name)]
+    assert main(["bench", "--quick", *names, "--import", str(own), "--json", str(out)]) == 0
     table = capsys.readouterr().out
     report = json.loads(out.read_text())
-    assert [row["policy"] for row in report["policies"]] == ["IndUCB", "RobustAggTS"]
+    assert [row["policy"] for row in report["policies"]] == ["IndUCB", "RobustAggTS", "MeasuredTS"]
     for row in report["policies"]:
         assert row["label"] in table
         assert row["ns"] > row["floor_ns"] > 0
         assert row["to_numpy"] == pytest.approx(row["ns"] / row["numpy_ns"])
+    assert report["policies"][2]["label"] == "MeasuredTS(factor=0.25)"
+    assert report["learner"]["pair_us"]["MeasuredTS(factor=0.25)"] > 0
     assert report["naive_speedup"] > 1
     assert set(report["doubling"]) == {"T", "M", "K"}
     assert min(report["memory_mb"].values()) > 0
     assert report["startup_seconds"] > 0
 
 
+OWN_POLICY = """
+import dataclasses, math, posse
+
+@dataclasses.dataclass(frozen=True)
+class {name}(posse.Policy):
+    factor: float {default}
+
+    @staticmethod
+    def index(n, s, N, S, M, log_T, factor):
+        return (s + 0.5) / (n + 1), factor / math.sqrt(n + 1)
+"""
+
+
+def test_bench_takes_an_example_of_each_class_of_a_users_file(tmp_path):
+    file = tmp_path / "default_policies.py"
+    file.write_text(OWN_POLICY.format(name="DefaultTS", default="= 0.5"))
+    (policy,) = bench.setting.from_file(file)
+    assert policy.factor == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "said"),
+    [
+        ("bare", "", "BareTS needs factor; give each a default, or list what is to be measured"),
+        ("wrong", "POLICIES = [WrongTS]", "wrong_policies.py: POLICIES has <class"),
+    ],
+)
+def test_bench_says_how_to_name_what_it_cannot_make(name, more, said, capsys, tmp_path):
+    file = tmp_path / f"{name}_policies.py"
+    file.write_text(OWN_POLICY.format(name=f"{name.title()}TS", default="") + more)
+    assert main(["bench", "--import", str(file)]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_bench_of_the_service_takes_no_policies(capsys):
+    assert main(["bench", "--service", "--import", "any.py"]) == 1
+    assert "--import does not go with it" in capsys.readouterr().err
+
+
 def test_a_missed_bar_is_marked():
-    assert bench.table._mark(0.31, 0.30)
-    assert not bench.table._mark(0.29, 0.30)
-    assert not bench.table._mark(5.0, None)
+    assert bench.table.mark(0.31, 0.30)
+    assert not bench.table.mark(0.29, 0.30)
+    assert not bench.table.mark(5.0, None)
+
+
+def test_the_report_of_a_gpu_marks_what_misses_its_bar():
+    row = {"policy": "some policy", "kernel_ms": 121.0, "wall_ms": 130.0, "cpu_ms": 1000.0}
+    paper = {"kernel_seconds": 0.4, "wall_seconds": 0.7, "cpu_seconds": 5.0, "new_process_seconds": 6.0}
+    many = {"kernel": 2e10, "wall": 1e10, "cpu": 1e9}
+    text = bench.gpu.GpuReport("a GPU", 16, bench.gpu.HORIZON, [row] * 5, paper, many).to_text()
+    marked = [line.split(":")[0] for line in text.splitlines() if "← misses its bar" in line]
+    assert marked == [
+        "some policy   121.0  130.0       1000  ← misses its bar",
+        "the same in a new process, warm cache",
+    ]
+    assert "a GPU, beside 16 cores" in text
 
 
 def test_core_needs_numpy_and_numba_alone():

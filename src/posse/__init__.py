@@ -19,8 +19,8 @@ from posse.simulation import Result, simulate
 from posse.version import __version__
 
 if TYPE_CHECKING:
-    from posse.service.client.client import AsyncClient as AsyncClient
-    from posse.service.client.client import Client as Client
+    from posse.service.client import AsyncClient as AsyncClient
+    from posse.service.client import Client as Client
 
 
 def __getattr__(name: str) -> Any:
@@ -28,7 +28,7 @@ def __getattr__(name: str) -> Any:
     if name in ("bench", "experiments", "insight", "service", "testing"):
         return importlib.import_module(f"posse.{name}")
     if name in ("AsyncClient", "Client"):
-        return getattr(importlib.import_module("posse.service.client.client"), name)
+        return getattr(importlib.import_module("posse.service.client"), name)
     raise AttributeError(f"module 'posse' has no attribute {name!r}")
 
 

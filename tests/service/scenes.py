@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 import posse
-from posse.service.dashboard.snapshot import Recent, Snapshot, Traffic, Trail, numbers_of
+from posse.service.dashboard.history import ChoiceHistory, RecentDecision, Traffic
+from posse.service.dashboard.snapshots import Snapshot, numbers_of
 from stores import Clock
 
 SHOPS = ("Lyon", "Nice", "Lille", "Metz", "Brest", "Dijon", "Nantes", "Tours", "Reims", "Pau", "Caen", "Gare du Nord")
@@ -50,14 +51,14 @@ def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows"
         name=name,
         paused=paused,
         now=clock.now,
-        trail=_trail(log, *names),
+        choices=_choices(log, *names),
         traffic=_traffic(log, clock.now),
         recent=_recent(log),
         **numbers_of(learner.state),
     )
 
 
-def _trail(log: list[dict[str, Any]], players: tuple[str, ...], arms: tuple[str, ...]) -> Trail:
+def _choices(log: list[dict[str, Any]], players: tuple[str, ...], arms: tuple[str, ...]) -> ChoiceHistory:
     size = 1
     while size * 80 < len(log):
         size *= 2
@@ -65,7 +66,7 @@ def _trail(log: list[dict[str, Any]], players: tuple[str, ...], arms: tuple[str,
     counts = np.zeros((stretches, len(players), len(arms)))
     for number, row in enumerate(log):
         counts[number // size, players.index(row["player"]), arms.index(row["arm"])] += 1
-    return Trail(size, np.arange(len(players)), counts, counts.sum(axis=1))
+    return ChoiceHistory(size, np.arange(len(players)), counts, counts.sum(axis=1))
 
 
 def _traffic(log: list[dict[str, Any]], now: float) -> Traffic:
@@ -84,8 +85,9 @@ def _traffic(log: list[dict[str, Any]], now: float) -> Traffic:
     )
 
 
-def _recent(log: list[dict[str, Any]]) -> tuple[Recent, ...]:
+def _recent(log: list[dict[str, Any]]) -> tuple[RecentDecision, ...]:
     names = ("player", "arm", "propensity", "shared", "holdout", "decided_at", "reward", "observed_at")
     return tuple(
-        Recent(**{name: row[name] for name in names}, defaulted=bool(row["defaulted"])) for row in log[::-1][:15]
+        RecentDecision(**{name: row[name] for name in names}, defaulted=bool(row["defaulted"]))
+        for row in log[::-1][:15]
     )

@@ -15,8 +15,7 @@ from serving import new_experiment, service
 
 import posse
 from posse.learner import ConflictingReward, UnknownDecision
-from posse.service.client import protocol as conversation
-from posse.service.client.client import AsyncClient, Client, ServiceError, Unreachable
+from posse.service.client import AsyncClient, Client, ServiceError, Unreachable, protocol
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +116,7 @@ def line():
 
 @pytest.fixture(params=["blocking", "awaited"])
 def client(request, http, line, monkeypatch):
-    monkeypatch.setattr(conversation, "SHORT", 0.05)
+    monkeypatch.setattr(protocol, "SHORT", 0.05)
     with clients(request.param, str(http.base_url), line, patience=2.0) as client:
         yield client
 
@@ -231,7 +230,7 @@ def test_what_must_not_happen_twice_is_repeated_only_if_it_has_not_happened(clie
 
 
 def test_patience_ends(client, line, offers):
-    client._conversation.patience = 0.2
+    client._protocol.patience = 0.2
     line.words = ["away"] * 100
     with pytest.raises(Unreachable, match="nobody there"):
         client.choose(offers, "Lyon")
@@ -322,7 +321,7 @@ def test_an_experiment_that_fails_keeps_no_reward_of_another_up(client, line, ht
 
 
 def test_the_buffer_is_bounded(client, line, offers):
-    client._conversation.buffer_limit = 3
+    client._protocol.buffer_limit = 3
     line.words = ["away"] * 1000
     client.observe(offers, [("0-00000000", 1.0)] * 3)
     with pytest.raises(Unreachable, match="limit of 3"):
@@ -333,7 +332,7 @@ def test_the_buffer_is_bounded(client, line, offers):
 
 @pytest.mark.parametrize("kind", ["blocking", "awaited"])
 def test_leaving_delivers_what_waits_or_says_what_does_not(kind, http, offers, line, monkeypatch):
-    monkeypatch.setattr(conversation, "SHORT", 0.05)
+    monkeypatch.setattr(protocol, "SHORT", 0.05)
     with clients(kind, str(http.base_url), line, patience=0.1) as client:
         decision = client.choose(offers, "Lyon")
         line.words = ["away"] * 100

@@ -113,7 +113,9 @@ def test_a_form_that_another_site_sends_is_refused(client):
     assert client.get("/experiments/shop%20windows").status_code == 404
 
 
-@pytest.mark.parametrize("path", ["../pages.py", "%2e%2e/pages.py", "vendor", "vendor/../dashboard.css/..", "none.css"])
+@pytest.mark.parametrize(
+    "path", ["../routes.py", "%2e%2e/routes.py", "vendor", "vendor/../dashboard.css/..", "none.css"]
+)
 def test_only_static_files_are_served(client, path):
     assert client.get(f"/static/{path}").status_code == 404
 

@@ -11,7 +11,7 @@ from serving import service
 from test_dashboard import HOSTILE
 
 import posse
-from posse.service.client.client import Client
+from posse.service.client import Client
 
 PATIENCE = 20_000  # milliseconds; for slow machines only, nothing is measured
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -14,13 +15,12 @@ from scenes import BEGIN, SHOPS, WINDOWS, learner_of_shops, snapshot_of
 
 import posse
 from posse.learner import Learner
-from posse.service.dashboard import charts, forms, history, insights, views
+from posse.policies.user import import_file
+from posse.service.dashboard import charts, experiment_page, forms, history, panels
 from posse.service.dashboard.analysis import diagnosis, savings
-from posse.service.dashboard.analyst import Analyst, Answer, _question
-from posse.service.dashboard.beliefs import beliefs
-from posse.service.dashboard.rendering import render
-from posse.service.dashboard.snapshot import numbers_of
-from posse.service.dashboard.snapshots import Snapshots
+from posse.service.dashboard.analysis_process import Analysis, AnalysisInput, AnalysisProcess
+from posse.service.dashboard.snapshots import Snapshots, numbers_of
+from posse.service.dashboard.templates import render
 from stores import BACKENDS, Clock, stores
 
 
@@ -57,12 +57,12 @@ def test_a_snapshot_is_what_the_log_says(store, monkeypatch):
         seen = snapshots.of("shops")
         table = store.log_table("shops")
         expected = snapshot_of(Learner.replay(table, store.clock), store.clock)
-        for name in ("pulls", "sums", "squares", "chosen", "centers", "scales", "weights", "probabilities"):
+        for name in ("pulls", "sums", "squares", "chosen", "estimates", "lows", "highs", "weights", "probabilities"):
             np.testing.assert_allclose(getattr(seen, name), getattr(expected, name), err_msg=name)
         assert (seen.decisions, seen.rewards, seen.waiting) == (expected.decisions, expected.rewards, expected.waiting)
-        assert seen.trail.size == expected.trail.size
-        np.testing.assert_array_equal(seen.trail.counts, expected.trail.counts)
-        np.testing.assert_array_equal(seen.trail.everybody, expected.trail.everybody)
+        assert seen.choices.size == expected.choices.size
+        np.testing.assert_array_equal(seen.choices.counts, expected.choices.counts)
+        np.testing.assert_array_equal(seen.choices.everybody, expected.choices.everybody)
         assert seen.recent == expected.recent
         assert seen.traffic.oldest == expected.traffic.oldest
         log = table.to_pylist()
@@ -78,9 +78,9 @@ def test_looking_reads_no_more_as_the_log_grows(store, monkeypatch):
     _decide(store, 40)
     past = history.History(1)
     with store.reading() as connection:
-        short = past.trail(connection, 160, np.arange(12), 5)
+        short = past.choices(connection, 160, np.arange(12), 5)
         monkeypatch.setattr(history, "STRETCHES", 4)
-        long = history.History(1).trail(connection, 160, np.arange(12), 5)
+        long = history.History(1).choices(connection, 160, np.arange(12), 5)
     assert short.everybody.sum() == 160
     assert long.size == 64
     assert long.everybody.sum() == 16 * 3  # of each of three stretches only a part
@@ -100,10 +100,6 @@ def test_a_snapshot_is_kept_for_a_moment_but_a_pause_shows_at_once(store):
 # ---------------------------------------------------------------- beliefs
 
 
-def _believed(policy, numbers, sums, *reward_range):
-    return beliefs(policy, numbers["pulls"], sums, numbers["centers"], numbers["scales"], *reward_range)
-
-
 def _covered(narrower: float) -> float:
     """How often intervals, made so much narrower, hold the true mean; over runs of PosseTS and Ind-TS-V."""
     held = []
@@ -117,8 +113,8 @@ def _covered(narrower: float) -> float:
                 mean = means[number % 6, "abc".index(made.arm)]
                 learner.observe(made.id, float(random.random() < mean))
             numbers = numbers_of(learner.state)
-            known = _believed(policy, numbers, numbers["sums"])
-            low, high = (known.estimates + narrower * (end - known.estimates) for end in (known.lows, known.highs))
+            estimates = numbers["estimates"]
+            low, high = (estimates + narrower * (numbers[end] - estimates) for end in ("lows", "highs"))
             held.append((low <= means) & (means <= high))
     return float(np.mean(held))
 
@@ -137,10 +133,9 @@ def test_estimates_are_in_the_units_of_the_rewards():
         made = learner.choose("p")
         learner.observe(made.id, 20.0 if made.arm == "a" else number % 2 * 1.0)
     numbers = numbers_of(learner.state)
-    unit = (numbers["sums"] + 10 * numbers["pulls"]) / 40
-    known = _believed(posse.PosseTS(), numbers, unit, -10, 30)
-    assert known.estimates[0, 0] == pytest.approx(20, abs=1)
-    assert known.lows[0, 0] <= known.estimates[0, 0] <= known.highs[0, 0] <= 30
+    low, estimate, high = (numbers[name][0, 0] for name in ("lows", "estimates", "highs"))
+    assert estimate == pytest.approx(20, abs=1)
+    assert low <= estimate <= high <= 30
 
 
 @pytest.mark.parametrize("policy", [posse.RobustAggTS(0.1), posse.RobustAgg(0.1), posse.IndUCB(), posse.HierTS(0.05)])
@@ -150,7 +145,7 @@ def test_what_every_policy_believes_can_be_shown(policy):
         if decisions:
             learner, clock = learner_of_shops(decisions, policy)
         snapshot = snapshot_of(learner, clock)
-        shown = views.matrix(snapshot)
+        shown = experiment_page.matrix(snapshot)
         assert len(shown.rows) == 12
         text = render("parts/matrix.html", matrix=shown)
         assert "nan" not in text
@@ -168,27 +163,27 @@ def _text(template: str, **values) -> str:
 
 
 def test_the_lead_says_for_how_many_what_looks_best(shops):
-    lead = views.lead(shops)
+    lead = experiment_page.lead(shops)
     assert lead.players == 12
-    assert sum(each.players for each in lead.favourites) + lead.undecided == 12
+    assert sum(players for _, players in lead.favorites) + lead.undecided == 12
     text = _text("parts/lead.html", lead=lead)
     assert text.startswith("12 players choose among 5 arms. So far ")
-    best = lead.favourites[0]
-    assert f"{best.arm.name} looks best for {best.players} of them" in text
+    best, players = lead.favorites[0]
+    assert f"{best.name} looks best for {players} of them" in text
     assert "of what their choices rest on was learnt by other players." in text
 
 
 def test_the_lead_of_what_has_not_begun():
     learner, clock = learner_of_shops(0, players=("Lyon",))
-    text = _text("parts/lead.html", lead=views.lead(snapshot_of(learner, clock)))
+    text = _text("parts/lead.html", lead=experiment_page.lead(snapshot_of(learner, clock)))
     assert text == "1 player chooses among 5 arms. Nothing has been tried yet."
     empty = posse.Learner(posse.PosseTS(), arms=["a", "b"], clock=clock)
-    text = _text("parts/lead.html", lead=views.lead(snapshot_of(empty, clock)))
+    text = _text("parts/lead.html", lead=experiment_page.lead(snapshot_of(empty, clock)))
     assert text == "No player has joined yet; 2 arms wait to be tried."
 
 
 def test_a_cell_says_whose_data_decides(shops):
-    shown = views.matrix(shops)
+    shown = experiment_page.matrix(shops)
     for row, place in zip(shown.rows, range(12), strict=True):
         assert row.player == SHOPS[place]
         for cell in row.cells:
@@ -200,29 +195,29 @@ def test_a_cell_says_whose_data_decides(shops):
         assert sum(cell.best for cell in row.cells) <= 1
 
 
-def test_arms_beyond_the_colours_share_the_last_one():
+def test_arms_beyond_the_colors_share_the_last_one():
     learner, clock = learner_of_shops(300, posse.IndTSV(), arms=tuple(f"arm {number}" for number in range(15)))
     snapshot = snapshot_of(learner, clock)
-    colours = [arm.colour for arm in views.arms_of(snapshot)]
-    assert [colours.count(colour) for colour in range(7)] == [1] * 7
-    assert colours.count(7) == 8
+    colors = [arm.color for arm in experiment_page.shown_arms(snapshot)]
+    assert [colors.count(color) for color in range(7)] == [1] * 7
+    assert colors.count(7) == 8
     shown = charts.chart(snapshot)
     assert shown["names"][-1] == "8 other arms"
     np.testing.assert_allclose(np.sum(shown["shares"], axis=0), 1, atol=1e-3)
-    assert views.matrix(snapshot).hidden_arms == 3
+    assert experiment_page.matrix(snapshot).hidden_arms == 3
 
 
 def test_late_and_missing_rewards_are_told(shops):
-    text = views.rewards_in_words(shops)
+    text = experiment_page.rewards_in_words(shops)
     assert "decisions wait for a reward; the oldest has waited" in text
     learner, clock = learner_of_shops(200, posse.IndTSV(), default_reward=0.0, patience=60.0)
     clock.now += 61
-    text = views.rewards_in_words(snapshot_of(learner, clock))
+    text = experiment_page.rewards_in_words(snapshot_of(learner, clock))
     assert "A decision without a reward after 60 s counts as 0.00; so did" in text
 
 
 def _diagnosed(snapshot):
-    return insights.diagnosis_view(Answer(diagnosis(_question(snapshot)), "", 1, 1, 0.0), snapshot)
+    return panels.difference_panel(Analysis(diagnosis(AnalysisInput.of(snapshot)), "", 1, 1, 0.0), snapshot)
 
 
 def test_the_diagnosis_in_words():
@@ -241,10 +236,10 @@ def test_the_diagnosis_in_words():
 
 
 def test_sharing_saves_where_players_are_alike(shops):
-    found = savings(_question(shops))
+    found = savings(AnalysisInput.of(shops))
     assert found["low"] > 0
     assert not found["alone"]
-    view = insights.savings_view(Answer(found, "", 1, 1, 0.0), shops)
+    view = panels.savings_panel(Analysis(found, "", 1, 1, 0.0), shops)
     assert "earned by sharing" in _text("parts/savings.html", savings=view)
 
 
@@ -264,7 +259,7 @@ def estimated_and_true():
             learner.record(
                 [(str(player), "abcde"[arm], float(reward)) for arm, reward in zip(arms, rewards, strict=True)]
             )
-        said = savings(_question(snapshot_of(learner, Clock())))
+        said = savings(AnalysisInput.of(snapshot_of(learner, Clock())))
         pair = [posse.PosseTS(), posse.IndTSV()]
         result = posse.simulate(problem, pair, rounds, replications=40, checkpoints=1, threads=1, anytime=True)
         true = float((result.final_regret[1] - result.final_regret[0]).mean())
@@ -294,57 +289,87 @@ def test_sharing_blindly_costs_where_players_are_not():
         for _ in range(60)
     ]
     learner.record(past)
-    question = _question(snapshot_of(learner, Clock()))
-    found = savings({**question, "chosen": (200 * np.ones((6, 3))).tolist()})
+    given = AnalysisInput.of(snapshot_of(learner, Clock()))
+    found = savings(dataclasses.replace(given, chosen=np.full((6, 3), 200)))
     assert found["high"] < 0
 
 
 def test_for_players_who_learn_alone_it_is_what_sharing_would_have_saved():
-    found = savings(_question(snapshot_of(*learner_of_shops(1500, posse.IndTSV(), SHOPS[:8]))))
+    found = savings(AnalysisInput.of(snapshot_of(*learner_of_shops(1500, posse.IndTSV(), SHOPS[:8]))))
     assert found["alone"]
     assert found["middle"] > 0
 
 
 def test_too_little_data_gives_no_estimate():
     snapshot = snapshot_of(*learner_of_shops(30))
-    assert savings(_question(snapshot)) is None
-    view = insights.savings_view(Answer(None, "", 1, 1, 0.0), snapshot)
+    assert savings(AnalysisInput.of(snapshot)) is None
+    view = panels.savings_panel(Analysis(None, "", 1, 1, 0.0), snapshot)
     assert "Too early to say" in _text("parts/savings.html", savings=view)
 
 
-def test_the_analyst_answers_in_the_background_and_comes_back_when_killed(shops):
-    analyst = Analyst()
+def test_analyses_run_in_the_background_and_come_back_when_their_process_is_killed(shops):
+    analyses = AnalysisProcess()
     try:
         for _ in range(2):
-            analyst._answers.clear()
-            answer = _awaited(analyst, shops)
-            assert answer.found["arms"] == list(WINDOWS)
-            analyst._process.kill()
-        analyst._answers.clear()
-        assert analyst.ask("diagnosis", shops) is None
-        while analyst._process.poll() is not None:  # until the next one has the question
+            analyses._latest.clear()
+            assert _awaited(analyses, shops).found["arms"] == list(WINDOWS)
+            analyses._process.kill()
+        analyses._latest.clear()
+        dead = analyses._process
+        while analyses._process in (dead, None):  # until the next one has the question
+            assert analyses.latest("diagnosis", shops) is None
             time.sleep(0.01)
-        analyst._process.kill()  # and dies over it
-        assert _awaited(analyst, shops).found["arms"] == list(WINDOWS)
+        analyses._process.kill()  # and dies over it
+        assert _awaited(analyses, shops).found["arms"] == list(WINDOWS)
     finally:
-        analyst.close()
+        analyses.close()
+    assert analyses._process is None
+    analyses._latest.clear()
+    assert analyses.latest("diagnosis", shops) is None
+    assert not analyses._pending  # whoever asks after the end gets no new process
 
 
-def _awaited(analyst, snapshot):
+def _awaited(analyses, snapshot, kind="diagnosis"):
     until = time.monotonic() + 120
-    while (answer := analyst.ask("diagnosis", snapshot)) is None and time.monotonic() < until:
+    while (analysis := analyses.latest(kind, snapshot)) is None and time.monotonic() < until:
         time.sleep(0.05)
-    assert answer is not None
-    return answer
+    assert analysis is not None
+    return analysis
 
 
-def test_the_analyst_ends_with_whoever_started_it():
+def test_the_process_for_analyses_ends_with_whoever_started_it():
     process = subprocess.Popen(
-        [sys.executable, "-m", "posse.service.dashboard.analysis"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-m", "posse.service.dashboard.analysis_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     process.stdin.close()
     assert process.wait(timeout=120) == 0
     process.stdout.close()
+
+
+def test_a_policy_of_the_users_own_is_analyzed_too(tmp_path):
+    (tmp_path / "gentle_policies.py").write_text(USERS_POLICY)
+    (gentle,) = import_file(tmp_path / "gentle_policies.py")
+    snapshot = snapshot_of(*learner_of_shops(600, gentle(), SHOPS[:4]))
+    analyses = AnalysisProcess()
+    try:
+        found = _awaited(analyses, snapshot, "savings")
+    finally:
+        analyses.close()
+    assert found.error == ""
+    assert found.found["policies"] == ["GentleTS", "Ind-TS-V"]
+
+
+USERS_POLICY = """
+import dataclasses, math, posse
+
+@dataclasses.dataclass(frozen=True)
+class GentleTS(posse.Policy):
+    @staticmethod
+    def index(n, s, N, S, M, log_T):
+        return (S + 1) / (N + 2), 1 / math.sqrt(n + 4)
+"""
 
 
 def test_a_form_names_policies_in_plain_words():

@@ -12,13 +12,13 @@ import httpx
 from serving import service
 
 from posse.service import demo
-from posse.service.client.client import Client
+from posse.service.client import Client
 
 
 def test_both_experiments_meet_the_same_people(tmp_path):
     with service(tmp_path) as http, Client(str(http.base_url)) as client:
         now = [0.0]
-        chain = demo.Chain(client, clock=lambda: now[0])
+        chain = demo.ShopChain(client, clock=lambda: now[0])
         for number in range(10):
             if number == 5:
                 chain.begun.clear()  # whoever starts again goes on with the experiments that are there

@@ -17,7 +17,7 @@ from fleet import POSSE, fleet
 
 from posse.service.admin.verify import verify
 from posse.service.auth import tokens
-from posse.service.client.client import Client, ServiceError
+from posse.service.client import Client, ServiceError
 from posse.service.storage.store import Store
 from stores import BACKENDS, database
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 import posse
-from posse.service.client.client import ServiceError
+from posse.service.client import ServiceError
 from posse.service.storage.store import Store
 from posse.service.writer import Writer
 

@@ -1,13 +1,9 @@
-"""The benchmark: what the simulator costs, as ratios that are measured side by side in one run.
+"""The benchmark: what the simulator, the learner, a GPU and the service cost, each measured beside a yardstick.
 
-Machines are shared and noisy, so no figure stands alone: each is taken beside a yardstick, piece by piece, and
-every piece is repeated and its quietest repetition counts, for both.
+Machines are shared and noisy, so no figure stands alone: it is measured beside a yardstick, piece by piece. Every piece
+is repeated, and its quietest repetition counts, for both.
 """
 
-from posse.bench.gpu import GpuReport
-from posse.bench.gpu import render as render_gpu
-from posse.bench.gpu import run as run_gpu
-from posse.bench.measure import Report, run
-from posse.bench.table import render
+from posse.bench import gpu, simulator, table
 
-__all__ = ["GpuReport", "Report", "render", "render_gpu", "run", "run_gpu"]
+__all__ = ["gpu", "simulator", "table"]

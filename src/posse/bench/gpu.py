@@ -1,43 +1,39 @@
-"""The GPU's benchmark: kernel time by the device's own events and wall time, beside the CPU engine in the same run."""
+"""posse bench --backend cuda: kernel time by the GPU's own events and wall time, beside all cores in the same run."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posse.bench.setting import ARMS, EPSILON, PLAYERS
+from posse.bench.setting import ARMS, EPSILON, HORIZON, PAPER_POLICIES, PLAYERS, example, shipped
+from posse.bench.table import BenchReport, mark, table
 from posse.generate import subpar
-from posse.policies import Policy, all_policies
+from posse.policies import Policy
 from posse.problem import Problem
 from posse.schedule import Concurrent
 from posse.simulation import simulate
 from posse.simulation.backend import check_backend
 from posse.simulation.work import Measurements, Tracker, Work
 
-HORIZON = 50_000
-PAPER_POLICIES = ("RobustAggTS", "RobustAggTSV", "RobustAgg", "IndTS", "IndUCB")
 MANY = 100  # replications of the 300 problems, for 30,000 runs
 REPETITIONS = 3
 
-# What the figures must not exceed, or, for the last, must reach.
-BARS: dict[str, float] = {
-    "RobustAggTS ms": 120,
-    "paper kernel seconds": 0.5,
-    "paper wall seconds": 5,
-    "player-rounds a second": 1e10,
-}
+# Bars for a full run.
+MOST_ROBUSTAGG_TS = 120  # ms in the kernel
+MOST_PAPER_KERNEL = 0.5  # seconds
+MOST_PAPER_PROCESS = 5  # seconds
+LEAST_PLAYER_ROUNDS = 1e10  # a second
 
 
-@dataclasses.dataclass
-class GpuReport:
-    """All figures of a run."""
+@dataclass(frozen=True)
+class GpuReport(BenchReport):
+    """All figures of a run on a GPU."""
 
     gpu: str
     cores: int
@@ -49,9 +45,29 @@ class GpuReport:
     many: dict[str, float]
     """RobustAgg-TS in 30,000 runs: player-rounds a second on the GPU, in kernels and in all, and on the CPU."""
 
-    def to_json(self) -> str:
-        """The report for machines."""
-        return json.dumps(dataclasses.asdict(self), indent=2)
+    def to_text(self) -> str:
+        """The figures as a table and sentences."""
+        full, paper, many = self.horizon == HORIZON, self.paper, self.many
+        rows = []
+        for name, row in zip(PAPER_POLICIES, self.policies, strict=True):
+            bar = MOST_ROBUSTAGG_TS if full and name == "RobustAggTS" else None
+            kernel, wall, cpu = f"{row['kernel_ms']:.1f}", f"{row['wall_ms']:.1f}", f"{row['cpu_ms']:.0f}"
+            rows.append((row["policy"], kernel, wall, cpu, mark(row["kernel_ms"], bar)))
+        lines = [
+            f"{self.gpu}, beside {self.cores} cores of the same machine. M = {PLAYERS}, K = {ARMS}, 300 problems × "
+            f"{self.horizon:,} rounds; kernel time by the GPU's events, the quickest of {REPETITIONS}.",
+            "",
+            *table(("ms", "kernel", "wall", "all cores"), rows),
+            "",
+            f"all five together: {paper['kernel_seconds']:.3f} s in kernels, {paper['wall_seconds']:.3f} s in all; "
+            f"{paper['cpu_seconds']:.1f} s on all cores  "
+            + mark(paper["kernel_seconds"], MOST_PAPER_KERNEL if full else None),
+            f"the same in a new process, warm cache: {paper['new_process_seconds']:.2f} s  "
+            + mark(paper["new_process_seconds"], MOST_PAPER_PROCESS if full else None),
+            f"RobustAgg-TS in 30,000 runs: {many['kernel']:.3g} player-rounds a second in kernels, {many['wall']:.3g} "
+            f"in all, {many['cpu']:.3g} on all cores  " + mark(LEAST_PLAYER_ROUNDS if full else 0, many["kernel"]),
+        ]
+        return "\n".join(line.rstrip() for line in lines)
 
 
 def run(quick: bool = False, note: Any = lambda text: None) -> GpuReport:
@@ -61,10 +77,10 @@ def run(quick: bool = False, note: Any = lambda text: None) -> GpuReport:
     check_backend("cuda")
     horizon = HORIZON // 10 if quick else HORIZON
     problems = [problem for n_subpar in range(10) for problem in subpar(n_subpar, count=30, seed=1)]
-    five = [_example(name) for name in PAPER_POLICIES]
+    five = [example(shipped()[name]) for name in PAPER_POLICIES]
     rows: list[dict[str, Any]] = []
     for policy in five:
-        note(f"{policy.label}")
+        note(policy.label)
         rows.append({"policy": policy.label, **_beside(problems, [policy], horizon)})
     note("the paper's evaluation")
     paper = {name.replace("ms", "seconds"): ms / 1000 for name, ms in _beside(problems, five, horizon).items()}
@@ -83,11 +99,6 @@ def run(quick: bool = False, note: Any = lambda text: None) -> GpuReport:
         paper=paper,
         many=many,
     )
-
-
-def _example(name: str) -> Policy:
-    cls: Any = next(cls for cls in all_policies() if cls.__name__ == name)
-    return cls(EPSILON) if "epsilon" in cls.constant_names() else cls()
 
 
 def _beside(problems: list[Problem], policies: list[Policy], horizon: int) -> dict[str, float]:
@@ -136,36 +147,3 @@ def _new_process(horizon: int) -> float:
     start = time.perf_counter()
     subprocess.run(command, check=True)
     return time.perf_counter() - start
-
-
-def render(report: GpuReport) -> str:
-    """The report as text; a figure that misses its bar is marked."""
-    full = report.horizon == HORIZON
-    lines = [
-        f"{report.gpu}, beside {report.cores} cores of the same machine. M = {PLAYERS}, K = {ARMS}, 300 problems × "
-        f"{report.horizon:,} rounds; kernel time by the GPU's events, the quickest of {REPETITIONS}.",
-        "",
-        f"{'ms':<24}{'kernel':>10}{'wall':>10}{'all cores':>12}",
-    ]
-    for row in report.policies:
-        bar = BARS["RobustAggTS ms"] if full and row["policy"].startswith("RobustAgg-TS(") else None
-        lines.append(
-            f"{row['policy']:<24}{row['kernel_ms']:>10.1f}{row['wall_ms']:>10.1f}{row['cpu_ms']:>12.0f}"
-            + _mark(row["kernel_ms"], bar)
-        )
-    paper, many = report.paper, report.many
-    lines += [
-        "",
-        f"all five together: {paper['kernel_seconds']:.3f} s in kernels, {paper['wall_seconds']:.3f} s in all"
-        + _mark(paper["kernel_seconds"], BARS["paper kernel seconds"] if full else None)
-        + f"; {paper['cpu_seconds']:.1f} s on all cores",
-        f"the same in a new process, warm cache: {paper['new_process_seconds']:.2f} s"
-        + _mark(paper["new_process_seconds"], BARS["paper wall seconds"] if full else None),
-        f"RobustAgg-TS in 30,000 runs: {many['kernel']:.3g} player-rounds a second in kernels, {many['wall']:.3g} in "
-        f"all, {many['cpu']:.3g} on all cores" + _mark(BARS["player-rounds a second"] if full else 0, many["kernel"]),
-    ]
-    return "\n".join(lines)
-
-
-def _mark(value: float, bar: float | None) -> str:
-    return "  ← misses its bar" if bar is not None and value > bar else ""

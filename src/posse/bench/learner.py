@@ -1,18 +1,20 @@
-"""The learner's figures: a decision with its exact propensity and its reward, beside other libraries' same work."""
+"""What the learner costs: a decision with its exact propensity and its reward, beside other libraries."""
 
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 import random
 import statistics
-import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
 from posse.bench.setting import ARMS, EPSILON, PLAYERS
+from posse.bench.stopwatch import timed
+from posse.bench.table import BenchReport, at_most, mark, table
 from posse.generate import subpar
 from posse.learner import Learner
 from posse.policies.base import Policy
@@ -22,53 +24,93 @@ from posse.policies.propensity import propensities
 from posse.policies.robustagg import RobustAgg
 from posse.policies.robustagg_ts import RobustAggTS
 
-BLOCK = 40  # pairs timed in one go
+BLOCK = 40  # pairs that are timed together
+PAIR_BAR = 100.0  # µs for a choose and an observe
+PROPENSITY_BARS = {"100": 50.0, "1e+06": 200.0}  # µs, by the factor between the scales
 RIVALS = {"MABWiser": "mabwiser", "river": "river"}
 
 Pair = Callable[[], None]
-"""Choose an arm for the next player, and tell its reward."""
+"""Choose an arm for the next player, and observe its reward."""
 
 
-def measure_learner(blocks: int, past: int) -> dict[str, Any]:
-    """µs for a choose and an observe: median and 99th percentile over blocks, for all contenders in turns.
+@dataclass(frozen=True)
+class LearnerReport(BenchReport):
+    """The learner's figures in µs, beside other libraries'."""
+
+    past_decisions: int
+    pair_us: dict[str, float]
+    """Medians for a choose and an observe, by policy or library."""
+    pair_us_99: dict[str, float]
+    """99th percentiles of the same."""
+    not_installed: list[str]
+    """Other libraries that could not be measured."""
+    propensity_us: dict[str, float]
+    """Medians for the exact propensities of ten arms, by the factor between their scales."""
+
+    def to_text(self) -> str:
+        """The figures as a table and sentences."""
+        rows = []
+        for name, us in self.pair_us.items():
+            bar = None if name in RIVALS else PAIR_BAR
+            shown = "" if bar is None else f"{bar:g}"
+            rows.append((name, f"{us:.1f}", f"{self.pair_us_99[name]:.1f}", shown, mark(us, bar)))
+        lines = [
+            f"The learner, after {self.past_decisions:,} decisions (none where new): µs for a choose, with exact "
+            "propensities, and an observe. MABWiser and river give no propensities.",
+            "",
+            *table(("", "median", "99 %", "bar"), rows),
+        ]
+        if self.not_installed:
+            missing = ", ".join(self.not_installed)
+            lines.append(f"not installed, so not measured: {missing} (make bench installs them)")
+        for factor, us in self.propensity_us.items():
+            text = f"exact propensities of {ARMS} arms, scales within a factor of {float(factor):,.0f}: {us:.1f} µs"
+            lines.append(at_most(text, us, PROPENSITY_BARS[factor], " µs"))
+        return "\n".join(lines)
+
+
+def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> LearnerReport:
+    """Measure a choose and an observe over blocks, all contenders in turns; `own` are users' policies.
 
     The posse learners have `past` decisions behind them; one has none, to show that this does not matter.
     """
     pairs: dict[str, Pair] = {}
-    for policy in (RobustAggTS(EPSILON), HierTS(EPSILON / math.sqrt(12)), RobustAgg(EPSILON), IndTS()):
-        pairs[policy.label] = posse_pair(policy, past)
-    pairs[f"{RobustAggTS(EPSILON).label}, new"] = posse_pair(RobustAggTS(EPSILON), 0)
+    for policy in (RobustAggTS(EPSILON), HierTS(EPSILON / math.sqrt(12)), RobustAgg(EPSILON), IndTS(), *own):
+        pairs[policy.label] = _posse_pair(policy, past)
+    pairs[f"{RobustAggTS(EPSILON).label}, new"] = _posse_pair(RobustAggTS(EPSILON), 0)
     there = [name for name, module in RIVALS.items() if importlib.util.find_spec(module)]
-    pairs |= {name: {"MABWiser": mabwiser_pair, "river": river_pair}[name]() for name in there}
+    pairs |= {name: {"MABWiser": _mabwiser_pair, "river": _river_pair}[name]() for name in there}
     times: dict[str, list[float]] = {name: [] for name in pairs}
     for _ in range(blocks):
         for name, pair in pairs.items():
-            start = time.perf_counter()
-            for _ in range(BLOCK):
-                pair()
-            times[name].append((time.perf_counter() - start) / BLOCK * 1e6)
-    return {
-        "past_decisions": past,
-        "pair_us": {name: statistics.median(found) for name, found in times.items()},
-        "pair_us_99": {name: float(np.percentile(found, 99)) for name, found in times.items()},
-        "not_installed": sorted(set(RIVALS) - set(there)),
-        "propensity_us": {f"{factor:g}": measure_propensities(factor, 50 * blocks) for factor in (1e2, 1e6)},
-    }
+            times[name].append(timed(_block, pair) / BLOCK * 1e6)
+    return LearnerReport(
+        past,
+        {name: statistics.median(found) for name, found in times.items()},
+        {name: float(np.percentile(found, 99)) for name, found in times.items()},
+        sorted(set(RIVALS) - set(there)),
+        {f"{factor:g}": _measure_propensities(factor, 50 * blocks) for factor in (1e2, 1e6)},
+    )
 
 
-def world() -> Callable[[int, int], float]:
+def _block(pair: Pair) -> None:
+    for _ in range(BLOCK):
+        pair()
+
+
+def _world() -> Callable[[int, int], float]:
     """Bernoulli rewards of the paper's problem with five subpar arms."""
     means, chance = subpar(5, seed=1)[0].means, random.Random(0)
     return lambda player, arm: 1.0 if chance.random() < means[player, arm] else 0.0
 
 
-def posse_pair(policy: Policy, past: int) -> Pair:
+def _posse_pair(policy: Policy, past: int) -> Pair:
     """posse's learner, after so many decisions."""
     players, arms = [str(player) for player in range(PLAYERS)], [str(arm) for arm in range(ARMS)]
-    learner, reward, turn = Learner(policy, arms, players), world(), Turn()
+    learner, reward, turns = Learner(policy, arms, players), _world(), itertools.cycle(range(PLAYERS))
 
     def pair() -> None:
-        player = turn()
+        player = next(turns)
         decision = learner.choose(players[player])
         learner.observe(decision.id, reward(player, int(decision.arm)))
 
@@ -77,59 +119,43 @@ def posse_pair(policy: Policy, past: int) -> Pair:
     return pair
 
 
-def mabwiser_pair() -> Pair:
-    """A Thompson sampling model of MABWiser for each player; it gives no propensities."""
+def _mabwiser_pair() -> Pair:
+    """A Thompson sampling model of MABWiser for each player."""
     from mabwiser.mab import MAB, LearningPolicy
 
     arms = list(range(ARMS))
     models = [MAB(arms, LearningPolicy.ThompsonSampling(), seed=player) for player in range(PLAYERS)]
     for model in models:
         model.fit(arms, [0] * ARMS)
-    reward, turn = world(), Turn()
+    reward, turns = _world(), itertools.cycle(range(PLAYERS))
 
     def pair() -> None:
-        player = turn()
+        player = next(turns)
         arm = models[player].predict()
         models[player].partial_fit([arm], [int(reward(player, arm))])
 
     return pair
 
 
-def river_pair() -> Pair:
-    """A Thompson sampling policy of river for each player; it gives no propensities."""
+def _river_pair() -> Pair:
+    """A Thompson sampling policy of river for each player."""
     from river import bandit, proba
 
     arms = list(range(ARMS))
     models = [bandit.ThompsonSampling(reward_obj=proba.Beta(), seed=player) for player in range(PLAYERS)]
-    reward, turn = world(), Turn()
+    reward, turns = _world(), itertools.cycle(range(PLAYERS))
 
     def pair() -> None:
-        player = turn()
+        player = next(turns)
         arm = models[player].pull(arms)
         models[player].update(arm, reward(player, arm) == 1.0)
 
     return pair
 
 
-class Turn:
-    """Players, one after another."""
-
-    def __init__(self) -> None:
-        self.count = -1
-
-    def __call__(self) -> int:
-        self.count += 1
-        return self.count % PLAYERS
-
-
-def measure_propensities(factor: float, count: int) -> float:
+def _measure_propensities(factor: float, count: int) -> float:
     """Median µs for the exact propensities of ten arms whose scales differ by up to `factor`."""
     chance = np.random.default_rng(0)
     cases = [(chance.normal(size=ARMS), factor ** -chance.random(ARMS)) for _ in range(count)]
     propensities(*cases[0])
-    times = []
-    for center, scale in cases:
-        start = time.perf_counter()
-        propensities(center, scale)
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e6
+    return statistics.median(timed(propensities, center, scale) for center, scale in cases) * 1e6

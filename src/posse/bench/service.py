@@ -1,8 +1,7 @@
-"""posse bench --service: what the service does in a second, and how long it takes, on a real server and real disks."""
+"""posse bench --service: how much the service does in a second and how long a request takes, on real disks."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -13,11 +12,12 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import numpy as np
 
 from posse.bench.service_load import Load, measure
+from posse.bench.table import BenchReport, table
 from posse.checks import number, whole
 from posse.policies.posse_ts import PosseTS
 from posse.service.storage.store import Store
@@ -36,7 +36,7 @@ Note = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Growth:
-    """Single requests of one client, with nothing in the log and with much."""
+    """Single requests of one client, with an empty log and with a long one."""
 
     past: int
     empty: Load
@@ -45,7 +45,7 @@ class Growth:
 
 @dataclass(frozen=True)
 class Soak:
-    """Memory while clients work on and on."""
+    """Memory while clients work for a long time."""
 
     minutes: float
     pairs: int
@@ -54,14 +54,14 @@ class Soak:
 
     @property
     def growth(self) -> float:
-        """How much the last quarter's highest is above that of the quarter before the last, as a share."""
+        """How far the highest figure of the last quarter is above that of the quarter before, as a share."""
         quarters = np.array_split(np.array(self.megabytes), 4)
         return float(quarters[3].max() / quarters[2].max() - 1)
 
 
 @dataclass(frozen=True)
-class Report:
-    """All that was measured."""
+class ServiceReport(BenchReport):
+    """All figures of a run on the service."""
 
     machine: str
     loads: dict[str, list[Load]]
@@ -69,22 +69,44 @@ class Report:
     growth: dict[str, Growth]
     soak: Soak | None
 
-    def to_json(self) -> str:
-        """The figures as JSON."""
-        return json.dumps(asdict(self), indent=1)
+    def to_text(self) -> str:
+        """The figures as tables and sentences."""
+        head = ("database", "clients", "batch", "pairs/s", "p50 ms", "p99 ms", "slowest")
+        grown = []
+        for name, growth in self.growth.items():
+            change = f"{growth.past:,} events: p50 {growth.full.p50 / growth.empty.p50 - 1:+.0%}"
+            grown += [(name, *growth.empty.cells(), "empty"), ("", *growth.full.cells(), change)]
+        lines = [
+            f"The service, one worker, {len(PLAYERS)} players, {len(ARMS)} arms, on {self.machine}.",
+            "",
+            "Durable pairs (a decision and its reward), and how long one request takes",
+            *table(head, [(name, *load.cells()) for name, loads in self.loads.items() for load in loads]),
+            "",
+            "One client, one decision a request, with an empty log and with a long one",
+            *table(head, grown),
+        ]
+        if self.soak is not None:
+            soak = self.soak
+            lines += [
+                "",
+                f"Memory over {soak.minutes:g} minutes and {soak.pairs:,} pairs: {soak.megabytes[0]:.0f} MB at first, "
+                f"{max(soak.megabytes):.0f} MB at most, {soak.megabytes[-1]:.0f} MB in the end; "
+                f"last quarter against the one before: {soak.growth:+.1%}",
+            ]
+        return "\n".join(lines)
 
 
 def run(
     quick: bool = False, past: int = 1_000_000, minutes: float = 0.0, postgres: str | None = None, note: Note = print
-) -> Report:
-    """Measure SQLite, and PostgreSQL where an address of an empty database is given.
+) -> ServiceReport:
+    """Measure SQLite, and PostgreSQL if the address of an empty database is given.
 
     Args:
         quick: shorter and rougher.
-        past: events in the log, for the comparison with an empty one.
-        minutes: how long memory is watched, on SQLite; 0: not at all.
-        postgres: postgresql://…, a database; what is written there stays.
-        note: is told what is measured.
+        past: events in the long log, which is compared with an empty one.
+        minutes: how long memory is watched, on SQLite; not at all if 0.
+        postgres: the address of a database, postgresql://…; what is written there stays.
+        note: is called with what is measured now.
     """
     past, minutes = whole("past", past, least=1), number("minutes", minutes, least=0)
     seconds = 1.0 if quick else 8.0
@@ -92,7 +114,7 @@ def run(
     growth: dict[str, Growth] = {}
     with tempfile.TemporaryDirectory(prefix="posse-bench-") as folder:
         places = {"SQLite": f"sqlite:///{folder}/posse.db"} | ({"PostgreSQL": postgres} if postgres else {})
-        for database in places.values():  # all of them first, so that a wrong address shows at once
+        for database in places.values():  # all of them first, so that a wrong address is refused at once
             Store.open(database, create=True).close()
         for name, database in places.items():
             note(f"{name}, {past:,} past events")
@@ -107,29 +129,29 @@ def run(
                 growth[name] = _grow(server, short, long, past, seconds)
         note("memory")
         soak = _soak(f"sqlite:///{folder}/soak.db", minutes) if minutes else None
-    return Report(f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}", loads, growth, soak)
+    return ServiceReport(f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}", loads, growth, soak)
 
 
-def _load(server: Server, database: str, clients: int, batch: int, seconds: float) -> Load:
+def _load(server: ServiceProcess, database: str, clients: int, batch: int, seconds: float) -> Load:
     name = new_experiment(database)
-    measure(server.url, name, PLAYERS, clients, batch, seconds / 8)  # so that everything is loaded
+    measure(server.url, name, PLAYERS, clients, batch, seconds / 8)  # to warm up
     return measure(server.url, name, PLAYERS, clients, batch, seconds)
 
 
-def _grow(server: Server, short: str, long: str, past: int, seconds: float) -> Growth:
+def _grow(server: ServiceProcess, short: str, long: str, past: int, seconds: float) -> Growth:
     names = short, long
     slices: dict[str, list[Load]] = {name: [] for name in names}
     for turn in range(SLICES + 1):
         for name in names:
             found = measure(server.url, name, PLAYERS, 1, 1, seconds / SLICES)
-            if turn:  # the first is for warming up
+            if turn:  # the first one is to warm up
                 slices[name].append(found)
     empty, full = (_middle(slices[name]) for name in names)
     return Growth(past, empty, full)
 
 
 def _middle(loads: list[Load]) -> Load:
-    """Several loads as one, by the medians of their times."""
+    """Several loads as one, with the medians of their times."""
     p50, p99, slowest = np.median([(each.p50, each.p99, each.slowest) for each in loads], axis=0).tolist()
     seconds, pairs = sum(each.seconds for each in loads), sum(each.pairs for each in loads)
     return Load(loads[0].clients, loads[0].batch, seconds, pairs, p50, p99, slowest)
@@ -174,14 +196,14 @@ def make_past(database: str, name: str, events: int) -> None:
 
 
 @dataclass(frozen=True)
-class Server:
-    """A service in processes of its own."""
+class ServiceProcess:
+    """A service that runs in processes of its own."""
 
     url: str
     process: int
 
     def megabytes(self) -> float:
-        """The memory of all its processes; what they share counts for each."""
+        """The memory of all its processes. Memory that they share counts for each of them."""
         listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,rss="], check=True, capture_output=True, text=True)
         rows = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
         family, kilobytes = {self.process}, 0
@@ -193,7 +215,7 @@ class Server:
 
 
 @contextmanager
-def service(database: str, workers: int = 1) -> Iterator[Server]:
+def service(database: str, workers: int = 1) -> Iterator[ServiceProcess]:
     """`posse serve` on a free port."""
     options = ["serve", "--port", "0", "--workers", str(workers), "--database", database]
     process = subprocess.Popen([sys.executable, "-c", COMMAND, *options], stdout=subprocess.PIPE, text=True)
@@ -202,38 +224,7 @@ def service(database: str, workers: int = 1) -> Iterator[Server]:
         found = re.search(r"http://[^/\s]+", process.stdout.readline())
         if found is None:
             raise RuntimeError("the service did not start; the lines above say why")
-        yield Server(found[0], process.pid)
+        yield ServiceProcess(found[0], process.pid)
     finally:
         process.terminate()
         process.communicate()
-
-
-# ---------------------------------------------------------------- in words
-
-
-def render(report: Report) -> str:
-    """The figures as a table."""
-    lines = [f"The service, one worker, {len(PLAYERS)} players, {len(ARMS)} arms, on {report.machine}.", ""]
-    head = f"{'database':<12}{'clients':>8}{'batch':>7}{'pairs/s':>10}{'p50 ms':>9}{'p99 ms':>9}{'slowest':>9}"
-    lines += ["Durable pairs (a decision and its reward), and how long one request takes", head]
-    for name, loads in report.loads.items():
-        lines += [f"{name:<12}{_row(load)}" for load in loads]
-    lines += ["", "One client, one decision a request, with a log that is empty and one that is long"]
-    for name, growth in report.growth.items():
-        change = growth.full.p50 / growth.empty.p50 - 1
-        lines += [f"{name:<12}{_row(growth.empty)}   empty"]
-        lines += [f"{'':<12}{_row(growth.full)}   {growth.past:,} events: p50 {change:+.0%}"]
-    if report.soak is not None:
-        soak = report.soak
-        lines += [
-            "",
-            f"Memory over {soak.minutes:g} minutes and {soak.pairs:,} pairs: {soak.megabytes[0]:.0f} MB at first, "
-            f"{max(soak.megabytes):.0f} MB at most, {soak.megabytes[-1]:.0f} MB in the end; "
-            f"last quarter against the one before: {soak.growth:+.1%}",
-        ]
-    return "\n".join(lines)
-
-
-def _row(load: Load) -> str:
-    times = "".join(f"{1000 * seconds:>9.1f}" for seconds in (load.p50, load.p99, load.slowest))
-    return f"{load.clients:>8}{load.batch:>7}{load.pairs_per_second:>10,.0f}{times}"

@@ -1,6 +1,6 @@
-"""Load for the benchmark: clients that ask and report as fast as they are answered, each on a connection of its own.
+"""Load for the benchmark: clients that send a request as soon as the last one is answered, each on its own connection.
 
-They speak just enough HTTP themselves, in one thread, because a full client would take more time than the service.
+They speak just enough HTTP, in one thread, because a full client would take more time than the service.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Load:
-    """What so many clients got in so many seconds, each pair a decision and its reward, both on the disk."""
+    """What so many clients got done in so many seconds. A pair is a decision and its reward, both on the disk."""
 
     clients: int
     batch: int
@@ -35,21 +35,26 @@ class Load:
         """How many pairs a second."""
         return self.pairs / self.seconds
 
+    def cells(self) -> tuple[str, ...]:
+        """The cells of a table: clients, batch, pairs a second, and three times in ms."""
+        times = (f"{1000 * seconds:.1f}" for seconds in (self.p50, self.p99, self.slowest))
+        return str(self.clients), str(self.batch), f"{self.pairs_per_second:,.0f}", *times
 
-class Line:
+
+class LoadConnection:
     """A connection to a service."""
 
     def __init__(self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._host, self._reader, self._writer = host, reader, writer
 
     @classmethod
-    async def to(cls, url: str) -> Line:
+    async def to(cls, url: str) -> LoadConnection:
         """A new connection."""
         parts = urlsplit(url)
         return cls(parts.netloc, *await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24))
 
     async def post(self, path: str, body: Any, key: str = "") -> Any:
-        """What a request is answered with."""
+        """The answer to a request."""
         content = json.dumps(body).encode()
         head = f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
         head += f"Idempotency-Key: {key}\r\n" if key else ""
@@ -62,12 +67,12 @@ class Line:
         return answer
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
 
 
 def measure(url: str, experiment: str, players: list[str], clients: int, batch: int, seconds: float) -> Load:
-    """Let so many clients work for so many seconds."""
+    """Let clients work for so many seconds."""
     return asyncio.run(_measure(url, experiment, players, clients, batch, seconds))
 
 
@@ -84,7 +89,7 @@ async def _measure(url: str, experiment: str, players: list[str], clients: int, 
 async def _client(
     url: str, experiment: str, players: list[str], batch: int, seed: int, until: float, took: list[float]
 ) -> int:
-    random, line, pairs = np.random.default_rng(seed), await Line.to(url), 0
+    random, line, pairs = np.random.default_rng(seed), await LoadConnection.to(url), 0
     path = f"/v1/experiments/{quote(experiment, safe='')}"
 
     async def post(part: str, body: Any, key: str = "") -> Any:

@@ -1,4 +1,4 @@
-"""A chain of shops that does not exist, sending traffic to a service that does."""
+"""The demonstration: a made-up chain of shops that sends traffic to a real service."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from posse.learner import Decision
 from posse.policies.base import Policy
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
-from posse.service.client.client import Client, ServiceError
+from posse.service.client import Client, ServiceError
 
 SHOPS = ("Lyon", "Nice", "Lille", "Metz", "Brest", "Dijon", "Nantes", "Tours", "Reims", "Pau", "Caen", "Gare du Nord")
 WINDOWS = ("plants", "blue light", "books", "mannequins", "bare")
-COME_IN = (0.44, 0.62, 0.58, 0.50, 0.38)  # the share of passers-by, for each window, in the average shop
-STATION = (0.09, 0.12, 0.20, 0.08, 0.05)  # in the last shop, where people hurry past, and books do best
-APART = 0.04  # by how much other shops differ from the average, at most
-EPSILON = 0.1  # what the chain believes of all its shops
+COME_IN = (0.44, 0.62, 0.58, 0.50, 0.38)  # the share of passers-by who come in, by window, in the average shop
+STATION = (0.09, 0.12, 0.20, 0.08, 0.05)  # in the last shop, where people hurry past and books do best
+APART = 0.04  # the other shops differ from the average by at most this
+EPSILON = 0.1  # the chain believes that all its shops differ by at most this
 
 SHARING, ALONE = "Shop windows", "Shop windows, each shop alone"
-RUSH = 3000  # decisions that come as fast as they can, so that there is something to see
-STEP = 0.1  # seconds between two rounds of customers
+RUSH = 3000  # so many people pass as fast as the service answers, so that there is something to see
+STEP = 0.1  # seconds between two groups of people
 MEAN_WAIT = 3.0  # seconds until it is known whether somebody came in
-FORGOTTEN = 0.02  # of the rewards, which are never reported
+FORGOTTEN = 0.02  # the share of rewards that are never reported
 COMPILING = 120.0  # seconds that the very first decision may take, on a slow machine
-PATIENCE = 60.0  # seconds after which silence counts as a no
+PATIENCE = 60.0  # seconds after which a missing reward counts as 0
 
 
 @dataclass
-class Chain:
-    """People who pass the shops, see the window that the service chose, and come in or not, after a while."""
+class ShopChain:
+    """People pass the shops, see the window that the service chose, and come in or not after a while."""
 
     client: Client
     clock: Callable[[], float] = time.monotonic
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
     due: list[tuple[float, str, str, float]] = field(default_factory=list)
-    """A heap: when a reward is known, of which experiment and decision, and what it is."""
+    """A heap of rewards: when each is known, its experiment, its decision and its value."""
     begun: set[str] = field(default_factory=set)
     passed: int = 0
 
@@ -51,7 +51,7 @@ class Chain:
         self.means = means
 
     def open(self, experiment: str) -> None:
-        """Begin an experiment, where it has not begun: with all shops, sharing or each alone."""
+        """Create an experiment with all shops, sharing or each alone, unless it exists."""
         if experiment not in self.begun:
             if experiment not in [each["name"] for each in self.client.experiments()]:
                 policy: Policy = PosseTS(EPSILON) if experiment == SHARING else IndTSV()
@@ -59,11 +59,11 @@ class Chain:
             self.begun.add(experiment)
 
     def pass_by(self, people: int) -> None:
-        """So many people, each at a shop of its own; both experiments meet the same ones."""
+        """Let so many people pass, each at another shop. Both experiments meet the same people."""
         shops = self.random.choice(len(SHOPS), size=min(people, len(SHOPS)), replace=False)
         tastes = dict(zip((SHOPS[shop] for shop in shops), self.random.random(len(shops)), strict=True))
         for experiment in (SHARING, ALONE):
-            self.open(experiment)  # one after another: what is compiled for the second does not hold up the first
+            self.open(experiment)  # one at a time, so that compiling for the second does not delay the first
             for decision in self._choose(experiment, list(tastes)):
                 mean = self.means[SHOPS.index(decision.player), WINDOWS.index(decision.arm)]
                 comes = float(tastes[decision.player] < mean)
@@ -73,7 +73,7 @@ class Chain:
         self.passed += len(shops)
 
     def _choose(self, experiment: str, shops: list[str]) -> list[Decision]:
-        """Decisions for these shops; none while somebody has paused the experiment."""
+        """Decisions for these shops; none while the experiment is paused."""
         try:
             return self.client.choose(experiment, shops)
         except ServiceError as error:
@@ -82,7 +82,7 @@ class Chain:
             return []
 
     def report(self) -> None:
-        """Report what is known by now."""
+        """Report the rewards that are known by now."""
         known: dict[str, dict[str, float]] = {SHARING: {}, ALONE: {}}
         while self.due and self.due[0][0] <= self.clock():
             _, experiment, decision, reward = heapq.heappop(self.due)
@@ -93,10 +93,10 @@ class Chain:
 
 
 def send_traffic(url: str, rate: float, stop: Callable[[], bool] = lambda: False) -> None:
-    """Send people past the shops of a service, so many a second, until `stop` says so or Ctrl-C."""
+    """Let so many people a second pass the shops, until `stop` returns True or Ctrl-C."""
     rate = number("rate", rate, above=0, most=1000)
     with Client(url, timeout=COMPILING) as client:
-        chain = Chain(client)
+        chain = ShopChain(client)
         owed, last = 0.0, time.monotonic()
         while not stop():
             now = time.monotonic()
@@ -113,7 +113,7 @@ def send_traffic(url: str, rate: float, stop: Callable[[], bool] = lambda: False
 
 
 def run(database: str, rate: float, announce: Callable[[str], Any]) -> None:
-    """Run a service and its traffic until Ctrl-C; `announce` is called with its address."""
+    """Run a service and its traffic until Ctrl-C; `announce` is called with the address."""
     from posse.service.process.settings import Settings
     from posse.service.process.supervisor import background
 

@@ -23,7 +23,7 @@ from posse.service.api import (
 from posse.service.api.errors import Problem, Refusal, add_problems
 from posse.service.api.middleware import Shell
 from posse.service.auth.permissions import Guard
-from posse.service.dashboard import add_dashboard
+from posse.service.dashboard.routes import add_dashboard
 from posse.service.process.metrics import Metrics
 from posse.service.process.settings import Settings
 from posse.service.storage.errors import Damaged, Unavailable

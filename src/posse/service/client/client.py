@@ -16,40 +16,38 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("clients need httpx: pip install 'posse[client]'", name="httpx") from error
 
-from posse.service.client.protocol import Conversation, Report
-from posse.service.client.retry import Came, Pause, Send, ServiceError, Steps, Unreachable
+from posse.service.client.protocol import ClientProtocol, RewardReport
+from posse.service.client.retry import PauseStep, SendStep, ServiceError, StepResult, Steps
 from posse.version import __version__
-
-__all__ = ["AsyncClient", "Client", "Report", "ServiceError", "Unreachable"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
-Verb = Callable[Concatenate[Conversation, P], Steps[T]]
+Verb = Callable[Concatenate[ClientProtocol, P], Steps[T]]
 
 
 def _blocking(verb: Verb[P, T]) -> Callable[Concatenate[Client, P], T]:
-    """A verb as a method that waits."""
+    """A verb as a blocking method."""
 
     @functools.wraps(verb)
     def method(self: Client, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._run(verb(self._conversation, *args, **kwargs))
+        return self._run(verb(self._protocol, *args, **kwargs))
 
     return method
 
 
 def _awaited(verb: Verb[P, T]) -> Callable[Concatenate[AsyncClient, P], Awaitable[T]]:
-    """A verb as a method that is awaited."""
+    """A verb as an asynchronous method."""
 
     @functools.wraps(verb)
     async def method(self: AsyncClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._run(verb(self._conversation, *args, **kwargs))
+        return await self._run(verb(self._protocol, *args, **kwargs))
 
     return method
 
 
-class _Common(ABC, Generic[Http]):
-    """What both clients are made of."""
+class _BaseClient(ABC, Generic[Http]):
+    """What both clients have in common."""
 
     def __init__(
         self,
@@ -66,77 +64,77 @@ class _Common(ABC, Generic[Http]):
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout}
-        self._conversation = Conversation(patience, buffer_limit)
-        self._http: Http = self._connected()
+        self._protocol = ClientProtocol(patience, buffer_limit)
+        self._http: Http = self._new_http()
 
     @abstractmethod
-    def _connected(self) -> Http:
-        """What makes the requests."""
+    def _new_http(self) -> Http:
+        """The HTTP client that makes the requests."""
 
     @property
     def buffered(self) -> int:
-        """How many rewards wait for the service to be back."""
-        return len(self._conversation.buffer)
+        """How many rewards wait in the buffer until the service is back."""
+        return len(self._protocol.buffer)
 
     @property
-    def refused(self) -> list[tuple[Report, str]]:
+    def refused(self) -> list[tuple[RewardReport, str]]:
         """The last rewards from the buffer that the service refused, and why."""
-        return list(self._conversation.refused)
+        return list(self._protocol.refused)
 
     def _leaving(self, error: BaseException | None) -> AbstractContextManager[None]:
-        """An error of its own does not hide the one that made the program leave."""
+        """An error while closing must not hide the error that ended the `with` block."""
         return nullcontext() if error is None else suppress(ServiceError)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._options['base_url']}, {self.buffered:,} rewards buffered>"
 
 
-class Client(_Common[httpx.Client]):
-    """A client that waits for its answers; it may be used from many threads.
+class Client(_BaseClient[httpx.Client]):
+    """A blocking client, which may be used from many threads.
 
         with posse.Client("http://127.0.0.1:8080") as client:
             decision = client.choose("offers", "Lyon")
             client.observe("offers", decision.id, 1.0)
 
     Args:
-        url: where the service is.
-        token: made by `posse token create`; a service on this machine needs none until the first is made.
+        url: the address of the service.
+        token: made by `posse token create`. A service on this machine needs none until the first one is made.
         timeout: how many seconds one attempt may take.
         patience: for how many seconds a request is repeated while the service is away.
-        buffer_limit: how many rewards may wait while it is.
+        buffer_limit: how many rewards may wait while the service is away.
     """
 
-    def _connected(self) -> httpx.Client:
+    def _new_http(self) -> httpx.Client:
         return httpx.Client(**self._options)
 
-    choose = _blocking(Conversation.choose)
-    observe = _blocking(Conversation.observe)
-    flush = _blocking(Conversation.flush)
-    record = _blocking(Conversation.record)
-    create = _blocking(Conversation.create)
-    change = _blocking(Conversation.change)
-    join = _blocking(Conversation.join)
-    retire = _blocking(Conversation.retire)
-    add_arm = _blocking(Conversation.add_arm)
-    retire_arm = _blocking(Conversation.retire_arm)
-    erase = _blocking(Conversation.erase)
-    experiments = _blocking(Conversation.experiments)
-    experiment = _blocking(Conversation.experiment)
-    state = _blocking(Conversation.state)
-    diagnosis = _blocking(Conversation.diagnosis)
-    log = _blocking(Conversation.log)
+    choose = _blocking(ClientProtocol.choose)
+    observe = _blocking(ClientProtocol.observe)
+    flush = _blocking(ClientProtocol.flush)
+    record = _blocking(ClientProtocol.record)
+    create = _blocking(ClientProtocol.create)
+    change = _blocking(ClientProtocol.change)
+    join = _blocking(ClientProtocol.join)
+    retire = _blocking(ClientProtocol.retire)
+    add_arm = _blocking(ClientProtocol.add_arm)
+    retire_arm = _blocking(ClientProtocol.retire_arm)
+    erase = _blocking(ClientProtocol.erase)
+    experiments = _blocking(ClientProtocol.experiments)
+    experiment = _blocking(ClientProtocol.experiment)
+    state = _blocking(ClientProtocol.state)
+    diagnosis = _blocking(ClientProtocol.diagnosis)
+    log = _blocking(ClientProtocol.log)
 
     def _run(self, steps: Steps[T]) -> T:
-        came: Came = None
+        result: StepResult = None
         while True:
             try:
-                step = steps.send(came)
+                step = steps.send(result)
             except StopIteration as done:
                 return done.value
-            came = self._do(step)
+            result = self._do(step)
 
-    def _do(self, step: Send | Pause) -> Came:
-        if isinstance(step, Pause):
+    def _do(self, step: SendStep | PauseStep) -> StepResult:
+        if isinstance(step, PauseStep):
             time.sleep(step.seconds)
             return None
         try:
@@ -145,9 +143,9 @@ class Client(_Common[httpx.Client]):
             return error
 
     def close(self) -> None:
-        """Send what waits in the buffer, and go."""
+        """Send the rewards in the buffer and close the connections."""
         try:
-            self._run(self._conversation.leave())
+            self._run(self._protocol.leave())
         finally:
             self._http.close()
 
@@ -159,44 +157,44 @@ class Client(_Common[httpx.Client]):
             self.close()
 
 
-class AsyncClient(_Common[httpx.AsyncClient]):
-    """`Client`, with verbs that are awaited.
+class AsyncClient(_BaseClient[httpx.AsyncClient]):
+    """A `Client` whose verbs are awaited.
 
     async with posse.AsyncClient("http://127.0.0.1:8080") as client:
         decision = await client.choose("offers", "Lyon")
     """
 
-    def _connected(self) -> httpx.AsyncClient:
+    def _new_http(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(**self._options)
 
-    choose = _awaited(Conversation.choose)
-    observe = _awaited(Conversation.observe)
-    flush = _awaited(Conversation.flush)
-    record = _awaited(Conversation.record)
-    create = _awaited(Conversation.create)
-    change = _awaited(Conversation.change)
-    join = _awaited(Conversation.join)
-    retire = _awaited(Conversation.retire)
-    add_arm = _awaited(Conversation.add_arm)
-    retire_arm = _awaited(Conversation.retire_arm)
-    erase = _awaited(Conversation.erase)
-    experiments = _awaited(Conversation.experiments)
-    experiment = _awaited(Conversation.experiment)
-    state = _awaited(Conversation.state)
-    diagnosis = _awaited(Conversation.diagnosis)
-    log = _awaited(Conversation.log)
+    choose = _awaited(ClientProtocol.choose)
+    observe = _awaited(ClientProtocol.observe)
+    flush = _awaited(ClientProtocol.flush)
+    record = _awaited(ClientProtocol.record)
+    create = _awaited(ClientProtocol.create)
+    change = _awaited(ClientProtocol.change)
+    join = _awaited(ClientProtocol.join)
+    retire = _awaited(ClientProtocol.retire)
+    add_arm = _awaited(ClientProtocol.add_arm)
+    retire_arm = _awaited(ClientProtocol.retire_arm)
+    erase = _awaited(ClientProtocol.erase)
+    experiments = _awaited(ClientProtocol.experiments)
+    experiment = _awaited(ClientProtocol.experiment)
+    state = _awaited(ClientProtocol.state)
+    diagnosis = _awaited(ClientProtocol.diagnosis)
+    log = _awaited(ClientProtocol.log)
 
     async def _run(self, steps: Steps[T]) -> T:
-        came: Came = None
+        result: StepResult = None
         while True:
             try:
-                step = steps.send(came)
+                step = steps.send(result)
             except StopIteration as done:
                 return done.value
-            came = await self._do(step)
+            result = await self._do(step)
 
-    async def _do(self, step: Send | Pause) -> Came:
-        if isinstance(step, Pause):
+    async def _do(self, step: SendStep | PauseStep) -> StepResult:
+        if isinstance(step, PauseStep):
             await asyncio.sleep(step.seconds)
             return None
         try:
@@ -205,9 +203,9 @@ class AsyncClient(_Common[httpx.AsyncClient]):
             return error
 
     async def close(self) -> None:
-        """Send what waits in the buffer, and go."""
+        """Send the rewards in the buffer and close the connections."""
         try:
-            await self._run(self._conversation.leave())
+            await self._run(self._protocol.leave())
         finally:
             await self._http.aclose()
 

@@ -1,8 +1,4 @@
-"""What a client says and how it takes the answers: requests, repetitions and the buffer, without input or output.
-
-Each verb is a generator. It yields what is to be done, a request or a pause, and is sent what came of it; so that the
-blocking and the asynchronous client share every line of it.
-"""
+"""The verbs of both clients, and the buffer of rewards. Nothing here does input or output (see retry.py)."""
 
 from __future__ import annotations
 
@@ -23,33 +19,41 @@ from posse.learner.learner import as_reports
 from posse.learner.ledger import parse_id, write_id
 from posse.policies import Policy
 from posse.policies.posse_ts import PosseTS
-from posse.service.client.retry import Asking, ServiceError, Steps, Unreachable
+from posse.service.client.retry import ServiceError, Steps, Unreachable, ask
 
 BATCH = 1000  # the most rewards in one request
-SHORT = 1.0  # seconds in which a reward is delivered or else put into the buffer
-LONGEST_REST = 5.0  # seconds for which rewards go straight into the buffer, or stay there, at most
+SHORT = 1.0  # seconds in which a reward is delivered; otherwise it goes into the buffer
+LONGEST_REST = 5.0  # the most seconds for which rewards go into the buffer, or stay there, without a request
+REFUSALS: dict[str, type[ValueError]] = {
+    "conflict": ConflictingReward,
+    "unknown": UnknownDecision,
+    "invalid": ValueError,
+}
+NOT_FOUND = ("not-found", "unknown-experiment")
+
+logger = logging.getLogger("posse")
 
 
 @dataclass(frozen=True)
-class Report:
-    """A reward on its way."""
+class RewardReport:
+    """A reward on its way to the service."""
 
     experiment: str
     decision: str
     reward: float
 
 
-class Conversation(Asking):
+class ClientProtocol:
     """The verbs of a client, and what it remembers between them."""
 
     def __init__(self, patience: float, buffer_limit: int) -> None:
-        super().__init__(patience)
+        self.patience = patience
         self.buffer_limit = buffer_limit
-        self.buffer: deque[Report] = deque()
-        self.refused: deque[tuple[Report, str]] = deque(maxlen=BATCH)
-        self._lock = threading.Lock()  # of the buffer
-        self._rest, self._rest_until = 0.0, 0.0
-        self._stuck_until = 0.0  # when what an experiment keeps in the buffer is tried again
+        self.buffer: deque[RewardReport] = deque()
+        self.refused: deque[tuple[RewardReport, str]] = deque(maxlen=BATCH)
+        self._lock = threading.Lock()  # for the buffer
+        self._rest, self._rest_until = 0.0, 0.0  # while the service is away
+        self._stuck_until = 0.0  # when rewards that an experiment keeps in the buffer are tried again
 
     # ---------------------------------------------------------------- decisions and rewards
 
@@ -62,14 +66,15 @@ class Conversation(Asking):
     def choose(
         self, experiment: str, player: str | list[str] | tuple[str, ...], available: Iterable[str] | None = None
     ) -> Steps[Any]:
-        """Choose an arm for a player, or one for each of several who act in the same round.
+        """Choose an arm for a player, or one for each of several players who act in the same round.
 
-        Where no answer comes the request is repeated under the same idempotency key, so that it happens once.
+        If no answer comes, the request is repeated with the same idempotency key, so it is carried out once.
         """
         body: dict[str, Any] = {"player": player} if isinstance(player, str) else {"players": list(player)}
         if available is not None:
             body["available"] = list(available)
-        answer = yield from self.ask("POST", f"{_at(experiment)}/decisions", body, key=uuid.uuid4().hex)
+        path, key = f"{_path(experiment)}/decisions", uuid.uuid4().hex
+        answer = yield from ask("POST", path, body, patience=self.patience, key=key)
         decisions = [Decision(**each) for each in answer["decisions"]]
         return decisions[0] if isinstance(player, str) else decisions
 
@@ -79,69 +84,70 @@ class Conversation(Asking):
         decision: str | Mapping[str, float] | Iterable[tuple[str, float]],
         reward: float | None = None,
     ) -> Steps[int]:
-        """Report the reward of a decision, or those of many; return how many were taken as new.
+        """Report the reward of a decision, or the rewards of many; return how many were new to the service.
 
-        While the service is away rewards wait in the buffer, which does not count as taken, and go out in batches when
-        it is back. Unlike the learner, which refuses a batch as a whole, the service takes what is good in it; the
-        error is about the first that is not.
+        While the service is away, rewards wait in the buffer, which does not count. They go out in batches when it is
+        back. A learner refuses a batch as a whole; the service takes the good rewards of a batch, and the error is
+        about the first bad one.
         """
         reports = [
-            Report(experiment, write_id(*parse_id(identity)), number(f"reward of decision {identity}", value))
+            RewardReport(experiment, write_id(*parse_id(identity)), number(f"reward of decision {identity}", value))
             for identity, value in as_reports(decision, reward)
         ]
         if time.monotonic() < self._rest_until:
             self._keep(reports)
             return 0
         try:
-            patience = 0.0 if self._rest else SHORT  # it was away a moment ago: ask once
-            yield from self._take_along(patience)
-            outcomes = yield from self._report(reports, patience)
+            patience = 0.0 if self._rest else SHORT  # the service was away a moment ago, so ask only once
+            yield from self._send_buffer_along(patience)
+            outcomes = yield from self._send(reports, patience)
         except Unreachable:
             self._keep(reports)
             return 0
         for outcome in outcomes:
-            if outcome["status"] in REFUSED:
-                raise REFUSED[outcome["status"]](outcome["detail"])
+            if outcome["status"] in REFUSALS:
+                raise REFUSALS[outcome["status"]](outcome["detail"])
         return sum(outcome["status"] == "taken" for outcome in outcomes)
 
     def flush(self) -> Steps[int]:
-        """Send what waits in the buffer; return how many rewards were taken as new.
+        """Send the rewards in the buffer; return how many were new to the service.
 
-        What the service refuses then is kept in `refused` and said in the log. Where it fails for an experiment, the
-        rewards of that one stay in the buffer, and the error is raised once all others are sent.
+        Rewards that the service refuses are kept in `refused`, with a warning in the log. If the service fails for an
+        experiment, the rewards of that experiment stay in the buffer, and the error is raised after all others are
+        sent.
         """
-        taken, error = yield from self._deliver(self.patience)
+        new, error = yield from self._send_buffer(self.patience)
         if error is not None:
             raise error
-        return taken
+        return new
 
     def leave(self) -> Steps[None]:
-        """Send what waits in the buffer, for the last time."""
+        """Send the rewards in the buffer for the last time."""
         try:
             yield from self.flush()
         except ServiceError as error:
             detail = f"{len(self.buffer):,} rewards were not delivered: {error}"
             raise type(error)(detail, error.status, error.kind) from error
 
-    def _take_along(self, patience: float) -> Steps[None]:
-        """Send what waits in the buffer, on the occasion of a reward, which may be of another experiment."""
+    def _send_buffer_along(self, patience: float) -> Steps[None]:
+        """Send the rewards in the buffer together with a new reward, which may be of another experiment."""
         if time.monotonic() < self._stuck_until:
             return
-        _, error = yield from self._deliver(patience)
+        _, error = yield from self._send_buffer(patience)
         if error is not None:
-            self._stuck_until = time.monotonic() + LONGEST_REST  # or each reward would ask twice
+            self._stuck_until = time.monotonic() + LONGEST_REST  # otherwise each new reward would take two requests
 
-    def _deliver(self, patience: float) -> Steps[tuple[int, ServiceError | None]]:
-        """Send what waits in the buffer; how many rewards were taken as new, and the first error.
+    def _send_buffer(self, patience: float) -> Steps[tuple[int, ServiceError | None]]:
+        """Send the rewards in the buffer; return how many were new, and the first error.
 
-        What can never be taken is put aside, and an experiment that fails is passed over, so that they keep nothing
-        else up.
+        Rewards that can never be delivered are put aside, and an experiment that fails is skipped, so that neither
+        delays the rest.
         """
-        taken = 0
+        new = 0
         failed: dict[str, ServiceError] = {}
         while reports := self._first_batch(failed):
             try:
-                outcomes = yield from self._report(reports, patience)
+                outcomes = yield from self._send(reports, patience)
             except BaseException as error:
                 if not _is_final(error):
                     with self._lock:
@@ -150,21 +156,21 @@ class Conversation(Asking):
                         raise
                     experiment = reports[0].experiment
                     failed[experiment] = error
-                    logging.getLogger("posse").warning("rewards of %s stay in the buffer: %s", experiment, error)
+                    logger.warning("rewards of %s stay in the buffer: %s", experiment, error)
                     continue
                 outcomes = [{"status": "invalid", "detail": str(error)}] * len(reports)
             for report, outcome in zip(reports, outcomes, strict=True):
-                taken += outcome["status"] == "taken"
-                if outcome["status"] in REFUSED:
+                new += outcome["status"] == "taken"
+                if outcome["status"] in REFUSALS:
                     self.refused.append((report, outcome["detail"]))
-                    logging.getLogger("posse").warning("a reward was refused: %s", outcome["detail"])
-        return taken, next(iter(failed.values()), None)
+                    logger.warning("a reward was refused: %s", outcome["detail"])
+        return new, next(iter(failed.values()), None)
 
-    def _first_batch(self, passed: Container[str]) -> list[Report]:
-        """The first rewards of the buffer, of one experiment that is not passed over, taken out."""
-        reports: list[Report] = []
+    def _first_batch(self, skipped: Container[str]) -> list[RewardReport]:
+        """Take the first rewards of one experiment, which is not skipped, out of the buffer."""
+        reports: list[RewardReport] = []
         with self._lock:
-            before = sum(1 for _ in takewhile(lambda report: report.experiment in passed, self.buffer))
+            before = sum(1 for _ in takewhile(lambda report: report.experiment in skipped, self.buffer))
             if before == len(self.buffer):
                 return []
             self.buffer.rotate(-before)
@@ -174,17 +180,17 @@ class Conversation(Asking):
             self.buffer.rotate(before)
         return reports
 
-    def _report(self, reports: list[Report], patience: float) -> Steps[list[dict[str, Any]]]:
-        """The outcomes of rewards of one experiment, in order.
+    def _send(self, reports: list[RewardReport], patience: float) -> Steps[list[dict[str, Any]]]:
+        """Send rewards of one experiment; return their outcomes in order.
 
-        Those that were delivered before an error are delivered again, which is safe.
+        Rewards that were delivered before an error will be delivered again, which is safe.
         """
         outcomes: list[dict[str, Any]] = []
         for start in range(0, len(reports), BATCH):
             batch = reports[start : start + BATCH]
             body = {"rewards": [{"decision": each.decision, "reward": each.reward} for each in batch]}
             try:
-                answer = yield from self.ask("POST", f"{_at(batch[0].experiment)}/rewards", body, patience=patience)
+                answer = yield from ask("POST", f"{_path(batch[0].experiment)}/rewards", body, patience=patience)
             except Unreachable:
                 self._rest = min(2 * self._rest or SHORT / 2, LONGEST_REST)
                 self._rest_until = time.monotonic() + self._rest
@@ -193,7 +199,7 @@ class Conversation(Asking):
         self._rest = self._rest_until = 0.0
         return outcomes
 
-    def _keep(self, reports: list[Report]) -> None:
+    def _keep(self, reports: list[RewardReport]) -> None:
         with self._lock:
             if len(self.buffer) + len(reports) > self.buffer_limit:
                 raise Unreachable(
@@ -203,10 +209,9 @@ class Conversation(Asking):
             self.buffer.extend(reports)
 
     def record(self, experiment: str, rewards: Iterable[tuple[str, str, float]]) -> Steps[int]:
-        """Take rewards of the past, as (player, arm, reward), that the service did not decide; one call, one round."""
+        """Record rewards of the past, as (player, arm, reward), that the service did not choose; a call is a round."""
         body = {"rewards": [{"player": player, "arm": arm, "reward": reward} for player, arm, reward in rewards]}
-        answer = yield from self.ask("POST", f"{_at(experiment)}/records", body, repeatable=False)
-        return answer["taken"]
+        return (yield from self._change("POST", f"{_path(experiment)}/records", body))["taken"]
 
     # ---------------------------------------------------------------- experiments
 
@@ -225,7 +230,7 @@ class Conversation(Asking):
         default_reward: float | None = None,
         patience: float | None = None,
     ) -> Steps[dict[str, Any]]:
-        """Create an experiment, with the arguments of `posse.Learner`; return what it is."""
+        """Create an experiment with the arguments of `posse.Learner`; return its description."""
         body = {
             "name": experiment,
             "arms": list(arms),
@@ -242,7 +247,7 @@ class Conversation(Asking):
             "default_reward": default_reward,
             "patience": patience,
         }
-        return (yield from self.ask("POST", "/v1/experiments", body, repeatable=False))
+        return self._change("POST", "/v1/experiments", body)
 
     def change(
         self,
@@ -255,7 +260,7 @@ class Conversation(Asking):
         paused: bool | None = None,
         knows_others: bool = True,
     ) -> Steps[dict[str, Any]]:
-        """Let players and arms come and go, pause and resume, all of it or nothing; return what the experiment is."""
+        """Let players and arms come and go, pause or resume: all of it or nothing. Return the new description."""
         body = {
             "join": list(join),
             "retire": list(retire),
@@ -264,73 +269,70 @@ class Conversation(Asking):
             "paused": paused,
             "knows_others": knows_others,
         }
-        return (yield from self.ask("PATCH", _at(experiment), body, repeatable=False))
+        return self._change("PATCH", _path(experiment), body)
 
     def join(self, experiment: str, player: str, *, knows_others: bool = True) -> Steps[dict[str, Any]]:
-        """Let a player join, or come back with all it had learnt."""
-        return (yield from self.change(experiment, join=[player], knows_others=knows_others))
+        """Let a player join, or come back with everything it had learned."""
+        return self.change(experiment, join=[player], knows_others=knows_others)
 
     def retire(self, experiment: str, player: str) -> Steps[dict[str, Any]]:
-        """Let a player leave. What it has learnt stays with the others, and its late rewards are still taken."""
-        return (yield from self.change(experiment, retire=[player]))
+        """Let a player leave. What it has learned stays with the others, and its late rewards still count."""
+        return self.change(experiment, retire=[player])
 
     def add_arm(self, experiment: str, arm: str) -> Steps[dict[str, Any]]:
-        """Offer a new arm to all players, or one that was retired again."""
-        return (yield from self.change(experiment, add_arms=[arm]))
+        """Offer a new arm, or a retired one, to all players."""
+        return self.change(experiment, add_arms=[arm])
 
     def retire_arm(self, experiment: str, arm: str) -> Steps[dict[str, Any]]:
-        """Offer an arm no longer. Its late rewards are still taken."""
-        return (yield from self.change(experiment, retire_arms=[arm]))
+        """Stop offering an arm. Its late rewards still count."""
+        return self.change(experiment, retire_arms=[arm])
 
     def erase(self, experiment: str, player: str) -> Steps[str]:
         """Let the service forget the name of a player; return the name that takes its place."""
-        answer = yield from self.ask("POST", f"{_at(experiment)}/erasures", {"player": player}, repeatable=False)
-        return answer["player"]
+        return (yield from self._change("POST", f"{_path(experiment)}/erasures", {"player": player}))["player"]
+
+    def _change(self, method: str, path: str, body: Any) -> Steps[Any]:
+        """Ask for something that must not happen twice."""
+        return ask(method, path, body, patience=self.patience, repeatable=False)
 
     # ---------------------------------------------------------------- what there is to see
 
     def experiments(self) -> Steps[list[dict[str, Any]]]:
         """All experiments that the token may see."""
-        answer = yield from self.ask("GET", "/v1/experiments")
-        return answer["experiments"]
+        return (yield from self._get("/v1/experiments"))["experiments"]
 
     def experiment(self, experiment: str) -> Steps[dict[str, Any]]:
-        """An experiment as it stands."""
-        return (yield from self.ask("GET", _at(experiment)))
+        """The description of an experiment as it stands."""
+        return self._get(_path(experiment))
 
     def state(self, experiment: str) -> Steps[dict[str, Any]]:
         """The numbers behind the decisions."""
-        return (yield from self.ask("GET", f"{_at(experiment)}/state"))
+        return self._get(f"{_path(experiment)}/state")
 
     def diagnosis(self, experiment: str) -> Steps[dict[str, Any]]:
         """Is ε right? What `posse.insight.diagnose` says."""
-        return (yield from self.ask("GET", f"{_at(experiment)}/diagnosis"))
+        return self._get(f"{_path(experiment)}/diagnosis")
 
     def log(self, experiment: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
-        """The log, as rows with the learner's columns, from the events after a number on."""
+        """The log as rows with the learner's columns, from the rows after number `after` on."""
         rows: list[dict[str, Any]] = []
         while True:
-            answer = yield from self.ask("GET", f"{_at(experiment)}/log?after={after}")
+            answer = yield from self._get(f"{_path(experiment)}/log?after={after}")
             rows += answer["rows"]
             if answer["next"] is None:
                 return rows
             after = answer["next"]
 
-
-REFUSED: dict[str, type[ValueError]] = {
-    "conflict": ConflictingReward,
-    "unknown": UnknownDecision,
-    "invalid": ValueError,
-}
-NOWHERE = ("not-found", "unknown-experiment")
+    def _get(self, path: str) -> Steps[Any]:
+        return ask("GET", path, patience=self.patience)
 
 
 def _is_final(error: BaseException) -> bool:
-    """Whether rewards met with this error will always meet with it."""
-    return isinstance(error, ValueError) or (isinstance(error, ServiceError) and error.kind in NOWHERE)
+    """Whether rewards that met with this error would always meet with it."""
+    return isinstance(error, ValueError) or (isinstance(error, ServiceError) and error.kind in NOT_FOUND)
 
 
-def _at(experiment: str) -> str:
+def _path(experiment: str) -> str:
     if not isinstance(experiment, str):
         raise TypeError(f"experiment={experiment!r}, but expected the name of an experiment")
     return f"/v1/experiments/{quote(experiment, safe='')}"

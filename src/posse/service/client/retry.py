@@ -1,4 +1,8 @@
-"""Requests that are repeated until they are answered, without input or output of their own."""
+"""Requests that are repeated until they are answered. Nothing here does input or output.
+
+A request is a generator: it yields steps, each to send a request or to pause, and receives what came of each step. So
+the blocking and the asynchronous client share all of it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +17,12 @@ import httpx
 T = TypeVar("T")
 
 FIRST_DELAY, LONGEST_DELAY = 0.05, 1.0  # seconds before a request is repeated; doubled each time
-AGAIN = {429, 502, 503, 504}
-AS_LEARNER: dict[str, type[ValueError]] = {"invalid": ValueError, "refused": ValueError}
+REPEATED_STATUS = {429, 502, 503, 504}
+VALUE_ERRORS = {"invalid", "refused"}  # problems that are ValueErrors, as they are with a learner
 
 
 class ServiceError(RuntimeError):
-    """The service refused a request, or did not answer."""
+    """The service refused a request or did not answer."""
 
     def __init__(self, detail: str, status: int | None = None, kind: str = "") -> None:
         super().__init__(detail)
@@ -33,8 +37,8 @@ class Unreachable(ServiceError):
 
 
 @dataclass(frozen=True)
-class Send:
-    """A request to be made."""
+class SendStep:
+    """Send this request."""
 
     method: str
     path: str
@@ -43,55 +47,42 @@ class Send:
 
 
 @dataclass(frozen=True)
-class Pause:
-    """Seconds to be waited."""
+class PauseStep:
+    """Wait for some seconds."""
 
     seconds: float
 
 
-Came = httpx.Response | httpx.TransportError | None
-Steps = Generator[Send | Pause, Came, T]
+StepResult = httpx.Response | httpx.TransportError | None
+Steps = Generator[SendStep | PauseStep, StepResult, T]
 
 
-class Asking:
-    """Asks the service, for as long as patience lasts."""
+def ask(
+    method: str, path: str, body: Any = None, *, patience: float, key: str | None = None, repeatable: bool = True
+) -> Steps[Any]:
+    """Send a request and return the answer. The request is repeated for `patience` seconds.
 
-    def __init__(self, patience: float) -> None:
-        self.patience = patience
-
-    def ask(
-        self,
-        method: str,
-        path: str,
-        body: Any = None,
-        *,
-        key: str | None = None,
-        patience: float | None = None,
-        repeatable: bool = True,
-    ) -> Steps[Any]:
-        """The answer to a request, which is repeated for as long as patience lasts.
-
-        One that must not happen twice is repeated only where it has surely not happened.
-        """
-        send = Send(method, path, body, {} if key is None else {"Idempotency-Key": key})
-        until = time.monotonic() + (self.patience if patience is None else patience)
-        delay = FIRST_DELAY
-        while True:
-            came = yield send
-            if isinstance(came, httpx.Response) and came.status_code not in AGAIN:
-                return _read(came)
-            error, happened, wait = _trouble(came)
-            wait = max(wait, delay * random.uniform(0.5, 1.0))
-            if (happened and not repeatable) or time.monotonic() + wait > until:
-                raise error
-            yield Pause(wait)
-            delay = min(2 * delay, LONGEST_DELAY)
+    A request that is not repeatable is repeated only if it has surely not been carried out.
+    """
+    send = SendStep(method, path, body, {} if key is None else {"Idempotency-Key": key})
+    until = time.monotonic() + patience
+    delay = FIRST_DELAY
+    while True:
+        result = yield send
+        if isinstance(result, httpx.Response) and result.status_code not in REPEATED_STATUS:
+            return _read(result)
+        error, may_have_happened, wait = _trouble(result)
+        wait = max(wait, delay * random.uniform(0.5, 1.0))
+        if (may_have_happened and not repeatable) or time.monotonic() + wait > until:
+            raise error
+        yield PauseStep(wait)
+        delay = min(2 * delay, LONGEST_DELAY)
 
 
 def _read(answer: httpx.Response) -> Any:
-    """What an answer says, or the error that it is."""
+    """What an answer says; the error if it is one."""
     if answer.is_success:
-        if "posse-api" not in answer.headers:  # the page of a proxy, say, which stands in for the service
+        if "posse-api" not in answer.headers:  # for example the page of a proxy in front of the service
             detail = f"status {answer.status_code}, but no answer of posse's: is this the address of the service?"
             raise Unreachable(detail, answer.status_code)
         try:
@@ -100,23 +91,22 @@ def _read(answer: httpx.Response) -> Any:
             detail = f"status {answer.status_code}, but no JSON: what is between here and the service?"
             raise Unreachable(detail, answer.status_code) from None
     error = _problem(answer)
-    raise AS_LEARNER[error.kind](str(error)) if error.kind in AS_LEARNER else error
+    raise ValueError(str(error)) if error.kind in VALUE_ERRORS else error
 
 
-def _problem(answer: httpx.Response, kind: type[ServiceError] = ServiceError) -> ServiceError:
+def _problem(answer: httpx.Response, cls: type[ServiceError] = ServiceError) -> ServiceError:
+    """The error that an answer describes."""
     try:
         problem = answer.json()
-        return kind(str(problem["detail"]), answer.status_code, str(problem["type"]).rpartition(":")[2])
+        return cls(str(problem["detail"]), answer.status_code, str(problem["type"]).rpartition(":")[2])
     except (ValueError, KeyError, TypeError):
-        return kind(f"status {answer.status_code}, and no problem that posse would describe", answer.status_code)
+        return cls(f"status {answer.status_code}, without a description of the problem by posse", answer.status_code)
 
 
-def _trouble(came: Came) -> tuple[Unreachable, bool, float]:
-    """Why there is no answer, whether the request may have happened, and how many seconds to wait at least."""
-    if isinstance(came, httpx.Response):
-        error = _problem(came, Unreachable)
-        wait = came.headers.get("retry-after", "")
-        assert isinstance(error, Unreachable)
+def _trouble(result: StepResult) -> tuple[ServiceError, bool, float]:
+    """Why there is no answer, whether the request may have been carried out, and for how many seconds to wait."""
+    if isinstance(result, httpx.Response):
+        error, wait = _problem(result, Unreachable), result.headers.get("retry-after", "")
         return error, error.kind != "overloaded", float(wait) if wait.isdecimal() else 0.0
-    happened = not isinstance(came, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
-    return Unreachable(f"the service does not answer: {came}"), happened, 0.0
+    may_have_happened = not isinstance(result, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    return Unreachable(f"the service does not answer: {result}"), may_have_happened, 0.0

@@ -1,18 +1,8 @@
-"""What takes longer than a page may: the diagnosis of ε, and what sharing has saved. Runs in a process of its own.
-
-Started by `posse.service.dashboard.analyst`, it reads questions from standard input and writes answers to standard
-output, a line of JSON each, and ends when its input does.
-"""
+"""What takes longer than a page may: how far players differ, and what sharing has saved."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import sys
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import importlib
 from typing import Any
 
 import numpy as np
@@ -22,55 +12,47 @@ from posse.insight.planning.model import LEAST_DISPERSION, population_of
 from posse.learner import Counts
 from posse.learner.setup import Setup
 from posse.policies.base import Policy
-from posse.policies.ind_ts import IndTS
 from posse.policies.ind_tsv import IndTSV
-from posse.policies.ind_ucb import IndUCB
 from posse.policies.posse_ts import PosseTS
 from posse.schedule import Random
+from posse.service.dashboard.analysis_process import AnalysisInput
 from posse.simulation import simulate
-from posse.text import plain
 
-ALONE = (IndTSV, IndTS, IndUCB)
 PROBLEMS = 24
 MOST_WORK = 30_000_000  # simulated (decision, arm) pairs: some seconds
 FEWEST_REWARDS = 50
 LEVEL = 0.9
 
 
-def diagnosis(question: dict[str, Any]) -> dict[str, Any]:
-    """The verdict, the alarm, and for each arm how far players differ."""
-    found = diagnose(_counts(question))
-    said = found.to_dict()
-    wanted = ("alarm", "broken", "bound", "bounds", "pairs", "epsilon", "level", "spread", "arms")
-    return {**{name: said[name] for name in wanted}, "rewards": found.pulls.sum(axis=0).tolist()}
+def diagnosis(given: AnalysisInput) -> dict[str, Any]:
+    """The verdict on ε, the alarm, and for each arm how far players differ."""
+    return diagnose(given.counts).to_dict()
 
 
-def savings(question: dict[str, Any]) -> dict[str, Any] | None:
-    """How much more reward than learning alone, by simulation; None where there is too little to go by.
+def savings(given: AnalysisInput) -> dict[str, Any] | None:
+    """How much more reward than learning alone, by simulation; None if there is too little data.
 
-    Means are drawn from what the data leaves possible (`insight.planning.model`). With each draw, the running
-    policy and Ind-TS-V, which learns alone, decide as often as was really decided; the difference of their regrets is
-    what sharing saved if the draw is the truth. For a policy that learns alone, it is what PosseTS would have saved.
+    Means are drawn from what the data leaves possible (`insight.planning.population`). With each draw, the running
+    policy and Ind-TS-V, which learns alone, make as many decisions as were really made. The difference of their regrets
+    is what sharing saved if the draw is the truth. For a policy that learns alone, it is what PosseTS would have saved.
     """
-    counts, setup = _counts(question), Setup.from_dict(question["setup"])
-    decided = np.array(question["chosen"], np.int64)
-    offered = np.array(question["offered"], bool)
-    acting = decided.sum(axis=1) > 0
-    if acting.sum() < 2 or offered.sum() < 2 or counts.pulls[:, offered].sum() < FEWEST_REWARDS:
+    importlib.import_module(given.setup["policy"]["module"])  # a policy of the user's own may not be loaded here yet
+    counts, setup = given.counts, Setup.from_dict(given.setup)
+    acting = given.chosen.sum(axis=1) > 0
+    if acting.sum() < 2 or given.offered.sum() < 2 or counts.pulls[:, given.offered].sum() < FEWEST_REWARDS:
         return None
-    # Arms that are no longer offered, and players that never acted, would take part in the simulation otherwise.
-    pulls, sums = (table[np.ix_(acting, offered)] for table in (counts.pulls, counts.sums))
-    squares = np.array(question["squares"], float)[np.ix_(acting, offered)]
-    some = Counts(
-        tuple(map(str, range(len(pulls)))), tuple(map(str, range(pulls.shape[1]))), pulls, sums, counts.low, counts.high
+    # Otherwise retired arms, and players that never acted, would take part in the simulation.
+    pulls, sums, squares = (
+        table[np.ix_(acting, given.offered)] for table in (counts.pulls, counts.sums, given.squares)
     )
+    players, arms = (tuple(map(str, range(length))) for length in pulls.shape)
+    some = Counts(players, arms, pulls, sums, counts.low, counts.high)
     policy: Policy = setup.policy.for_rewards(setup.low, setup.high)
-    alone = isinstance(policy, ALONE)
-    pair: list[Policy] = [PosseTS(), policy] if alone else [policy, IndTSV()]
-    traffic = decided[acting].sum(axis=1)
+    pair: list[Policy] = [policy, IndTSV()] if policy.shares else [PosseTS(), policy]
+    traffic = given.chosen[acting].sum(axis=1)
     rounds, work = int(traffic.max()), int(traffic.sum()) * pulls.shape[1] * 2
     problems = max(6, min(PROBLEMS, MOST_WORK // work))
-    part = min(1.0, MOST_WORK / (work * problems))  # of a very long run, its beginning
+    part = min(1.0, MOST_WORK / (work * problems))  # only the beginning of a very long run is simulated
     result = simulate(
         population_of(some, _dispersion(some, squares)).problems(count=problems, seed=0),
         pair,
@@ -82,31 +64,18 @@ def savings(question: dict[str, Any]) -> dict[str, Any] | None:
     )
     unit = setup.high - setup.low
     saved = unit * (result.final_regret[1] - result.final_regret[0]).mean(axis=-1)
-    low, middle, high = np.quantile(saved, ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2))
+    low, middle, high = np.quantile(saved, ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2)).tolist()
     return {
-        "alone": alone,
-        "low": float(low),
-        "middle": float(middle),
-        "high": float(high),
+        "alone": not policy.shares,
+        "low": low,
+        "middle": middle,
+        "high": high,
         "regrets": [unit * float(regret) for regret in result.final_regret.mean(axis=(1, 2))],
         "decisions": round(int(traffic.sum()) * part),
         "problems": problems,
         "part": part,
-        "policies": [policy.label for policy in pair],
+        "policies": [str(policy.label) for policy in pair],
     }
-
-
-def _counts(question: dict[str, Any]) -> Counts:
-    given = question["counts"]
-    return Counts(
-        tuple(given["players"]),
-        tuple(given["arms"]),
-        np.array(given["pulls"], np.int64),
-        np.array(given["sums"], np.float64),
-        given["low"],
-        given["high"],
-        given["epsilon"],
-    )
 
 
 def _dispersion(counts: Counts, squares: np.ndarray) -> float:
@@ -116,31 +85,3 @@ def _dispersion(counts: Counts, squares: np.ndarray) -> float:
     within = np.divide(sums**2, pulls, out=np.zeros(sums.shape), where=pulls > 0)
     greatest = float((sums - within).sum())
     return min(1.0, max(float((squares - within).sum()) / greatest, LEAST_DISPERSION)) if greatest > 0 else 1.0
-
-
-KINDS: dict[str, Callable[[dict[str, Any]], Any]] = {"diagnosis": diagnosis, "savings": savings}
-
-
-def main() -> None:
-    """Answer questions until there are no more; one thread for each kind, so that the quick do not wait."""
-    with contextlib.suppress(OSError):
-        os.nice(10)  # decisions come first
-    writing = threading.Lock()
-
-    def answer(question: dict[str, Any]) -> None:
-        try:
-            reply = {"answer": plain(KINDS[question["kind"]](question))}
-        except (ValueError, TypeError, ArithmeticError, LookupError) as error:
-            reply = {"error": str(error)}
-        with writing:
-            print(json.dumps({"id": question["id"], **reply}), flush=True)
-
-    pools = {kind: ThreadPoolExecutor(1) for kind in KINDS}
-    for line in sys.stdin:
-        question = json.loads(line)
-        pools[question["kind"]].submit(answer, question)
-    os._exit(0)  # nobody waits for what is still being worked out
-
-
-if __name__ == "__main__":
-    main()

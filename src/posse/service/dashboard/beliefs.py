@@ -1,63 +1,43 @@
-"""What a policy believes of every player and arm, in the units of the rewards."""
+"""What a policy believes of every player's mean reward on every arm, in the units of the rewards."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from posse.insight.diagnosis.intervals import interval
-from posse.policies.base import Policy
+from posse.learner.state import State
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 
-NORMAL_95 = 1.96  # standard deviations to either side that hold 95 % of a normal law
+NORMAL_95 = 1.96  # so many standard deviations to either side hold 95 % of a normal distribution
 LEVEL = 0.05
 
 _MEANS = np.sin(np.linspace(0, np.pi / 2, 4001)) ** 2  # from 0 to 1, closest at the ends, where the roots are steep
 _ROOTS = _MEANS**0.25 - (1 - _MEANS) ** 0.25
 
 
-@dataclass(frozen=True, eq=False)
-class Beliefs:
-    """Estimates of mean rewards and 95 % intervals, [player, arm]; NaN where nothing is known yet."""
+def beliefs(state: State) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimates of mean rewards and the ends of 95 % intervals, each [player, arm]; NaN where nothing is known yet.
 
-    estimates: np.ndarray
-    lows: np.ndarray
-    highs: np.ndarray
-
-
-def beliefs(
-    policy: Policy,
-    pulls: np.ndarray,
-    sums: np.ndarray,
-    centers: np.ndarray,
-    scales: np.ndarray,
-    low: float = 0.0,
-    high: float = 1.0,
-) -> Beliefs:
-    """What the policy takes each mean reward for, from its indices and each player's counts and sums on [0, 1].
-
-    Center and scale are those of a posterior: Thompson sampling draws from it, PosseTS and Ind-TS-V are asked for it. A
-    policy without randomness adds a bonus to the center; for it, a player's own mean stands with an interval that holds
-    at all times.
+    A policy that draws believes in a normal posterior. PosseTS and Ind-TS-V have it on another scale,
+    x^¼ − (1−x)^¼. A policy that does not draw has a bonus and no posterior: its players' own means stand with
+    intervals that hold at all times.
     """
+    policy, counts = state.setup.policy, state.counts()
+    low, width = counts.low, counts.high - counts.low
     if not policy.randomised:
-        some = pulls > 0
-        estimates = np.divide(sums, pulls, out=np.full(pulls.shape, np.nan), where=some)
-        lows, highs = (np.where(some, end, np.nan) for end in interval(pulls, np.clip(sums, 0, pulls), LEVEL))
+        pulls, sums = counts.pulls, np.clip((counts.sums - low * counts.pulls) / width, 0, counts.pulls)
+        means = np.divide(sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0)
+        ends = [means, *(np.where(pulls > 0, end, np.nan) for end in interval(pulls, sums, LEVEL))]
     else:
-        known = np.isfinite(centers)
-        middle = np.where(known, centers, 0.0)
-        around = NORMAL_95 * np.where(known, scales, 0.0)
-        if isinstance(policy, PosseTS | IndTSV):
-            ends = [_from_roots(middle + side * around) for side in (0, -1, 1)]
-        else:
-            ends = [np.clip(middle + side * around, 0, 1) for side in (0, -1, 1)]
-        estimates, lows, highs = (np.where(known, end, np.nan) for end in ends)
-    return Beliefs(*(low + (high - low) * end for end in (estimates, lows, highs)))
-
-
-def _from_roots(values: np.ndarray) -> np.ndarray:
-    """The x in [0, 1] with x^¼ − (1−x)^¼ of this value."""
-    return np.interp(values, _ROOTS, _MEANS)
+        posteriors = np.full((2, *counts.pulls.shape), np.nan)
+        on_roots = isinstance(policy, PosseTS | IndTSV)
+        for player in range(len(counts.players)):
+            posteriors[:, player] = state.evaluate(player, belief=on_roots)[:2]
+        # What the policy believes of an arm that nobody has tried is its prior, no knowledge.
+        known = np.isfinite(posteriors[0]) & counts.pulls.any(axis=0)
+        centers, scales = np.where(known, posteriors, np.nan)
+        ends = [centers + side * NORMAL_95 * scales for side in (0, -1, 1)]
+        ends = [np.interp(end, _ROOTS, _MEANS) if on_roots else np.clip(end, 0, 1) for end in ends]
+    estimates, lows, highs = (low + width * end for end in ends)
+    return estimates, lows, highs

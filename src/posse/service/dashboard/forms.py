@@ -1,4 +1,4 @@
-"""The form that creates an experiment: what was typed in, and what is made of it."""
+"""The form that creates an experiment: what was typed, and what it means."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 
 MOST_FIELDS = 20
-FIRST = {"reward": "yes-no", "low": "0", "high": "1", "sharing": "learnt", "holdout": "0"}
-
-IN_WORDS = {
+DEFAULTS = {"reward": "yes-no", "low": "0", "high": "1", "sharing": "learnt", "holdout": "0"}
+NUMBERS = {
     "low": "the lowest reward",
     "high": "the highest reward",
     "epsilon": "ε",
@@ -24,10 +23,10 @@ IN_WORDS = {
 
 
 @dataclass(frozen=True)
-class Form:
-    """What was typed in, and what is wrong with it, by field."""
+class ExperimentForm:
+    """What was typed, and what is wrong with it, by field."""
 
-    typed: dict[str, str] = field(default_factory=lambda: dict(FIRST))
+    typed: dict[str, str] = field(default_factory=lambda: dict(DEFAULTS))
     wrong: dict[str, str] = field(default_factory=dict)
 
     def value(self, name: str) -> str:
@@ -35,12 +34,12 @@ class Form:
         return self.typed.get(name, "")
 
     def fault(self, name: str) -> str:
-        """What is wrong with a field, empty if nothing."""
+        """What is wrong with a field, empty if nothing is."""
         return self.wrong.get(name, "")
 
 
 def read(body: bytes) -> dict[str, str]:
-    """The fields of a form as a browser sends them; those that are empty are left out."""
+    """The fields of a form as a browser sends them, without the empty ones."""
     try:
         fields = parse_qs(body.decode("utf-8"), strict_parsing=False, max_num_fields=MOST_FIELDS, errors="strict")
     except (UnicodeDecodeError, ValueError):
@@ -82,11 +81,7 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
 def _policy(typed: dict[str, str], wrong: dict[str, str]) -> Policy:
     if typed.get("sharing") == "alone":
         return IndTSV()
-    if typed.get("sharing") != "limit":
-        return PosseTS()
-    epsilon = _number(typed, "epsilon", wrong)
-    if epsilon is None:
-        return PosseTS()
+    epsilon = _number(typed, "epsilon", wrong) if typed.get("sharing") == "limit" else None
     try:
         return PosseTS(epsilon)
     except ValueError as error:
@@ -103,5 +98,5 @@ def _number(typed: dict[str, str], name: str, wrong: dict[str, str]) -> float | 
     try:
         return float(text.replace("−", "-"))
     except ValueError:
-        wrong[name] = f"Give a number for {IN_WORDS[name]}" + (f"; {text[:20]!r} is none." if text else ".")
+        wrong[name] = f"Give a number for {NUMBERS[name]}" + (f"; {text[:20]!r} is none." if text else ".")
         return None

@@ -1,45 +1,101 @@
-"""Snapshots of experiments, read from the store and kept for a moment."""
+"""Snapshots: everything that the pages show of an experiment at one moment."""
 
 from __future__ import annotations
 
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from posse.service.dashboard import queries, words
-from posse.service.dashboard.history import History
-from posse.service.dashboard.links import experiment_page
-from posse.service.dashboard.snapshot import SHOWN_PLAYERS, Snapshot, Traffic, numbers_of
-from posse.service.storage import queries as views
-from posse.service.storage.store import Experiment, Store
+from posse.learner import Counts
+from posse.learner.setup import Setup
+from posse.learner.state import State
+from posse.rewards import GRID
+from posse.service.dashboard.beliefs import beliefs
+from posse.service.dashboard.history import ChoiceHistory, History, RecentDecision, Traffic, latest_decisions
+from posse.service.storage import queries
+from posse.service.storage.store import Store
 
-LATEST = 15  # decisions in the list of the latest
+SHOWN_PLAYERS = 40  # in the picture of who chooses what
 FRESH = 1.0  # seconds for which a snapshot is kept,
-REST = 20.0  # or this many times as long as it took, so that looking costs a twentieth of a processor at most,
-LONGEST = 10.0  # but not for longer than this: the first may have had to wait for the compiler
+REST = 20.0  # or this many times as long as reading it took, so that it takes at most a twentieth of a processor,
+LONGEST = 10.0  # but no longer than this: the first reading may have waited for the compiler
 MOST = 100  # experiments whose past is kept
 
 
-@dataclass(frozen=True)
-class Card:
-    """An experiment on the list."""
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """One experiment at one moment. Tables are [player, arm]."""
 
     name: str
-    address: str
+    setup: Setup
+    players: tuple[tuple[str, bool], ...]
+    """Names, and whether each is here."""
+    arms: tuple[tuple[str, bool], ...]
     paused: bool
-    about: str
-    decisions: str
-    rewards: str
-    waiting: str
-    policy: str
-    created: str
+    decisions: int
+    events: int
+    rewards: int
+    waiting: int
+    now: float
+    pulls: np.ndarray
+    """Pulls whose reward is known, int."""
+    sums: np.ndarray
+    """Their rewards in the user's units."""
+    squares: np.ndarray
+    """Sums of squares of the rewards on [0, 1]."""
+    chosen: np.ndarray
+    """Pulls, including those that wait for a reward, int."""
+    estimates: np.ndarray
+    """What the policy believes of the mean rewards, in the user's units; NaN where nothing is known."""
+    lows: np.ndarray
+    """The lower ends of the 95 % intervals."""
+    highs: np.ndarray
+    weights: np.ndarray
+    """How much each index rests on other players' data, 0 to 1."""
+    probabilities: np.ndarray
+    """The chance of each arm if the player chose now; 0 for arms that are not offered."""
+    choices: ChoiceHistory
+    traffic: Traffic
+    recent: tuple[RecentDecision, ...]
+
+    @property
+    def counts(self) -> Counts:
+        """What was observed, as the diagnosis takes it."""
+        players, arms = (tuple(name for name, _ in group) for group in (self.players, self.arms))
+        epsilon = getattr(self.setup.policy, "epsilon", None)
+        return Counts(players, arms, self.pulls, self.sums, self.setup.low, self.setup.high, epsilon)
+
+
+def numbers_of(state: State) -> dict[str, Any]:
+    """The fields of a snapshot that the learner's state knows."""
+    counts, indices = state.counts(), queries.indices(state)
+    estimates, lows, highs = beliefs(state)
+    return {
+        "setup": state.setup,
+        "players": tuple(state.player_roster),
+        "arms": tuple(state.arm_roster),
+        "decisions": state.decisions,
+        "events": state.events,
+        "rewards": int(counts.pulls.sum()),
+        "waiting": int(state.waiting.sum()),
+        "pulls": counts.pulls,
+        "sums": counts.sums,
+        "squares": state.tally.squares / GRID,
+        "chosen": counts.pulls + state.waiting,
+        "estimates": estimates,
+        "lows": lows,
+        "highs": highs,
+        "weights": indices.weights,
+        "probabilities": indices.probabilities,
+    }
 
 
 @dataclass
 class _Kept:
-    """What is known of one experiment, and who looks after it."""
+    """What is kept of one experiment. Whoever holds the lock may read it anew."""
 
     history: History
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -48,7 +104,7 @@ class _Kept:
 
 
 class Snapshots:
-    """Reads snapshots; each experiment's once at a time, and not more often than it can change the picture."""
+    """Reads snapshots from the database: one reader at a time for each experiment, and at most every second."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -56,17 +112,17 @@ class Snapshots:
         self._kept: dict[tuple[str, int], _Kept] = {}
 
     def of(self, name: str) -> Snapshot:
-        """An experiment as it was at most a moment ago."""
+        """The experiment as it was at most a moment ago."""
         with self._store.reading() as connection:
-            row = views.find(connection, name)
+            row = queries.find(connection, name)
         kept = self._keep(name, row["id"])
         with kept.lock:
-            begun = time.monotonic()
+            began = time.monotonic()
             old = kept.snapshot
-            if old is None or begun >= kept.until or old.paused != bool(row["paused"]):
+            if old is None or began >= kept.until or old.paused != bool(row["paused"]):
                 kept.snapshot = self._read(name, row["created_at"], kept.history)
-                done = time.monotonic()
-                kept.until = done + min(max(FRESH, REST * (done - begun)), LONGEST)
+                ended = time.monotonic()
+                kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
             assert kept.snapshot is not None
             return kept.snapshot
 
@@ -78,43 +134,17 @@ class Snapshots:
 
     def _read(self, name: str, created_at: float, history: History) -> Snapshot:
         with self._store.reading() as connection:
-            book = views.book(connection, name)
-            numbers = numbers_of(book.state)
-            made, experiment = book.state.decisions, book.id
+            book = queries.book(connection, name)
+            state, numbers = book.state, numbers_of(book.state)
             now = max(float(self._store.clock()), book.time)
-            shown = np.flatnonzero(book.state.player_roster.here)[:SHOWN_PLAYERS]
-            names = book.state.player_roster.names, book.state.arm_roster.names
-            times, decided, rewarded = history.rates(connection, made, book.links, created_at, now)
-            delays, defaulted, looked_at = queries.delays(connection, experiment)
-            oldest, found = queries.oldest_waiting(connection, experiment, made)
+            shown = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS]
+            players, arms = state.player_roster.names, state.arm_roster.names
             return Snapshot(
                 name=name,
                 paused=book.paused,
                 now=now,
-                trail=history.trail(connection, made, shown, len(names[1])),
-                traffic=Traffic(
-                    times, decided, rewarded, delays, oldest, found < numbers["waiting"], defaulted, looked_at
-                ),
-                recent=queries.recent(connection, experiment, LATEST, names),
+                choices=history.choices(connection, state.decisions, shown, len(arms)),
+                traffic=history.traffic(connection, state.decisions, book.links, numbers["waiting"], created_at, now),
+                recent=latest_decisions(connection, book.id, players, arms),
                 **numbers,
             )
-
-    def cards(self) -> list[Card]:
-        """All experiments, for the list."""
-        now = float(self._store.clock())
-        return [_card(each, now) for each in self._store.experiments()]
-
-
-def _card(each: Experiment, now: float) -> Card:
-    players, arms = (sum(here for _, here in names) for names in (each.players, each.arms))
-    return Card(
-        each.name,
-        experiment_page(each.name),
-        each.paused,
-        f"{words.count(players, 'player')}, {words.count(arms, 'arm')}",
-        f"{each.decisions:,}",
-        f"{each.rewards:,}",
-        f"{each.waiting:,}",
-        each.setup.policy.label,
-        words.ago(now - each.created_at),
-    )

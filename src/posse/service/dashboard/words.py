@@ -1,17 +1,14 @@
-"""Numbers and quantities in words, as the pages write them."""
+"""Numbers and amounts as the pages write them."""
 
 from __future__ import annotations
 
 import math
 
-from posse.text import decimals
-from posse.text import plural as count
-
-__all__ = ["ago", "amount", "count", "data_words", "part_of", "percent", "rate", "span"]
+from posse.text import decimals, fixed
 
 
 def percent(share: float) -> str:
-    """A share of one as a percentage; what is not nothing is never written as nothing, nor what is not all as all.
+    """A share as a percentage. A positive share never prints as 0 %, and one below 1 never as 100 %.
 
     >>> percent(0.003), percent(0.5), percent(0.998), percent(0)
     ('<1 %', '50 %', '>99 %', '0 %')
@@ -24,15 +21,12 @@ def percent(share: float) -> str:
 
 
 def amount(value: float, low: float, high: float, digits: int = 2) -> str:
-    """A reward, with as many digits as suit the range; a dash where there is none.
+    """A reward with as many digits as suit the range; a dash for NaN.
 
     >>> amount(0.4213, 0, 1), amount(12.3, 0, 100), amount(math.nan, 0, 1)
     ('0.42', '12', '–')
     """
-    if not math.isfinite(value):
-        return "–"
-    text = f"{value:,.{min(decimals(low, high, digits), 12)}f}"
-    return text.replace("-", "−")
+    return fixed(value, min(decimals(low, high, digits), 12)) if math.isfinite(value) else "–"
 
 
 def span(seconds: float) -> str:
@@ -45,10 +39,10 @@ def span(seconds: float) -> str:
         return f"{1000 * max(seconds, 0):.0f} ms"
     if seconds < 10 and round(seconds, 1) != round(seconds):
         return f"{seconds:.1f} s"
-    for unit, size, most in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48), ("days", 86400, math.inf)):
+    for unit, size, most in (("s", 1, 120), ("min", 60, 120), ("h", 3600, 48)):
         if seconds / size < most:
             return f"{seconds / size:.0f} {unit}"
-    return "–"
+    return f"{seconds / 86400:.0f} days"
 
 
 def ago(seconds: float) -> str:
@@ -76,20 +70,18 @@ def rate(per_second: float) -> str:
     return f"{max(per_second * 3600, 0.1):.2g} an hour"
 
 
-def data_words(weight: float) -> str:
-    """Whose data an index rests on, from the weight of others' data.
+def data_source(weight: float) -> str:
+    """Whose data an index rests on, from the weight of other players' data.
 
-    >>> [data_words(weight) for weight in (0.02, 0.3, 0.5, 0.7, 1)]
+    >>> [data_source(weight) for weight in (0.02, 0.3, 0.5, 0.7, 1)]
     ['own data', 'mostly own', 'own and shared', 'mostly shared', 'shared data']
     """
-    for most, words in ((0.1, "own data"), (0.4, "mostly own"), (0.6, "own and shared"), (0.9, "mostly shared")):
-        if weight < most:
-            return words
-    return "shared data"
+    steps = ((0.1, "own data"), (0.4, "mostly own"), (0.6, "own and shared"), (0.9, "mostly shared"))
+    return next((words for most, words in steps if weight < most), "shared data")
 
 
 def part_of(share: float) -> str:
-    """A share of one in everyday words.
+    """A share in everyday words.
 
     >>> part_of(0.32), part_of(0.01), part_of(0.97)
     ('about a third', 'almost none', 'almost all')

@@ -32,7 +32,7 @@ from posse.service.storage.store import Store
 
 PRELOADED = [  # by the process that workers are forked from, so that a worker is there at once
     "posse.service.api.app",
-    "posse.service.dashboard.pages",
+    "posse.service.dashboard.routes",
     "posse.service.process.warm_up",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",

@@ -1,12 +1,12 @@
-// Ticks while somebody looks, draws the charts, and says what has changed to those who do not see it.
+// Asks for news while the page is visible, draws the charts, and tells screen readers what has changed.
 "use strict";
 
 (() => {
-  const EVERY = 2000; // milliseconds between two looks
+  const EVERY = 2000; // milliseconds between two requests
   const QUIET = 20000; // the least time between two announcements
-  const COLOURS = 8;
+  const COLORS = 8;
 
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const find = (id) => document.getElementById(id);
   const visible = () => document.visibilityState === "visible";
   const whole = (value) => Math.round(value).toLocaleString("en");
@@ -82,7 +82,7 @@
   }
 
   function draw(data) {
-    drawRibbons(data); // first: the shares stand above them, on the same scale
+    drawRibbons(data); // first, because the chart of shares takes its scale from them
     drawShares(data);
     drawRate(data);
   }
@@ -93,9 +93,9 @@
 
   function axis(more) {
     return {
-      stroke: colour("--soft"),
-      font: `12px ${colour("--sans")}`,
-      grid: { stroke: colour("--rule"), width: 1 },
+      stroke: color("--soft"),
+      font: `12px ${color("--sans")}`,
+      grid: { stroke: color("--rule"), width: 1 },
       ticks: { show: false },
       ...more,
     };
@@ -103,7 +103,7 @@
 
   function plot(id, options, values, what = "") {
     const place = find(id);
-    if (plots[id] && plots[id].what !== what) remove(id); // an arm has come: other lines, other colours
+    if (plots[id] && plots[id].what !== what) remove(id); // there is a new arm, so lines and colors change
     if (plots[id]) {
       plots[id].setData(values);
     } else if (values[0].length > 1) {
@@ -119,7 +119,7 @@
     delete plots[id];
   }
 
-  // Each series is the sum of the shares up to its arm; the band between two of them has the arm's colour.
+  // Each series is the sum of the shares up to its arm. The band between two series has the arm's color.
   function drawShares(data) {
     const sums = [];
     for (const shares of data.shares.slice(0, data.names.length)) {
@@ -127,7 +127,7 @@
       sums.push(shares.map((share, number) => share + (below ? below[number] : 0)));
     }
     find("shares").setAttribute("aria-label", `Shares of the arms over time. ${data.summary}`);
-    // Each stretch stands at its end, the first one at its beginning too; the line at zero is what the lowest band ends at.
+    // Each stretch is drawn at its end, the first one at its beginning too. The lowest band ends at a line at zero.
     const drawn = [data.upto, data.upto.map(() => 0), ...sums].map((line) => [line[0], ...line]);
     if (data.upto.length > 0) drawn[0][0] = 0;
     plot("shares", () => sharesOptions(data), data.upto.length > 0 ? drawn : [[], []], data.names.join());
@@ -151,11 +151,11 @@
         ...names.map((label) => ({
           label,
           width: 1,
-          stroke: colour("--paper"),
+          stroke: color("--paper"),
           points: { show: false },
         })),
       ],
-      bands: names.map((_, number) => ({ series: [number + 2, number + 1], fill: `${colour(`--c${number}`)}d0` })),
+      bands: names.map((_, number) => ({ series: [number + 2, number + 1], fill: `${color(`--c${number}`)}d0` })),
       cursor: { show: false },
     };
   }
@@ -169,8 +169,8 @@
         axes: [axis({ grid: { show: false }, values: clock, size: 26, gap: 4 }), axis({ size: 40 })],
         series: [
           {},
-          { label: "decisions", stroke: colour("--c0"), width: 2, points: { show: false } },
-          { label: "rewards", stroke: colour("--c1"), width: 2, dash: [6, 4], points: { show: false } },
+          { label: "decisions", stroke: color("--c0"), width: 2, points: { show: false } },
+          { label: "rewards", stroke: color("--c1"), width: 2, dash: [6, 4], points: { show: false } },
         ],
         cursor: { show: false },
       }),
@@ -218,13 +218,13 @@
       if (arm < 0) return;
       const from = Math.round((width * number * data.size) / end);
       const to = Math.round((width * data.upto[number]) / end);
-      context.globalAlpha = 0.15 + 0.85 * Math.max(0, (share - 1 / COLOURS) / (1 - 1 / COLOURS));
-      context.fillStyle = colour(`--c${arm}`);
+      context.globalAlpha = 0.15 + 0.85 * Math.max(0, (share - 1 / COLORS) / (1 - 1 / COLORS));
+      context.fillStyle = color(`--c${arm}`);
       context.fillRect(from, 0, Math.max(to - from, 1), height);
     });
   }
 
-  // ---------------------------------------------------------------- sizes and colours change
+  // ---------------------------------------------------------------- sizes and colors change
 
   function redraw() {
     Object.keys(plots).forEach(remove);

@@ -1,7 +1,8 @@
-"""The pages and their parts, as routes of the service."""
+"""The routes of the dashboard: pages, their parts, forms, the login and static files."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import json
@@ -14,32 +15,26 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from posse.policies.base import Policy
-from posse.policies.ind_ts import IndTS
-from posse.policies.ind_tsv import IndTSV
-from posse.policies.ind_ucb import IndUCB
-from posse.policies.posse_ts import PosseTS
 from posse.service.api.dispatch import submit
 from posse.service.auth import permissions as access
-from posse.service.dashboard import forms, insights, views
-from posse.service.dashboard.analyst import Analyst
+from posse.service.dashboard import forms
+from posse.service.dashboard.analysis_process import AnalysisProcess
 from posse.service.dashboard.charts import chart
-from posse.service.dashboard.links import experiment_page
-from posse.service.dashboard.rendering import PAGE_HEADERS, page, static_answer
-from posse.service.dashboard.snapshot import Snapshot
-from posse.service.dashboard.snapshots import Snapshots
+from posse.service.dashboard.experiment_page import contents, example
+from posse.service.dashboard.snapshots import Snapshot, Snapshots
+from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, static_response
 from posse.service.storage.errors import ExperimentExists, Unavailable, UnknownExperiment
 
-IDLE_SECONDS = 10  # after which a page is set anew although nothing happened, so that "12 s ago" stays true
+IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
 SIGNED_IN_SECONDS = 12 * 3600
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def add_pages(app: FastAPI) -> None:
-    """Add the pages to the app, which has its store, writer and guard in `app.state`."""
-    app.state.analyst = Analyst()
-    app.router.lifespan_context = _closing(app.state.analyst, app.router.lifespan_context)
+def add_dashboard(app: FastAPI) -> None:
+    """Add the dashboard to the app, which has its store, writer and guard in `app.state`."""
+    app.state.analyses = AnalysisProcess()
+    app.router.lifespan_context = _closing(app.state.analyses, app.router.lifespan_context)
     app.state.snapshots = Snapshots(app.state.store)
     one = "/experiments/{name}"
     for path, method, endpoint in (
@@ -59,16 +54,16 @@ def add_pages(app: FastAPI) -> None:
         app.add_api_route(path, endpoint, methods=methods, include_in_schema=False, response_model=None)
 
 
-def _closing(analyst: Analyst, life: Any) -> Any:
-    """The app's life, at the end of which the analyst goes too."""
+def _closing(analyses: AnalysisProcess, lifespan: Any) -> Any:
+    """The app's lifespan, at the end of which the process for analyses ends too."""
 
     @asynccontextmanager
     async def closing(app: FastAPI) -> AsyncIterator[Any]:
-        async with life(app) as state:
+        async with lifespan(app) as state:
             try:
                 yield state
             finally:
-                analyst.close()
+                await asyncio.to_thread(analyses.close)
 
     return closing
 
@@ -128,7 +123,7 @@ def _common(request: Request) -> dict[str, Any]:
 
 @_for("read")
 async def _list(request: Request) -> Response:
-    return page("list.html", **await _listed(request), form=forms.Form())
+    return page("list.html", **await _listed(request), form=forms.ExperimentForm())
 
 
 @_for("read", part=True)
@@ -142,19 +137,20 @@ async def _cards(request: Request) -> Response:
 
 
 async def _listed(request: Request) -> dict[str, Any]:
-    grant = request.state.grant
-    found = await request.app.state.reading.do(request.app.state.snapshots.cards)
-    mine = [card for card in found if grant.experiment in (None, card.name)]
+    grant, store = request.state.grant, request.app.state.store
+    found = await request.app.state.reading.do(store.experiments)
+    mine, now = [each for each in found if grant.experiment in (None, each.name)], float(store.clock())
     return {
         "experiments": mine,
-        "seen": _digest(mine),
+        "now": now,
+        "seen": _digest((mine, int(now / IDLE_SECONDS))),
         "may_create": _may_change(request) and grant.experiment is None,
         **_common(request),
     }
 
 
 def _digest(what: Any) -> str:
-    """A short name for what a page says, by which it is known whether there is anything new."""
+    """A short digest of what a page shows, by which the browser's next request says what it has already."""
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
@@ -168,12 +164,12 @@ async def _create(request: Request) -> Response:
     if not wrong:
         try:
             await submit(request, request.app.state.store.create, made.pop("name"), **made)
-            return RedirectResponse(experiment_page(typed["name"].strip()), 303, PAGE_HEADERS)
+            return RedirectResponse(experiment_address(typed["name"].strip()), 303, PAGE_HEADERS)
         except ExperimentExists:
             wrong = {"name": "There is an experiment of this name already."}
         except (ValueError, TypeError) as error:
             wrong = {"form": f"{error}."}
-    return page("list.html", 422, **await _listed(request), form=forms.Form(typed, wrong))
+    return page("list.html", 422, **await _listed(request), form=forms.ExperimentForm(typed, wrong))
 
 
 # ---------------------------------------------------------------- one experiment
@@ -181,14 +177,14 @@ async def _create(request: Request) -> Response:
 
 @_for("read")
 async def _experiment(request: Request) -> Response:
-    values = await _about(request)
-    example = _example(values["snapshot"], str(request.base_url))
-    return page("experiment.html", **values, **_common(request), example=example)
+    values = await _contents(request)
+    program = example(values["snapshot"], str(request.base_url))
+    return page("experiment.html", **values, **_common(request), example=program)
 
 
 @_for("read", part=True)
 async def _live(request: Request) -> Response:
-    values = await _about(request)
+    values = await _contents(request)
     if request.query_params.get("seen") == values["seen"]:
         return Response(status_code=204, headers=PAGE_HEADERS)
     return page("live.html", **values)
@@ -205,7 +201,7 @@ async def _pause(request: Request) -> Response:
     name = request.path_params["name"]
     typed = forms.read(await request.body())
     await submit(request, request.app.state.store.change, name, paused=typed.get("paused") == "yes")
-    return RedirectResponse(experiment_page(name), 303, PAGE_HEADERS)
+    return RedirectResponse(experiment_address(name), 303, PAGE_HEADERS)
 
 
 async def _snapshot(request: Request) -> Snapshot:
@@ -214,63 +210,14 @@ async def _snapshot(request: Request) -> Snapshot:
     return found
 
 
-async def _about(request: Request) -> dict[str, Any]:
-    """All that the page of an experiment, or its parts, say."""
-    snapshot = await _snapshot(request)
-    search, page_number = request.query_params.get("q", "")[:200], request.query_params.get("page", "1")
-    number = int(page_number) if page_number.isdecimal() and len(page_number) < 9 else 1
-    return await request.app.state.reading.do(
-        about, snapshot, request.app.state.analyst, search, number, _may_change(request)
-    )
-
-
-def about(snapshot: Snapshot, analyst: Analyst, search: str, page_number: int, may_change: bool) -> dict[str, Any]:
-    """All that the page of an experiment says, for the templates."""
-    answers = [analyst.ask(kind, snapshot) if snapshot.rewards else None for kind in ("diagnosis", "savings")]
-    stamps = [answer.at if answer else 0 for answer in answers]
-    state = (snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS), stamps)
-    return {
-        "snapshot": snapshot,
-        "address": experiment_page(snapshot.name),
-        "seen": _digest((state, search, page_number)),
-        "may_change": may_change,
-        "arms": views.arms_of(snapshot),
-        "left_out": sum(here for _, here in snapshot.players) - len(snapshot.trail.players),
-        "lead": views.lead(snapshot),
-        "figures": views.figures(snapshot),
-        "matrix": views.matrix(snapshot, search, page_number),
-        "recent": views.recent(snapshot),
-        "rewards_words": views.rewards_in_words(snapshot),
-        "diagnosis": insights.diagnosis_view(answers[0], snapshot),
-        "savings": insights.savings_view(answers[1], snapshot),
-        "policy": snapshot.setup.policy.label,
-        "policy_words": _policy_words(snapshot.setup.policy),
-    }
-
-
-def _policy_words(policy: Policy) -> str:
-    if isinstance(policy, PosseTS):
-        return "It learns how alike players are and how much chance there is in rewards, and shares as far as it helps."
-    if isinstance(policy, IndTSV | IndTS | IndUCB):
-        return "Every player learns from its own rewards only."
-    epsilon = getattr(policy, "epsilon", None)
-    if epsilon is not None:
-        return f"Players share, on the promise that they differ by at most ε = {epsilon:g}."
-    return "See the documentation of posse."
-
-
-def _example(snapshot: Snapshot, base: str) -> str:
-    """A first program for an experiment."""
-    player = next((name for name, here in snapshot.players if here), "Lyon")
-    lines = ["import posse", "", f"client = posse.Client({base.rstrip('/')!r})"]
-    if not snapshot.players:
-        lines.append(f"client.change({snapshot.name!r}, join=[{player!r}])")
-    lines += [
-        f"decision = client.choose({snapshot.name!r}, {player!r})",
-        "print(decision.arm)  # use this arm; then, when you know what came of it:",
-        f"client.observe({snapshot.name!r}, decision.id, {snapshot.setup.high:g})",
-    ]
-    return "\n".join(lines)
+async def _contents(request: Request) -> dict[str, Any]:
+    """Everything that the page of an experiment, or its parts, show."""
+    snapshot, state = await _snapshot(request), request.app.state
+    search, number = request.query_params.get("q", "")[:200], request.query_params.get("page", "1")
+    page_number = int(number) if number.isdecimal() and len(number) < 9 else 1
+    shown = await state.reading.do(contents, snapshot, state.analyses, search, page_number, _may_change(request))
+    numbers = snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS)
+    return {**shown, "seen": _digest((*numbers, shown["analyzed_at"], search, page_number))}
 
 
 # ---------------------------------------------------------------- login and files
@@ -299,7 +246,7 @@ async def _sign_in(request: Request) -> Response:
         max_age=SIGNED_IN_SECONDS,
         httponly=True,
         samesite="strict",
-        secure=request.headers.get("origin", "").startswith("https://"),  # a proxy in front speaks TLS, not we
+        secure=request.headers.get("origin", "").startswith("https://"),  # TLS ends at the proxy in front
     )
     return answer
 
@@ -318,5 +265,5 @@ def _inside(target: str) -> str:
 
 @access.needs("nothing")
 async def _static(request: Request) -> Response:
-    found = static_answer(request.path_params["path"], request.query_params.get("v", ""))
+    found = static_response(request.path_params["path"], request.query_params.get("v", ""))
     return found or _trouble(404, "Nothing here", "There is no such file.")

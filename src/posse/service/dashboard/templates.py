@@ -7,9 +7,13 @@ import hashlib
 import mimetypes
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
+
+from posse.service.dashboard import words
+from posse.text import plural
 
 HERE = Path(__file__).parent
 
@@ -19,26 +23,29 @@ PAGE_HEADERS = {
         "form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
     ),
     "Cache-Control": "no-store",
-    "Referrer-Policy": "same-origin",  # with none at all browsers would not say where a form comes from
+    "Referrer-Policy": "same-origin",  # without it browsers would not say where a form comes from
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
 FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
 
 
+def experiment_address(name: str) -> str:
+    """The address of an experiment's page.
+
+    >>> experiment_address("100 % tea?")
+    '/experiments/100%20%25%20tea%3F'
+    """
+    return f"/experiments/{quote(name, safe='')}"
+
+
 @functools.cache
 def static_files() -> dict[str, tuple[bytes, str, str]]:
     """All static files by path: content, media type and digest. They are few and small."""
-    found = {}
-    for path in sorted((HERE / "static").rglob("*")):
-        if path.is_file():
-            content = path.read_bytes()
-            kind = mimetypes.guess_type(path.name)[0] or "text/plain"
-            found[path.relative_to(HERE / "static").as_posix()] = (
-                content,
-                kind,
-                hashlib.sha256(content).hexdigest()[:16],
-            )
+    folder, found = HERE / "static", {}
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        content, kind = path.read_bytes(), mimetypes.guess_type(path.name)[0] or "text/plain"
+        found[path.relative_to(folder).as_posix()] = content, kind, hashlib.sha256(content).hexdigest()[:16]
     return found
 
 
@@ -56,22 +63,23 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    environment.globals["static"] = static
+    functions = static, experiment_address, plural, words.ago, words.span, words.percent, words.data_source
+    environment.globals |= {function.__name__: function for function in functions}
     return environment
 
 
 def render(template: str, **values: Any) -> str:
-    """A template with these values set."""
+    """The text of a template with these values."""
     return _templates().get_template(template).render(**values)
 
 
 def page(template: str, status: int = 200, **values: Any) -> Response:
-    """A template as an answer."""
+    """A template as a response."""
     return Response(render(template, **values), status, PAGE_HEADERS, "text/html; charset=utf-8")
 
 
-def static_answer(path: str, version: str) -> Response | None:
-    """A static file as an answer, None if there is no such file."""
+def static_response(path: str, version: str) -> Response | None:
+    """A static file as a response, None if there is no such file."""
     if path not in static_files():
         return None
     content, kind, digest = static_files()[path]

@@ -1,0 +1,187 @@
+"""What the simulator's kernel costs: ns for each policy, threads, growth, and plain Python beside it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from posse.bench.setting import ARMS, PLAYERS
+from posse.bench.stopwatch import Stopwatch, timed
+from posse.compile import bind
+from posse.generate import subpar, uniform
+from posse.policies import Policy
+from posse.problem import Problem
+from posse.schedule import Concurrent
+from posse.simulation import simulate
+from posse.simulation.engine import Run
+from posse.simulation.pick import draw_halves
+from posse.streams import DRAW, block
+
+SUBPAR_COUNTS = (0, 5, 8)
+PIECES = 50
+NUMPY_DRAWS = 100  # fills of a players × arms array for each piece
+
+
+def new_run(problem: Problem, policy: Policy, horizon: int) -> Run:
+    """A run as `simulate` makes it."""
+    return Run(problem, policy, Concurrent(), horizon, seed=0)
+
+
+def time_policy(watch: Stopwatch, policy: Policy, horizon: int) -> None:
+    """Time a policy's rounds, NumPy's draws and the bare random words, piece by piece in turns."""
+    for n_subpar in SUBPAR_COUNTS:
+        run = new_run(subpar(n_subpar, seed=1)[0], policy, horizon)
+        normals, words = _numpy_draws(), _word_draws(run, policy, horizon // PIECES)
+        for piece in range(PIECES):
+            watch.time((policy, "rounds", n_subpar, piece), run.advance, horizon * (piece + 1) // PIECES)
+            watch.time((policy, "normals", n_subpar, piece), normals)
+            watch.time((policy, "words", n_subpar, piece), words)
+
+
+def policy_figures(watch: Stopwatch, policy: Policy, horizon: int, bar: float | None) -> dict[str, Any]:
+    """ns a player-round, averaged over the problems, beside NumPy's draws and the bare random words."""
+    player_rounds = PLAYERS * horizon
+    costs = [watch.total(policy, "rounds", n_subpar) / player_rounds * 1e9 for n_subpar in SUBPAR_COUNTS]
+    drawn = len(SUBPAR_COUNTS) * PIECES * NUMPY_DRAWS * PLAYERS
+    ns, numpy_ns = float(np.mean(costs)), watch.total(policy, "normals") / drawn * 1e9
+    floor_ns = watch.total(policy, "words") / len(SUBPAR_COUNTS) / player_rounds * 1e9
+    return {
+        "policy": type(policy).__name__,
+        "label": policy.label,
+        "ns": ns,
+        "ns_by_subpar": dict(zip(map(str, SUBPAR_COUNTS), costs, strict=True)),
+        "numpy_ns": numpy_ns,
+        "floor_ns": floor_ns,
+        "to_numpy": ns / numpy_ns,
+        "to_floor": ns / floor_ns,
+        "bar": bar,
+    }
+
+
+def _numpy_draws() -> Callable[[], None]:
+    """NumPy drawing K normals a player-round into a preallocated array."""
+    generator, out = np.random.default_rng(0), np.empty((PLAYERS, ARMS))
+
+    def draw() -> None:
+        for _ in range(NUMPY_DRAWS):
+            generator.standard_normal(out=out)
+
+    return draw
+
+
+def draw_only(active, halves, rewards, randomised, rounds, key):  # type: ignore[no-untyped-def]
+    """Draw the random words of so many rounds, and do nothing else."""
+    for t in range(1, rounds + 1):
+        if randomised:
+            draw_halves(active, 0, active.size, t, key, halves)
+        else:
+            for place in range(active.size):
+                rewards[place], _, _, _ = block(0, active[place], t, DRAW, key)
+
+
+@functools.cache
+def _floor_kernel() -> Callable[..., None]:
+    """The floor, compiled."""
+    return bind(draw_only)
+
+
+def _word_draws(run: Run, policy: Policy, rounds: int) -> Callable[[], None]:
+    """The floor: the random words that the policy needs, drawn as the kernel draws them."""
+    arrays = np.arange(PLAYERS, dtype=run.state.active.dtype), run.state.halves.copy(), run.state.rewards.copy()
+    _floor_kernel()(*arrays, policy.randomised, 1, run.key)
+    return lambda: _floor_kernel()(*arrays, policy.randomised, rounds, run.key)
+
+
+def time_threads(watch: Stopwatch, policy: Policy, horizon: int) -> None:
+    """Time eight problems on one thread and on two, in turns; briefly and often, as two cores are rarely quiet."""
+    problems, rounds = subpar(5, count=8, seed=1), max(horizon // 5, 5_000)
+    for _ in range(5):
+        for threads in (1, 2) if (os.cpu_count() or 1) > 1 else ():
+            work = functools.partial(simulate, problems, policy, rounds, threads=threads)
+            watch.time(("threads", threads), work)
+
+
+def threads_figure(watch: Stopwatch) -> float | None:
+    """Speed on two threads over speed on one."""
+    return watch.best[("threads", 1)] / watch.best[("threads", 2)] if ("threads", 2) in watch.best else None
+
+
+def time_doubling(watch: Stopwatch, policy: Policy, horizon: int) -> None:
+    """Time runs with twice the rounds, players and arms, and the run that they are compared with."""
+    cases = {
+        "base": (PLAYERS, ARMS, horizon),
+        "T": (PLAYERS, ARMS, 2 * horizon),
+        "M": (2 * PLAYERS, ARMS, horizon),
+        "K": (PLAYERS, 2 * ARMS, horizon),
+    }
+    for name, (players, arms, rounds) in cases.items():
+        run = new_run(subpar(arms // 2, seed=1, players=players, arms=arms)[0], policy, rounds)
+        for piece in range(PIECES):
+            watch.time(("doubling", name, piece), run.advance, rounds * (piece + 1) // PIECES)
+
+
+def doubling_figures(watch: Stopwatch) -> dict[str, float]:
+    """Time after doubling over time before."""
+    return {name: watch.total("doubling", name) / watch.total("doubling", "base") for name in ("T", "M", "K")}
+
+
+def measure_large(policy: Policy, rounds: int) -> dict[str, Any]:
+    """2,000 players and 200 arms."""
+    problem = uniform(players=2000, arms=200, seed=1)[0]
+    run = new_run(problem, policy, 10 * rounds)
+    run.advance(2)
+    ns = timed(run.advance, 2 + rounds) / (rounds * problem.players) * 1e9
+    return {"players": problem.players, "arms": problem.arms, "ns": ns, "ns_a_draw": ns / problem.arms}
+
+
+def measure_naive(policy: Policy, horizon: int) -> float | None:
+    """How many times faster than the plain Python of tests/naive.py, which draws from Python's own generator."""
+    module = _load_naive()
+    if module is None:
+        return None
+    problem = subpar(5, seed=1)[0]
+    chance = random.Random(0)
+    rounds = 100
+
+    def play() -> None:
+        algorithm: Iterator[Any] = module.robustagg_ts(
+            PLAYERS,
+            ARMS,
+            rounds,
+            lambda t: math.log(horizon),
+            lambda t: range(PLAYERS),
+            lambda t, p, i: chance.gauss(0.0, 1.0),
+            lambda t, p, i: 1.0 if chance.random() < problem.means[p, i] else 0.0,
+            *policy.constants(),
+        )
+        for _ in algorithm:
+            pass
+
+    slow = min(timed(play) for _ in range(3)) / rounds
+    fast = min(timed(lambda: new_run(problem, policy, horizon).advance(horizon)) for _ in range(3)) / horizon
+    return slow / fast
+
+
+def _load_naive() -> ModuleType | None:
+    """tests/naive.py, if the benchmark runs in a checkout of the repository."""
+    path = Path(__file__).resolve().parents[3] / "tests" / "naive.py"
+    spec = importlib.util.spec_from_file_location("naive", path) if path.exists() else None
+    if spec is None or spec.loader is None:
+        return None
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent))  # it imports a file beside it
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
