@@ -14,7 +14,7 @@ import pytest
 from serving import new_experiment, problem_of, service
 
 from posse.service.api.middleware import HEADERS
-from posse.service.process.settings import LARGEST_BODY
+from posse.service.settings import LARGEST_BODY
 
 JSON = {"content-type": "application/json"}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posse.service.storage.store import Store
+    from posse.service.storage.store import ServiceStore
 
 PLACE = 70
 DATABASE = "sqlite:///posse.db"
@@ -43,6 +43,7 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     add_database(parser)
+    add_import(parser)
     parser.set_defaults(run=run, extra="service")
     return parser
 
@@ -57,12 +58,22 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@contextlib.contextmanager
-def opened(options: argparse.Namespace) -> Iterator[Store]:
-    """The store, closed at the end."""
-    from posse.service.storage.store import Store
+def add_import(parser: argparse.ArgumentParser) -> None:
+    """Add the option that imports a user's policies."""
+    parser.add_argument(
+        "--import", dest="import_file", metavar="FILE", help="a Python file with policies of your own, imported first"
+    )
 
-    store = Store(options.database)
+
+@contextlib.contextmanager
+def opened(options: argparse.Namespace) -> Iterator[ServiceStore]:
+    """The store, closed at the end."""
+    from posse.policies.user import import_file
+    from posse.service.storage.store import ServiceStore
+
+    if options.import_file is not None:
+        import_file(options.import_file)
+    store = ServiceStore(options.database)
     try:
         yield store
     finally:
@@ -83,10 +94,11 @@ def _upgrade(options: argparse.Namespace) -> None:
 
 def _verify(options: argparse.Namespace) -> None:
     from posse.service.admin.verify import verify
+    from posse.service.storage import queries
 
     with opened(options) as store:
         findings = verify(store, options.experiment)
-        rows = sum(one.decisions for one in store.experiments()) if not findings else 0
+        rows = sum(one.decisions for one in store.read(queries.experiments)) if not findings else 0
     for finding in findings:
         print(finding)
     if findings:
@@ -118,8 +130,11 @@ def _import(options: argparse.Namespace) -> None:
 
 
 def _erase(options: argparse.Namespace) -> None:
+    from posse.service.commands import Erase
+    from posse.service.storage.transaction import commit
+
     with opened(options) as store:
-        print(f"{options.player} is now {store.erase(options.experiment, options.player)}")
+        print(f"{options.player} is now {commit(store, Erase(options.experiment, options.player))}")
 
 
 def _backup(options: argparse.Namespace) -> None:

@@ -19,8 +19,9 @@ from posse.policies.ind_ts import IndTS
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.ind_ucb import IndUCB
 from posse.policies.posse_ts import PosseTS
-from posse.service.api.dispatch import submit
 from posse.service.auth import permissions as access
+from posse.service.auth.permissions import CHANGE, CREATE, READ, Permission
+from posse.service.commands import Change, Create
 from posse.service.dashboard import forms, insights, views
 from posse.service.dashboard.analyst import Analyst
 from posse.service.dashboard.charts import chart
@@ -37,7 +38,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def add_pages(app: FastAPI) -> None:
-    """Add the pages to the app, which has its store, writer and guard in `app.state`."""
+    """Add the pages to the app, which has its store, writer and authenticator in `app.state`."""
     app.state.analyst = Analyst()
     app.router.lifespan_context = _closing(app.state.analyst, app.router.lifespan_context)
     app.state.snapshots = Snapshots(app.state.store)
@@ -76,21 +77,19 @@ def _closing(analyst: Analyst, life: Any) -> Any:
 # ---------------------------------------------------------------- who may look
 
 
-def _for(scope: str, part: bool = False) -> Callable[[Endpoint], Endpoint]:
-    """A page for those whose token has this scope; others are sent to the login, or told why not."""
+def _for(permission: Permission, part: bool = False) -> Callable[[Endpoint], Endpoint]:
+    """A page for those whose token is enough; others are sent to the login, or told why not."""
 
     def wrap(function: Endpoint) -> Endpoint:
-        @access.needs("nothing")  # the page looks at the cookie itself
+        @access.needs(access.NO_TOKEN)  # the page looks at the cookie itself
         @functools.wraps(function)
         async def endpoint(request: Request) -> Response:
-            grant = await access.page_grant(request)
+            grant = await request.app.state.authenticator.page_grant(request)
             if grant is None:
                 return _to_login(request, part)
-            name = request.path_params.get("name")
-            if not grant.scopes & {scope, "admin"}:
-                return _trouble(403, "Not with this token", f"This needs a token with the scope {scope}.")
-            if grant.experiment is not None and name not in (None, grant.experiment):
-                return _trouble(403, "Not with this token", "Your token is for another experiment.")
+            denied = access.why_denied(grant, permission, request.path_params.get("name"))
+            if denied is not None:
+                return _trouble(403, "Not with this token", denied)
             request.state.grant = grant
             try:
                 return await function(request)
@@ -115,10 +114,6 @@ def _trouble(status: int, title: str, text: str) -> Response:
     return page("trouble.html", status, title=title, text=text, may_leave=False)
 
 
-def _may_change(request: Request) -> bool:
-    return "admin" in request.state.grant.scopes
-
-
 def _common(request: Request) -> dict[str, Any]:
     return {"may_leave": access.COOKIE in request.cookies}
 
@@ -126,12 +121,12 @@ def _common(request: Request) -> dict[str, Any]:
 # ---------------------------------------------------------------- the list, and new experiments
 
 
-@_for("read")
+@_for(READ)
 async def _list(request: Request) -> Response:
     return page("list.html", **await _listed(request), form=forms.Form())
 
 
-@_for("read", part=True)
+@_for(READ, part=True)
 async def _cards(request: Request) -> Response:
     if "hx-request" not in request.headers:
         return RedirectResponse("/", 303, PAGE_HEADERS)
@@ -143,12 +138,12 @@ async def _cards(request: Request) -> Response:
 
 async def _listed(request: Request) -> dict[str, Any]:
     grant = request.state.grant
-    found = await request.app.state.reading.do(request.app.state.snapshots.cards)
-    mine = [card for card in found if grant.experiment in (None, card.name)]
+    found = await request.app.state.read_pool.run(request.app.state.snapshots.cards)
+    mine = [card for card in found if access.allows(grant, READ, card.name)]
     return {
         "experiments": mine,
         "seen": _digest(mine),
-        "may_create": _may_change(request) and grant.experiment is None,
+        "may_create": access.allows(grant, CREATE),
         **_common(request),
     }
 
@@ -158,7 +153,7 @@ def _digest(what: Any) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
-@_for("admin")
+@_for(CREATE)
 async def _create(request: Request) -> Response:
     try:
         typed = forms.read(await request.body())
@@ -167,7 +162,7 @@ async def _create(request: Request) -> Response:
     made, wrong = forms.experiment_of(typed)
     if not wrong:
         try:
-            await submit(request, request.app.state.store.create, made.pop("name"), **made)
+            await request.app.state.writer.apply(Create(made.pop("name"), **made))
             return RedirectResponse(experiment_page(typed["name"].strip()), 303, PAGE_HEADERS)
         except ExperimentExists:
             wrong = {"name": "There is an experiment of this name already."}
@@ -179,14 +174,14 @@ async def _create(request: Request) -> Response:
 # ---------------------------------------------------------------- one experiment
 
 
-@_for("read")
+@_for(READ)
 async def _experiment(request: Request) -> Response:
     values = await _about(request)
     example = _example(values["snapshot"], str(request.base_url))
     return page("experiment.html", **values, **_common(request), example=example)
 
 
-@_for("read", part=True)
+@_for(READ, part=True)
 async def _live(request: Request) -> Response:
     values = await _about(request)
     if request.query_params.get("seen") == values["seen"]:
@@ -194,23 +189,23 @@ async def _live(request: Request) -> Response:
     return page("live.html", **values)
 
 
-@_for("read", part=True)
+@_for(READ, part=True)
 async def _chart(request: Request) -> Response:
     data = chart(await _snapshot(request))
     return Response(json.dumps(data, allow_nan=False), 200, PAGE_HEADERS, "application/json")
 
 
-@_for("admin")
+@_for(CHANGE)
 async def _pause(request: Request) -> Response:
     name = request.path_params["name"]
     typed = forms.read(await request.body())
-    await submit(request, request.app.state.store.change, name, paused=typed.get("paused") == "yes")
+    await request.app.state.writer.apply(Change(name, paused=typed.get("paused") == "yes"))
     return RedirectResponse(experiment_page(name), 303, PAGE_HEADERS)
 
 
 async def _snapshot(request: Request) -> Snapshot:
     state = request.app.state
-    found: Snapshot = await state.reading.do(state.snapshots.of, request.path_params["name"])
+    found: Snapshot = await state.read_pool.run(state.snapshots.of, request.path_params["name"])
     return found
 
 
@@ -219,9 +214,11 @@ async def _about(request: Request) -> dict[str, Any]:
     snapshot = await _snapshot(request)
     search, page_number = request.query_params.get("q", "")[:200], request.query_params.get("page", "1")
     number = int(page_number) if page_number.isdecimal() and len(page_number) < 9 else 1
-    return await request.app.state.reading.do(
-        about, snapshot, request.app.state.analyst, search, number, _may_change(request)
+    may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
+    values: dict[str, Any] = await request.app.state.read_pool.run(
+        about, snapshot, request.app.state.analyst, search, number, may_change
     )
+    return values
 
 
 def about(snapshot: Snapshot, analyst: Analyst, search: str, page_number: int, may_change: bool) -> dict[str, Any]:
@@ -276,20 +273,20 @@ def _example(snapshot: Snapshot, base: str) -> str:
 # ---------------------------------------------------------------- login and files
 
 
-@access.needs("nothing")
+@access.needs(access.NO_TOKEN)
 async def _login(request: Request) -> Response:
     return page("login.html", next=_inside(request.query_params.get("next", "/")), wrong="", may_leave=False)
 
 
-@access.needs("nothing")
+@access.needs(access.NO_TOKEN)
 async def _sign_in(request: Request) -> Response:
     try:
         typed = forms.read(await request.body())
     except ValueError:
         typed = {}
     secret, target = typed.get("token", "").strip(), _inside(typed.get("next", "/"))
-    grant = await request.app.state.guard.look_up(secret) if secret else None
-    if grant is None or not grant.scopes & {"read", "admin"}:
+    grant = await request.app.state.authenticator.look_up(secret) if secret else None
+    if grant is None or not access.allows(grant, READ):
         wrong = "This token is unknown, expired or revoked." if grant is None else "This token has no scope read."
         return page("login.html", 401, next=target, wrong=wrong, may_leave=False)
     answer = RedirectResponse(target, 303, PAGE_HEADERS)
@@ -304,7 +301,7 @@ async def _sign_in(request: Request) -> Response:
     return answer
 
 
-@access.needs("nothing")
+@access.needs(access.NO_TOKEN)
 async def _sign_out(request: Request) -> Response:
     answer = RedirectResponse("/login", 303, PAGE_HEADERS)
     answer.delete_cookie(access.COOKIE)
@@ -316,7 +313,7 @@ def _inside(target: str) -> str:
     return target if target.startswith("/experiments/") else "/"
 
 
-@access.needs("nothing")
+@access.needs(access.NO_TOKEN)
 async def _static(request: Request) -> Response:
     found = static_answer(request.path_params["path"], request.query_params.get("v", ""))
     return found or _trouble(404, "Nothing here", "There is no such file.")

@@ -12,8 +12,10 @@ from posse.service.dashboard import queries, words
 from posse.service.dashboard.history import History
 from posse.service.dashboard.links import experiment_page
 from posse.service.dashboard.snapshot import SHOWN_PLAYERS, Snapshot, Traffic, numbers_of
-from posse.service.storage import queries as views
-from posse.service.storage.store import Experiment, Store
+from posse.service.storage import database
+from posse.service.storage import queries as storage_queries
+from posse.service.storage.queries import Experiment
+from posse.service.storage.store import ServiceStore
 
 LATEST = 15  # decisions in the list of the latest
 FRESH = 1.0  # seconds for which a snapshot is kept,
@@ -50,15 +52,14 @@ class _Kept:
 class Snapshots:
     """Reads snapshots; each experiment's once at a time, and not more often than it can change the picture."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ServiceStore) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, int], _Kept] = {}
 
     def of(self, name: str) -> Snapshot:
         """An experiment as it was at most a moment ago."""
-        with self._store.reading() as connection:
-            row = views.find(connection, name)
+        row = self._store.read(storage_queries.find, name)
         kept = self._keep(name, row["id"])
         with kept.lock:
             begun = time.monotonic()
@@ -77,19 +78,19 @@ class Snapshots:
             return self._kept.setdefault((name, number), _Kept(History(number)))
 
     def _read(self, name: str, created_at: float, history: History) -> Snapshot:
-        with self._store.reading() as connection:
-            book = views.book(connection, name)
-            numbers = numbers_of(book.state)
-            made, experiment = book.state.decisions, book.id
-            now = max(float(self._store.clock()), book.time)
-            shown = np.flatnonzero(book.state.player_roster.here)[:SHOWN_PLAYERS]
-            names = book.state.player_roster.names, book.state.arm_roster.names
-            times, decided, rewarded = history.rates(connection, made, book.links, created_at, now)
+        with database.reading(self._store.engine) as connection:
+            live = storage_queries.live_experiment(connection, name)
+            numbers = numbers_of(live.state)
+            made, experiment = live.state.decisions, live.id
+            now = max(float(self._store.clock()), live.time)
+            shown = np.flatnonzero(live.state.player_roster.here)[:SHOWN_PLAYERS]
+            names = live.state.player_roster.names, live.state.arm_roster.names
+            times, decided, rewarded = history.rates(connection, made, live.links, created_at, now)
             delays, defaulted, looked_at = queries.delays(connection, experiment)
             oldest, found = queries.oldest_waiting(connection, experiment, made)
             return Snapshot(
                 name=name,
-                paused=book.paused,
+                paused=live.paused,
                 now=now,
                 trail=history.trail(connection, made, shown, len(names[1])),
                 traffic=Traffic(
@@ -102,7 +103,7 @@ class Snapshots:
     def cards(self) -> list[Card]:
         """All experiments, for the list."""
         now = float(self._store.clock())
-        return [_card(each, now) for each in self._store.experiments()]
+        return [_card(each, now) for each in self._store.read(storage_queries.experiments)]
 
 
 def _card(each: Experiment, now: float) -> Card:

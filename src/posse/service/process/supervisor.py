@@ -23,12 +23,13 @@ from typing import Any
 import uvicorn
 
 from posse.checks import whole
-from posse.service.api.middleware import Scrub
+from posse.policies.user import import_file
+from posse.service import metrics
+from posse.service.api.middleware import TokenFilter
 from posse.service.auth import tokens
 from posse.service.auth.permissions import is_loopback
-from posse.service.process import metrics
-from posse.service.process.settings import Settings
-from posse.service.storage.store import Store
+from posse.service.settings import Settings
+from posse.service.storage.store import ServiceStore
 
 PRELOADED = [  # by the process that workers are forked from, so that a worker is there at once
     "posse.service.api.app",
@@ -87,10 +88,12 @@ def url_of(listener: socket.socket) -> str:
 
 
 def prepare(settings: Settings, host: str) -> None:
-    """Create the database where there is none; refuse to let the world in without a token."""
-    store = Store.open(settings.database, create=True)
+    """Import the user's policies, create the database if there is none, and refuse an open service without a token."""
+    if settings.import_file is not None:
+        import_file(settings.import_file)
+    store = ServiceStore.open(settings.database, create=True)
     try:
-        if not settings.loopback and not tokens.exist(store):
+        if not settings.loopback and not store.read(tokens.exist):
             raise ValueError(
                 f"host={host!r} can be reached from other machines, but there is no token yet, so that everybody could "
                 "do everything; make one first, with the same --database: posse token create --scope admin"
@@ -199,12 +202,12 @@ def work(listener: socket.socket, settings: Settings, number: int, folder: str, 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everybody; the supervisor says when to stop
     write_log()
     metrics.share(folder, number)
-    server = Server(configuration(create_app(settings)), lambda: ready.send_bytes(b"."))
+    server = WorkerServer(configuration(create_app(settings)), lambda: ready.send_bytes(b"."))
     threading.Thread(target=_outlive_nobody, args=(server,), daemon=True).start()
     server.run(sockets=[listener])
 
 
-def _outlive_nobody(server: Server) -> None:
+def _outlive_nobody(server: WorkerServer) -> None:
     """Stop when the supervisor is gone, however it went."""
     supervisor = multiprocessing.parent_process()
     if supervisor is not None:
@@ -212,7 +215,7 @@ def _outlive_nobody(server: Server) -> None:
         server.stop()
 
 
-class Server(uvicorn.Server):
+class WorkerServer(uvicorn.Server):
     """A server that says when it answers, and stops on SIGTERM only."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
@@ -254,7 +257,7 @@ def write_log() -> None:
     """Write log lines to standard error, without tokens."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handler.addFilter(Scrub())
+    handler.addFilter(TokenFilter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for noisy in ("uvicorn", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -273,7 +276,7 @@ def background(settings: Settings | str) -> Iterator[str]:
     with bind("127.0.0.1", 0) as listener:
         url = url_of(listener)
         prepare(settings, "127.0.0.1")
-        server = Server(configuration(create_app(settings)), began.set)
+        server = WorkerServer(configuration(create_app(settings)), began.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="posse-service")
         thread.start()
         try:

@@ -1,4 +1,7 @@
-"""The numbers of every (player, arm) beside the log: a cache, written in the same transaction, pair by pair."""
+"""The statistics of every (player, arm) pair beside the log: a cache, written in the same transaction.
+
+This is the only module of the service that reads `state.tally`.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ WHOLE = ("pulls", "sums", "squares", "own_pulls", "own_sums", "waiting")
 REAL = ("seen_n", "seen_s")
 
 
-class Stats:
-    """What the database has of an experiment's numbers, so that only what differs is written."""
+class PairStatistics:
+    """What the database has of an experiment's statistics, so that only what differs is written."""
 
     def __init__(self) -> None:
         self._whole = np.zeros((len(WHOLE), 0, 0), np.int64)
@@ -77,6 +80,12 @@ class Stats:
         differs[:players, :arms] = (whole[:, :players, :arms] != self._whole).any(axis=0)
         differs[:players, :arms] |= (real[:, :players, :arms] != self._real).any(axis=0)
         return _rows(experiment, whole, real, differs)
+
+
+def seen_by(state: State, player: int, arm: int) -> tuple[float, float]:
+    """Everybody's count and reward sum for an arm, as a player sees them from now on."""
+    seen = state.tally.seen[:, player, arm] if state.core.own_pull else state.tally.shared[:, arm]
+    return float(seen[0]), float(seen[1])
 
 
 def all_rows(experiment: int, state: State) -> list[dict[str, Any]]:
