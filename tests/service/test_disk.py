@@ -22,6 +22,7 @@ import posse
 from posse.service.admin.verify import verify
 from posse.service.commands import Choose, Create, Observe
 from posse.service.storage import queries
+from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
 from stores import BACKENDS, database
@@ -148,7 +149,7 @@ def noticed(path: Path) -> bool:
             store = ServiceStore(f"sqlite:///{path}")
             stack.callback(store.close)
             return bool(verify(store))
-        except (posse.service.storage.store.Damaged, posse.service.storage.store.Unavailable, ValueError):
+        except (Damaged, Unavailable, ValueError):
             return True
 
 

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 import posse
 from posse.service.admin.verify import verify
 from posse.service.commands import Change, Choose, Observe, Record, TakeDefaults
-from posse.service.storage import database, queries
-from posse.service.storage.queries import live_experiment
+from posse.service.storage import queries
 from posse.service.storage.transaction import commit
-from stores import ARMS, SHOPS, Clock, counts, new, stores
+from stores import ARMS, SHOPS, Clock, new, stores
 
 POLICIES = [posse.PosseTS(), posse.HierTS(0.1), posse.RobustAgg(0.1), posse.RobustAggTS(0.1), posse.IndUCB()]
 
@@ -35,9 +34,7 @@ class Pair:
             waiting_limit=workers[0].read(queries.experiment, "teas").setup.waiting_limit,
             **options,
         )
-        counts(
-            self.learner,
-        )  # its time begins now, as the experiment's does
+        self.learner.counts()  # its time begins now, as the experiment's does
         self.open = []
 
     @property
@@ -69,11 +66,8 @@ class Pair:
         """Everything that decides is the same, in every worker's eyes and in the table of numbers."""
         worker = self.worker
         commit(worker, TakeDefaults("teas"))
-        counts(
-            self.learner,
-        )
-        with database.reading(worker.engine) as connection:
-            state = live_experiment(connection, "teas").state
+        self.learner.counts()
+        state = worker.read(queries.live_experiment, "teas").state
         ours = self.learner.state
         for name in ours.tally._fields:
             assert np.array_equal(getattr(state.tally, name), getattr(ours.tally, name)), name

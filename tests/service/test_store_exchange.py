@@ -18,7 +18,7 @@ from posse.cli import main
 from posse.service.admin.transfer import export_log, import_log
 from posse.service.admin.verify import rebuild, verify
 from posse.service.commands import Change, Choose, Erase, Observe, Record, TakeDefaults
-from posse.service.storage import queries
+from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
 from posse.service.storage.store import ServiceStore
@@ -150,7 +150,7 @@ class TestSchema:
             with pytest.raises(ValueError, match=f"has schema {version}.*{said}"):
                 ServiceStore(url)
             with pytest.raises(ValueError, match=f"has schema {version}"):
-                store.check()
+                database.check_version(store.engine)
             with store.engine.begin() as connection:
                 connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{tables.SCHEMA}'")
             store.close()

@@ -78,7 +78,11 @@ def test_a_file_that_cannot_grow_is_unavailable(store, tmp_path):
     store.close()
     program = """
         import resource, sys
-        from posse.service.storage.store import ServiceStore, Unavailable
+        from posse.service.commands import Choose
+        from posse.service.storage import queries
+        from posse.service.storage.errors import Unavailable
+        from posse.service.storage.store import ServiceStore
+        from posse.service.storage.transaction import commit
         store = ServiceStore(sys.argv[1])
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
         done = store.read(queries.experiment, "teas").decisions

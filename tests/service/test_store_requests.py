@@ -238,14 +238,14 @@ class TestRewards:
         assert [commit(one, Observe("teas", [(decision.id, 0.0)]))[0].status for decision in made] == ["conflict"] * 10
 
     def test_what_is_kept_in_memory_is_that_of_the_experiments_used_last(self, opened, monkeypatch):
-        monkeypatch.setattr("posse.service.storage.store.BUSY", 2)
+        monkeypatch.setattr("posse.service.storage.transaction.BUSY", 2)
         one, other, _ = opened
         names = ["teas", "beers", "wines"]
         for name in names:
             new(one, name=name)
         made = {name: commit(one, Choose(name, SHOPS)) for name in names}
         answered(one, name="beers")
-        kept = {name: len(book.waiting) + len(book.answers) for name, book in one._books.items()}
+        kept = {name: len(live.waiting) + len(live.answers) for name, live in one.live.items()}
         assert kept == {"teas": 0, "wines": 3, "beers": 4}
         for status in ("taken", "known"):
             for name in names:

@@ -232,7 +232,7 @@ def test_rebuild_mends_the_experiments_row(path, column):
 
 def test_rebuild_mends_stats_and_who_is_here_and_other_workers_notice(path):
     untouched = ServiceStore(f"sqlite:///{path}", clock=Clock(2000))
-    expected = untouched.counts("teas").pulls.tolist()
+    expected = counts(untouched, "teas").pulls.tolist()
     tamper(path, "UPDATE stats SET pulls = pulls + 5", "DELETE FROM stats WHERE arm = 1", "UPDATE players SET here = 0")
     tamper(path, "INSERT INTO stats SELECT experiment, player, 1, 0, 0, 0, 0, 0, 0, 0, 0 FROM stats WHERE arm = 0")
     worker, other = (ServiceStore(f"sqlite:///{path}", clock=Clock(2000)) for _ in range(2))
