@@ -23,6 +23,7 @@ from posse.service.auth.tokens import CreateToken, RevokeToken
 from posse.service.commands import Create
 from posse.service.process.supervisor import bind, prepare, serve
 from posse.service.settings import Settings
+from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
 
@@ -248,6 +249,22 @@ def test_no_token_in_any_line_of_the_log(tmp_path, caplog):
     lines = [record.getMessage() for record in caplog.records if record.name.startswith(("posse", "uvicorn"))]
     assert any("GET /v1/experiments 200" in line for line in lines)
     assert not any(secret[8:] in line or "token=" in line for line in lines)
+
+
+def test_an_admin_of_one_experiment_creates_no_others_on_the_pages(guarded):
+    form = {"name": "sneaked in", "arms": "a\nb", "reward": "yes-no", "sharing": "learnt", "holdout": "0"}
+
+    def create(secret):
+        headers = {"Cookie": f"{COOKIE}={guarded.secrets[secret]}"}
+        return guarded.client.post("/experiments", data=form, headers=headers)
+
+    answer = create("admin ours")
+    assert answer.status_code == 403
+    assert "The token is for one experiment" in answer.text
+    assert create("read").status_code == 403
+    names = {experiment.name for experiment in guarded.store.read(queries.experiments)}
+    assert "sneaked in" not in names
+    assert create("admin").status_code == 303
 
 
 def test_a_line_of_the_log_cannot_be_forged(tmp_path, caplog):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import CancelledError
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,9 +37,14 @@ class Gate:
         self.open.wait(10)
 
 
+def counted(observe):
+    """Metrics that give the size of each group to a function."""
+    return SimpleNamespace(group=SimpleNamespace(observe=observe), depth=SimpleNamespace(set=lambda waiting: None))
+
+
 def test_what_waits_shares_a_transaction_and_is_served_in_order(store):
     sizes = []
-    writer = Writer(store, on_commit=sizes.append)
+    writer = Writer(store, metrics=counted(sizes.append))
     gate = Gate(writer)
     futures = [writer.submit(Choose("teas", [SHOPS[k % 3]], key=f"k{k}")) for k in range(20)]
     assert writer.depth == 20
@@ -161,7 +167,7 @@ def test_a_request_that_was_given_up_is_not_served(store):
 
 
 def test_an_observer_with_a_fault_stops_nothing(store, caplog):
-    writer = Writer(store, on_commit=lambda size: 1 / 0)
+    writer = Writer(store, metrics=counted(lambda size: 1 / 0))
     for _ in range(3):
         writer.submit(Choose("teas", ["north"])).result()
     writer.close()

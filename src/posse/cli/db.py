@@ -34,6 +34,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     erase = _add(actions, "erase", _erase, "replace a player's name for good; what it taught the others stays")
     erase.add_argument("experiment", metavar="EXPERIMENT")
     erase.add_argument("player", metavar="PLAYER")
+    for one in (verify, rebuild, export, from_file, erase):
+        add_import(one)
     backup = _add(actions, "backup", _backup, "copy a SQLite database while it is in use")
     backup.add_argument("file", metavar="FILE", type=Path, help="a new file")
 
@@ -43,7 +45,6 @@ def _add(
 ) -> argparse.ArgumentParser:
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     add_database(parser)
-    add_import(parser)
     parser.set_defaults(run=run, extra="service")
     return parser
 
@@ -67,11 +68,11 @@ def add_import(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def opened(options: argparse.Namespace) -> Iterator[ServiceStore]:
-    """The store, closed at the end."""
+    """The store, closed at the end; the user's policies are imported first."""
     from posse.policies.user import import_file
     from posse.service.storage.store import ServiceStore
 
-    if options.import_file is not None:
+    if getattr(options, "import_file", None) is not None:
         import_file(options.import_file)
     store = ServiceStore(options.database)
     try:

@@ -29,12 +29,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     create.add_argument("--experiment", metavar="NAME", help="only this one (default: all)")
     create.add_argument("--expires", type=_duration, metavar="TIME", help="such as 12h or 90d (default: never)")
     create.add_argument("--label", default="", metavar="TEXT", help="to know it by")
+    add_import(create)
     listing = actions.add_parser("list", help="list the tokens, without their secrets")
     revoke = actions.add_parser("revoke", help="end a token")
     revoke.add_argument("token", type=int, metavar="NUMBER", help="as in the list, and after posse_ in the token")
     for action, run in ((create, _create), (listing, _list), (revoke, _revoke)):
         add_database(action)
-        add_import(action)
         action.set_defaults(run=run, extra="service")
 
 

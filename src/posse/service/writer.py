@@ -7,12 +7,12 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from posse.checks import whole
 from posse.service.commands import Command
+from posse.service.metrics import Metrics
 from posse.service.storage.errors import Overloaded, Refused, Unavailable
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit_group
@@ -36,20 +36,16 @@ class Writer:
         store: where they go.
         waiting: how many may wait; more are refused.
         group: how many share a transaction at most.
-        on_commit: is called with the size of each group.
+        metrics: counts the groups, and how many commands wait.
     """
 
     def __init__(
-        self,
-        store: ServiceStore,
-        waiting: int = 10_000,
-        group: int = 500,
-        on_commit: Callable[[int], None] = lambda size: None,
+        self, store: ServiceStore, waiting: int = 10_000, group: int = 500, metrics: Metrics | None = None
     ) -> None:
         self._store = store
         self._waiting = whole("waiting", waiting, least=1)
         self._group = whole("group", group, least=1)
-        self._on_commit = on_commit
+        self._metrics = metrics
         self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
@@ -104,7 +100,9 @@ class Writer:
             start = time.monotonic()
             try:
                 self._commit(group)
-                self._on_commit(len(group))
+                if self._metrics is not None:
+                    self._metrics.group.observe(len(group))
+                    self._metrics.depth.set(self.depth)
             except Exception:  # whatever it is, others wait
                 LOGGER.exception("the writer met an error that is not a request's")
             gather = GATHER * min(time.monotonic() - start, LONGEST) if len(group) > 1 else 0.0

@@ -46,7 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
     state.settings = settings
     state.metrics = Metrics()
     state.store = ServiceStore.open(settings.database)
-    state.writer = Writer(state.store, on_commit=lambda size: _count_commit(app, size))
+    state.writer = Writer(state.store, metrics=state.metrics)
     state.read_pool = ReadPool(state.store)
     state.authenticator = Authenticator(settings, state.read_pool, state.store.clock)
     experiment_routes.add_create_route(app)
@@ -70,11 +70,6 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(app.state.writer.close)
         await asyncio.to_thread(app.state.read_pool.close)
         app.state.store.close()
-
-
-def _count_commit(app: FastAPI, size: int) -> None:
-    app.state.metrics.group.observe(size)
-    app.state.metrics.depth.set(app.state.writer.depth)
 
 
 async def _take_defaults(app: FastAPI) -> None:
