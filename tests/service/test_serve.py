@@ -80,13 +80,13 @@ import sys, time
 from posse.cli import main
 from posse.service.process import supervisor as serve
 
-def work(listener, settings, number, folder, ready):
+def run_worker(listener, settings, number, folder, ready):
     if number == 0:
         raise OSError("the disk is gone")
     time.sleep(600)  # as one that is slow to start
 
 if __name__ == "__main__":
-    serve.work = work
+    serve.run_worker = run_worker
     sys.exit(main())
 """
 
