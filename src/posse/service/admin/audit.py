@@ -1,4 +1,4 @@
-"""The log, read row by row with its digests checked, and the state that it leads to."""
+"""An audit of one experiment's log: reads it row by row, checks the digests, and replays it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ AddFinding = Callable[[str, str], None]
 
 
 class LogAudit:
-    """One experiment's log, gone through once."""
+    """Goes through one experiment's log once."""
 
     def __init__(self, connection: Connection, row: Values, report: AddFinding) -> None:
         self.links = 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
@@ -119,11 +121,7 @@ def _check_names(connection: Connection, row: Values, report: AddFinding) -> Non
         places = []
         for one in stored_rows(connection, table, row["id"], "place"):
             places.append(one["place"])
-            try:
-                right = log_chain.name_digest(table, one) == one["digest"]
-            except (struct.error, TypeError, AttributeError):
-                right = False
-            if not right:
+            if not _matches(one, functools.partial(log_chain.name_digest, table)):
                 report(f"{table}, place {one['place']}", f"the name {one['name']!r} does not match its digest")
         if places != list(range(len(places))):
             report(table, f"places {places[:20]}, but expected 0 to {len(places) - 1}")
@@ -157,12 +155,16 @@ def _check_orphans(connection: Connection, report: AddFinding) -> None:
 
 def _check_tokens(connection: Connection, report: AddFinding) -> None:
     for row in stored_rows(connection, "tokens", None, "id"):
-        try:
-            right = log_chain.token_digest(row) == row["digest"]
-        except (struct.error, TypeError, AttributeError):
-            right = False
-        if not right:
+        if not _matches(row, log_chain.token_digest):
             report(f"tokens, id {row['id']}", "does not match its digest")
+
+
+def _matches(row: Values, digest: Callable[[Values], bytes]) -> bool:
+    """Whether a row has the digest that it should have; no, if a column is not of its kind."""
+    try:
+        return digest(row) == row["digest"]
+    except (struct.error, TypeError, AttributeError):
+        return False
 
 
 def _follows(audit: LogAudit, live: LiveExperiment) -> dict[str, Any]:

@@ -41,17 +41,17 @@ class TokenFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every line pass, without tokens."""
-        record.msg, record.args = scrub(record.getMessage()), ()
+        record.msg, record.args = without_tokens(record.getMessage()), ()
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
-        record.exc_text = scrub(record.exc_text) if record.exc_text else record.exc_text
+        record.exc_text = without_tokens(record.exc_text) if record.exc_text else record.exc_text
         return True
 
 
-def scrub(text: str) -> str:
+def without_tokens(text: str) -> str:
     """The text without tokens.
 
-    >>> scrub("GET /posse_7_hushhush")
+    >>> without_tokens("GET /posse_7_hushhush")
     'GET /posse_…'
     """
     return TOKEN.sub("posse_…", text)
@@ -102,7 +102,9 @@ class RequestLimits:
         self._metrics.seconds.labels(method, route).observe(seconds)
         if self._settings.access_log:
             client = (scope.get("client") or ["?"])[0]
-            path = scrub(ascii(scope["path"][:300])[1:-1])  # no query; nothing that could begin a line of its own
+            path = without_tokens(
+                ascii(scope["path"][:300])[1:-1]
+            )  # no query; nothing that could begin a line of its own
             log.info("%s %s %s %d %.1f ms", client, method, path, status, 1e3 * seconds)
 
 

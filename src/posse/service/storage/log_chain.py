@@ -1,4 +1,4 @@
-"""Digests over rows. SQLite's pages have no checksums, so the log carries its own: each row's digest is
+"""The chain of digests. SQLite's pages have no checksums, so the log carries its own: each row's digest is
 
     sha256(digest of the row before ‖ table ‖ numbers ‖ texts and arrays),
 
@@ -63,12 +63,12 @@ def log_digest(head: bytes, table: str, row: Values) -> bytes:
 
 
 def origin_digest(row: Values) -> bytes:
-    """Where an experiment's chain begins: its name and set-up."""
+    """The digest of an experiment's name and set-up, with which its chain begins."""
     return row_digest(b"", "experiments", EXPERIMENTS, row)
 
 
 def name_digest(table: str, row: Values) -> bytes:
-    """The digest of a player's or an arm's name, which stands alone so that erasing it breaks no chain."""
+    """The digest of a player's or an arm's name; it is in no chain, so erasing the name breaks none."""
     return row_digest(b"", table, NAMES, row)
 
 
@@ -78,7 +78,7 @@ def token_digest(row: Values) -> bytes:
 
 
 def _sized(value: bytes | str | float | None) -> bytes:
-    """A value with its length, or a mark that there is none."""
+    """A value after its length; length −1 if there is none."""
     if value is None:
         return struct.pack(">q", -1)
     if isinstance(value, (int, float)):

@@ -6,6 +6,7 @@ Only `log_table`, the whole log, costs more as the log grows.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,8 +62,8 @@ class Experiment:
 class Indices:
     """What the next decision of each player would rest on, float64 [player, arm], for rewards mapped to [0, 1].
 
-    Centers are no estimates of means: they have the bonus of policies that explore by one, and those of PosseTS and
-    Ind-TS-V are on the scale x^¼ − (1−x)^¼.
+    Centers are no estimates of means: some policies add a bonus to them, and those of PosseTS and Ind-TS-V are on the
+    scale x^¼ − (1−x)^¼.
     """
 
     players: list[tuple[str, bool]]
@@ -75,19 +76,45 @@ class Indices:
     """0 for arms that have retired."""
 
 
-def experiments(connection: Connection) -> list[Experiment]:
-    """All of them, by name."""
-    found = connection.execute(sql.select(tables.experiments).order_by(tables.experiments.c.name)).mappings().all()
-    names = {table.name: _all_names(connection, table) for table in (tables.players, tables.arms)}
-    stats = tables.stats
+def experiments(connection: Connection, only: int | None = None) -> list[Experiment]:
+    """All of them, by name; or only the one with an id."""
+
+    def rows(query: sql.Select[Any], of: sql.Column[Any]) -> Any:
+        return connection.execute(query if only is None else query.where(of == only))
+
+    table, stats = tables.experiments, tables.stats
+    names: defaultdict[tuple[str, int], list[tuple[str, bool]]] = defaultdict(list)
+    for kind in (tables.players, tables.arms):
+        for row in rows(sql.select(kind).order_by(kind.c.experiment, kind.c.place), kind.c.experiment):
+            names[kind.name, row.experiment].append((row.name, bool(row.here)))
     query = sql.select(stats.c.experiment, sql.func.sum(stats.c.pulls), sql.func.sum(stats.c.waiting))
-    sums = {row[0]: (int(row[1]), int(row[2])) for row in connection.execute(query.group_by(stats.c.experiment))}
+    sums = {id_: found for id_, *found in rows(query.group_by(stats.c.experiment), stats.c.experiment)}
+
+    def total(id_: int, column: int) -> int:
+        return int(sums[id_][column]) if id_ in sums else 0
+
     return [
-        _experiment(
-            row, names["players"].get(row["id"], []), names["arms"].get(row["id"], []), *sums.get(row["id"], (0, 0))
+        Experiment(
+            row.name,
+            Setup.from_dict(json.loads(row.setup)),
+            names["players", row.id],
+            names["arms", row.id],
+            bool(row.paused),
+            row.rounds,
+            row.decisions,
+            row.events,
+            total(row.id, 0),
+            total(row.id, 1),
+            row.created_at,
+            row.time,
         )
-        for row in found
+        for row in rows(sql.select(table).order_by(table.c.name), table.c.id)
     ]
+
+
+def experiment(connection: Connection, name: str) -> Experiment:
+    """One of them."""
+    return experiments(connection, find(connection, name)["id"])[0]
 
 
 def with_patience(connection: Connection) -> list[str]:
@@ -102,42 +129,6 @@ def _has_patience(setup: str) -> bool:
         return json.loads(setup)["patience"] is not None
     except (ValueError, KeyError, TypeError):  # the command that opens it says what is wrong with it
         return True
-
-
-def _all_names(connection: Connection, table: sql.Table) -> dict[int, list[tuple[str, bool]]]:
-    names: dict[int, list[tuple[str, bool]]] = {}
-    for row in connection.execute(sql.select(table).order_by(table.c.experiment, table.c.place)):
-        names.setdefault(row.experiment, []).append((row.name, bool(row.here)))
-    return names
-
-
-def experiment(connection: Connection, name: str) -> Experiment:
-    """One of them."""
-    row = find(connection, name)
-    players, arms = (read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
-    stats = tables.stats
-    query = sql.select(sql.func.sum(stats.c.pulls), sql.func.sum(stats.c.waiting))
-    pulls, waiting = connection.execute(query.where(stats.c.experiment == row["id"])).one()
-    return _experiment(row, players, arms, int(pulls or 0), int(waiting or 0))
-
-
-def _experiment(
-    row: Values, players: list[tuple[str, bool]], arms: list[tuple[str, bool]], rewards: int, waiting: int
-) -> Experiment:
-    return Experiment(
-        row["name"],
-        Setup.from_dict(json.loads(row["setup"])),
-        players,
-        arms,
-        bool(row["paused"]),
-        row["rounds"],
-        row["decisions"],
-        row["events"],
-        rewards,
-        waiting,
-        row["created_at"],
-        row["time"],
-    )
 
 
 def find(connection: Connection, name: str) -> Values:

@@ -1,7 +1,7 @@
-"""The tables. Decisions, rewards and changes are the log, and the truth; the rest follows from it, names apart.
+"""The tables. Decisions, rewards and changes are the log, and the truth; all else but the names follows from it.
 
-The log speaks of players and arms by their places, so that a name can be erased without touching it. Flags are small
-integers, because what a type would silently mend (2 for true) must not escape the digest.
+The log refers to players and arms by their places, so that a name can be erased without touching the log. Flags are
+small integers: a boolean type would read 2 as true, and so hide a damaged value from the digest.
 """
 
 from __future__ import annotations
