@@ -49,7 +49,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    with service(tmp_path_factory.mktemp("dashboard"), sweep_seconds=None) as client:
+    with service(tmp_path_factory.mktemp("dashboard"), defaults_seconds=None) as client:
         client.headers["origin"] = str(client.base_url).rstrip("/")
         yield client
 
@@ -271,7 +271,7 @@ def test_what_is_not_there_is_said_in_words(client):
 def guarded(tmp_path_factory):
     """A service with tokens, and the secrets of some."""
     folder = tmp_path_factory.mktemp("guarded")
-    with service(folder, sweep_seconds=None, trust_seconds=0.0) as client:
+    with service(folder, defaults_seconds=None, trust_seconds=0.0) as client:
         client.headers["origin"] = str(client.base_url).rstrip("/")
         for name in ("one", "two"):
             assert client.post("/experiments", data={**FORM, "name": name}).status_code == 303

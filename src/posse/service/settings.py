@@ -22,7 +22,7 @@ class Settings:
     """How long a body may take to arrive."""
     answer_seconds: float = 30.0
     """How long an answer may take."""
-    sweep_seconds: float | None = 1.0
+    defaults_seconds: float | None = 1.0
     """How often default rewards that are due are taken; None if another worker takes them."""
     trust_seconds: float = 1.0
     """For how long a token that was found good is not looked up again."""

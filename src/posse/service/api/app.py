@@ -74,13 +74,13 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
 
 async def _take_defaults(app: FastAPI) -> None:
     """Now and then, take the default rewards that are due."""
-    seconds = app.state.settings.sweep_seconds
+    seconds = app.state.settings.defaults_seconds
     while seconds is not None:
         await asyncio.sleep(seconds)
         with _logged("of all experiments"):
             for name in await app.state.read_pool.query(queries.with_patience):
                 with _logged(f"of {name!r}"):  # if one experiment has a problem, the others still take theirs
-                    await app.state.writer.apply(TakeDefaults(name))
+                    await asyncio.wrap_future(app.state.writer.submit(TakeDefaults(name)))
 
 
 @contextmanager

@@ -108,10 +108,7 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def add_problems(app: FastAPI) -> None:
-    """Let every error of the app become a problem."""
-
-    for kind in (HttpProblem, AccessDenied, Refused, Unavailable, Damaged):
-        app.add_exception_handler(kind, _answer)
+    """Let FastAPI's own errors become problems; the middleware answers all others."""
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
@@ -126,10 +123,6 @@ def add_problems(app: FastAPI) -> None:
         if error.status_code == 404:
             return HttpProblem("not-found", "No such path; /openapi.json lists those there are.").response()
         return HttpProblem("bad-request", str(error.detail), error.headers).response()
-
-
-async def _answer(request: Request, error: Exception) -> Response:
-    return answer_of(error)
 
 
 def answer_of(error: Exception) -> Response:

@@ -143,8 +143,8 @@ class Supervisor:
         os.write(self._wake_write, b".")
 
     def _start(self, number: int) -> None:
-        sweeps = self._settings.sweep_seconds if number == 0 else None
-        settings = replace(self._settings, sweep_seconds=sweeps)
+        defaults = self._settings.defaults_seconds if number == 0 else None
+        settings = replace(self._settings, defaults_seconds=defaults)
         worker = self._context.Process(
             target=run_worker,
             args=(self._listener, settings, number, self._folder, self._tell_ready),
