@@ -85,11 +85,7 @@ def _upgrade(options: argparse.Namespace) -> None:
     from posse.service.storage import database
     from posse.service.storage.schema import SCHEMA
 
-    engine = database.connect(options.database)
-    try:
-        database.upgrade(engine)
-    finally:
-        engine.dispose()
+    database.upgrade(options.database)
     print(f"schema {SCHEMA}")
 
 

@@ -162,17 +162,23 @@ def check_file(engine: Engine, create: bool = False) -> None:
         raise ValueError(f"there is no folder {path.parent} for the database {path.name}")
 
 
-def upgrade(engine: Engine) -> None:
+def upgrade(url: str) -> None:
     """Create the tables, or bring an older schema to the newest version, in one transaction."""
+    engine = connect(url)
     check_file(engine, create=True)
-    with explained(engine), engine.begin() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})")
-        found = version(connection)
-        if found is not None and found > SCHEMA:
-            raise ValueError(f"the database has schema {found}, but this posse works with {SCHEMA}; use a newer posse")
-        if found != SCHEMA:
-            _run_migrations(connection)
+    try:
+        with explained(engine), engine.begin() as connection:
+            if engine.dialect.name == "postgresql":
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})")
+            found = version(connection)
+            if found is not None and found > SCHEMA:
+                raise ValueError(
+                    f"the database has schema {found}, but this posse works with {SCHEMA}; use a newer posse"
+                )
+            if found != SCHEMA:
+                _run_migrations(connection)
+    finally:
+        engine.dispose()
 
 
 def _run_migrations(connection: Connection) -> None:

@@ -36,11 +36,7 @@ class ServiceStore:
     def open(cls, url: str, create: bool = False, clock: Callable[[], float] = time.time) -> ServiceStore:
         """The store at an address; with `create` the database is made, or brought to the newest schema, if need be."""
         if create:
-            engine = database.connect(url)
-            try:
-                database.upgrade(engine)
-            finally:
-                engine.dispose()
+            database.upgrade(url)
         return cls(url, clock)
 
     def close(self) -> None:
