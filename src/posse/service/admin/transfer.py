@@ -20,7 +20,10 @@ AT_ONCE = 10_000  # rows that are kept in memory on their way in
 
 
 class ImportLog(NamedTuple):
-    """Begin an experiment with the log of a learner, or of an experiment elsewhere. Result: the `Experiment`."""
+    """Begin an experiment with the log of a learner, or of an experiment elsewhere. Result: the `Experiment`.
+
+    Only for `commit`, which undoes all of it if the log turns out to be wrong halfway; not for the writer's groups.
+    """
 
     experiment: str
     setup: Setup
