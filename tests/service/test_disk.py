@@ -230,8 +230,8 @@ def test_clocks_that_jump_and_disagree_do_no_harm(backend, tmp_path):
         )
         answers = {"taken": 0, "known": 0, "conflict": 0}
         for _ in range(150):
-            made = random.choice(workers).decide(EXPERIMENT, random.sample(PLAYERS, 3))
-            for outcome in random.choice(workers).reward(EXPERIMENT, [(each.id, 1.0) for each in made]):
+            made = commit(random.choice(workers), Choose(EXPERIMENT, random.sample(PLAYERS, 3)))
+            for outcome in commit(random.choice(workers), Observe(EXPERIMENT, [(each.id, 1.0) for each in made])):
                 answers[outcome.status] += 1
         assert answers["taken"] > 0
         assert answers["conflict"] > 0  # the clock jumped, and the default was taken
