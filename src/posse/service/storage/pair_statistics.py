@@ -1,6 +1,6 @@
 """The statistics of every (player, arm) pair beside the log: a cache, written in the same transaction.
 
-This is the only module of the service that reads `state.tally`.
+The storage reads `state.tally` nowhere else.
 """
 
 from __future__ import annotations
