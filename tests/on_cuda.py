@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 import pytest
+from high_ts import HighSummaryTS, HighTS
 
 import posse
-from high_ts import HighSummaryTS, HighTS
 from posse import schedule
 from posse.policies import Policy, Refresh, all_policies
 from posse.simulation import cuda
@@ -82,7 +82,7 @@ def test_a_policy_of_the_users_own():
 
 
 def test_a_policy_whose_index_is_not_a_number_is_named():
-    with pytest.raises(ValueError, match="Nowhere gives an index that is not a number: center nan.*player 0, arm 0"):
+    with pytest.raises(ValueError, match=r"Nowhere gives an index that is not a number: center nan.*player 0, arm 0"):
         posse.simulate(a_problem(), Nowhere(), 9, backend="cuda")
 
 

@@ -23,7 +23,6 @@ from posse.experiments.battery.score import ratio, score
 from posse.experiments.records import SCHEMA
 from posse.experiments.spec.study import PolicyChoice, Study
 
-
 # Families ----------------------------------------------------------------------------------------------------------
 
 
@@ -50,7 +49,14 @@ class TestFamilies:
         for study in self.spec.studies:
             names = [choice.policy.__name__ for choice in study.policies]
             assert len(set(names)) == len(names)
-            assert {*posse.policies.__all__, "BetaBernoulliTS"} - set(names) == {"Policy", "Refresh", "all_policies"}
+            assert set(posse.policies.__all__) - set(names) == {
+                "Law",
+                "Look",
+                "Policy",
+                "Refresh",
+                "Statistic",
+                "all_policies",
+            }
 
     def test_some_may_be_picked_by_name(self):
         spec = battery_spec(families=["late", "paper-3"], seed=9)
@@ -84,7 +90,7 @@ tags = ["B", "helps"]
 horizon = 50
 replications = 2
 problems = { family = "structured", spread = 0.02, players = 3, arms = 3, count = 4 }
-policies = [{ name = "PosseTS" }, { name = "HierTS", spread = "problem" }, { name = ["IndTS", "BetaBernoulliTS"] }]
+policies = [{ name = "PosseTS" }, { name = "HierTS", spread = "problem" }, { name = ["IndTS", "BetaTS"] }]
 """
 
 
@@ -207,7 +213,7 @@ class TestReport:
         page = check_self_contained((folder / "battery.html").read_text(encoding="utf-8"))
         text = "".join(page.text)
         assert {"short", "picture", "families", "regret", "bars", "reproduce"} <= page.ids
-        for words in ("Mine", "mine", "Beta-Bernoulli TS", "HierTS", "mean, sharing helps", 'name = "mine"'):
+        for words in ("Mine", "mine", "Beta-TS", "HierTS", "mean, sharing helps", 'name = "mine"'):
             assert words in text
 
     def test_tables_and_json_say_the_same(self, folder):
@@ -216,15 +222,15 @@ class TestReport:
             scores = list(csv.DictReader(file))
         assert [row["policy"] for row in scores] == [each["policy"] for each in family["scores"]]
         assert [float(row["mean"]) for row in scores] == [each["mean"] for each in family["scores"]]
-        assert {row["policy"] for row in scores if row["shares_nothing"] == "1"} == {"Ind-TS", "Beta-Bernoulli TS"}
+        assert {row["policy"] for row in scores if row["shares_nothing"] == "1"} == {"Ind-TS", "Beta-TS"}
         with (folder / "bars.csv").open(encoding="utf-8") as file:
             assert [row["verdict"] for row in csv.DictReader(file)] == [bar["verdict"] for bar in family["bars"]]
 
     def test_the_numbers_are_those_of_a_plain_simulation(self, folder):
         problems = posse.generate.structured(spread=0.02, players=3, arms=3, count=4)
-        result = posse.simulate(problems, BetaBernoulliTS(), 50, replications=2)
+        result = posse.simulate(problems, posse.BetaTS(), 50, replications=2)
         (family,) = json.loads((folder / "battery.json").read_text(encoding="utf-8"))
-        (found,) = (each for each in family["scores"] if each["policy"] == "Beta-Bernoulli TS")
+        (found,) = (each for each in family["scores"] if each["policy"] == "Beta-TS")
         assert found["mean"] == pytest.approx(result.final_regret.mean())
         assert found["lock_ins"] == result.lock_ins().mean()
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from posse.service.process.settings import Settings
 from posse.service.process.supervisor import background
+from posse.service.settings import Settings
 
 NUMBERS = itertools.count()
 

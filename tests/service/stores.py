@@ -5,17 +5,34 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
 
 import posse
-from posse.service.storage.store import Store
+from posse.service.commands import Choose, Create, Observe
+from posse.service.storage import queries
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import Transaction, commit, handle
 
 POSTGRES = os.environ.get("POSSE_POSTGRES_URL")
 BACKENDS = ["sqlite", "postgresql"]
 ARMS = ["tea", "coffee", "cocoa"]
 SHOPS = ["north", "south", "east"]
+
+
+class Call(NamedTuple):
+    """A command that calls a function with the transaction."""
+
+    function: Callable[[Transaction], Any]
+    experiment: str | None = None
+
+
+@handle.register
+def _call(command: Call, transaction: Transaction) -> Any:
+    return command.function(transaction)
 
 
 class Clock:
@@ -51,8 +68,8 @@ def stores(backend, folder, count=1, clock=None):
     """So many stores on one new database, as if each were a worker of its own."""
     with database(backend, folder) as url:
         clock = clock or Clock()
-        opened = [Store.open(url, create=True, clock=clock)]
-        opened += [Store(url, clock=clock) for _ in range(count - 1)]
+        opened = [ServiceStore.open(url, create=True, clock=clock)]
+        opened += [ServiceStore(url, clock=clock) for _ in range(count - 1)]
         try:
             yield opened
         finally:
@@ -63,11 +80,21 @@ def stores(backend, folder, count=1, clock=None):
 def new(store, policy=None, name="teas", **options):
     """An experiment with three shops and three arms."""
     options = {"arms": ARMS, "players": SHOPS, "seed": 3, **options}
-    return store.create(name, policy or posse.RobustAggTS(0.1), **options)
+    return commit(store, Create(name, policy or posse.RobustAggTS(0.1), **options))
+
+
+def counts(store, name):
+    """Pulls and reward sums of each (player, arm)."""
+    return store.read(queries.live_experiment, name).state.counts()
+
+
+def indices(store, name):
+    """What the next decision of each player would rest on."""
+    return queries.indices(store.read(queries.live_experiment, name).state)
 
 
 def answered(store, name="teas", player="north", reward=1.0):
     """A decision with its reward."""
-    decision = store.decide(name, [player])[0]
-    assert [outcome.status for outcome in store.reward(name, [(decision.id, reward)])] == ["taken"]
+    decision = commit(store, Choose(name, [player]))[0]
+    assert [outcome.status for outcome in commit(store, Observe(name, [(decision.id, reward)]))] == ["taken"]
     return decision

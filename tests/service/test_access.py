@@ -16,12 +16,16 @@ from serving import problem_of, service
 
 from posse.policies.posse_ts import PosseTS
 from posse.service.api.app import create_app
-from posse.service.api.middleware import Scrub
+from posse.service.api.middleware import TokenFilter
 from posse.service.auth import tokens
 from posse.service.auth.permissions import COOKIE, needed
-from posse.service.process.settings import Settings
+from posse.service.auth.tokens import CreateToken, RevokeToken
+from posse.service.commands import Create
 from posse.service.process.supervisor import bind, prepare, serve
-from posse.service.storage.store import Store
+from posse.service.settings import Settings
+from posse.service.storage import queries
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
 
 PAGES = {"/", "/experiments", "/experiments/{name}", "/experiments/{name}/live", "/experiments/{name}/chart.json"}
 PAGES |= {"/experiments/{name}/pause"}
@@ -43,7 +47,7 @@ class Guarded:
     """A service with tokens of every kind."""
 
     client: httpx.Client
-    store: Store
+    store: ServiceStore
     secrets: dict[str, str]
 
     def ask(self, method: str, path: str, secret: str | None, by_cookie: bool = False) -> httpx.Response:
@@ -58,16 +62,16 @@ class Guarded:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("access")
-    store = Store.open(f"sqlite:///{folder}/posse.db", create=True)
+    store = ServiceStore.open(f"sqlite:///{folder}/posse.db", create=True)
     for name in ("ours", "theirs"):
-        store.create(name, PosseTS(), ["a", "b"], ["Lyon", "Nice"])
-    secrets = {scope: tokens.create(store, scope) for scope in tokens.SCOPES}
-    secrets |= {f"{scope} ours": tokens.create(store, scope, "ours") for scope in tokens.SCOPES}
-    secrets |= {f"{scope} theirs": tokens.create(store, scope, "theirs") for scope in tokens.SCOPES}
-    secrets["revoked"] = tokens.create(store, "admin")
-    tokens.revoke(store, int(secrets["revoked"].split("_")[1]))
-    past = Store(f"sqlite:///{folder}/posse.db", clock=lambda: 1.0)
-    secrets["expired"] = tokens.create(past, "admin", expires=60)
+        commit(store, Create(name, PosseTS(), ["a", "b"], ["Lyon", "Nice"]))
+    secrets = {scope: commit(store, CreateToken(scope)) for scope in tokens.SCOPES}
+    secrets |= {f"{scope} ours": commit(store, CreateToken(scope, "ours")) for scope in tokens.SCOPES}
+    secrets |= {f"{scope} theirs": commit(store, CreateToken(scope, "theirs")) for scope in tokens.SCOPES}
+    secrets["revoked"] = commit(store, CreateToken("admin"))
+    commit(store, RevokeToken(int(secrets["revoked"].split("_")[1])))
+    past = ServiceStore(f"sqlite:///{folder}/posse.db", clock=lambda: 1.0)
+    secrets["expired"] = commit(past, CreateToken("admin", expires=60))
     past.close()
     with service(folder, trust_seconds=0.0) as client:
         yield Guarded(client, store, secrets)
@@ -171,24 +175,24 @@ def test_what_is_open_stays_open(guarded, path):
 def test_a_token_counts_from_the_moment_it_is_made_and_no_longer_than_it_is_revoked(tmp_path):
     with service(tmp_path, trust_seconds=0.0) as client:
         assert client.get("/v1/experiments").status_code == 200
-        store = Store(f"sqlite:///{tmp_path}/posse.db")
-        secret = tokens.create(store, "read")
+        store = ServiceStore(f"sqlite:///{tmp_path}/posse.db")
+        secret = commit(store, CreateToken("read"))
         assert problem_of(client.get("/v1/experiments"), 401) == "no-token"
         headers = {"Authorization": f"Bearer {secret}"}
         assert client.get("/v1/experiments", headers=headers).status_code == 200
-        tokens.revoke(store, 1)
+        commit(store, RevokeToken(1))
         store.close()
         assert problem_of(client.get("/v1/experiments", headers=headers), 401) == "bad-token"
         assert problem_of(client.get("/v1/experiments"), 401) == "no-token"  # the last one, but nothing opens again
 
 
 def test_a_good_token_is_trusted_for_a_moment_and_a_bad_one_never(tmp_path, monkeypatch):
-    store = Store.open(f"sqlite:///{tmp_path}/posse.db", create=True)
-    secret = tokens.create(store, "read")
+    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    secret = commit(store, CreateToken("read"))
     store.close()
     asked = itertools.count()
-    check = tokens.check
-    monkeypatch.setattr(tokens, "check", lambda store, secret: (next(asked), check(store, secret))[1])
+    grant_of = tokens.grant_of
+    monkeypatch.setattr(tokens, "grant_of", lambda *arguments: (next(asked), grant_of(*arguments))[1])
     with service(tmp_path, trust_seconds=60) as client:
         for _ in range(3):
             assert client.get("/v1/experiments", headers={"Authorization": f"Bearer {secret}"}).status_code == 200
@@ -199,12 +203,12 @@ def test_a_good_token_is_trusted_for_a_moment_and_a_bad_one_never(tmp_path, monk
 
 def test_that_there_are_tokens_is_asked_until_there_are(tmp_path, monkeypatch):
     asked, exist = [], tokens.exist
-    monkeypatch.setattr(tokens, "exist", lambda store: asked.append(exist(store)) or asked[-1])
+    monkeypatch.setattr(tokens, "exist", lambda connection: asked.append(exist(connection)) or asked[-1])
     with service(tmp_path, trust_seconds=0.0) as client:
         for _ in range(2):
             assert client.get("/v1/experiments").status_code == 200
-        store = Store(f"sqlite:///{tmp_path}/posse.db")
-        headers = {"Authorization": f"Bearer {tokens.create(store, 'read')}"}
+        store = ServiceStore(f"sqlite:///{tmp_path}/posse.db")
+        headers = {"Authorization": f"Bearer {commit(store, CreateToken('read'))}"}
         store.close()
         for _ in range(3):
             assert client.get("/v1/experiments", headers=headers).status_code == 200
@@ -216,15 +220,15 @@ def test_a_public_address_is_refused_without_a_token(tmp_path):
     settings = Settings(f"sqlite:///{tmp_path}/posse.db")
     with pytest.raises(ValueError, match="posse token create --scope admin"):
         serve("0.0.0.0", 0, settings)
-    store = Store(settings.database)
-    tokens.create(store, "read")
+    store = ServiceStore(settings.database)
+    commit(store, CreateToken("read"))
     store.close()
     prepare(Settings(settings.database, loopback=False), "0.0.0.0")
 
 
 def test_a_service_for_the_world_is_never_open(tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/posse.db", create=True)
-    headers = {"Authorization": f"Bearer {tokens.create(store, 'read')}", "Host": "posse.example"}
+    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    headers = {"Authorization": f"Bearer {commit(store, CreateToken('read'))}", "Host": "posse.example"}
     store.close()
     with service(tmp_path, loopback=False) as client:
         assert problem_of(client.get("/v1/experiments"), 401) == "no-token"
@@ -232,8 +236,8 @@ def test_a_service_for_the_world_is_never_open(tmp_path):
 
 
 def test_no_token_in_any_line_of_the_log(tmp_path, caplog):
-    store = Store.open(f"sqlite:///{tmp_path}/posse.db", create=True)
-    secret = tokens.create(store, "admin")
+    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    secret = commit(store, CreateToken("admin"))
     store.close()
     with caplog.at_level(logging.DEBUG), service(tmp_path, access_log=True) as client:
         caplog.clear()
@@ -245,6 +249,22 @@ def test_no_token_in_any_line_of_the_log(tmp_path, caplog):
     lines = [record.getMessage() for record in caplog.records if record.name.startswith(("posse", "uvicorn"))]
     assert any("GET /v1/experiments 200" in line for line in lines)
     assert not any(secret[8:] in line or "token=" in line for line in lines)
+
+
+def test_an_admin_of_one_experiment_creates_no_others_on_the_pages(guarded):
+    form = {"name": "sneaked in", "arms": "a\nb", "reward": "yes-no", "sharing": "learnt", "holdout": "0"}
+
+    def create(secret):
+        headers = {"Cookie": f"{COOKIE}={guarded.secrets[secret]}"}
+        return guarded.client.post("/experiments", data=form, headers=headers)
+
+    answer = create("admin ours")
+    assert answer.status_code == 403
+    assert "The token is for one experiment" in answer.text
+    assert create("read").status_code == 403
+    names = {experiment.name for experiment in guarded.store.read(queries.experiments)}
+    assert "sneaked in" not in names
+    assert create("admin").status_code == 303
 
 
 def test_a_line_of_the_log_cannot_be_forged(tmp_path, caplog):
@@ -260,7 +280,7 @@ def test_the_filter_blots_out_tokens_wherever_they_are():
         raise ValueError(f"about {secret}")
     except ValueError as error:
         record = logging.LogRecord("x", logging.ERROR, "", 0, "with %s", (secret,), (type(error), error, None))
-    assert Scrub().filter(record)
+    assert TokenFilter().filter(record)
     assert secret not in logging.Formatter().format(record)
     assert "posse_…" in logging.Formatter().format(record)
 

@@ -9,7 +9,8 @@ from fleet import needs_service, new_postgres_database
 
 from posse.bench import service as bench
 from posse.cli import main
-from posse.service.storage.store import Store
+from posse.service.storage import queries
+from posse.service.storage.store import ServiceStore
 
 
 @needs_service
@@ -33,11 +34,14 @@ def test_the_service_is_measured_on_both_databases(capsys, monkeypatch, tmp_path
 
 def test_the_past_is_as_long_as_it_should_be(tmp_path):
     database = f"sqlite:///{tmp_path}/posse.db"
-    Store.open(database, create=True).close()
+    ServiceStore.open(database, create=True).close()
     name = bench.new_experiment(database)
     bench.make_past(database, name, 8000)
-    store = Store(database)
-    assert (store.experiment(name).decisions, store.experiment(name).rewards) == (4000, 4000)
+    store = ServiceStore(database)
+    assert (store.read(queries.experiment, name).decisions, store.read(queries.experiment, name).rewards) == (
+        4000,
+        4000,
+    )
     store.close()
 
 

@@ -15,10 +15,13 @@ from traffic import ARMS, CONTEXT, EXPERIMENT, PLAYERS, begin, pull, start
 
 import posse
 from posse.service.admin.verify import verify
-from posse.service.storage import queries as views
+from posse.service.commands import Choose, Create, Observe
+from posse.service.storage import queries
 from posse.service.storage import reward_reports as reports
 from posse.service.storage import schema as tables
-from posse.service.storage.store import Store
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
+from stores import counts, indices
 
 pytestmark = needs_service
 
@@ -96,36 +99,36 @@ def test_one_key_a_hundred_times_is_one_decision(services):
 def test_a_store_that_forgets_its_answers_would_be_caught(tmp_path, monkeypatch):
     """The control: without the check and the primary key, a reward counts twice, and `verify` says so."""
     database = f"sqlite:///{tmp_path}/posse.db"
-    store = Store.open(database, create=True)
+    store = ServiceStore.open(database, create=True)
     with store.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE rewards")
         columns = ", ".join(column.name for column in tables.rewards.columns)
         connection.exec_driver_sql(f"CREATE TABLE rewards ({columns})")
-    store.create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1)
-    (decision,) = store.decide(EXPERIMENT, [PLAYERS[0]])
-    assert store.reward(EXPERIMENT, [(decision.id, 1.0)])[0].status == "taken"
+    commit(store, Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1))
+    (decision,) = commit(store, Choose(EXPERIMENT, [PLAYERS[0]]))
+    assert commit(store, Observe(EXPERIMENT, [(decision.id, 1.0)]))[0].status == "taken"
     assert verify(store) == []
-    assert store.reward(EXPERIMENT, [(decision.id, 1.0)])[0].status == "known"
+    assert commit(store, Observe(EXPERIMENT, [(decision.id, 1.0)]))[0].status == "known"
 
-    def forget(book, identity, value, fresh):
+    def forget(live, identity, value, fresh):
         serial, answer = int(identity.partition("-")[0]), None
-        if (answer := book.answers.pop(serial, None)) is not None:
-            book.waiting[serial] = reports_row(book, serial, answer[0])
-        return judge(book, identity, value, fresh)
+        if (answer := live.answers.pop(serial, None)) is not None:
+            live.waiting[serial] = reports_row(live, serial, answer[0])
+        return check_report(live, identity, value, fresh)
 
-    judge = reports.judge
-    monkeypatch.setattr("posse.service.storage.transaction.judge", forget)
-    assert store.reward(EXPERIMENT, [(decision.id, 1.0)])[0].status == "taken"
+    check_report = reports.check_report
+    monkeypatch.setattr("posse.service.storage.transaction.check_report", forget)
+    assert commit(store, Observe(EXPERIMENT, [(decision.id, 1.0)]))[0].status == "taken"
     assert rows(database, "SELECT sum(pulls) FROM stats") == [(2,)]
     assert rows(database, "SELECT count(*) FROM rewards") == [(2,)]
     assert verify(store)
     store.close()
 
 
-def reports_row(book, serial, tag):
+def reports_row(live, serial, tag):
     from posse.learner.ledger import Row
 
-    return Row(serial, tag, 1, 0, 0, 1.0, False, 0.0, book.time)
+    return Row(serial, tag, 1, 0, 0, 1.0, False, 0.0, live.time)
 
 
 # ---------------------------------------------------------------- processes side by side
@@ -138,14 +141,14 @@ SEVERAL = [f"teas {number}" for number in range(3)]
 
 def test_sixteen_processes_side_by_side_leave_a_log_that_replays_to_the_live_state():
     with new_postgres_database() as database:
-        store = Store.open(database, create=True)
+        store = ServiceStore.open(database, create=True)
         for name in SEVERAL:
-            store.create(name, posse.PosseTS(), ARMS, PLAYERS, seed=1)
+            commit(store, Create(name, posse.PosseTS(), ARMS, PLAYERS, seed=1))
         failures = CONTEXT.Queue()
         for process in start(PROCESSES, pull, lambda seed: (database, SEVERAL, ROUNDS, seed, failures)):
             process.join()
         assert failures.empty(), failures.get()
-        taken = sum(store.experiment(name).rewards for name in SEVERAL)
+        taken = sum(store.read(queries.experiment, name).rewards for name in SEVERAL)
         assert taken == PROCESSES * ROUNDS * 10
         for name in SEVERAL:
             check_replay(store, name)
@@ -155,14 +158,14 @@ def test_sixteen_processes_side_by_side_leave_a_log_that_replays_to_the_live_sta
         assert verified.returncode == 0, verified.stdout + verified.stderr
 
 
-def check_replay(store: Store, name: str) -> None:
+def check_replay(store: ServiceStore, name: str) -> None:
     """A learner that replays the log stands where the store does, to the last bit."""
-    log, live = store.log_table(name), store.counts(name)
+    log, live = store.read(queries.log_table, name), counts(store, name)
     replayed = posse.Learner.replay(log)
     assert same_counts(replayed.counts(), live)
-    indices, same = store.indices(name), views.indices(replayed.state)
+    found, same = indices(store, name), queries.indices(replayed.state)
     for field in ("centers", "scales", "weights", "probabilities"):
-        np.testing.assert_array_equal(getattr(same, field), getattr(indices, field))
+        np.testing.assert_array_equal(getattr(same, field), getattr(found, field))
 
 
 def same_counts(one, other) -> bool:

@@ -11,8 +11,9 @@ import pytest
 from serving import service
 
 from posse.service import dashboard
-from posse.service.auth import tokens
-from posse.service.storage.store import Store
+from posse.service.auth.tokens import CreateToken
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -48,7 +49,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory):
-    with service(tmp_path_factory.mktemp("dashboard"), sweep_seconds=None) as client:
+    with service(tmp_path_factory.mktemp("dashboard"), defaults_seconds=None) as client:
         client.headers["origin"] = str(client.base_url).rstrip("/")
         yield client
 
@@ -272,16 +273,16 @@ def test_what_is_not_there_is_said_in_words(client):
 def guarded(tmp_path_factory):
     """A service with tokens, and the secrets of some."""
     folder = tmp_path_factory.mktemp("guarded")
-    with service(folder, sweep_seconds=None, trust_seconds=0.0) as client:
+    with service(folder, defaults_seconds=None, trust_seconds=0.0) as client:
         client.headers["origin"] = str(client.base_url).rstrip("/")
         for name in ("one", "two"):
             assert client.post("/experiments", data={**FORM, "name": name}).status_code == 303
-        store = Store(f"sqlite:///{folder}/posse.db")
+        store = ServiceStore(f"sqlite:///{folder}/posse.db")
         secrets = {
-            "admin": tokens.create(store, "admin"),
-            "read": tokens.create(store, "read"),
-            "one": tokens.create(store, "read", experiment="one"),
-            "decide": tokens.create(store, "decide"),
+            "admin": commit(store, CreateToken("admin")),
+            "read": commit(store, CreateToken("read")),
+            "one": commit(store, CreateToken("read", experiment="one")),
+            "decide": commit(store, CreateToken("decide")),
         }
         store.close()
         yield client, secrets

@@ -24,7 +24,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory):
-    with service(tmp_path_factory.mktemp("browser"), sweep_seconds=None) as client:
+    with service(tmp_path_factory.mktemp("browser"), defaults_seconds=None) as client:
         yield str(client.base_url).rstrip("/")
 
 
@@ -59,7 +59,7 @@ def _number(page, label):
 def test_somebody_creates_an_experiment_and_watches_it_live(browser, tmp_path):
     from playwright.sync_api import expect
 
-    with service(tmp_path, sweep_seconds=None) as http, Visit(browser, str(http.base_url)) as page:
+    with service(tmp_path, defaults_seconds=None) as http, Visit(browser, str(http.base_url)) as page:
         page.goto("/")
         expect(page.get_by_role("heading", name="Nothing is being tried yet")).to_be_visible()
         page.get_by_role("button", name="Create the experiment").click()
@@ -155,7 +155,7 @@ def _fits(page):
 def test_everything_can_be_done_with_the_keyboard_alone(browser, tmp_path):
     from playwright.sync_api import expect
 
-    with service(tmp_path, sweep_seconds=None) as http, Visit(browser, str(http.base_url)) as page:
+    with service(tmp_path, defaults_seconds=None) as http, Visit(browser, str(http.base_url)) as page:
         page.goto("/")
         press, write = page.keyboard.press, page.keyboard.type
         press("Tab")
@@ -228,7 +228,7 @@ def test_no_page_breaks_a_rule_of_accessibility(browser, url, busy, scheme, widt
 def test_a_hidden_page_asks_for_nothing_and_a_lost_service_is_said(browser, tmp_path):
     from playwright.sync_api import expect
 
-    with service(tmp_path, sweep_seconds=None) as http:
+    with service(tmp_path, defaults_seconds=None) as http:
         visit = Visit(browser, str(http.base_url))
         http.post("/v1/experiments", json={"name": "lost", "arms": ["a", "b"], "players": ["p"]})
         page = visit.page

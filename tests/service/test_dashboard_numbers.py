@@ -16,11 +16,14 @@ from scenes import BEGIN, SHOPS, WINDOWS, learner_of_shops, snapshot_of
 import posse
 from posse.learner import Learner
 from posse.policies.user import import_file
+from posse.service.commands import Change, Choose, Create, Observe
 from posse.service.dashboard import charts, experiment_page, forms, history, panels
 from posse.service.dashboard.analysis import diagnosis, savings
 from posse.service.dashboard.analysis_process import Analysis, AnalysisInput, AnalysisProcess
 from posse.service.dashboard.snapshots import Snapshots, numbers_of
 from posse.service.dashboard.templates import render
+from posse.service.storage import database, queries
+from posse.service.storage.transaction import commit
 from stores import BACKENDS, Clock, stores
 
 
@@ -42,20 +45,23 @@ def store(request, tmp_path):
 def _decide(store, rounds, seconds=0.7, answered=0.8, seed=3):
     random = np.random.default_rng(seed)
     for _ in range(rounds):
-        made = store.decide("shops", SHOPS[:4])
+        made = commit(store, Choose("shops", SHOPS[:4]))
         store.clock.now += seconds
-        store.reward("shops", [(each.id, float(random.random() < 0.4)) for each in made if random.random() < answered])
+        commit(
+            store,
+            Observe("shops", [(each.id, float(random.random() < 0.4)) for each in made if random.random() < answered]),
+        )
 
 
 def test_a_snapshot_is_what_the_log_says(store, monkeypatch):
     monkeypatch.setattr("posse.service.dashboard.snapshots.FRESH", 0.0)
     monkeypatch.setattr("posse.service.dashboard.snapshots.REST", 0.0)
-    store.create("shops", posse.PosseTS(), WINDOWS, SHOPS)
+    commit(store, Create("shops", posse.PosseTS(), WINDOWS, SHOPS))
     snapshots = Snapshots(store)
     for rounds in (0, 1, 7, 60, 90):  # stretches double in between
         _decide(store, rounds, seed=rounds)
         seen = snapshots.of("shops")
-        table = store.log_table("shops")
+        table = store.read(queries.log_table, "shops")
         expected = snapshot_of(Learner.replay(table, store.clock), store.clock)
         for name in ("pulls", "sums", "squares", "chosen", "estimates", "lows", "highs", "weights", "probabilities"):
             np.testing.assert_allclose(getattr(seen, name), getattr(expected, name), err_msg=name)
@@ -73,11 +79,11 @@ def test_a_snapshot_is_what_the_log_says(store, monkeypatch):
 
 
 def test_looking_reads_no_more_as_the_log_grows(store, monkeypatch):
-    store.create("shops", posse.IndTSV(), WINDOWS, SHOPS)
+    commit(store, Create("shops", posse.IndTSV(), WINDOWS, SHOPS))
     monkeypatch.setattr(history, "SAMPLE", 16)
     _decide(store, 40)
     past = history.History(1)
-    with store.reading() as connection:
+    with database.reading(store.engine) as connection:
         short = past.choices(connection, 160, np.arange(12), 5)
         monkeypatch.setattr(history, "STRETCHES", 4)
         long = history.History(1).choices(connection, 160, np.arange(12), 5)
@@ -87,12 +93,12 @@ def test_looking_reads_no_more_as_the_log_grows(store, monkeypatch):
 
 
 def test_a_snapshot_is_kept_for_a_moment_but_a_pause_shows_at_once(store):
-    store.create("shops", posse.IndTSV(), WINDOWS, SHOPS)
+    commit(store, Create("shops", posse.IndTSV(), WINDOWS, SHOPS))
     snapshots = Snapshots(store)
     first = snapshots.of("shops")
     _decide(store, 1)
     assert snapshots.of("shops") is first
-    store.change("shops", paused=True)
+    commit(store, Change("shops", paused=True))
     assert snapshots.of("shops").paused
     assert snapshots.of("shops").decisions == 4
 

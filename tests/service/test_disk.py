@@ -20,7 +20,11 @@ from traffic import ARMS, EXPERIMENT, PLAYERS, Memory, begin, client_of, decide,
 
 import posse
 from posse.service.admin.verify import verify
-from posse.service.storage.store import Store
+from posse.service.commands import Choose, Create, Observe
+from posse.service.storage import queries
+from posse.service.storage.errors import Damaged, Unavailable
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
 from stores import BACKENDS, database
 
 PATH = f"/v1/experiments/{EXPERIMENT}"
@@ -101,8 +105,8 @@ def test_a_full_disk_under_postgresql_is_waited_out(tmp_path, small_disk):
 def test_a_read_only_disk_is_refused_at_the_start_and_not_changed(small_disk):
     place, remount = small_disk
     path = place / "posse.db"
-    store = Store.open(f"sqlite:///{path}", create=True)
-    store.create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS)
+    store = ServiceStore.open(f"sqlite:///{path}", create=True)
+    commit(store, Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS))
     store.close()
     before = path.read_bytes()
     assert remount("ro") == 0
@@ -123,11 +127,11 @@ DAMAGES = 2000 if FULL else 100
 def sound(tmp_path):
     """A database file with something in it, closed."""
     path = tmp_path / "posse.db"
-    store = Store.open(f"sqlite:///{path}", create=True)
-    store.create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1)
+    store = ServiceStore.open(f"sqlite:///{path}", create=True)
+    commit(store, Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1))
     for number in range(20):
-        made = store.decide(EXPERIMENT, PLAYERS, key=f"key {number}")
-        store.reward(EXPERIMENT, [(each.id, 0.5) for each in made[::2]])
+        made = commit(store, Choose(EXPERIMENT, PLAYERS, key=f"key {number}"))
+        commit(store, Observe(EXPERIMENT, [(each.id, 0.5) for each in made[::2]]))
     store.close()
     return path
 
@@ -142,10 +146,10 @@ def noticed(path: Path) -> bool:
     """Whether opening or verifying a file says that something is wrong; no other error may come of it."""
     with contextlib.ExitStack() as stack:
         try:
-            store = Store(f"sqlite:///{path}")
+            store = ServiceStore(f"sqlite:///{path}")
             stack.callback(store.close)
             return bool(verify(store))
-        except (posse.service.storage.store.Damaged, posse.service.storage.store.Unavailable, ValueError):
+        except (Damaged, Unavailable, ValueError):
             return True
 
 
@@ -180,10 +184,10 @@ def test_a_log_cut_off_by_a_torn_write_ahead_file_is_whole_up_to_there(tmp_path)
     That is the limit: a disk that loses what it promised to have written loses it, but leaves nothing half-written.
     """
     path, copy = tmp_path / "posse.db", tmp_path / "copy.db"
-    store = Store.open(f"sqlite:///{path}", create=True)
-    store.create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1)
+    store = ServiceStore.open(f"sqlite:///{path}", create=True)
+    commit(store, Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1))
     for _ in range(40):
-        store.decide(EXPERIMENT, PLAYERS)
+        commit(store, Choose(EXPERIMENT, PLAYERS))
     torn = Path(f"{path}-wal").read_bytes()
     assert len(torn) > 100_000
     random, ends = Random(3), set()
@@ -191,9 +195,9 @@ def test_a_log_cut_off_by_a_torn_write_ahead_file_is_whole_up_to_there(tmp_path)
         shutil.copy(path, copy)
         Path(f"{copy}-wal").write_bytes(torn[: random.randrange(len(torn) // 4, len(torn))])
         Path(f"{copy}-shm").unlink(missing_ok=True)
-        other = Store(f"sqlite:///{copy}")
+        other = ServiceStore(f"sqlite:///{copy}")
         assert verify(other) == []
-        ends.add(other.experiment(EXPERIMENT).decisions)
+        ends.add(other.read(queries.experiment, EXPERIMENT).decisions)
         other.close()
     assert len(ends) > 2
     assert all(end % len(PLAYERS) == 0 for end in ends)
@@ -219,19 +223,25 @@ def test_clocks_that_jump_and_disagree_do_no_harm(backend, tmp_path):
     """Two workers whose clocks have nothing to do with each other; times in the log never go back."""
     random = Random(11)
     with database(backend, tmp_path) as url:
-        workers = [Store.open(url, create=True, clock=Unsteady(1)), Store(url, clock=Unsteady(2))]
-        workers[0].create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1, default_reward=0.0, patience=86_400.0)
+        workers = [ServiceStore.open(url, create=True, clock=Unsteady(1)), ServiceStore(url, clock=Unsteady(2))]
+        commit(
+            workers[0],
+            Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1, default_reward=0.0, patience=86_400.0),
+        )
         answers = {"taken": 0, "known": 0, "conflict": 0}
         for _ in range(150):
-            made = random.choice(workers).decide(EXPERIMENT, random.sample(PLAYERS, 3))
-            for outcome in random.choice(workers).reward(EXPERIMENT, [(each.id, 1.0) for each in made]):
+            made = commit(random.choice(workers), Choose(EXPERIMENT, random.sample(PLAYERS, 3)))
+            for outcome in commit(random.choice(workers), Observe(EXPERIMENT, [(each.id, 1.0) for each in made])):
                 answers[outcome.status] += 1
         assert answers["taken"] > 0
         assert answers["conflict"] > 0  # the clock jumped, and the default was taken
-        found = workers[0].experiment(EXPERIMENT)
+        found = workers[0].read(queries.experiment, EXPERIMENT)
         assert found.decisions == 450
         assert found.rewards + found.waiting == 450
-        times = [row["observed_at" if row["kind"] == "reward" else "decided_at"] for row in workers[0].log(EXPERIMENT)]
+        times = [
+            row["observed_at" if row["kind"] == "reward" else "decided_at"]
+            for row in workers[0].read(queries.log, EXPERIMENT)
+        ]
         assert times == sorted(times)
         assert verify(workers[0]) == []
         for worker in workers:
@@ -240,12 +250,12 @@ def test_clocks_that_jump_and_disagree_do_no_harm(backend, tmp_path):
 
 @pytest.mark.parametrize("now", [math.nan, math.inf, -math.inf])
 def test_a_clock_that_says_no_time_is_refused(tmp_path, now):
-    store = Store.open(f"sqlite:///{tmp_path}/posse.db", create=True)
-    store.create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS)
+    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    commit(store, Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS))
     store.clock = lambda: now
     with pytest.raises(ValueError, match="the clock says"):
-        store.decide(EXPERIMENT, [PLAYERS[0]])
+        commit(store, Choose(EXPERIMENT, [PLAYERS[0]]))
     store.clock = time.time
-    assert store.experiment(EXPERIMENT).decisions == 0
+    assert store.read(queries.experiment, EXPERIMENT).decisions == 0
     assert verify(store) == []
     store.close()

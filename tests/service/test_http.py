@@ -14,7 +14,7 @@ import pytest
 from serving import new_experiment, problem_of, service
 
 from posse.service.api.middleware import HEADERS
-from posse.service.process.settings import LARGEST_BODY
+from posse.service.settings import LARGEST_BODY
 
 JSON = {"content-type": "application/json"}
 
@@ -390,7 +390,7 @@ def named_in(folder):
 
 
 def test_default_rewards_are_taken_in_the_background(tmp_path):
-    with service(tmp_path, sweep_seconds=0.05) as client:
+    with service(tmp_path, defaults_seconds=0.05) as client:
         path = new_experiment(client, default_reward=0, patience=0.01)
         decide(client, path, ["Lyon", "Nice"])
         await_rewards(client, path, 2)
@@ -405,7 +405,7 @@ def await_rewards(client, path, count):
 
 
 def test_an_experiment_that_cannot_be_read_keeps_no_other_from_its_default_rewards(tmp_path, caplog):
-    with service(tmp_path, sweep_seconds=None) as client:
+    with service(tmp_path, defaults_seconds=None) as client:
         paths = [new_experiment(client, default_reward=0, patience=0.01) for _ in range(4)]
         for path in paths:
             decide(client, path, ["Lyon"])
@@ -413,7 +413,7 @@ def test_an_experiment_that_cannot_be_read_keeps_no_other_from_its_default_rewar
         connection.execute("DELETE FROM stats WHERE experiment = 1 AND arm = 1")
         connection.execute("UPDATE experiments SET setup = replace(setup, 'PosseTS', 'Elsewhere') WHERE id = 2")
         connection.execute("UPDATE experiments SET setup = 'no JSON' WHERE id = 3")
-    with service(tmp_path, sweep_seconds=0.05) as client:
+    with service(tmp_path, defaults_seconds=0.05) as client:
         await_rewards(client, paths[3], 1)
     for path, reason in zip(
         paths, ("posse db rebuild", "Elsewhere is not known here", "Expecting value"), strict=False

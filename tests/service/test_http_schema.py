@@ -12,17 +12,19 @@ from serving import service
 
 import posse
 from posse.service.admin.verify import verify
-from posse.service.auth import tokens
-from posse.service.storage.store import Store
+from posse.service.auth.tokens import CreateToken
+from posse.service.commands import Create
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
 
 HERE = Path(__file__).parent
 EXAMPLES = 400 if os.environ.get("POSSE_FULL") else 10  # for each operation, beside those that cover the schema
 
 
 def test_schemathesis_finds_nothing_with_every_check(tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/posse.db", create=True)
-    store.create("ours", posse.PosseTS(), ["coupon", "nothing"], ["Lyon", "Nice"])
-    secret = tokens.create(store, "admin")
+    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    commit(store, Create("ours", posse.PosseTS(), ["coupon", "nothing"], ["Lyon", "Nice"]))
+    secret = commit(store, CreateToken("admin"))
     with service(tmp_path) as client:
         done = subprocess.run(
             [

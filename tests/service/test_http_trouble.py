@@ -14,8 +14,10 @@ from serving import new_experiment, problem_of, service
 
 from posse.service.auth import tokens
 from posse.service.auth.permissions import COOKIE
+from posse.service.storage import database, queries
 from posse.service.storage.errors import Damaged, Overloaded, Unavailable
-from posse.service.storage.store import Store
+from posse.service.storage.live_experiment import LiveExperiment
+from posse.service.storage.store import ServiceStore
 from posse.service.writer import Writer
 
 
@@ -44,8 +46,12 @@ def failing(error):
 @pytest.mark.parametrize("where", ["writing", "reading", "looking whether it is ready"])
 def test_what_fails_behind_it_becomes_a_problem(client, monkeypatch, caplog, error, status, kind, where):
     path = new_experiment(client)
-    method = {"writing": "decide", "reading": "experiment", "looking whether it is ready": "check"}[where]
-    monkeypatch.setattr(Store, method, failing(error))
+    target, method = {
+        "writing": (LiveExperiment, "choose"),
+        "reading": (queries, "experiment"),
+        "looking whether it is ready": (database, "check_version"),
+    }[where]
+    monkeypatch.setattr(target, method, failing(error))
     with caplog.at_level(logging.ERROR):
         if where == "writing":
             answer = client.post(f"{path}/decisions", json={"player": "Lyon"})
@@ -81,12 +87,12 @@ def test_a_database_that_is_not_what_it_was_is_not_ready(client, tmp_path, caplo
     assert answer.headers.get("retry-after") == (None if damaged else "1")
 
 
-@pytest.mark.parametrize("method", ["exist", "check"])
+@pytest.mark.parametrize("method", ["exist", "grant_of"])
 def test_a_database_that_is_away_lets_nobody_in_but_says_so(tmp_path, monkeypatch, method):
     headers = {"Authorization": "Bearer x"}
     with service(tmp_path, trust_seconds=0.0) as client:
         path = new_experiment(client)
-        monkeypatch.setattr(tokens, "exist", lambda store: True)
+        monkeypatch.setattr(tokens, "exist", lambda connection: True)
         monkeypatch.setattr(tokens, method, failing(Unavailable("the database is away")))
         assert problem_of(client.get(path, headers=headers), 503) == "unavailable"
         assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}, headers=headers), 503)
@@ -100,17 +106,17 @@ def test_a_queue_that_is_full_is_said_at_once(client, monkeypatch):
 
 
 def test_an_answer_that_takes_too_long_is_given_up_but_not_what_was_asked(tmp_path, monkeypatch):
-    go_on, decide = threading.Event(), Store.decide
+    go_on, choose = threading.Event(), LiveExperiment.choose
 
     def slow(*args, **kwargs):
         go_on.wait(30)
-        return decide(*args, **kwargs)
+        return choose(*args, **kwargs)
 
     body, key = {"player": "Lyon"}, {"Idempotency-Key": "k"}
     with service(tmp_path) as client:
         path = new_experiment(client)
     with service(tmp_path, answer_seconds=0.1, body_seconds=0.1) as client:
-        monkeypatch.setattr(Store, "decide", slow)
+        monkeypatch.setattr(LiveExperiment, "choose", slow)
         assert problem_of(client.post(f"{path}/decisions", json=body, headers=key), 503) == "timeout"
         go_on.set()
     monkeypatch.undo()
@@ -120,22 +126,22 @@ def test_an_answer_that_takes_too_long_is_given_up_but_not_what_was_asked(tmp_pa
 
 
 def test_a_stop_finishes_what_was_accepted(tmp_path, monkeypatch):
-    begun, decide, answers = threading.Event(), Store.decide, []
+    begun, choose, answers = threading.Event(), LiveExperiment.choose, []
 
     def slow(*args, **kwargs):
         begun.set()
         time.sleep(0.5)
-        return decide(*args, **kwargs)
+        return choose(*args, **kwargs)
 
     with service(tmp_path) as client:
         path = new_experiment(client)
-        monkeypatch.setattr(Store, "decide", slow)
+        monkeypatch.setattr(LiveExperiment, "choose", slow)
         url = f"{client.base_url}{path}/decisions"
         asking = threading.Thread(target=lambda: answers.append(httpx.post(url, json={"player": "Lyon"}, timeout=30)))
         asking.start()
         assert begun.wait(30)
     asking.join()
     assert [answer.status_code for answer in answers] == [200]
-    store = Store(f"sqlite:///{tmp_path}/posse.db")
-    assert store.experiments()[0].decisions == 1
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db")
+    assert store.read(queries.experiments)[0].decisions == 1
     store.close()

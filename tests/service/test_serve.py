@@ -16,9 +16,11 @@ from cluster import children
 from fleet import POSSE, fleet
 
 from posse.service.admin.verify import verify
-from posse.service.auth import tokens
+from posse.service.auth.tokens import CreateToken
 from posse.service.client import Client, ServiceError
-from posse.service.storage.store import Store
+from posse.service.storage import queries
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
 from stores import BACKENDS, database
 
 
@@ -78,13 +80,13 @@ import sys, time
 from posse.cli import main
 from posse.service.process import supervisor as serve
 
-def work(listener, settings, number, folder, ready):
+def run_worker(listener, settings, number, folder, ready):
     if number == 0:
         raise OSError("the disk is gone")
     time.sleep(600)  # as one that is slow to start
 
 if __name__ == "__main__":
-    serve.work = work
+    serve.run_worker = run_worker
     sys.exit(main())
 """
 
@@ -105,8 +107,8 @@ def test_a_worker_that_cannot_start_ends_the_service_and_all_other_workers(tmp_p
 
 
 def test_a_public_address_with_a_token(tmp_path):
-    store = Store.open(f"sqlite:///{tmp_path}/posse.db", create=True)
-    secret = tokens.create(store, "read")
+    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    secret = commit(store, CreateToken("read"))
     store.close()
     process, said = start(tmp_path, "--host", "0.0.0.0", "--database", f"sqlite:///{tmp_path}/posse.db")
     url = said.partition(" at ")[2].partition("/ ")[0]
@@ -135,7 +137,7 @@ def test_a_killed_worker_is_replaced_and_clients_notice_nothing(backend, tmp_pat
         found = client.experiment("teas")
         assert (found["decisions"], found["rewards"]) == (3, 3)
         assert len(set(made)) == 3
-        store = Store(address)
+        store = ServiceStore(address)
         assert verify(store) == []
         store.close()
 
@@ -163,8 +165,8 @@ def test_a_stop_under_load_loses_nothing_that_was_acknowledged(tmp_path):
             time.sleep(0.01)
     for thread in threads:
         thread.join()
-    store = Store(address)
-    known = {row["decision"]: row["kind"] for row in store.log("teas", limit=10_000)}
+    store = ServiceStore(address)
+    known = {row["decision"]: row["kind"] for row in store.read(queries.log, "teas", limit=10_000)}
     assert decided <= set(known)
     assert {identity for identity in rewarded if known[identity] != "reward"} == set()
     assert verify(store) == []

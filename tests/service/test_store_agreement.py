@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 import posse
 from posse.service.admin.verify import verify
-from posse.service.storage.queries import book
+from posse.service.commands import Change, Choose, Observe, Record, TakeDefaults
+from posse.service.storage import queries
+from posse.service.storage.transaction import commit
 from stores import ARMS, SHOPS, Clock, new, stores
 
 POLICIES = [posse.PosseTS(), posse.HierTS(0.1), posse.RobustAgg(0.1), posse.RobustAggTS(0.1), posse.IndUCB()]
@@ -29,7 +31,7 @@ class Pair:
             SHOPS,
             seed=seed,
             clock=clock,
-            waiting_limit=workers[0].experiment("teas").setup.waiting_limit,
+            waiting_limit=workers[0].read(queries.experiment, "teas").setup.waiting_limit,
             **options,
         )
         self.learner.counts()  # its time begins now, as the experiment's does
@@ -41,7 +43,7 @@ class Pair:
 
     def choose(self, players, available=None):
         expected = self.learner.choose(players, available)
-        assert self.worker.decide("teas", players, available) == expected
+        assert commit(self.worker, Choose("teas", players, available)) == expected
         self.open += expected
 
     def observe(self, count):
@@ -54,7 +56,7 @@ class Pair:
         reports = [one for one in reports if one not in late]
         if reports:
             self.learner.observe(reports)
-            assert {outcome.status for outcome in self.worker.reward("teas", reports)} == {"taken"}
+            assert {outcome.status for outcome in commit(self.worker, Observe("teas", reports))} == {"taken"}
 
     def overdue(self, identity):
         row = self.learner.ledger.waiting[int(identity.split("-")[0])]
@@ -63,10 +65,9 @@ class Pair:
     def compare(self):
         """Everything that decides is the same, in every worker's eyes and in the table of numbers."""
         worker = self.worker
-        worker.sweep("teas")
+        commit(worker, TakeDefaults("teas"))
         self.learner.counts()
-        with worker.reading() as connection:
-            state = book(connection, "teas").state
+        state = worker.read(queries.live_experiment, "teas").state
         ours = self.learner.state
         for name in ours.tally._fields:
             assert np.array_equal(getattr(state.tally, name), getattr(ours.tally, name)), name
@@ -95,24 +96,24 @@ def test_decisions_and_state_are_the_learners_event_by_event(policy, workers, ba
             if step == 15:
                 for player in ("west", "far west"):
                     pair.learner.join(player)
-                pair.worker.change("teas", join=["west", "far west"])
+                commit(pair.worker, Change("teas", join=["west", "far west"]))
                 pair.learner.add_arm("juice")
-                pair.worker.change("teas", add_arms=["juice"])
+                commit(pair.worker, Change("teas", add_arms=["juice"]))
             if step == 30:
                 pair.learner.retire_arm("coffee")
                 pair.learner.retire("north")
-                pair.worker.change("teas", retire_arms=["coffee"], retire=["north"])
+                commit(pair.worker, Change("teas", retire_arms=["coffee"], retire=["north"]))
                 pair.learner.join("back", knows_others=False)
-                pair.worker.change("teas", join=["back"], knows_others=False)
+                commit(pair.worker, Change("teas", join=["back"], knows_others=False))
             if step == 40:
                 past = [("north", "tea", 0.5), ("south", "coffee", 1.0)]
                 pair.learner.record(past)
-                assert pair.worker.record("teas", past) == 2
+                assert commit(pair.worker, Record("teas", past)) == 2
                 pair.choose(["south"], available=["tea", "juice"])
         pair.compare()
         assert pair.learner.counts().pulls.sum() > 50
         assert verify(opened[0]) == []
-        log = pair.worker.log_table("teas")
+        log = pair.worker.read(queries.log_table, "teas")
         assert log.equals(pair.learner.log())
         replayed = posse.Learner.replay(log, clock=clock)
         assert replayed.choose(["south", "east"]) == pair.learner.choose(["south", "east"])
@@ -124,7 +125,7 @@ def test_another_seed_decides_otherwise(tmp_path):
     with stores("sqlite", tmp_path, 1, clock) as (store,):
         new(store, seed=3)
         learner = posse.Learner(posse.RobustAggTS(0.1), ARMS, SHOPS, seed=4, clock=clock)
-        ours = [store.decide("teas", ["north"])[0].arm for _ in range(40)]
+        ours = [commit(store, Choose("teas", ["north"]))[0].arm for _ in range(40)]
         assert ours != [learner.choose("north").arm for _ in range(40)]
 
 

@@ -17,10 +17,13 @@ import posse.service.storage.migrations
 from posse.cli import main
 from posse.service.admin.transfer import export_log, import_log
 from posse.service.admin.verify import rebuild, verify
+from posse.service.commands import Change, Choose, Erase, Observe, Record, TakeDefaults
+from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import Damaged
-from posse.service.storage.store import ExperimentExists, Store
-from stores import BACKENDS, SHOPS, Clock, answered, new, stores
+from posse.service.storage.errors import Damaged, ExperimentExists
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
+from stores import BACKENDS, SHOPS, Clock, answered, counts, new, stores
 from test_learner_state import busy
 
 FIXTURES = sorted((Path(__file__).parent / "fixtures").glob("schema-*.db"))
@@ -38,11 +41,11 @@ def test_a_learners_log_becomes_an_experiment_that_goes_on_like_it(policy, backe
         assert verify(other) == []
         for _ in range(5):
             decisions = learner.choose(learner.players)
-            assert other.decide("teas", list(learner.players)) == decisions
+            assert commit(other, Choose("teas", list(learner.players))) == decisions
             reports = [(one.id, 1.0) for one in decisions]
             learner.observe(reports)
-            assert {outcome.status for outcome in store.reward("teas", reports)} == {"taken"}
-        assert other.counts("teas").pulls.tolist() == learner.counts().pulls.tolist()
+            assert {outcome.status for outcome in commit(store, Observe("teas", reports))} == {"taken"}
+        assert counts(other, "teas").pulls.tolist() == learner.counts().pulls.tolist()
         assert verify(store) == []
 
 
@@ -63,8 +66,11 @@ def test_defaults_are_taken_beyond_the_decisions_that_a_learner_gave_up(backend,
         assert (made.decisions, made.rewards, made.waiting) == (42, 2, 3)
         clock.now += 60
         for worker in (store, other):
-            worker.sweep("teas")
-            assert (other.experiment("teas").rewards, other.experiment("teas").waiting) == (5, 0)
+            commit(worker, TakeDefaults("teas"))
+            assert (other.read(queries.experiment, "teas").rewards, other.read(queries.experiment, "teas").waiting) == (
+                5,
+                0,
+            )
         assert verify(store) == []
 
 
@@ -73,14 +79,14 @@ def test_an_exported_log_comes_back_the_same(backend, tmp_path):
     clock = Clock()
     with stores(backend, tmp_path, 1, clock) as (store,):
         new(store, posse.PosseTS(), default_reward=0.0, patience=30)
-        store.record("teas", [("north", "tea", 1.0)])
+        commit(store, Record("teas", [("north", "tea", 1.0)]))
         for step in range(20):
             clock.now += 3
             answered(store, player=SHOPS[step % 3])
-            store.decide("teas", SHOPS)
+            commit(store, Choose("teas", SHOPS))
             if step == 10:
-                store.change("teas", join=["west"], add_arms=["juice"])
-                store.erase("teas", "west")
+                commit(store, Change("teas", join=["west"], add_arms=["juice"]))
+                commit(store, Erase("teas", "west"))
         assert export_log(store, "teas", tmp_path / "a.parquet") == 81
         import_log(store, "again", tmp_path / "a.parquet")
         export_log(store, "again", tmp_path / "b.parquet")
@@ -100,7 +106,7 @@ def test_what_is_no_log_is_refused_and_leaves_nothing(tmp_path):
         for name in ("none", "text", "other", "cut"):
             with pytest.raises(ValueError, match=r"no file|can read|not a learner's log|rows"):
                 import_log(store, "teas", tmp_path / f"{name}.parquet")
-        assert store.experiments() == []
+        assert store.read(queries.experiments) == []
 
 
 class TestSchema:
@@ -114,8 +120,8 @@ class TestSchema:
     @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
     def test_a_database_of_every_version_opens_and_goes_on(self, path, tmp_path):
         shutil.copy(path, tmp_path / "posse.db")
-        store = Store.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True)
-        assert {one.name for one in store.experiments()} == {"teas", "beers"}
+        store = ServiceStore.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True)
+        assert {one.name for one in store.read(queries.experiments)} == {"teas", "beers"}
         if path.stem == "schema-1":  # its PosseTS had one number less for each arm
             assert [(one.experiment, one.what.split(",")[0]) for one in verify(store)] == [
                 ("teas", "summary is 392 bytes")
@@ -124,9 +130,9 @@ class TestSchema:
                 answered(store, "teas", "south")
             rebuild(store)
         assert verify(store) == []
-        for one in store.experiments():
+        for one in store.read(queries.experiments):
             answered(store, one.name, "south")
-            posse.Learner.replay(store.log_table(one.name))
+            posse.Learner.replay(store.read(queries.log_table, one.name))
         assert verify(store) == []
         store.close()
 
@@ -136,23 +142,23 @@ class TestSchema:
 
     def test_another_version_is_refused_with_what_to_do(self, tmp_path):
         url = f"sqlite:///{tmp_path / 'posse.db'}"
-        Store.open(url, create=True).close()
+        ServiceStore.open(url, create=True).close()
         for version, said in (("9999", "use a newer posse"), ("0000", "posse db upgrade")):
-            store = Store.open(url)
+            store = ServiceStore.open(url)
             with store.engine.begin() as connection:
                 connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{version}'")
             with pytest.raises(ValueError, match=f"has schema {version}.*{said}"):
-                Store(url)
+                ServiceStore(url)
             with pytest.raises(ValueError, match=f"has schema {version}"):
-                store.check()
+                database.check_version(store.engine)
             with store.engine.begin() as connection:
                 connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{tables.SCHEMA}'")
             store.close()
 
     def test_opening_at_once_from_many_processes_makes_one_database(self, tmp_path):
-        stores = [Store.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True) for _ in range(3)]
+        stores = [ServiceStore.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True) for _ in range(3)]
         new(stores[0])
-        assert len(stores[2].experiments()) == 1
+        assert len(stores[2].read(queries.experiments)) == 1
         for store in stores:
             store.close()
 
@@ -172,7 +178,7 @@ class TestCommands:
     def test_a_database_from_its_making_to_its_copy(self, run, tmp_path):
         assert "posse db init" in run("db", "verify", status=2)
         assert run("db", "init") == run("db", "upgrade") == f"schema {tables.SCHEMA}\n"
-        store = Store(f"sqlite:///{tmp_path / 'posse.db'}")
+        store = ServiceStore(f"sqlite:///{tmp_path / 'posse.db'}")
         new(store)
         answered(store)
         assert run("db", "verify") == "all is well: 1 decisions\n"

@@ -13,9 +13,12 @@ import sqlalchemy
 from sqlalchemy import exc
 
 from posse.service.admin.verify import verify
-from posse.service.storage import database
-from posse.service.storage.store import Damaged, Store, Unavailable
-from stores import SHOPS, Clock, answered, new, stores
+from posse.service.commands import Change, Choose, Erase, Observe, Record
+from posse.service.storage import database, queries
+from posse.service.storage.errors import Damaged, Unavailable
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
+from stores import SHOPS, Call, Clock, answered, new, stores
 
 
 @pytest.fixture
@@ -35,39 +38,39 @@ def pragma(store, text):
 
 def writes(store):
     """Every way to write."""
-    waiting = store.decide("teas", ["north"])[0]
+    waiting = commit(store, Choose("teas", ["north"]))[0]
     return [
-        lambda: store.decide("teas", SHOPS, key="k"),
-        lambda: store.reward("teas", [(waiting.id, 1.0)]),
-        lambda: store.record("teas", [("north", "tea", 1.0)]),
-        lambda: store.change("teas", join=["west"]),
-        lambda: store.erase("teas", "south"),
+        lambda: commit(store, Choose("teas", SHOPS, key="k")),
+        lambda: commit(store, Observe("teas", [(waiting.id, 1.0)])),
+        lambda: commit(store, Record("teas", [("north", "tea", 1.0)])),
+        lambda: commit(store, Change("teas", join=["west"])),
+        lambda: commit(store, Erase("teas", "south")),
         lambda: new(store, name="beers"),
     ]
 
 
 def test_a_read_only_database_is_unavailable_and_can_still_be_read(store):
     attempts = writes(store)
-    before = store.experiment("teas")
+    before = store.read(queries.experiment, "teas")
     pragma(store, "PRAGMA query_only = ON")
     for attempt in attempts:
         with pytest.raises(Unavailable, match="readonly database"):
             attempt()
-    assert store.experiment("teas") == before
+    assert store.read(queries.experiment, "teas") == before
     assert verify(store) == []
 
 
 def test_a_full_disk_is_unavailable_and_leaves_nothing_half_written(store):
     pages = sqlite3.connect(store.engine.url.database).execute("PRAGMA page_count").fetchone()[0]
     pragma(store, f"PRAGMA max_page_count = {pages + 3}")
-    done = store.experiment("teas").decisions
+    done = store.read(queries.experiment, "teas").decisions
     with pytest.raises(Unavailable, match="full"):  # noqa: PT012
         for number in range(1000):
-            done = store.decide("teas", SHOPS, key=f"{number} {'x' * 150}")[-1]
+            done = commit(store, Choose("teas", SHOPS, key=f"{number} {'x' * 150}"))[-1]
     last = int(done.id.split("-")[0])
-    assert store.experiment("teas").decisions == last + 1
+    assert store.read(queries.experiment, "teas").decisions == last + 1
     assert verify(store) == []
-    assert store.reward("teas", [(done.id, 1.0)])[0].status in ("taken", "known")
+    assert commit(store, Observe("teas", [(done.id, 1.0)]))[0].status in ("taken", "known")
 
 
 def test_a_file_that_cannot_grow_is_unavailable(store, tmp_path):
@@ -75,23 +78,27 @@ def test_a_file_that_cannot_grow_is_unavailable(store, tmp_path):
     store.close()
     program = """
         import resource, sys
-        from posse.service.storage.store import Store, Unavailable
-        store = Store(sys.argv[1])
+        from posse.service.commands import Choose
+        from posse.service.storage import queries
+        from posse.service.storage.errors import Unavailable
+        from posse.service.storage.store import ServiceStore
+        from posse.service.storage.transaction import commit
+        store = ServiceStore(sys.argv[1])
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-        done = store.experiment("teas").decisions
+        done = store.read(queries.experiment, "teas").decisions
         try:
             while True:
-                done = int(store.decide("teas", ["north"])[0].id.split("-")[0]) + 1
+                done = int(commit(store, Choose("teas", ["north"]))[0].id.split("-")[0]) + 1
         except Unavailable as error:
             print(done)
     """
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(program), str(store.engine.url)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
-    again = Store(str(store.engine.url))
-    assert again.experiment("teas").decisions == int(run.stdout)
+    again = ServiceStore(str(store.engine.url))
+    assert again.read(queries.experiment, "teas").decisions == int(run.stdout)
     assert verify(again) == []
-    again.decide("teas", ["north"])
+    commit(again, Choose("teas", ["north"]))
     again.close()
 
 
@@ -100,22 +107,22 @@ def test_a_database_that_another_keeps_locked_is_unavailable(store):
     other = sqlite3.connect(store.engine.url.database, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(Unavailable, match="locked"):
-        store.decide("teas", ["north"])
-    assert store.experiment("teas").decisions == 5
+        commit(store, Choose("teas", ["north"]))
+    assert store.read(queries.experiment, "teas").decisions == 5
     other.execute("ROLLBACK")
     other.close()
-    store.decide("teas", ["north"])
+    commit(store, Choose("teas", ["north"]))
 
 
 def test_a_commit_that_fails_leaves_no_trace_in_the_file_nor_in_memory(store):
     attempts = writes(store)
-    before = store.experiment("teas")
+    before = store.read(queries.experiment, "teas")
     commit, store.engine.dialect.do_commit = store.engine.dialect.do_commit, fail
     for attempt in attempts:
         with pytest.raises(Unavailable, match="disk I/O error"):
             attempt()
     store.engine.dialect.do_commit = commit
-    assert store.experiment("teas") == before
+    assert store.read(queries.experiment, "teas") == before
     for attempt in attempts:
         attempt()
     assert verify(store) == []
@@ -124,13 +131,13 @@ def test_a_commit_that_fails_leaves_no_trace_in_the_file_nor_in_memory(store):
 def test_an_erasure_that_leaves_a_copy_behind_is_done_and_says_so(store, monkeypatch, caplog):
     monkeypatch.setattr(database, "PATIENCE", 0)
     store.engine.dispose()
-    with store.reading() as connection:
+    with database.reading(store.engine) as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM players").scalar() == 3
-        other = Store(str(store.engine.url))
-        other.erase("teas", "south")
+        other = ServiceStore(str(store.engine.url))
+        commit(other, Erase("teas", "south"))
         other.close()
     assert "posse.db-wal until the service stops: somebody is still reading it" in caplog.text
-    assert store.experiment("teas").players[1][0].startswith("erased-")
+    assert store.read(queries.experiment, "teas").players[1][0].startswith("erased-")
 
 
 def fail(connection):
@@ -139,67 +146,67 @@ def fail(connection):
 
 
 def test_an_error_in_the_middle_undoes_everything(store):
-    before = store.experiment("teas")
+    before = store.read(queries.experiment, "teas")
 
-    def half(turn):
-        turn.decide("teas", SHOPS)
-        turn.change("teas", join=["west"])
-        turn.finish()
+    def half(transaction):
+        transaction.apply(Choose("teas", SHOPS))
+        transaction.apply(Change("teas", join=["west"]))
+        transaction.write()
         raise RuntimeError("a fault of ours")
 
     with pytest.raises(RuntimeError, match="a fault of ours"):
-        store.transact(half)
-    assert store.experiment("teas") == before
+        commit(store, Call(half))
+    assert store.read(queries.experiment, "teas") == before
     answered(store)
     assert verify(store) == []
 
 
 def test_a_log_that_was_changed_under_a_worker_is_noticed(store):
-    store.decide("teas", ["north"])
-    other = Store(str(store.engine.url), clock=Clock())
-    other.decide("teas", ["north"])
+    commit(store, Choose("teas", ["north"]))
+    other = ServiceStore(str(store.engine.url), clock=Clock())
+    commit(other, Choose("teas", ["north"]))
     with other.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE decisions SET arm = 1 - arm WHERE serial = 6")
     with pytest.raises(Damaged, match="do not add up to its head"):
-        store.decide("teas", ["north"])
+        commit(store, Choose("teas", ["north"]))
     other.close()
 
 
 def test_numbers_that_are_missing_are_noticed(store):
     with store.engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM stats WHERE arm = 1")
-    again = Store(str(store.engine.url))
+    again = ServiceStore(str(store.engine.url))
     with pytest.raises(Damaged, match="posse db rebuild"):
-        again.decide("teas", ["north"])
+        commit(again, Choose("teas", ["north"]))
     again.close()
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mysql://host/x", "sqlite://", "sqlite:///:memory:", 5])
 def test_other_addresses_are_refused(url):
     with pytest.raises((ValueError, TypeError), match="expected sqlite:///FILE or postgresql"):
-        Store(url)
+        ServiceStore(url)
 
 
 def test_a_password_is_not_repeated(tmp_path):
     with pytest.raises(Unavailable) as caught:
-        Store("postgresql://posse:geheim@127.0.0.1:1/none")
+        ServiceStore("postgresql://posse:geheim@127.0.0.1:1/none")
     assert "geheim" not in str(caught.value)
     with pytest.raises(ValueError, match="expected sqlite") as refused:
-        Store("mysql://posse:geheim@127.0.0.1/none")
+        ServiceStore("mysql://posse:geheim@127.0.0.1/none")
     assert "geheim" not in str(refused.value)
 
 
 def test_a_missing_or_foreign_file_is_refused_with_what_to_do(tmp_path):
     with pytest.raises(ValueError, match="posse db init"):
-        Store(f"sqlite:///{tmp_path / 'none.db'}")
+        ServiceStore(f"sqlite:///{tmp_path / 'none.db'}")
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="no folder"):
-        Store.open(f"sqlite:///{tmp_path / 'nowhere' / 'posse.db'}", create=True)
+        ServiceStore.open(f"sqlite:///{tmp_path / 'nowhere' / 'posse.db'}", create=True)
     with pytest.raises(ValueError, match="is a folder"):
-        Store(f"sqlite:///{tmp_path}")
+        ServiceStore(f"sqlite:///{tmp_path}")
     (tmp_path / "text.db").write_text("not a database, but long enough to be looked at" * 100)
     with pytest.raises(Damaged, match="not a database"):
-        Store(f"sqlite:///{tmp_path / 'text.db'}")
+        ServiceStore(f"sqlite:///{tmp_path / 'text.db'}")
 
 
 class TestPostgres:
@@ -211,85 +218,85 @@ class TestPostgres:
             yield store
             assert verify(store) == []
 
-    def cut(self, turn):
-        turn.connection.connection.dbapi_connection.close()
+    def cut(self, transaction):
+        transaction.connection.connection.dbapi_connection.close()
 
     def test_a_connection_that_breaks_before_the_commit_is_replaced(self, store):
         breaks = [True, True, False]
 
-        def decide(turn):
-            made = turn.decide("teas", ["north"])
-            turn.finish()
+        def choose(transaction):
+            made = transaction.apply(Choose("teas", ["north"]))
+            transaction.write()
             if breaks.pop(0):
-                self.cut(turn)
+                self.cut(transaction)
             return made
 
-        store.transact(decide)
+        commit(store, Call(choose))
         assert breaks == []
-        assert store.experiment("teas").decisions == 2
+        assert store.read(queries.experiment, "teas").decisions == 2
 
     @pytest.mark.parametrize("committed", [True, False])
     def test_a_commit_without_an_answer_counts_once_whatever_became_of_it(self, store, committed):
-        commit = store.engine.dialect.do_commit
+        do_commit = store.engine.dialect.do_commit
         calls = []
 
         def lose(connection):
             calls.append(1)
             if len(calls) > 1:
-                commit(connection)
+                do_commit(connection)
                 return
             if committed:
-                commit(connection)
+                do_commit(connection)
             connection.dbapi_connection.close()
             raise psycopg.OperationalError("the connection is lost")
 
         store.engine.dialect.do_commit = lose
-        assert store.record("teas", [("north", "tea", 1.0)]) == 1
-        store.engine.dialect.do_commit = commit
-        assert store.experiment("teas").rewards == 2
+        assert commit(store, Record("teas", [("north", "tea", 1.0)])) == 1
+        store.engine.dialect.do_commit = do_commit
+        assert store.read(queries.experiment, "teas").rewards == 2
 
     def test_what_may_have_been_committed_is_not_done_again_where_nobody_can_tell(self, store, monkeypatch):
-        commit, calls = store.engine.dialect.do_commit, []
+        do_commit, calls = store.engine.dialect.do_commit, []
 
         def lose(connection):
-            commit(connection)
+            do_commit(connection)
             connection.dbapi_connection.close()
             raise psycopg.OperationalError("the connection is lost")
 
-        def lost(connection, book):
+        def lost(connection, live):
             connection.connection.dbapi_connection.close()
             connection.exec_driver_sql("SELECT 1")
 
-        def record(turn):
+        def record(transaction):
             calls.append(1)
-            return turn.record("teas", [("north", "tea", 1.0)])
+            return transaction.apply(Record("teas", [("north", "tea", 1.0)]))
 
-        monkeypatch.setattr("posse.service.storage.store.PAUSE", 0.0)
+        monkeypatch.setattr("posse.service.storage.transaction.PAUSE", 0.0)
         with monkeypatch.context() as broken:
             broken.setattr(store.engine.dialect, "do_commit", lose)
-            broken.setattr("posse.service.storage.queries.has_row", lost)
+            broken.setattr("posse.service.storage.queries.has_last_row", lost)
             with pytest.raises(Unavailable, match="not known whether the database took"):
-                store.transact(record)
+                commit(store, Call(record))
         assert calls == [1]
-        assert store.experiment("teas").rewards == 2
+        assert store.read(queries.experiment, "teas").rewards == 2
 
     def test_a_deadlock_is_tried_again(self, store):
         attempts = []
 
-        def decide(turn):
+        def choose(transaction):
             attempts.append(1)
             if len(attempts) < 3:
                 raise exc.OperationalError("", {}, psycopg.errors.DeadlockDetected("deadlock detected"))
-            return turn.decide("teas", ["north"])
+            return transaction.apply(Choose("teas", ["north"]))
 
-        store.transact(decide)
+        commit(store, Call(choose))
         assert len(attempts) == 3
 
     def test_a_server_that_is_away_is_unavailable(self, store, monkeypatch):
         engine = database.connect("postgresql://posse@127.0.0.1:1/none")
         monkeypatch.setattr(store, "engine", engine)
         with pytest.raises(Unavailable):
-            store.decide("teas", ["north"])
+            commit(store, Choose("teas", ["north"]))
         with pytest.raises(Unavailable):
-            store.check()
+            database.check_version(store.engine)
         monkeypatch.undo()

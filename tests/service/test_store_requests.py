@@ -9,13 +9,11 @@ import pytest
 
 import posse
 from posse.service.admin.verify import verify
-from posse.service.storage.store import (
-    ConflictingKey,
-    ExperimentExists,
-    Paused,
-    UnknownExperiment,
-)
-from stores import ARMS, BACKENDS, SHOPS, Clock, answered, new, stores
+from posse.service.commands import Change, Choose, Erase, Observe, Record, TakeDefaults
+from posse.service.storage import database, queries
+from posse.service.storage.errors import ConflictingKey, ExperimentExists, Paused, UnknownExperiment
+from posse.service.storage.transaction import commit, commit_group
+from stores import ARMS, BACKENDS, SHOPS, Clock, answered, counts, new, stores
 
 
 @pytest.fixture(params=BACKENDS)
@@ -37,7 +35,7 @@ def store(tmp_path):
 
 def whole(store):
     """Everything there is, to be compared."""
-    with store.reading() as connection:
+    with database.reading(store.engine) as connection:
         return {
             table: connection.exec_driver_sql(f"SELECT * FROM {table} ORDER BY 1, 2, 3").all()
             for table in ("experiments", "players", "arms", "decisions", "rewards", "changes", "stats")
@@ -48,7 +46,7 @@ class TestExperiments:
     def test_what_was_created_is_there_for_every_worker(self, opened):
         one, other, clock = opened
         made = new(one, posse.PosseTS(), horizon=1000, floor=0.01)
-        assert made == other.experiment("teas") == other.experiments()[0]
+        assert made == other.read(queries.experiment, "teas") == other.read(queries.experiments)[0]
         assert (made.players, made.arms) == ([(shop, True) for shop in SHOPS], [(arm, True) for arm in ARMS])
         assert (made.setup.horizon, made.setup.floor, made.created_at) == (1000, 0.01, clock.now)
         assert (made.rounds, made.decisions, made.events, made.rewards, made.waiting) == (0, 0, 0, 0, 0)
@@ -88,16 +86,16 @@ class TestExperiments:
         assert whole(store) == before
 
     def test_unknown_ones_are_named(self, store):
-        for ask in (store.experiment, store.counts, store.indices, store.log, store.log_table, store.activity):
+        for query in (queries.experiment, queries.live_experiment, queries.log, queries.log_table):
             with pytest.raises(UnknownExperiment, match="no experiment 'beers'"):
-                ask("beers")
+                store.read(query, "beers")
         with pytest.raises(UnknownExperiment):
-            store.decide("beers", ["north"])
+            commit(store, Choose("beers", ["north"]))
 
     def test_players_and_arms_come_and_go_all_or_nothing(self, opened):
         one, other, _ = opened
         new(one, floor=0.2)
-        made = one.change("teas", join=["west"], retire=["north"], add_arms=["juice"], retire_arms=["tea"])
+        made = commit(one, Change("teas", join=["west"], retire=["north"], add_arms=["juice"], retire_arms=["tea"]))
         assert made.players == [("north", False), ("south", True), ("east", True), ("west", True)]
         assert made.arms == [("tea", False), ("coffee", True), ("cocoa", True), ("juice", True)]
         before = whole(one)
@@ -110,44 +108,44 @@ class TestExperiments:
             {"join": ["new"], "paused": "yes"},
         ):
             with pytest.raises((ValueError, TypeError)):
-                other.change("teas", **wrong)
+                commit(other, Change("teas", **wrong))
         assert whole(one) == before
-        assert other.change("teas", join=["north"]).players[0] == ("north", True)
+        assert commit(other, Change("teas", join=["north"])).players[0] == ("north", True)
 
     def test_a_paused_one_takes_rewards_and_decides_nothing(self, opened):
         one, other, _ = opened
         new(one)
-        decision = one.decide("teas", ["north"], key="before")[0]
-        assert one.change("teas", paused=True).paused
+        decision = commit(one, Choose("teas", ["north"], key="before"))[0]
+        assert commit(one, Change("teas", paused=True)).paused
         with pytest.raises(Paused, match="'teas' is paused"):
-            other.decide("teas", ["north"])
-        assert other.decide("teas", ["north"], key="before") == [decision]
-        assert other.reward("teas", [(decision.id, 1.0)])[0].status == "taken"
-        other.change("teas", paused=False)
-        one.decide("teas", ["north"])
+            commit(other, Choose("teas", ["north"]))
+        assert commit(other, Choose("teas", ["north"], key="before")) == [decision]
+        assert commit(other, Observe("teas", [(decision.id, 1.0)]))[0].status == "taken"
+        commit(other, Change("teas", paused=False))
+        commit(one, Choose("teas", ["north"]))
 
 
 class TestKeys:
     def test_the_same_key_gives_the_same_decisions_again(self, opened):
         one, other, clock = opened
         new(one, holdout=0.3)
-        made = one.decide("teas", ["north", "south"], available=["tea", "cocoa"], key="k1")
+        made = commit(one, Choose("teas", ["north", "south"], available=["tea", "cocoa"], key="k1"))
         clock.now += 10
         answered(one)
         for store in (one, other):
-            assert store.decide("teas", ["north", "south"], available=["cocoa", "tea"], key="k1") == made
-        assert one.experiment("teas").decisions == 3
+            assert commit(store, Choose("teas", ["north", "south"], available=["cocoa", "tea"], key="k1")) == made
+        assert one.read(queries.experiment, "teas").decisions == 3
         assert list(made[0].probabilities) == ["tea", "cocoa"]
 
     def test_arms_that_came_or_went_since_do_not_matter(self, opened):
         one, other, _ = opened
         new(one, posse.IndUCB())
-        made = one.decide("teas", ["north"], key="k")
-        one.change("teas", add_arms=["juice"], retire_arms=["tea"], retire=["north"])
-        assert other.decide("teas", ["north"], key="k") == made
+        made = commit(one, Choose("teas", ["north"], key="k"))
+        commit(one, Change("teas", add_arms=["juice"], retire_arms=["tea"], retire=["north"]))
+        assert commit(other, Choose("teas", ["north"], key="k")) == made
 
     def test_another_request_with_the_key_is_refused(self, store):
-        store.decide("teas", ["north", "south"], key="k")
+        commit(store, Choose("teas", ["north", "south"], key="k"))
         before = whole(store)
         for players, available in (
             (["south", "north"], None),
@@ -157,18 +155,18 @@ class TestKeys:
             (["nobody"], None),
         ):
             with pytest.raises(ConflictingKey, match="'k' came before"):
-                store.decide("teas", players, available, key="k")
+                commit(store, Choose("teas", players, available, key="k"))
         assert whole(store) == before
 
     def test_keys_belong_to_one_experiment(self, store):
         new(store, name="beers")
-        store.decide("teas", ["north"], key="k")
-        store.decide("beers", ["south"], key="k")
+        commit(store, Choose("teas", ["north"], key="k"))
+        commit(store, Choose("beers", ["south"], key="k"))
 
     @pytest.mark.parametrize("key", ["", "x" * 201, "\n", 5])
     def test_odd_keys_are_refused(self, store, key):
         with pytest.raises(ValueError, match="idempotency key"):
-            store.decide("teas", ["north"], key=key)
+            commit(store, Choose("teas", ["north"], key=key))
 
     def test_a_hundred_at_once_are_one_decision(self, opened):
         one, other, _ = opened
@@ -177,7 +175,7 @@ class TestKeys:
         stores = itertools.cycle((one, other))
 
         def ask(store):
-            made.append(store.decide("teas", ["north"], key="same"))
+            made.append(commit(store, Choose("teas", ["north"], key="same")))
 
         threads = [threading.Thread(target=ask, args=(next(stores),)) for _ in range(100)]
         for thread in threads:
@@ -186,15 +184,15 @@ class TestKeys:
             thread.join()
         assert len(made) == 100
         assert all(one == made[0] for one in made)
-        assert one.experiment("teas").decisions == 1
+        assert one.read(queries.experiment, "teas").decisions == 1
 
 
 class TestRewards:
     def test_every_report_has_its_own_answer(self, opened):
         one, other, _ = opened
         new(one)
-        first, second, third = one.decide("teas", SHOPS)
-        one.reward("teas", [(first.id, 0.5)])
+        first, second, third = commit(one, Choose("teas", SHOPS))
+        commit(one, Observe("teas", [(first.id, 0.5)]))
         reports = [
             (first.id, 0.5),
             (first.id, 0.25),
@@ -209,64 +207,64 @@ class TestRewards:
             ("nonsense", 1.0),
             (None, 1.0),
         ]
-        outcomes = other.reward("teas", reports)
+        outcomes = commit(other, Observe("teas", reports))
         expected = "known conflict taken known conflict invalid invalid invalid unknown unknown unknown unknown"
         assert [outcome.status for outcome in outcomes] == expected.split()
         assert "already has the reward 0.5; 0.25 is refused" in outcomes[1].detail
-        assert one.counts("teas").pulls.sum() == 2
-        assert one.experiment("teas").waiting == 1
+        assert counts(one, "teas").pulls.sum() == 2
+        assert one.read(queries.experiment, "teas").waiting == 1
 
     def test_rewards_sent_twice_from_different_workers_and_out_of_order_count_once(self, opened):
         one, other, _ = opened
         new(one)
-        made = [decision for _ in range(20) for decision in one.decide("teas", SHOPS)]
+        made = [decision for _ in range(20) for decision in commit(one, Choose("teas", SHOPS))]
         for store, order in ((one, made[::-1]), (other, made), (one, made[::2])):
-            store.reward("teas", [(decision.id, 0.5) for decision in order])
-        assert one.counts("teas").pulls.sum() == other.counts("teas").pulls.sum() == 60
+            commit(store, Observe("teas", [(decision.id, 0.5) for decision in order]))
+        assert counts(one, "teas").pulls.sum() == counts(other, "teas").pulls.sum() == 60
 
     def test_a_decision_of_another_experiment_is_unknown(self, store):
         new(store, name="beers", seed=4)
-        decision = store.decide("teas", ["north"])[0]
-        store.decide("beers", ["north"])
-        assert store.reward("beers", [(decision.id, 1.0)])[0].status == "unknown"
+        decision = commit(store, Choose("teas", ["north"]))[0]
+        commit(store, Choose("beers", ["north"]))
+        assert commit(store, Observe("beers", [(decision.id, 1.0)]))[0].status == "unknown"
 
     def test_what_was_forgotten_is_asked_of_the_database(self, opened, monkeypatch):
         monkeypatch.setattr("posse.service.storage.live_experiment.RECENT", 2)
         one, _, _ = opened
         new(one)
-        made = [one.decide("teas", ["north"])[0] for _ in range(10)]
-        assert [one.reward("teas", [(decision.id, 1.0)])[0].status for decision in made] == ["taken"] * 10
-        assert [one.reward("teas", [(decision.id, 1.0)])[0].status for decision in made] == ["known"] * 10
-        assert [one.reward("teas", [(decision.id, 0.0)])[0].status for decision in made] == ["conflict"] * 10
+        made = [commit(one, Choose("teas", ["north"]))[0] for _ in range(10)]
+        assert [commit(one, Observe("teas", [(decision.id, 1.0)]))[0].status for decision in made] == ["taken"] * 10
+        assert [commit(one, Observe("teas", [(decision.id, 1.0)]))[0].status for decision in made] == ["known"] * 10
+        assert [commit(one, Observe("teas", [(decision.id, 0.0)]))[0].status for decision in made] == ["conflict"] * 10
 
     def test_what_is_kept_in_memory_is_that_of_the_experiments_used_last(self, opened, monkeypatch):
-        monkeypatch.setattr("posse.service.storage.store.BUSY", 2)
+        monkeypatch.setattr("posse.service.storage.transaction.BUSY", 2)
         one, other, _ = opened
         names = ["teas", "beers", "wines"]
         for name in names:
             new(one, name=name)
-        made = {name: one.decide(name, SHOPS) for name in names}
+        made = {name: commit(one, Choose(name, SHOPS)) for name in names}
         answered(one, name="beers")
-        kept = {name: len(book.waiting) + len(book.answers) for name, book in one._books.items()}
+        kept = {name: len(live.waiting) + len(live.answers) for name, live in one.live.items()}
         assert kept == {"teas": 0, "wines": 3, "beers": 4}
         for status in ("taken", "known"):
             for name in names:
                 reports = [(decision.id, 1.0) for decision in made[name]]
-                assert [outcome.status for outcome in one.reward(name, reports)] == [status] * 3
-        assert [other.experiment(name).rewards for name in names] == [3, 4, 3]
+                assert [outcome.status for outcome in commit(one, Observe(name, reports))] == [status] * 3
+        assert [other.read(queries.experiment, name).rewards for name in names] == [3, 4, 3]
 
     def test_the_default_is_taken_once_it_is_due(self, opened):
         one, other, clock = opened
         new(one, default_reward=0.25, patience=60)
-        late = one.decide("teas", ["north"])[0]
+        late = commit(one, Choose("teas", ["north"]))[0]
         clock.now += 30
-        later = other.decide("teas", ["south"])[0]
+        later = commit(other, Choose("teas", ["south"]))[0]
         clock.now += 30
-        assert other.reward("teas", [(later.id, 1.0), (late.id, 1.0)])[0].status == "taken"
-        outcome = one.reward("teas", [(late.id, 1.0)])[0]
+        assert commit(other, Observe("teas", [(later.id, 1.0), (late.id, 1.0)]))[0].status == "taken"
+        outcome = commit(one, Observe("teas", [(late.id, 1.0)]))[0]
         assert (outcome.status, "0.25, taken by default after 60 s" in outcome.detail) == ("conflict", True)
-        assert one.reward("teas", [(late.id, 0.25)])[0].status == "known"
-        assert one.counts("teas").sums.sum() == 1.25
+        assert commit(one, Observe("teas", [(late.id, 0.25)]))[0].status == "known"
+        assert counts(one, "teas").sums.sum() == 1.25
 
     def test_a_sweep_takes_all_that_are_due_in_all_experiments(self, opened, monkeypatch):
         monkeypatch.setattr("posse.service.storage.transaction.MANY", 7)
@@ -274,35 +272,34 @@ class TestRewards:
         for name in ("teas", "beers"):
             new(one, name=name, default_reward=0.0, patience=60)
             for _ in range(10):
-                one.decide(name, SHOPS)
+                commit(one, Choose(name, SHOPS))
         new(one, name="patient")
-        waiting = one.decide("patient", ["north"])[0]
+        waiting = commit(one, Choose("patient", ["north"]))[0]
         clock.now += 60
-        assert other.impatient() == ["teas", "beers"]
-        for name in other.impatient():
-            other.sweep(name)
-        assert [one.experiment(name).waiting for name in ("teas", "beers", "patient")] == [0, 0, 1]
+        assert other.read(queries.with_patience) == ["teas", "beers"]
+        for name in other.read(queries.with_patience):
+            commit(other, TakeDefaults(name))
+        assert [one.read(queries.experiment, name).waiting for name in ("teas", "beers", "patient")] == [0, 0, 1]
         before = whole(one)
-        other.sweep("teas")
+        commit(other, TakeDefaults("teas"))
         assert whole(one) == before
-        assert one.reward("patient", [(waiting.id, 1.0)])[0].status == "taken"
+        assert commit(one, Observe("patient", [(waiting.id, 1.0)]))[0].status == "taken"
 
     def test_a_sweep_costs_no_more_for_all_that_is_not_yet_due(self, store, monkeypatch):
         monkeypatch.setattr("posse.service.storage.transaction.MANY", 10)
         steps = {}
         for name, later in (("few", 20), ("many", 1000)):
             new(store, name=name, default_reward=0.0, patience=60)
-            store.decide(name, ["north"])
+            commit(store, Choose(name, ["north"]))
             store.clock.now += 30
 
-            def decide(turn, name=name, later=later):
-                for _ in range(later):
-                    turn.decide(name, ["north"])
-
-            store.transact(decide)
+            commit_group(store, [Choose(name, ["north"])] * later)
             store.clock.now += 30
-            steps[name] = self.steps(store, lambda name=name: store.sweep(name))
-            assert (store.experiment(name).rewards, store.experiment(name).waiting) == (1, later)
+            steps[name] = self.steps(store, lambda name=name: commit(store, TakeDefaults(name)))
+            assert (store.read(queries.experiment, name).rewards, store.read(queries.experiment, name).waiting) == (
+                1,
+                later,
+            )
         assert 0 < steps["many"] < 1.2 * steps["few"]
 
     def steps(self, store, call):
@@ -318,38 +315,37 @@ class TestRewards:
     def test_a_clock_that_goes_back_takes_nothing_too_early(self, opened):
         one, other, clock = opened
         new(one, default_reward=0.0, patience=60)
-        one.decide("teas", ["north"])
+        commit(one, Choose("teas", ["north"]))
         clock.now -= 500
-        other.decide("teas", ["north"])
-        assert {row["decided_at"] for row in one.log("teas")} == {1000.0}
+        commit(other, Choose("teas", ["north"]))
+        assert {row["decided_at"] for row in one.read(queries.log, "teas")} == {1000.0}
         clock.now = 1059
-        one.decide("teas", ["north"])
-        assert one.experiment("teas").rewards == 0
+        commit(one, Choose("teas", ["north"]))
+        assert one.read(queries.experiment, "teas").rewards == 0
 
     def test_a_clock_that_stands_for_nothing_is_refused(self, store):
         before = whole(store)
         store.clock = lambda: float("nan")
         with pytest.raises(ValueError, match="the clock says nan"):
-            store.decide("teas", ["north"])
+            commit(store, Choose("teas", ["north"]))
         assert whole(store) == before
 
     def test_bad_input_changes_nothing(self, store):
         before = whole(store)
         for call in (
-            lambda: store.decide("teas", []),
-            lambda: store.decide("teas", "north"),
-            lambda: store.decide("teas", ["north", "nobody"]),
-            lambda: store.decide("teas", ["north", "north"]),
-            lambda: store.decide("teas", ["north"], available=[]),
-            lambda: store.decide("teas", ["north"], available=["beer"]),
-            lambda: store.reward("teas", "0-00000000"),
-            lambda: store.reward("teas", [("0-00000000",)]),
-            lambda: store.record("teas", []),
-            lambda: store.record("teas", [("north", "tea", 0.5), ("north", "tea", 7)]),
-            lambda: store.erase("teas", "nobody"),
-            lambda: store.log("teas", after=-1),
-            lambda: store.log("teas", limit=0),
-            lambda: store.activity("teas", points=0),
+            lambda: commit(store, Choose("teas", [])),
+            lambda: commit(store, Choose("teas", "north")),
+            lambda: commit(store, Choose("teas", ["north", "nobody"])),
+            lambda: commit(store, Choose("teas", ["north", "north"])),
+            lambda: commit(store, Choose("teas", ["north"], available=[])),
+            lambda: commit(store, Choose("teas", ["north"], available=["beer"])),
+            lambda: commit(store, Observe("teas", "0-00000000")),
+            lambda: commit(store, Observe("teas", [("0-00000000",)])),
+            lambda: commit(store, Record("teas", [])),
+            lambda: commit(store, Record("teas", [("north", "tea", 0.5), ("north", "tea", 7)])),
+            lambda: commit(store, Erase("teas", "nobody")),
+            lambda: store.read(queries.log, "teas", after=-1),
+            lambda: store.read(queries.log, "teas", limit=0),
         ):
             with pytest.raises((ValueError, TypeError)):
                 call()
@@ -361,20 +357,20 @@ class TestErasing:
         one, other, _ = opened
         new(one, players=["Anna Unverwechselbar", *SHOPS])
         answered(one, player="Anna Unverwechselbar")
-        other.decide("teas", ["Anna Unverwechselbar"])
-        replacement = one.erase("teas", "Anna Unverwechselbar")
-        assert other.experiment("teas").players[0] == (replacement, False)
+        commit(other, Choose("teas", ["Anna Unverwechselbar"]))
+        replacement = commit(one, Erase("teas", "Anna Unverwechselbar"))
+        assert other.read(queries.experiment, "teas").players[0] == (replacement, False)
         for store in (one, other):
             with pytest.raises(ValueError, match="no player"):
-                store.decide("teas", ["Anna Unverwechselbar"])
-            assert store.decide("teas", ["north"])
+                commit(store, Choose("teas", ["Anna Unverwechselbar"]))
+            assert commit(store, Choose("teas", ["north"]))
         assert verify(one) == []
-        assert other.counts("teas").pulls[0].sum() == 1
-        assert posse.Learner.replay(other.log_table("teas")).counts().players[0] == replacement
+        assert counts(other, "teas").pulls[0].sum() == 1
+        assert posse.Learner.replay(other.read(queries.log_table, "teas")).counts().players[0] == replacement
         one.close()
         other.close()
         assert not any(b"Unverwechselbar" in path.read_bytes() for path in tmp_path.iterdir())
 
     def test_a_name_can_be_used_again(self, store):
-        store.erase("teas", "north")
-        assert store.change("teas", join=["north"]).players[-1] == ("north", True)
+        commit(store, Erase("teas", "north"))
+        assert commit(store, Change("teas", join=["north"])).players[-1] == ("north", True)

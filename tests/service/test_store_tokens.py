@@ -8,8 +8,11 @@ import pytest
 
 from posse.service.admin.verify import verify
 from posse.service.auth import tokens
-from posse.service.auth.tokens import Grant
-from posse.service.storage.store import UnknownExperiment
+from posse.service.auth.permissions import CREATE, READ, Permission, allows
+from posse.service.auth.tokens import CreateToken, RevokeToken, TokenGrant
+from posse.service.storage import database
+from posse.service.storage.errors import UnknownExperiment
+from posse.service.storage.transaction import commit
 from stores import BACKENDS, Clock, new, stores
 
 
@@ -24,49 +27,56 @@ def opened(request, tmp_path):
 
 def test_a_token_grants_what_it_was_made_for(opened):
     store, _ = opened
-    assert not tokens.exist(store)
-    secret = tokens.create(store, ["decide", "reward"], "teas", label="the till")
+    assert not store.read(tokens.exist)
+    secret = commit(store, CreateToken(["decide", "reward"], "teas", label="the till"))
     assert re.fullmatch(r"posse_1_[A-Za-z0-9_-]{43}", secret)
-    grant = tokens.check(store, secret)
-    assert grant == Grant(frozenset({"decide", "reward"}), "teas")
-    assert grant.allows("decide", "teas")
-    assert not grant.allows("read", "teas")
-    assert not grant.allows("decide", "beers")
-    assert not grant.allows("decide")
-    assert Grant(frozenset({"admin"}), None).allows("decide", "beers")
-    assert tokens.exist(store)
+    grant = store.read(tokens.grant_of, secret, store.clock())
+    assert grant == TokenGrant(frozenset({"decide", "reward"}), "teas")
+    decide = Permission("decide")
+    assert allows(grant, decide, "teas")
+    assert not allows(grant, READ, "teas")
+    assert not allows(grant, decide, "beers")
+    assert not allows(grant, Permission("decide", every_experiment=True))
+    assert allows(grant, Permission(None), "teas")
+    assert not allows(grant, Permission(None), "beers")
+    everything = TokenGrant(frozenset({"admin"}), None)
+    assert allows(everything, decide, "beers")
+    assert allows(everything, CREATE)
+    assert not allows(TokenGrant(frozenset({"admin"}), "teas"), CREATE)
+    assert not allows(TokenGrant(frozenset({"decide", "reward", "read"}), None), CREATE)
+    assert store.read(tokens.exist)
 
 
 def test_secrets_are_not_in_the_database(opened):
     store, _ = opened
-    secret = tokens.create(store, "admin")
-    with store.reading() as connection:
+    secret = commit(store, CreateToken("admin"))
+    with database.reading(store.engine) as connection:
         rows = repr(connection.exec_driver_sql("SELECT * FROM tokens").all())
     assert secret.split("_", 2)[2] not in rows
 
 
 def test_what_is_no_token_grants_nothing(opened):
     store, _ = opened
-    secret = tokens.create(store, "read")
+    secret = commit(store, CreateToken("read"))
     last = "A" if secret[-1] != "A" else "B"
     for wrong in ("", "posse_1_", secret[:-1], secret[:-1] + last, secret + "x", secret.replace("_1_", "_2_"), None, 5):
-        assert tokens.check(store, wrong) is None
-    assert tokens.check(store, secret) is not None
+        assert store.read(tokens.grant_of, wrong, store.clock()) is None
+    assert store.read(tokens.grant_of, secret, store.clock()) is not None
 
 
 def test_an_expired_or_revoked_token_grants_nothing(opened):
     store, clock = opened
-    short, long = tokens.create(store, "read", expires=60), tokens.create(store, "read")
+    short, long = commit(store, CreateToken("read", expires=60)), commit(store, CreateToken("read"))
     clock.now += 59
-    assert tokens.check(store, short)
+    assert store.read(tokens.grant_of, short, store.clock())
     clock.now += 1
-    assert tokens.check(store, short) is None
-    assert tokens.check(store, long)
-    tokens.revoke(store, 2)
-    tokens.revoke(store, 2)
-    assert tokens.check(store, long) is None
-    assert tokens.exist(store)
-    assert [(token.id, token.expires_at, token.revoked_at) for token in tokens.everyone(store)] == [
+    assert store.read(tokens.grant_of, short, store.clock()) is None
+    assert store.read(tokens.grant_of, long, store.clock())
+    commit(store, RevokeToken(2))
+    commit(store, RevokeToken(2))
+    assert store.read(tokens.grant_of, long, store.clock()) is None
+    assert store.read(tokens.exist)
+    assert [(token.id, token.expires_at, token.revoked_at) for token in store.read(tokens.all_tokens)] == [
         (1, 1060.0, None),
         (2, None, 1060.0),
     ]
@@ -74,11 +84,16 @@ def test_an_expired_or_revoked_token_grants_nothing(opened):
 
 def test_what_makes_no_sense_is_refused(opened):
     store, _ = opened
-    for wrong in ({"scope": "all"}, {"scope": []}, {"scope": "read", "expires": 0}, {"scope": "read", "label": "\n"}):
+    for wrong in (
+        {"scopes": "all"},
+        {"scopes": []},
+        {"scopes": "read", "expires": 0},
+        {"scopes": "read", "label": "\n"},
+    ):
         with pytest.raises(ValueError, match=r"expected|a name has"):
-            tokens.create(store, **wrong)
+            commit(store, CreateToken(**wrong))
     with pytest.raises(UnknownExperiment):
-        tokens.create(store, "read", "beers")
+        commit(store, CreateToken("read", "beers"))
     with pytest.raises(ValueError, match="no token 7"):
-        tokens.revoke(store, 7)
-    assert not tokens.exist(store)
+        commit(store, RevokeToken(7))
+    assert not store.read(tokens.exist)

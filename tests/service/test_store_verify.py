@@ -10,9 +10,13 @@ import pytest
 
 import posse
 from posse.service.admin.verify import rebuild, verify
-from posse.service.auth import tokens
-from posse.service.storage.store import Damaged, Store
-from stores import SHOPS, Clock, answered, new, stores
+from posse.service.auth.tokens import CreateToken
+from posse.service.commands import Change, Choose, Observe, Record
+from posse.service.storage import queries
+from posse.service.storage.errors import Damaged
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
+from stores import SHOPS, Clock, answered, counts, new, stores
 
 LOGS = ("decisions", "rewards", "changes")
 ANSWERED = 15  # the serial number of a decision with a reward
@@ -26,20 +30,20 @@ def path(tmp_path):
     with stores("sqlite", tmp_path, 1, clock) as (store,):
         for name, policy in (("teas", posse.PosseTS()), ("beers", posse.RobustAggTS(0.1))):
             new(store, policy, name, default_reward=0.0, patience=50)
-            store.record(name, [("north", "tea", 0.5)])
+            commit(store, Record(name, [("north", "tea", 0.5)]))
             for step in range(12):
                 clock.now += 5
-                store.decide(name, SHOPS, available=["tea", "coffee"] if step % 3 else None, key=f"key {step}")
+                commit(store, Choose(name, SHOPS, available=["tea", "coffee"] if step % 3 else None, key=f"key {step}"))
                 answered(store, name, SHOPS[step % 3], step / 12)
-            store.change(name, join=["west"], retire=["north"], add_arms=["juice"], paused=True)
-        tokens.create(store, ["decide", "reward"], "teas", 3600, "a label")
+            commit(store, Change(name, join=["west"], retire=["north"], add_arms=["juice"], paused=True))
+        commit(store, CreateToken(["decide", "reward"], "teas", 3600, "a label"))
         assert verify(store) == []
     return tmp_path / "posse.db"
 
 
 def findings(path, name=None):
     """What `verify` says, as text."""
-    store = Store(f"sqlite:///{path}")
+    store = ServiceStore(f"sqlite:///{path}")
     try:
         return [str(finding) for finding in verify(store, name)]
     finally:
@@ -192,8 +196,8 @@ def test_a_truncated_file_is_found_and_raises_nothing_else(path):
 def test_random_damage_to_the_file_is_refused_or_found_or_harmless(path):
     """Whatever is read in spite of the damage is what was written."""
     chance, whole = random.Random(1), path.read_bytes()
-    store = Store(f"sqlite:///{path}")
-    expected = store.log_table("teas"), store.experiment("teas")
+    store = ServiceStore(f"sqlite:///{path}")
+    expected = store.read(queries.log_table, "teas"), store.read(queries.experiment, "teas")
     store.close()
     noticed = 0
     for _ in range(60):
@@ -202,8 +206,8 @@ def test_random_damage_to_the_file_is_refused_or_found_or_harmless(path):
         try:
             found = findings(path)
             if not found:
-                store = Store(f"sqlite:///{path}")
-                assert (store.log_table("teas"), store.experiment("teas")) == expected
+                store = ServiceStore(f"sqlite:///{path}")
+                assert (store.read(queries.log_table, "teas"), store.read(queries.experiment, "teas")) == expected
                 store.close()
         except (Damaged, ValueError) as error:
             found = [str(error)]
@@ -220,24 +224,24 @@ def test_rebuild_mends_the_experiments_row(path, column):
         ),
     )
     assert findings(path)
-    store = Store(f"sqlite:///{path}")
+    store = ServiceStore(f"sqlite:///{path}")
     assert rebuild(store) == ["teas", "beers"]
     assert verify(store) == []
     store.close()
 
 
 def test_rebuild_mends_stats_and_who_is_here_and_other_workers_notice(path):
-    untouched = Store(f"sqlite:///{path}", clock=Clock(2000))
-    expected = untouched.counts("teas").pulls.tolist()
+    untouched = ServiceStore(f"sqlite:///{path}", clock=Clock(2000))
+    expected = counts(untouched, "teas").pulls.tolist()
     tamper(path, "UPDATE stats SET pulls = pulls + 5", "DELETE FROM stats WHERE arm = 1", "UPDATE players SET here = 0")
     tamper(path, "INSERT INTO stats SELECT experiment, player, 1, 0, 0, 0, 0, 0, 0, 0, 0 FROM stats WHERE arm = 0")
-    worker, other = (Store(f"sqlite:///{path}", clock=Clock(2000)) for _ in range(2))
-    worker.reward("teas", [])
+    worker, other = (ServiceStore(f"sqlite:///{path}", clock=Clock(2000)) for _ in range(2))
+    commit(worker, Observe("teas", []))
     rebuild(other)
-    worker.change("teas", paused=False)
-    worker.decide("teas", ["south"])
+    commit(worker, Change("teas", paused=False))
+    commit(worker, Choose("teas", ["south"]))
     assert verify(worker) == []
-    assert worker.counts("teas").pulls.sum() >= sum(map(sum, expected))
+    assert counts(worker, "teas").pulls.sum() >= sum(map(sum, expected))
     for store in (untouched, worker, other):
         store.close()
 
@@ -253,7 +257,7 @@ def test_rebuild_mends_stats_and_who_is_here_and_other_workers_notice(path):
 def test_rebuild_does_not_touch_a_damaged_log(path, statement):
     tamper(path, statement)
     before = path.read_bytes()
-    store = Store(f"sqlite:///{path}")
+    store = ServiceStore(f"sqlite:///{path}")
     with pytest.raises(Damaged, match="the log of 'teas' is damaged, restore a backup"):
         rebuild(store)
     store.close()

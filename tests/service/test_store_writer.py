@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import CancelledError
+from types import SimpleNamespace
 
 import pytest
 
 from posse.service.admin.verify import verify
-from posse.service.storage.store import ConflictingKey, Overloaded, Unavailable, UnknownExperiment
+from posse.service.commands import Change, Choose, Observe, Record
+from posse.service.storage import queries
+from posse.service.storage.errors import ConflictingKey, Overloaded, Unavailable, UnknownExperiment
 from posse.service.writer import Writer
-from stores import BACKENDS, SHOPS, new, stores
+from stores import BACKENDS, SHOPS, Call, counts, new, stores
 
 
 @pytest.fixture(params=BACKENDS)
@@ -26,50 +29,55 @@ class Gate:
 
     def __init__(self, writer):
         self.entered, self.open = threading.Event(), threading.Event()
-        self.future = writer.submit(self.wait)
+        self.future = writer.submit(Call(self.wait))
         self.entered.wait(10)
 
-    def wait(self):
+    def wait(self, transaction):
         self.entered.set()
         self.open.wait(10)
 
 
+def counted(observe):
+    """Metrics that give the size of each group to a function."""
+    return SimpleNamespace(group=SimpleNamespace(observe=observe), depth=SimpleNamespace(set=lambda waiting: None))
+
+
 def test_what_waits_shares_a_transaction_and_is_served_in_order(store):
     sizes = []
-    writer = Writer(store, observe=sizes.append)
+    writer = Writer(store, metrics=counted(sizes.append))
     gate = Gate(writer)
-    futures = [writer.submit(store.decide, "teas", [SHOPS[k % 3]], key=f"k{k}") for k in range(20)]
+    futures = [writer.submit(Choose("teas", [SHOPS[k % 3]], key=f"k{k}")) for k in range(20)]
     assert writer.depth == 20
     gate.open.set()
     made = [future.result()[0] for future in futures]
     assert [int(one.id.split("-")[0]) for one in made] == list(range(20))
-    rewards = [writer.submit(store.reward, "teas", [(one.id, 1.0)]) for one in made]
+    rewards = [writer.submit(Observe("teas", [(one.id, 1.0)])) for one in made]
     assert [future.result()[0].status for future in rewards] == ["taken"] * 20
     writer.close()
     assert sizes[:2] == [1, 20]
     assert sum(sizes) == 41
-    assert store.counts("teas").pulls.sum() == 20
+    assert counts(store, "teas").pulls.sum() == 20
 
 
 def test_a_refused_request_leaves_no_trace_among_the_others(store):
     writer = Writer(store)
     gate = Gate(writer)
-    good = [writer.submit(store.decide, "teas", ["north"], key="a")]
+    good = [writer.submit(Choose("teas", ["north"], key="a"))]
     bad = [
-        (writer.submit(store.decide, "teas", ["nobody"]), ValueError),
-        (writer.submit(store.decide, "beers", ["north"]), UnknownExperiment),
-        (writer.submit(store.decide, "teas", ["south"], key="a"), ConflictingKey),
-        (writer.submit(store.change, "teas", join=["west", "north"]), ValueError),
-        (writer.submit(store.record, "teas", [("north", "tea", 2.0)]), ValueError),
+        (writer.submit(Choose("teas", ["nobody"])), ValueError),
+        (writer.submit(Choose("beers", ["north"])), UnknownExperiment),
+        (writer.submit(Choose("teas", ["south"], key="a")), ConflictingKey),
+        (writer.submit(Change("teas", join=["west", "north"])), ValueError),
+        (writer.submit(Record("teas", [("north", "tea", 2.0)])), ValueError),
     ]
-    good += [writer.submit(store.decide, "teas", ["north"], key="a"), writer.submit(store.decide, "teas", ["north"])]
+    good += [writer.submit(Choose("teas", ["north"], key="a")), writer.submit(Choose("teas", ["north"]))]
     gate.open.set()
     assert good[0].result() == good[1].result()
     for future, error in bad:
         with pytest.raises(error):
             future.result()
     writer.close()
-    seen = store.experiment("teas")
+    seen = store.read(queries.experiment, "teas")
     assert (seen.decisions, seen.rounds, len(seen.players)) == (2, 2, 3)
 
 
@@ -77,27 +85,25 @@ def test_a_fault_of_one_request_does_not_hit_the_others(store):
     writer = Writer(store)
     gate = Gate(writer)
 
-    def faulty():
-        store.decide("teas", ["north"])
+    def faulty(transaction):
+        transaction.apply(Choose("teas", ["north"]))
         raise RuntimeError("a fault of ours")
 
-    before, bad, after = (
-        writer.submit(*call)
-        for call in ((store.decide, "teas", ["north"]), (faulty,), (store.decide, "teas", ["south"]))
-    )
+    commands = (Choose("teas", ["north"]), Call(faulty), Choose("teas", ["south"]))
+    before, bad, after = (writer.submit(command) for command in commands)
     gate.open.set()
     assert before.result()[0].player == "north"
     assert after.result()[0].player == "south"
     with pytest.raises(RuntimeError, match="a fault of ours"):
         bad.result()
     writer.close()
-    assert store.experiment("teas").decisions == 2
+    assert store.read(queries.experiment, "teas").decisions == 2
 
 
 def test_a_commit_that_fails_is_unavailable_to_the_whole_group(store):
     writer = Writer(store)
     gate = Gate(writer)
-    futures = [writer.submit(store.decide, "teas", ["north"], key=f"k{k}") for k in range(5)]
+    futures = [writer.submit(Choose("teas", ["north"], key=f"k{k}")) for k in range(5)]
     commit = store.engine.dialect.do_commit
 
     def fail(connection):
@@ -114,56 +120,56 @@ def test_a_commit_that_fails_is_unavailable_to_the_whole_group(store):
         except Unavailable:
             failed += 1
     store.engine.dialect.do_commit = commit
-    assert store.experiment("teas").decisions == 5 - failed
-    again = [writer.submit(store.decide, "teas", ["north"], key=f"k{k}").result() for k in range(5)]
+    assert store.read(queries.experiment, "teas").decisions == 5 - failed
+    again = [writer.submit(Choose("teas", ["north"], key=f"k{k}")).result() for k in range(5)]
     assert len({one[0].id for one in again}) == 5
-    assert store.experiment("teas").decisions == 5
+    assert store.read(queries.experiment, "teas").decisions == 5
     writer.close()
 
 
 def test_it_finishes_what_it_accepted_and_takes_nothing_more(store):
     writer = Writer(store)
     gate = Gate(writer)
-    futures = [writer.submit(store.decide, "teas", ["north"]) for _ in range(10)]
+    futures = [writer.submit(Choose("teas", ["north"])) for _ in range(10)]
     closing = threading.Thread(target=writer.close)
     closing.start()
     gate.open.set()
     closing.join()
     assert all(future.done() for future in futures)
-    assert store.experiment("teas").decisions == 10
+    assert store.read(queries.experiment, "teas").decisions == 10
     with pytest.raises(Unavailable, match="stopping"):
-        writer.submit(store.decide, "teas", ["north"])
+        writer.submit(Choose("teas", ["north"]))
     writer.close()
 
 
 def test_more_than_may_wait_is_refused(store):
     writer = Writer(store, waiting=3)
     gate = Gate(writer)
-    futures = [writer.submit(store.decide, "teas", ["north"]) for _ in range(3)]
+    futures = [writer.submit(Choose("teas", ["north"])) for _ in range(3)]
     with pytest.raises(Overloaded, match="3 requests wait already"):
-        writer.submit(store.decide, "teas", ["north"])
+        writer.submit(Choose("teas", ["north"]))
     gate.open.set()
     assert [future.result() for future in futures]
-    writer.submit(store.decide, "teas", ["north"]).result()
+    writer.submit(Choose("teas", ["north"])).result()
     writer.close()
 
 
 def test_a_request_that_was_given_up_is_not_served(store):
     writer = Writer(store)
     gate = Gate(writer)
-    future = writer.submit(store.decide, "teas", ["north"])
+    future = writer.submit(Choose("teas", ["north"]))
     assert future.cancel()
     gate.open.set()
     writer.close()
-    assert store.experiment("teas").decisions == 0
+    assert store.read(queries.experiment, "teas").decisions == 0
     with pytest.raises(CancelledError):
         future.result()
 
 
 def test_an_observer_with_a_fault_stops_nothing(store, caplog):
-    writer = Writer(store, observe=lambda size: 1 / 0)
+    writer = Writer(store, metrics=counted(lambda size: 1 / 0))
     for _ in range(3):
-        writer.submit(store.decide, "teas", ["north"]).result()
+        writer.submit(Choose("teas", ["north"])).result()
     writer.close()
     assert "not a request's" in caplog.text
 
@@ -178,9 +184,9 @@ def test_two_writers_on_several_experiments_do_not_get_in_each_others_way(backen
 
         def work(store, writer, order):
             for step in range(15):
-                made = [writer.submit(store.decide, name, [SHOPS[step % 3]]) for name in order]
+                made = [writer.submit(Choose(name, [SHOPS[step % 3]])) for name in order]
                 told = [
-                    writer.submit(store.reward, name, [(future.result()[0].id, 1.0)])
+                    writer.submit(Observe(name, [(future.result()[0].id, 1.0)]))
                     for name, future in zip(order, made, strict=True)
                 ]
                 assert all(future.result()[0].status == "taken" for future in told)
@@ -196,5 +202,5 @@ def test_two_writers_on_several_experiments_do_not_get_in_each_others_way(backen
             thread.join()
         for writer in writers:
             writer.close()
-        assert [opened[0].counts(name).pulls.sum() for name in names] == [60, 60, 60]
+        assert [counts(opened[0], name).pulls.sum() for name in names] == [60, 60, 60]
         assert verify(opened[1]) == []

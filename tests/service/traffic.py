@@ -15,7 +15,8 @@ import httpx
 
 import posse
 from posse.service.client import ServiceError
-from posse.service.storage.store import Store
+from posse.service.commands import Choose, Observe
+from posse.service.storage.store import ServiceStore
 from posse.service.writer import Writer
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -176,14 +177,14 @@ def start(count: int, target: Callable[..., None], arguments: Callable[[int], tu
 def pull(database: str, experiments: list[str], rounds: int, seed: int, failures: Any) -> None:
     """One process on a database of its own accord: ten decisions and their rewards a round, which share transactions
     and lock several experiments."""
-    random, store = Random(seed), Store(database)
+    random, store = Random(seed), ServiceStore(database)
     writer = Writer(store)
     try:
         for _ in range(rounds):
             asked = [(random.choice(experiments), random.choice(PLAYERS)) for _ in range(10)]
-            made = [writer.submit(store.decide, name, [player]) for name, player in asked]
+            made = [writer.submit(Choose(name, [player])) for name, player in asked]
             answers = [
-                writer.submit(store.reward, name, [(future.result()[0].id, random.random())])
+                writer.submit(Observe(name, [(future.result()[0].id, random.random())]))
                 for (name, _), future in zip(asked, made, strict=True)
             ]
             assert {answer.result()[0].status for answer in answers} == {"taken"}

@@ -23,7 +23,7 @@ from posse.policies import Policy
 from posse.problem import Problem
 from posse.schedule import Concurrent
 from posse.simulation import simulate
-from posse.simulation.engine import Run
+from posse.simulation.engine import PolicyRun
 from posse.simulation.pick import draw_halves
 from posse.streams import DRAW, block
 
@@ -32,9 +32,9 @@ PIECES = 50
 NUMPY_DRAWS = 100  # fills of a players × arms array for each piece
 
 
-def new_run(problem: Problem, policy: Policy, horizon: int) -> Run:
+def new_run(problem: Problem, policy: Policy, horizon: int) -> PolicyRun:
     """A run as `simulate` makes it."""
-    return Run(problem, policy, Concurrent(), horizon, seed=0)
+    return PolicyRun(problem, policy, Concurrent(), horizon, seed=0)
 
 
 def time_policy(watch: Stopwatch, policy: Policy, horizon: int) -> None:
@@ -95,9 +95,9 @@ def _floor_kernel() -> Callable[..., None]:
     return bind(draw_only)
 
 
-def _word_draws(run: Run, policy: Policy, rounds: int) -> Callable[[], None]:
+def _word_draws(run: PolicyRun, policy: Policy, rounds: int) -> Callable[[], None]:
     """The floor: the random words that the policy needs, drawn as the kernel draws them."""
-    arrays = np.arange(PLAYERS, dtype=run.state.active.dtype), run.state.halves.copy(), run.state.rewards.copy()
+    arrays = np.arange(PLAYERS, dtype=run.run.active.dtype), run.run.halves.copy(), run.run.chances.copy()
     _floor_kernel()(*arrays, policy.randomised, 1, run.key)
     return lambda: _floor_kernel()(*arrays, policy.randomised, rounds, run.key)
 

@@ -20,8 +20,10 @@ from posse.bench.service_load import Load, measure
 from posse.bench.table import BenchReport, table
 from posse.checks import number, whole
 from posse.policies.posse_ts import PosseTS
-from posse.service.storage.store import Store
-from posse.service.storage.transaction import Turn
+from posse.service.commands import Choose, Create, Observe
+from posse.service.storage import queries
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit, commit_group
 
 PLAYERS = [f"player {number}" for number in range(200)]
 ARMS = [f"arm {number}" for number in range(5)]
@@ -115,7 +117,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="posse-bench-") as folder:
         places = {"SQLite": f"sqlite:///{folder}/posse.db"} | ({"PostgreSQL": postgres} if postgres else {})
         for database in places.values():  # all of them first, so that a wrong address is refused at once
-            Store.open(database, create=True).close()
+            ServiceStore.open(database, create=True).close()
         for name, database in places.items():
             note(f"{name}, {past:,} past events")
             short, long = new_experiment(database), new_experiment(database)
@@ -169,25 +171,22 @@ def _soak(database: str, minutes: float) -> Soak:
 
 def new_experiment(database: str) -> str:
     """An experiment of its own."""
-    store, name = Store(database), f"bench {uuid.uuid4().hex[:8]}"
+    store, name = ServiceStore(database), f"bench {uuid.uuid4().hex[:8]}"
     try:
-        return store.create(name, PosseTS(), ARMS, PLAYERS, seed=1).name
+        commit(store, Create(name, PosseTS(), ARMS, PLAYERS, seed=1))
+        return name
     finally:
         store.close()
 
 
 def make_past(database: str, name: str, events: int) -> None:
     """Let so many decisions and rewards have happened, half of them each."""
-    store, random = Store(database), np.random.default_rng(0)
-
-    def rounds(turn: Turn) -> None:
-        for _ in range(ROUNDS):
-            made = turn.decide(name, PLAYERS)
-            turn.reward(name, [(each.id, float(random.random() < 0.4)) for each in made])
-
+    store, random = ServiceStore(database), np.random.default_rng(0)
     try:
-        while 2 * store.experiment(name).decisions < events:
-            store.transact(rounds)
+        while 2 * store.read(queries.experiment, name).decisions < events:
+            rounds = commit_group(store, [Choose(name, PLAYERS)] * ROUNDS)
+            reports = [[(each.id, float(random.random() < 0.4)) for each in made] for made in rounds]
+            commit_group(store, [Observe(name, pairs) for pairs in reports])
     finally:
         store.close()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from posse.service.storage.store import Store
+    from posse.service.storage.store import ServiceStore
 
 PLACE = 70
 DATABASE = "sqlite:///posse.db"
@@ -34,6 +34,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     erase = _add(actions, "erase", _erase, "replace a player's name for good; what it taught the others stays")
     erase.add_argument("experiment", metavar="EXPERIMENT")
     erase.add_argument("player", metavar="PLAYER")
+    for one in (verify, rebuild, export, from_file, erase):
+        add_import(one)
     backup = _add(actions, "backup", _backup, "copy a SQLite database while it is in use")
     backup.add_argument("file", metavar="FILE", type=Path, help="a new file")
 
@@ -57,12 +59,22 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@contextlib.contextmanager
-def opened(options: argparse.Namespace) -> Iterator[Store]:
-    """The store, closed at the end."""
-    from posse.service.storage.store import Store
+def add_import(parser: argparse.ArgumentParser) -> None:
+    """Add the option that imports a user's policies."""
+    parser.add_argument(
+        "--import", dest="import_file", metavar="FILE", help="a Python file with policies of your own, imported first"
+    )
 
-    store = Store(options.database)
+
+@contextlib.contextmanager
+def opened(options: argparse.Namespace) -> Iterator[ServiceStore]:
+    """The store, closed at the end; the user's policies are imported first."""
+    from posse.policies.user import import_file
+    from posse.service.storage.store import ServiceStore
+
+    if getattr(options, "import_file", None) is not None:
+        import_file(options.import_file)
+    store = ServiceStore(options.database)
     try:
         yield store
     finally:
@@ -73,20 +85,17 @@ def _upgrade(options: argparse.Namespace) -> None:
     from posse.service.storage import database
     from posse.service.storage.schema import SCHEMA
 
-    engine = database.connect(options.database)
-    try:
-        database.upgrade(engine)
-    finally:
-        engine.dispose()
+    database.upgrade(options.database)
     print(f"schema {SCHEMA}")
 
 
 def _verify(options: argparse.Namespace) -> None:
     from posse.service.admin.verify import verify
+    from posse.service.storage import queries
 
     with opened(options) as store:
         findings = verify(store, options.experiment)
-        rows = sum(one.decisions for one in store.experiments()) if not findings else 0
+        rows = sum(one.decisions for one in store.read(queries.experiments)) if not findings else 0
     for finding in findings:
         print(finding)
     if findings:
@@ -118,8 +127,11 @@ def _import(options: argparse.Namespace) -> None:
 
 
 def _erase(options: argparse.Namespace) -> None:
+    from posse.service.commands import Erase
+    from posse.service.storage.transaction import commit
+
     with opened(options) as store:
-        print(f"{options.player} is now {store.erase(options.experiment, options.player)}")
+        print(f"{options.player} is now {commit(store, Erase(options.experiment, options.player))}")
 
 
 def _backup(options: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from posse.cli.db import add_database
+from posse.cli.db import add_database, add_import
 
 PLACE = 50
 
@@ -21,20 +21,21 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: this machine only)")
     serve.add_argument("--port", type=int, default=8080, metavar="N", help="default: 8080; 0 takes a free one")
     add_database(serve)
+    add_import(serve)
     serve.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
     serve.add_argument("--access-log", action="store_true", help="write a line for each request to standard error")
     serve.set_defaults(run=_serve, extra="service")
 
 
 def _serve(options: argparse.Namespace) -> None:
-    from posse.service.process.settings import Settings
     from posse.service.process.supervisor import serve, write_log
+    from posse.service.settings import Settings
 
     write_log()
     serve(
         options.host,
         options.port,
-        Settings(options.database, access_log=options.access_log),
+        Settings(options.database, access_log=options.access_log, import_file=options.import_file),
         options.workers,
         lambda url: print(f"posse: the dashboard is at {url}/ and the API at {url}/v1/; Ctrl-C stops", flush=True),
     )

@@ -6,7 +6,7 @@ import argparse
 import datetime
 import re
 
-from posse.cli.db import add_database, opened
+from posse.cli.db import add_database, add_import, opened
 
 PLACE = 71
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -29,6 +29,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     create.add_argument("--experiment", metavar="NAME", help="only this one (default: all)")
     create.add_argument("--expires", type=_duration, metavar="TIME", help="such as 12h or 90d (default: never)")
     create.add_argument("--label", default="", metavar="TEXT", help="to know it by")
+    add_import(create)
     listing = actions.add_parser("list", help="list the tokens, without their secrets")
     revoke = actions.add_parser("revoke", help="end a token")
     revoke.add_argument("token", type=int, metavar="NUMBER", help="as in the list, and after posse_ in the token")
@@ -50,10 +51,11 @@ def _duration(text: str) -> float:
 
 
 def _create(options: argparse.Namespace) -> None:
-    from posse.service.auth import tokens
+    from posse.service.auth.tokens import CreateToken
+    from posse.service.storage.transaction import commit
 
     with opened(options) as store:
-        print(tokens.create(store, options.scope, options.experiment, options.expires, options.label))
+        print(commit(store, CreateToken(options.scope, options.experiment, options.expires, options.label)))
 
 
 def _list(options: argparse.Namespace) -> None:
@@ -61,7 +63,7 @@ def _list(options: argparse.Namespace) -> None:
 
     with opened(options) as store:
         now = store.clock()
-        for token in tokens.everyone(store):
+        for token in store.read(tokens.all_tokens):
             until = "never expires" if token.expires_at is None else f"expires {_date(token.expires_at)}"
             if token.revoked_at is not None:
                 until = f"revoked {_date(token.revoked_at)}"
@@ -73,10 +75,11 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _revoke(options: argparse.Namespace) -> None:
-    from posse.service.auth import tokens
+    from posse.service.auth.tokens import RevokeToken
+    from posse.service.storage.transaction import commit
 
     with opened(options) as store:
-        tokens.revoke(store, options.token)
+        commit(store, RevokeToken(options.token))
     print(f"token {options.token} is revoked")
 
 

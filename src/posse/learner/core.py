@@ -17,7 +17,7 @@ from posse.learner import kernel
 from posse.policies import state as policy_state
 from posse.policies.base import Law, Policy
 from posse.policies.beta_propensity import BETA_SCRATCH
-from posse.policies.bindings import bindings
+from posse.policies.bindings import bindings, class_of
 from posse.policies.propensity import SCRATCH
 from posse.policies.refresh import Refresh
 from posse.policies.state import State, state_shapes
@@ -60,7 +60,7 @@ class Core:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self.constants = policy.constants()
-        self.kernels = kernels(type(policy))
+        self.kernels = kernels(class_of(policy))
         self.kept = kept_arrays(policy)
         self._scratch = 3 + (BETA_SCRATCH if policy.law is Law.BETA else SCRATCH)
 
@@ -72,7 +72,7 @@ class Core:
 
     def _zero(self, players: int, arms: int) -> State:
         shapes = state_shapes(self.policy, self.policy.statistics, players, arms)
-        arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in shapes.items()}
+        arrays: dict[str, np.ndarray] = {name: np.zeros(shape, dtype) for name, (dtype, shape) in shapes.items()}
         return State(**{"indexed": arrays["statistics"]} | arrays)
 
     def grown(self, state: State, players: int, arms: int, knows_others: bool) -> State:

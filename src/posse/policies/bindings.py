@@ -1,7 +1,7 @@
 """How the kernels call a policy: small functions made from its declaration, which pass on what its functions name.
 
-A kernel keeps statistics in tables, [statistic, arm, player], and calls `index_of` with tuples of numbers. Functions made
-here know which place each name has, so that kernels list no fields.
+A kernel keeps statistics in tables, [statistic, arm, player], and calls `index_of` with tuples of numbers. What is made
+here knows which place each name has, so that kernels list no fields.
 """
 
 from __future__ import annotations
@@ -15,6 +15,11 @@ from typing import Any
 from posse.policies.base import Law, Policy
 from posse.policies.refresh import Refresh
 from posse.policies.statistics import Statistic
+
+
+def class_of(policy: Policy) -> Any:
+    """The policy's class, by which everything compiled is cached."""
+    return type(policy)
 
 
 def used_statistics(cls: type[Policy]) -> tuple[Statistic, ...]:

@@ -65,7 +65,7 @@ def posterior(n, s, dispersion, expected, spread, doubt):
 
 
 def explore(center, scale, seen, information, log_T):
-    """Center and scale to draw with: the whole posterior while the player has hardly tried the arm, later its upper part.
+    """Center and scale to draw with: the whole posterior while an arm is hardly tried, later its upper part.
 
     Thompson sampling draws from the whole, and half of its draws are below the center, where they decide nothing but
     the moment. A bonus for sure and less chance reach as far with less luck involved. `seen` is n m (1−m), which must

@@ -43,4 +43,4 @@ def add_square(value, reward):
 
 
 BASIC = (Statistic("n", count), Statistic("s", add, STEP), Statistic("q", add_square, STEP))
-COUNT, SUM = 0, 1  # their places in tables of statistics
+COUNT, SUM, SQUARES = 0, 1, 2  # their places in tables of statistics

@@ -114,8 +114,8 @@ def send_traffic(url: str, rate: float, stop: Callable[[], bool] = lambda: False
 
 def run(database: str, rate: float, announce: Callable[[str], Any]) -> None:
     """Run a service and its traffic until Ctrl-C; `announce` is called with the address."""
-    from posse.service.process.settings import Settings
     from posse.service.process.supervisor import background
+    from posse.service.settings import Settings
 
     number("rate", rate, above=0, most=1000)
     with background(Settings(database, answer_seconds=COMPILING)) as url:

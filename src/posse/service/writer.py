@@ -1,72 +1,52 @@
-"""Group commit: one thread writes, and what waits while it does shares the next transaction."""
+"""The writer: one thread that applies commands. Those that wait while it commits share the next transaction."""
 
 from __future__ import annotations
 
-import itertools
+import asyncio
 import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from posse.checks import whole
-from posse.service.storage.errors import Overloaded, Unavailable
-from posse.service.storage.store import Store
+from posse.service.commands import Command
+from posse.service.metrics import Metrics
+from posse.service.storage.errors import Overloaded, Refused, Unavailable
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit_group
 
 LOGGER = logging.getLogger("posse.service")
-GATHER = 0.25  # of the time of the last transaction, to let those whom it answered ask again before the next
-LONGEST = 0.02  # seconds that count for this
+GATHER = 0.25  # of the last transaction's time, in which clients that it answered may send the next command
+LONGEST = 0.02  # seconds of that time that count at most
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A call of a method of the store, and where its answer goes."""
+class Submission(NamedTuple):
+    """A command on its way, and where its result goes."""
 
-    function: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    options: dict[str, Any]
-    future: Future[Any] = field(default_factory=Future)
-
-    @property
-    def experiments(self) -> list[str]:
-        """The experiment that it is about, by the first argument."""
-        return [name for name in self.arguments[:1] if isinstance(name, str)]
-
-    @property
-    def keys(self) -> list[tuple[str, str]]:
-        """The experiment and the idempotency key of a decision."""
-        key = self.options.get("key")
-        return [(name, key) for name in self.experiments if isinstance(key, str)]
-
-    def call(self) -> tuple[Any, Exception | None]:
-        """The result, or why it is refused; whatever else goes wrong is not the request's own affair."""
-        try:
-            return self.function(*self.arguments, **self.options), None
-        except (ValueError, TypeError) as refusal:
-            return None, refusal
+    command: Command
+    future: Future[Any]
 
 
 class Writer:
-    """A thread that serves requests in order, as many as wait in one transaction.
+    """A thread that applies commands in order, as many as wait in one transaction.
 
     Args:
         store: where they go.
         waiting: how many may wait; more are refused.
         group: how many share a transaction at most.
-        observe: is told the size of each group.
+        metrics: counts the groups, and how many commands wait.
     """
 
     def __init__(
-        self, store: Store, waiting: int = 10_000, group: int = 500, observe: Callable[[int], None] | None = None
+        self, store: ServiceStore, waiting: int = 10_000, group: int = 500, metrics: Metrics | None = None
     ) -> None:
         self._store = store
         self._waiting = whole("waiting", waiting, least=1)
         self._group = whole("group", group, least=1)
-        self._observe = observe
-        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._metrics = metrics
+        self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="posse writer", daemon=True)
@@ -74,23 +54,26 @@ class Writer:
 
     @property
     def depth(self) -> int:
-        """How many requests wait."""
+        """How many commands wait."""
         return self._queue.qsize()
 
-    def submit(self, function: Callable[..., Any], *arguments: Any, **options: Any) -> Future[Any]:
-        """Have a method of the store called, such as `submit(store.decide, "teas", ["north"])`; the answer comes once
-        it is durable."""
-        request = Request(function, arguments, options)
+    def submit(self, command: Command) -> Future[Any]:
+        """Have a command applied; its result comes once it is durable, or `Refused`."""
+        submission = Submission(command, Future())
         with self._lock:
             if self._closed:
                 raise Unavailable("the service is stopping")
             if self._queue.qsize() >= self._waiting:
                 raise Overloaded(f"{self._waiting:,} requests wait already; ask again in a moment")
-            self._queue.put(request)
-        return request.future
+            self._queue.put(submission)
+        return submission.future
+
+    async def apply(self, command: Command) -> Any:
+        """The result of a command, once it is durable; a caller that goes away cancels nothing."""
+        return await asyncio.shield(asyncio.wrap_future(self.submit(command)))
 
     def close(self) -> None:
-        """Take nothing more on, and finish what was accepted."""
+        """Accept nothing more, and finish what was accepted."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -106,52 +89,38 @@ class Writer:
             time.sleep(gather)
             group = [first]
             while len(group) < self._group and not self._queue.empty():
-                request = self._queue.get()
-                if request is None:
+                submission = self._queue.get()
+                if submission is None:
                     more = False
                     break
-                group.append(request)
-            group = [request for request in group if request.future.set_running_or_notify_cancel()]
+                group.append(submission)
+            group = [submission for submission in group if submission.future.set_running_or_notify_cancel()]
             if not group:
                 continue
             start = time.monotonic()
-            for run in _runs(group):
-                try:
-                    self._serve(run)
-                    if self._observe is not None:
-                        self._observe(len(run))
-                except Exception:  # whatever it is, others wait to be served
-                    LOGGER.exception("the writer met an error that is not a request's")
+            try:
+                self._commit(group)
+                if self._metrics is not None:
+                    self._metrics.group.observe(len(group))
+                    self._metrics.depth.set(self.depth)
+            except Exception:  # whatever it is, others wait
+                LOGGER.exception("the writer met an error that is not a request's")
             gather = GATHER * min(time.monotonic() - start, LONGEST) if len(group) > 1 else 0.0
 
-    def _serve(self, group: list[Request]) -> None:
-        """One transaction for all; where it fails for a reason of its own making, one for each."""
-        names = [name for request in group for name in request.experiments]
-        keys = [pair for request in group for pair in request.keys]
+    def _commit(self, group: list[Submission]) -> None:
+        """One transaction for all; if it fails because of one of them, one for each."""
         try:
-            answers = self._store.transact(lambda turn: [request.call() for request in group], names, keys)
+            results = commit_group(self._store, [submission.command for submission in group])
         except Exception as error:
             if len(group) == 1 or isinstance(error, Unavailable):
-                for request in group:
-                    request.future.set_exception(error)
+                for submission in group:
+                    submission.future.set_exception(error)
             else:
-                for request in group:
-                    self._serve([request])
+                for submission in group:
+                    self._commit([submission])
             return
-        for request, (result, refusal) in zip(group, answers, strict=True):
-            if refusal is None:
-                request.future.set_result(result)
+        for submission, result in zip(group, results, strict=True):
+            if isinstance(result, Refused):
+                submission.future.set_exception(result)
             else:
-                request.future.set_exception(refusal)
-
-
-def _runs(group: list[Request]) -> list[list[Request]]:
-    """The requests that share a transaction: those about one experiment each, whose locks are taken in a fixed order.
-
-    One that may be about any number of them has a transaction of its own, or two processes could wait for each other.
-    """
-    runs: list[list[Request]] = []
-    for named, found in itertools.groupby(group, key=lambda request: bool(request.experiments)):
-        some = list(found)
-        runs += [some] if named else [[request] for request in some]
-    return runs
+                submission.future.set_result(result)

@@ -17,7 +17,7 @@ from numba.cuda.cudadrv.driver import CudaAPIError, device_memset
 
 from posse.compile import bind_cuda, launching
 from posse.policies.base import Law, Policy
-from posse.policies.bindings import bindings, used_statistics
+from posse.policies.bindings import bindings, class_of, used_statistics
 from posse.policies.refresh import Refresh
 from posse.policies.state import State, state_shapes
 from posse.policies.statistics import COUNT, SUM
@@ -207,11 +207,12 @@ class Batch:
         def rows(of: np.ndarray) -> np.ndarray:
             return of[self.portion.policy].reshape(problems * replications, *of.shape[3:])[where]
 
+        known: Any = self.state
         statistics, totals, nan, early, regret = (
             array.copy_to_host(stream=self.stream)
             for array in (
-                self.state.statistics,
-                self.state.totals,
+                known.statistics,
+                known.totals,
                 self.tables.nan,
                 self.tables.early,
                 self.tables.regret,
@@ -269,7 +270,7 @@ def counter_bytes(arms: int) -> int:
 
 def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool) -> Any:
     """The kernel of a policy's class, compiled when it is first launched or taken from the disk cache."""
-    names = bindings(type(policy), used_statistics(type(policy))) | {
+    names = bindings(class_of(policy), used_statistics(type(policy))) | {
         "IN_A_WARP": layout.in_a_warp,
         "COUNTERS_SHARED": layout.shared > 0,
         "EVERYBODY": everybody,

@@ -11,7 +11,7 @@ import numpy as np
 
 from posse.compile import bind_all, source_digest
 from posse.policies.base import Law, Policy
-from posse.policies.bindings import bindings, used_statistics
+from posse.policies.bindings import bindings, class_of, used_statistics
 from posse.policies.state import State, state_shapes
 from posse.problem import Problem
 from posse.schedule import Schedule
@@ -33,13 +33,13 @@ def kernels(policy: Any) -> RunKernels:
     return RunKernels(*bind_all([kernel.advance, kernel.settle], what=policy.name or policy.__name__, **_names(policy)))
 
 
-def _names(policy: type[Policy]) -> dict[str, Any]:
+def _names(policy: Any) -> dict[str, Any]:
     return bindings(policy, used_statistics(policy))
 
 
 def code_digest_of(policy: Policy) -> str:
     """A digest of all code that makes the numbers of a simulation: the policy's and the kernel's."""
-    return _code_digest(type(policy))
+    return _code_digest(class_of(policy))
 
 
 @functools.cache
@@ -97,7 +97,7 @@ class PolicyRun:
         anytime: bool = False,
     ) -> None:
         self.policy = policy
-        self.kernels = kernels(type(policy))
+        self.kernels = kernels(class_of(policy))
         self.constants = policy.constants()
         self.key = run_key(seed, problem.stream, replication)
         self.environment = kernel.Environment(problem.means.copy(), problem.rewards.code, problem.rewards.parameter)

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from posse.policies.base import Policy, Refresh
+from posse.policies.base import Policy
 from posse.policies.hier_ts import HierTS
 from posse.policies.ind_ts import IndTS
 from posse.policies.naive_agg import NaiveAgg
+from posse.policies.refresh import Refresh
 from posse.policies.robustagg_ts import RobustAggTS
 from posse.policies.robustagg_tsv import RobustAggTSV
 

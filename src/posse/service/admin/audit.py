@@ -1,9 +1,8 @@
-"""The log, read row by row with its digests checked, and the state that it leads to."""
+"""An audit of one experiment's log: reads it row by row, checks the digests, and replays it."""
 
 from __future__ import annotations
 
 import heapq
-import itertools
 import json
 import struct
 from collections.abc import Callable, Iterator
@@ -14,10 +13,10 @@ from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
 from posse.learner.setup import Setup
-from posse.learner.state import State
-from posse.service.storage import log_chain as digest
+from posse.learner.state import LearnerState
+from posse.service.storage import log_chain
 from posse.service.storage import schema as tables
-from posse.service.storage.live_experiment import Book
+from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_chain import Values
 
 TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at"}
@@ -25,8 +24,8 @@ KEYS = {"decisions": "serial", "rewards": "serial", "changes": "link"}
 
 
 @dataclass(frozen=True)
-class Finding:
-    """Something that is not as it should be."""
+class AuditFinding:
+    """Something in the database that is not as it should be."""
 
     experiment: str
     """Its name; empty where it is not about one."""
@@ -39,53 +38,54 @@ class Finding:
         return ": ".join(part for part in (self.experiment and repr(self.experiment), self.where, self.what) if part)
 
 
-Report = Callable[[str, str], None]
+AddFinding = Callable[[str, str], None]
 """Takes where something is wrong, and what."""
 
 
-class Audit:
-    """One experiment's log, gone through once."""
+class LogAudit:
+    """Goes through one experiment's log once."""
 
-    def __init__(self, connection: Connection, row: Values, report: Report) -> None:
+    def __init__(self, connection: Connection, row: Values, report: AddFinding) -> None:
         self.links = 0
         self.head: bytes = row["origin"]
         self.time: float = row["created_at"]
         self.whole = True  # so far
-        self.book: Book | None = None
+        self.live: LiveExperiment | None = None
         self._other = self.head  # what the last row's digest should be, where it is not
         self._connection = connection
         self._row = row
         self._report = report
 
     def run(self) -> None:
-        """Go through the log; `book` is what it leads to, None if it cannot be told."""
+        """Go through the log; `live` is the experiment that it leads to, None if the log is damaged."""
         row, names = self._row, {}
         try:
-            if digest.origin(row) != row["origin"]:
+            if log_chain.origin_digest(row) != row["origin"]:
                 self._damaged("experiments", "name, setup, created_at, first_players, first_arms do not match origin")
         except (struct.error, TypeError, AttributeError) as error:
             self._damaged("experiments", f"a column of the set-up is not of its kind: {error}")
         for table in (tables.players, tables.arms):
-            found = raw(self._connection, table.name, row["id"], "place")
+            found = stored_rows(self._connection, table.name, row["id"], "place")
             names[table.name] = [one["name"] for one in found]
         rows = self._checked()
         try:
-            state = State(
+            state = LearnerState(
                 Setup.from_dict(json.loads(row["setup"])),
                 names["arms"][: row["first_arms"]],
                 names["players"][: row["first_players"]],
             )
-            book = Book({**row, "links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0}, state)
-            book.absorb(rows, lambda table, place: names[table.name][place])
+            start = {"links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0}
+            live = LiveExperiment({**row, **start}, state)
+            live.replay(rows, lambda table, place: names[table.name][place])
         except exc.SQLAlchemyError:
             raise
-        except Exception as error:  # what cannot be replayed may fail anywhere; the digests then say why
+        except Exception as error:  # a damaged log may fail anywhere; the digests then say why
             for _ in rows:
                 pass
             if self.whole:
                 self._damaged("log", f"cannot be replayed: {type(error).__name__}: {error}")
             return
-        self.book = book if self.whole else None
+        self.live = live if self.whole else None
 
     def _damaged(self, where: str, what: str) -> None:
         self.whole = False
@@ -100,7 +100,7 @@ class Audit:
 
     def _stream(self, table: str) -> Iterator[tuple[int, str, Values]]:
         order = "serial" if table == "decisions" else "link"  # which is the same order, but has an index
-        for row in raw(self._connection, table, self._row["id"], order):
+        for row in stored_rows(self._connection, table, self._row["id"], order):
             if not isinstance(row["link"], int):
                 self._damaged(_place(table, row), f"link is {row['link']!r}, but expected a whole number")
             else:
@@ -115,9 +115,9 @@ class Audit:
             missing = f"row {link - 1} is" if link == self.links + 2 else f"rows {self.links + 1} to {link - 1} are"
             self._damaged("log", f"{missing} missing")
         try:
-            expected = digest.chained(self.head, table, row)
+            expected = log_chain.log_digest(self.head, table, row)
             given = bytes(row["digest"])
-            if follows and expected != given and digest.chained(self._other, table, row) != given:
+            if follows and expected != given and log_chain.log_digest(self._other, table, row) != given:
                 self._damaged(place, f"does not match its digest {given.hex()[:12]}…, expected {expected.hex()[:12]}…")
         except (struct.error, TypeError, AttributeError) as error:
             self._damaged(place, f"a column is not of its kind: {error}")
@@ -130,10 +130,10 @@ class Audit:
             self.time = max(at, self.time)
 
 
-def raw(connection: Connection, table: str, experiment: int | None, order: str) -> Iterator[Values]:
-    """Rows as they are stored, a few at a time, with no type to mend what they say."""
-    some = "" if experiment is None else "WHERE experiment = :experiment"
-    query = sql.text(f"SELECT * FROM {table} {some} ORDER BY {order}")
+def stored_rows(connection: Connection, table: str, experiment: int | None, order: str) -> Iterator[Values]:
+    """Rows as they are stored, a few at a time; no column type converts a wrong value into a right one."""
+    where = "" if experiment is None else "WHERE experiment = :experiment"
+    query = sql.text(f"SELECT * FROM {table} {where} ORDER BY {order}")
     options = {} if experiment is None else {"experiment": experiment}
     yield from connection.execute(query, options, execution_options={"yield_per": 1000}).mappings()
 
@@ -143,7 +143,6 @@ def _place(table: str, row: Values) -> str:
     return f"{table}, {key} {row[key]}"
 
 
-def some(findings: list[str], most: int = 10) -> list[str]:
+def first_few(findings: list[str], most: int = 10) -> list[str]:
     """The first few of many."""
-    shown = list(itertools.islice(findings, most))
-    return shown if len(findings) <= most else [*shown, f"and {len(findings) - most:,} more like these"]
+    return findings if len(findings) <= most else [*findings[:most], f"and {len(findings) - most:,} more like these"]

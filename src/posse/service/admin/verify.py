@@ -1,37 +1,38 @@
-"""Is the database what its log says? And if only the numbers beside the log are wrong: make them anew."""
+"""Compare the database with its log; and if only what stands beside the log is wrong, rebuild it from the log."""
 
 from __future__ import annotations
 
 import functools
 import struct
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from posse.service.admin.audit import Audit, Finding, Report, raw, some
-from posse.service.storage import log_chain as digest
+from posse.service.admin.audit import AddFinding, AuditFinding, LogAudit, first_few, stored_rows
+from posse.service.storage import database, log_chain
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, UnknownExperiment
-from posse.service.storage.live_experiment import Book
+from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_chain import Values
-from posse.service.storage.pair_statistics import REAL, WHOLE, Stats, all_rows, summary_of
-from posse.service.storage.store import Store
-from posse.service.storage.transaction import Turn
+from posse.service.storage.pair_statistics import PairStatistics, all_rows, number_names, summary_of
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import Transaction, commit, handle
 
 FOLLOWS = ("rounds", "decisions", "events", "links", "head", "time", "paused", "summary")
 """The columns of an experiment that follow from its log."""
 
 
-def verify(store: Store, name: str | None = None) -> list[Finding]:
+def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
     """Replay the log of one experiment or of all, check its digests, and compare with everything beside it."""
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
 
-    def about(experiment: str) -> Report:
-        return lambda where, what: findings.append(Finding(experiment, where, what))
+    def about(experiment: str) -> AddFinding:
+        return lambda where, what: findings.append(AuditFinding(experiment, where, what))
 
     try:
-        with store.reading() as connection:
+        with database.reading(store.engine) as connection:
             _check_file(connection, about(""))
             rows = list(_experiments(connection, name))
             for row in rows:
@@ -47,7 +48,7 @@ def verify(store: Store, name: str | None = None) -> list[Finding]:
 
 
 def _experiments(connection: Connection, name: str | None) -> list[Values]:
-    rows: list[Values] = [dict(row) for row in raw(connection, "experiments", None, "id")]
+    rows: list[Values] = [dict(row) for row in stored_rows(connection, "experiments", None, "id")]
     if name is None:
         return rows
     chosen = [row for row in rows if row["name"] == name]
@@ -56,7 +57,7 @@ def _experiments(connection: Connection, name: str | None) -> list[Values]:
     return chosen
 
 
-def _check_file(connection: Connection, report: Report) -> None:
+def _check_file(connection: Connection, report: AddFinding) -> None:
     """SQLite's own look at its pages and indexes."""
     if connection.dialect.name != "sqlite":
         return
@@ -66,71 +67,80 @@ def _check_file(connection: Connection, report: Report) -> None:
             report("database file", line.replace("\n", " "))
 
 
-def _verify(connection: Connection, row: Values, report: Report) -> None:
+def _verify(connection: Connection, row: Values, report: AddFinding) -> None:
     """One experiment."""
     _check_names(connection, row, report)
-    audit = Audit(connection, row, report)
+    audit = LogAudit(connection, row, report)
     audit.run()
     if audit.links != row["links"] or audit.head != row["head"]:
         ends = f"ends with row {audit.links}, digest {audit.head.hex()[:12]}…"
         expected = f"but its head is row {row['links']}, digest {_hex(row['head'])}…"
         report("log", f"{ends}, {expected}" + (" (its end is missing)" if audit.links < row["links"] else ""))
     _check_answers(connection, row, report)
-    if audit.book is None:
+    if audit.live is None:
         report("stats", "not compared, because the log is damaged")
         return
-    _compare(connection, row, audit, audit.book, report)
+    _compare(connection, row, audit, audit.live, report)
 
 
-def _compare(connection: Connection, row: Values, audit: Audit, book: Book, report: Report) -> None:
+def _compare(connection: Connection, row: Values, audit: LogAudit, live: LiveExperiment, report: AddFinding) -> None:
     """What stands beside the log, against what the log leads to."""
-    for column, expected in followed(audit, book).items():
+    for column, expected in _follows(audit, live).items():
         if row[column] != expected and column not in ("links", "head"):
             report("experiments", f"{column} is {_shown(row[column])}, but the log says {_shown(expected)}")
-    state = book.state
+    state = live.state
     for table, roster in (("players", state.player_roster), ("arms", state.arm_roster)):
-        found = {one["place"]: one["here"] for one in raw(connection, table, row["id"], "place")}
+        found = {one["place"]: one["here"] for one in stored_rows(connection, table, row["id"], "place")}
         if len(found) != len(roster.names):
             report(table, f"there are {len(found)}, but the log speaks of {len(roster.names)}")
         for place, here in enumerate(roster.here.tolist()):
             if place in found and found[place] != int(here):
                 report(f"{table}, place {place}", f"here is {found[place]!r}, but the log says {int(here)}")
-    for what in some(_wrong_pairs(connection, row["id"], book)):
+    for what in first_few(_wrong_pairs(connection, row["id"], live)):
         report("stats", what)
 
 
-def _wrong_pairs(connection: Connection, experiment: int, book: Book) -> list[str]:
+def _wrong_pairs(connection: Connection, experiment: int, live: LiveExperiment) -> list[str]:
     """Where the stats differ from what the log leads to."""
-    wanted = {(pair["player"], pair["arm"]): pair for pair in all_rows(experiment, book.state)}
-    wrong = []
-    for row in raw(connection, "stats", experiment, "player, arm"):
+    wanted = {(pair["player"], pair["arm"]): pair for pair in all_rows(experiment, live.state)}
+    wrong, names = [], number_names(live.state)
+    for row in stored_rows(connection, "stats", experiment, "player, arm"):
         pair = wanted.pop((row["player"], row["arm"]), None)
         place = f"player {row['player']}, arm {row['arm']}"
         if pair is None:
             wrong.append(f"{place}: there is a row, but the log speaks of no such pair")
             continue
-        for column in (*WHOLE, *REAL):
-            if row[column] != pair[column]:
-                wrong.append(f"{place}: {column} is {row[column]!r}, but the log says {pair[column]!r}")
+        if row["waiting"] != pair["waiting"]:
+            wrong.append(f"{place}: waiting is {row['waiting']!r}, but the log says {pair['waiting']!r}")
+        if row["numbers"] != pair["numbers"]:
+            wrong.append(f"{place}: {_first_difference(row['numbers'], pair['numbers'], names)}")
     return wrong + [f"player {player}, arm {arm}: the row is missing" for player, arm in wanted]
 
 
-def _check_names(connection: Connection, row: Values, report: Report) -> None:
+def _first_difference(stored: Any, expected: bytes, names: list[str]) -> str:
+    """Which number of a pair is not what the log says."""
+    if not isinstance(stored, bytes) or len(stored) != len(expected):
+        return f"there are {_shown(stored)} of numbers, but {', '.join(names)} take {len(expected)} bytes"
+    for place, name in enumerate(names):
+        kind = "<d" if name.startswith("seen ") else "<q"
+        (found,), (wanted,) = (struct.unpack_from(kind, numbers, 8 * place) for numbers in (stored, expected))
+        if stored[8 * place : 8 * place + 8] != expected[8 * place : 8 * place + 8]:
+            return f"{name} is {found!r}, but the log says {wanted!r}"
+    return "the same"
+
+
+def _check_names(connection: Connection, row: Values, report: AddFinding) -> None:
     for table in ("players", "arms"):
         places = []
-        for one in raw(connection, table, row["id"], "place"):
+        for one in stored_rows(connection, table, row["id"], "place"):
             places.append(one["place"])
-            try:
-                right = digest.of_name(table, one) == one["digest"]
-            except (struct.error, TypeError, AttributeError):
-                right = False
-            if not right:
+            if not _matches(one, functools.partial(log_chain.name_digest, table)):
                 report(f"{table}, place {one['place']}", f"the name {one['name']!r} does not match its digest")
         if places != list(range(len(places))):
             report(table, f"places {places[:20]}, but expected 0 to {len(places) - 1}")
 
 
-def _check_answers(connection: Connection, row: Values, report: Report) -> None:
+def _check_answers(connection: Connection, row: Values, report: AddFinding) -> None:
     """Every reward of a decision belongs to one that was made, for the same player and arm."""
     query = sql.text(
         "SELECT r.serial, r.player, r.arm, d.player AS its_player, d.arm AS its_arm FROM rewards r LEFT JOIN "
@@ -142,11 +152,11 @@ def _check_answers(connection: Connection, row: Values, report: Report) -> None:
         + ("there is no such decision" if one.its_player is None else f"decided was {one.its_player}, {one.its_arm}")
         for one in connection.execute(query, {"experiment": row["id"]})
     ]
-    for what in some(wrong):
+    for what in first_few(wrong):
         report("rewards", what)
 
 
-def _check_orphans(connection: Connection, report: Report) -> None:
+def _check_orphans(connection: Connection, report: AddFinding) -> None:
     for table in ("players", "arms", "decisions", "rewards", "changes", "stats"):
         query = sql.text(
             f"SELECT experiment, count(*) AS rows FROM {table} WHERE experiment NOT IN (SELECT id FROM experiments) "
@@ -156,20 +166,24 @@ def _check_orphans(connection: Connection, report: Report) -> None:
             report(table, f"{one['rows']} rows belong to experiment {one['experiment']!r}, which there is not")
 
 
-def _check_tokens(connection: Connection, report: Report) -> None:
-    for row in raw(connection, "tokens", None, "id"):
-        try:
-            right = digest.of_token(row) == row["digest"]
-        except (struct.error, TypeError, AttributeError):
-            right = False
-        if not right:
+def _check_tokens(connection: Connection, report: AddFinding) -> None:
+    for row in stored_rows(connection, "tokens", None, "id"):
+        if not _matches(row, log_chain.token_digest):
             report(f"tokens, id {row['id']}", "does not match its digest")
 
 
-def followed(audit: Audit, book: Book) -> dict[str, Any]:
+def _matches(row: Values, digest: Callable[[Values], bytes]) -> bool:
+    """Whether a row has the digest that it should have; no, if a column is not of its kind."""
+    try:
+        return digest(row) == row["digest"]
+    except (struct.error, TypeError, AttributeError):
+        return False
+
+
+def _follows(audit: LogAudit, live: LiveExperiment) -> dict[str, Any]:
     """The columns of an experiment, as its log says."""
-    state = book.state
-    values = (state.rounds, state.decisions, state.events, audit.links, audit.head, audit.time, int(book.paused))
+    state = live.state
+    values = (state.rounds, state.decisions, state.events, audit.links, audit.head, audit.time, int(live.paused))
     return dict(zip(FOLLOWS, (*values, summary_of(state)), strict=True))
 
 
@@ -184,40 +198,41 @@ def _shown(value: Any) -> str:
 # ---------------------------------------------------------------- rebuild
 
 
-def rebuild(store: Store, name: str | None = None) -> list[str]:
+class Rebuild(NamedTuple):
+    """Make everything beside an experiment's log anew from the log."""
+
+    experiment: str
+
+
+def rebuild(store: ServiceStore, name: str | None = None) -> list[str]:
     """Make everything beside the log anew from it, in one experiment or in all; return their names.
 
-    The log itself cannot be made anew: if it is damaged, an error says how, and nothing changes.
+    The log itself cannot be rebuilt: if it is damaged, an error says how, and nothing changes.
     """
-    names = [name] if name is not None else [one["name"] for one in _all(store)]
+    names = [name] if name is not None else [str(row["name"]) for row in store.read(_experiments, None)]
     for one in names:
-        store.transact(functools.partial(_rebuild, name=one))
+        commit(store, Rebuild(one))
     return names
 
 
-def _all(store: Store) -> list[Values]:
-    with store.reading() as connection:
-        return _experiments(connection, None)
-
-
-def _rebuild(turn: Turn, name: str) -> None:
-    connection, table = turn.connection, tables.experiments
+@handle.register
+def _rebuild(command: Rebuild, transaction: Transaction) -> None:
+    connection, name, table = transaction.connection, command.experiment, tables.experiments
     connection.execute(sql.select(table.c.id).where(table.c.name == name).with_for_update())
     row = _experiments(connection, name)[0]
-    found: list[Finding] = []
-    audit = Audit(connection, row, lambda where, what: found.append(Finding(name, where, what)))
+    found: list[AuditFinding] = []
+    audit = LogAudit(connection, row, lambda where, what: found.append(AuditFinding(name, where, what)))
     audit.run()
-    if audit.book is None or audit.links < row["links"]:
+    if audit.live is None or audit.links < row["links"]:
         first = found[0] if found else f"it ends with row {audit.links} of {row['links']}"
         raise Damaged(f"the log of {name!r} is damaged, restore a backup: {first}")
-    book = audit.book
-    book.links, book.head, book.time = audit.links, audit.head, audit.time
-    connection.execute(sql.delete(tables.stats).where(tables.stats.c.experiment == book.id))
-    state = book.state
-    for kind, roster in ((tables.players, state.player_roster), (tables.arms, state.arm_roster)):
+    live = audit.live
+    live.links, live.head, live.time = audit.links, audit.head, audit.time
+    connection.execute(sql.delete(tables.stats).where(tables.stats.c.experiment == live.id))
+    for kind, roster in ((tables.players, live.state.player_roster), (tables.arms, live.state.arm_roster)):
         for place, here in enumerate(roster.here.tolist()):
-            same = sql.and_(kind.c.experiment == book.id, kind.c.place == place)
+            same = sql.and_(kind.c.experiment == live.id, kind.c.place == place)
             connection.execute(sql.update(kind).where(same), {"here": int(here)})
-    book.stats = Stats()
-    book.append_change("rebuild", 0, audit.time)  # so that other processes read everything anew
-    book.finish(connection)
+    live.statistics = PairStatistics()
+    live.append_change("rebuild", 0, audit.time)  # so that other processes load everything anew
+    live.write(connection)

@@ -11,30 +11,27 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from posse.service.api import (
-    experiment_routes as routes,
-)
-from posse.service.api import (
-    insight_routes as routes_insight,
-)
-from posse.service.api import (
-    operation_routes as routes_operations,
-)
-from posse.service.api.errors import Problem, Refusal, add_problems
-from posse.service.api.middleware import Shell
-from posse.service.auth.permissions import Guard
+from posse.policies.user import import_file
+from posse.service.api import experiment_routes, insight_routes, operation_routes
+from posse.service.api.errors import ProblemDetails, add_problems
+from posse.service.api.middleware import RequestLimits
+from posse.service.auth.permissions import Authenticator
+from posse.service.commands import TakeDefaults
 from posse.service.dashboard.routes import add_dashboard
-from posse.service.process.metrics import Metrics
-from posse.service.process.settings import Settings
+from posse.service.metrics import Metrics
+from posse.service.settings import Settings
+from posse.service.storage import queries
 from posse.service.storage.errors import Damaged, Unavailable
-from posse.service.storage.read_pool import Reading
-from posse.service.storage.store import Store
+from posse.service.storage.read_pool import ReadPool
+from posse.service.storage.store import ServiceStore
 from posse.service.writer import Writer
 from posse.version import __version__
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """The service on a database that is there; `serve.prepare` makes one."""
+    """The service on a database that is there; `supervisor.prepare` makes one."""
+    if settings.import_file is not None:
+        import_file(settings.import_file)
     app = FastAPI(
         title="posse",
         version=__version__,
@@ -45,17 +42,19 @@ def create_app(settings: Settings) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.settings = settings
-    app.state.metrics = Metrics()
-    app.state.store = Store.open(settings.database)
-    app.state.writer = Writer(app.state.store, observe=lambda size: _wrote(app, size))
-    app.state.reading = Reading()
-    app.state.guard = Guard(app.state.store, settings, app.state.reading)
-    for router in (routes.router, routes_insight.router, routes_operations.router):
-        app.router.routes.extend(router.routes)  # as they are, so that app.routes lists every one
+    state = app.state
+    state.settings = settings
+    state.metrics = Metrics()
+    state.store = ServiceStore.open(settings.database)
+    state.writer = Writer(state.store, metrics=state.metrics)
+    state.read_pool = ReadPool(state.store)
+    state.authenticator = Authenticator(settings, state.read_pool, state.store.clock)
+    experiment_routes.add_create_route(app)
+    for module in (experiment_routes, insight_routes, operation_routes):
+        app.router.routes.extend(module.router.routes)  # as they are, so that app.routes lists every one
     add_dashboard(app)
     add_problems(app)
-    app.add_middleware(Shell, settings=settings, metrics=app.state.metrics)
+    app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app
 
@@ -63,29 +62,25 @@ def create_app(settings: Settings) -> FastAPI:
 @asynccontextmanager
 async def _life(app: FastAPI) -> AsyncIterator[None]:
     """Take default rewards while the app runs; in the end finish what was accepted."""
-    sweeping = asyncio.create_task(_sweep(app))
+    defaults = asyncio.create_task(_take_defaults(app))
     try:
         yield
     finally:
-        sweeping.cancel()
+        defaults.cancel()
         await asyncio.to_thread(app.state.writer.close)
-        await asyncio.to_thread(app.state.reading.close)
+        await asyncio.to_thread(app.state.read_pool.close)
         app.state.store.close()
 
 
-def _wrote(app: FastAPI, size: int) -> None:
-    app.state.metrics.wrote(size, app.state.writer.depth)
-
-
-async def _sweep(app: FastAPI) -> None:
+async def _take_defaults(app: FastAPI) -> None:
     """Now and then, take the default rewards that are due."""
-    seconds, store = app.state.settings.sweep_seconds, app.state.store
+    seconds = app.state.settings.defaults_seconds
     while seconds is not None:
         await asyncio.sleep(seconds)
         with _logged("of all experiments"):
-            for name in await app.state.reading.do(store.impatient):
-                with _logged(f"of {name!r}"):  # whatever is wrong with one, the others take theirs
-                    await asyncio.wrap_future(app.state.writer.submit(store.sweep, name))
+            for name in await app.state.read_pool.query(queries.with_patience):
+                with _logged(f"of {name!r}"):  # if one experiment has a problem, the others still take theirs
+                    await asyncio.wrap_future(app.state.writer.submit(TakeDefaults(name)))
 
 
 @contextmanager
@@ -93,7 +88,7 @@ def _logged(which: str) -> Iterator[None]:
     """Say in the log that default rewards were not taken, and why."""
     try:
         yield
-    except (Unavailable, Damaged, Refusal, ValueError) as error:
+    except (Unavailable, Damaged, ValueError) as error:
         logging.getLogger("posse").warning("default rewards %s wait: %s", which, error)
     except Exception:
         logging.getLogger("posse").exception("default rewards %s could not be taken", which)
@@ -104,7 +99,7 @@ def _described(app: FastAPI) -> dict[str, Any]:
     if app.openapi_schema is None:
         found = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         components = found.setdefault("components", {})
-        components.setdefault("schemas", {})["Problem"] = Problem.model_json_schema()
+        components.setdefault("schemas", {})["ProblemDetails"] = ProblemDetails.model_json_schema()
         components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
         found["security"] = [{"token": []}]
         app.openapi_schema = found

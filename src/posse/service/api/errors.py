@@ -13,6 +13,18 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
+from posse.service.auth.permissions import AccessDenied
+from posse.service.storage.errors import (
+    ConflictingKey,
+    Damaged,
+    ExperimentExists,
+    Overloaded,
+    Paused,
+    Refused,
+    Unavailable,
+    UnknownExperiment,
+)
+
 TYPE = "urn:posse:problem:"
 MEDIA_TYPE = "application/problem+json"
 WORST = 20  # errors that are listed, at most
@@ -45,10 +57,23 @@ KINDS: dict[str, tuple[int, str]] = {
     "unavailable": (503, "The storage cannot answer now"),
     "timeout": (503, "It took too long"),
 }
-"""Every problem: its status and title."""
+"""Every kind of problem: its status and title."""
 
 
-class Problem(BaseModel):
+ERRORS: list[tuple[type[Exception], str, str]] = [
+    (UnknownExperiment, "unknown-experiment", "GET /v1/experiments lists those there are."),
+    (ExperimentExists, "experiment-exists", "Take another name, or use the one there is."),
+    (ConflictingKey, "conflicting-key", "Use a new key for each new request, and the same one only to repeat it."),
+    (Paused, "paused", "PATCH the experiment with paused=false to go on."),
+    (Refused, "refused", "Nothing was changed."),
+    (Overloaded, "overloaded", "Try again in a second, with the same idempotency key."),
+    (Unavailable, "unavailable", "Try again in a second, with the same idempotency key or the same reward."),
+    (Damaged, "damaged", "`posse db verify` says what is wrong."),
+]
+"""The storage's errors, each with the kind of problem that it is and what to do; the first that fits counts."""
+
+
+class ProblemDetails(BaseModel):
     """What went wrong, and what to do about it."""
 
     type: str = Field(description="One of a fixed set of names, for programs", examples=[TYPE + "unknown-experiment"])
@@ -58,7 +83,7 @@ class Problem(BaseModel):
     errors: list[dict[str, str]] | None = Field(None, description="Each thing that is wrong: where, and what")
 
 
-class Refusal(Exception):
+class HttpProblem(Exception):
     """A request is answered with a problem, one of `KINDS`."""
 
     def __init__(self, kind: str, detail: str, headers: Mapping[str, str] | None = None, **extra: Any) -> None:
@@ -66,7 +91,7 @@ class Refusal(Exception):
         self.kind, self.detail, self.headers, self.extra = kind, detail, headers, extra
 
     def response(self) -> Response:
-        """The refusal as an answer."""
+        """The problem as an answer."""
         status, title = KINDS[self.kind]
         content = {"type": TYPE + self.kind, "title": title, "status": status, "detail": self.detail, **self.extra}
         body = json.dumps(content)  # ASCII, so that half a surrogate pair, quoted in a detail, can be sent
@@ -75,7 +100,7 @@ class Refusal(Exception):
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems that a route may answer with, for OpenAPI."""
-    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    schema = {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
     titles = {
         status: " · ".join(title for other, title in KINDS.values() if other == status) for status, _ in KINDS.values()
     }
@@ -83,11 +108,7 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def add_problems(app: FastAPI) -> None:
-    """Let every error of the app become a problem."""
-
-    @app.exception_handler(Refusal)
-    async def _refuse(request: Request, refusal: Refusal) -> Response:
-        return refusal.response()
+    """Let FastAPI's own errors become problems; the middleware answers all others."""
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
@@ -98,20 +119,36 @@ def add_problems(app: FastAPI) -> None:
         if error.status_code == 405:
             methods = sorted(_methods(app, request))
             detail = f"{request.method} does nothing at this path; use {' or '.join(methods)}."
-            return Refusal("wrong-method", detail, {"Allow": ", ".join(methods)}).response()
+            return HttpProblem("wrong-method", detail, {"Allow": ", ".join(methods)}).response()
         if error.status_code == 404:
-            return Refusal("not-found", "No such path; /openapi.json lists those there are.").response()
-        return Refusal("bad-request", str(error.detail), error.headers).response()
+            return HttpProblem("not-found", "No such path; /openapi.json lists those there are.").response()
+        return HttpProblem("bad-request", str(error.detail), error.headers).response()
 
 
-def failed(error: Exception) -> Response:
-    """The answer to an error that nobody expected; what it was goes to the log only."""
-    logging.getLogger("posse").error("a request failed", exc_info=error)
-    detail = "This is a fault of the service, and its log says more. The request may be repeated."
-    return Refusal("internal", detail).response()
+def answer_of(error: Exception) -> Response:
+    """The answer to a request that met an error; one that nobody expected goes to the log only."""
+    problem = problem_of(error)
+    if problem is None:
+        logging.getLogger("posse").error("a request failed", exc_info=error)
+        detail = "This is a fault of the service, and its log says more. The request may be repeated."
+        problem = HttpProblem("internal", detail)
+    return problem.response()
 
 
-def _what_is_wrong(error: RequestValidationError) -> Refusal:
+def problem_of(error: Exception) -> HttpProblem | None:
+    """The problem that an error is; None if nobody expected it."""
+    if isinstance(error, HttpProblem):
+        return error
+    if isinstance(error, AccessDenied):
+        return HttpProblem(error.kind, error.detail, error.headers)
+    for known, kind, advice in ERRORS:
+        if isinstance(error, known):
+            headers = {"Retry-After": "1"} if kind in ("overloaded", "unavailable") else None
+            return HttpProblem(kind, f"{str(error)[:1000].rstrip('.')}. {advice}", headers)
+    return None
+
+
+def _what_is_wrong(error: RequestValidationError) -> HttpProblem:
     """All that is wrong with a request, without repeating what it said."""
     found = [
         {
@@ -123,7 +160,7 @@ def _what_is_wrong(error: RequestValidationError) -> Refusal:
     first = found[0]
     more = f" ({len(error.errors()) - 1} more in `errors`.)" if len(error.errors()) > 1 else ""
     detail = f"{first['where']}: {first['what']}.{more} Nothing was changed; correct it and send it again."
-    return Refusal("invalid", detail, errors=found)
+    return HttpProblem("invalid", detail, errors=found)
 
 
 def _methods(app: FastAPI, request: Request) -> set[str]:

@@ -1,4 +1,4 @@
-"""The API: what there is to see of an experiment."""
+"""The API: an experiment's log, statistics and diagnosis."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, Query, Request
+from sqlalchemy.engine import Connection
 
 from posse.insight.diagnosis.api import diagnose
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.learner import Counts
+from posse.learner.state import LearnerState
 from posse.service.api import responses as answers
-from posse.service.api.auth_route import GuardedRoute, operation_id
-from posse.service.api.dispatch import read
 from posse.service.api.errors import declared
-from posse.service.api.experiment_routes import ALWAYS, Name
-from posse.service.auth.permissions import needs
-from posse.service.process.settings import LARGEST_PAGE
-from posse.service.storage import queries as views
-from posse.service.storage.store import Indices, Store
+from posse.service.api.experiment_routes import ALWAYS, PREFIX, Name
+from posse.service.api.requests import AuthRoute, operation_id
+from posse.service.auth.permissions import READ, needs
+from posse.service.settings import LARGEST_PAGE
+from posse.service.storage import queries
 from posse.text import plain
 
 LARGEST_NUMBER = 2**53  # of a row of the log
 LEVEL = 0.05  # the probability that any of the intervals is ever wrong
 
-router = APIRouter(prefix="/v1/experiments", route_class=GuardedRoute, generate_unique_id_function=operation_id)
+router = APIRouter(prefix=PREFIX, route_class=AuthRoute, generate_unique_id_function=operation_id)
 
 
 @router.get("/{name}/log", responses=declared(404, *ALWAYS))
-@needs("read")
+@needs(READ)
 async def read_log(
     name: Name,
     request: Request,
@@ -37,48 +37,49 @@ async def read_log(
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 1000,
 ) -> answers.LogAnswer:
     """The log: decisions, rewards and changes in the order in which they happened."""
-    rows = await read(request, request.app.state.store.log, name, after, limit)
+    rows = await request.app.state.read_pool.query(queries.log, name, after, limit)
     return answers.LogAnswer(rows=rows, next=rows[-1]["event"] if len(rows) == limit else None)
 
 
 @router.get("/{name}/state", responses=declared(404, *ALWAYS))
-@needs("read")
+@needs(READ)
 async def read_state(name: Name, request: Request) -> answers.StateAnswer:
     """The numbers behind the decisions."""
-    return await read(request, lambda: _state(_look(request.app.state.store, name)))
+    state: answers.StateAnswer = await request.app.state.read_pool.query(_state, name)
+    return state
 
 
 @router.get("/{name}/diagnosis", responses=declared(404, 409, *ALWAYS))
-@needs("read")
+@needs(READ)
 async def read_diagnosis(name: Name, request: Request) -> dict[str, Any]:
     """Is ε right? How far players are shown to differ, and an alarm when that is by more."""
-    return await read(request, lambda: diagnose(_look(request.app.state.store, name)).to_dict())
+    diagnosis: dict[str, Any] = await request.app.state.read_pool.query(_diagnosis, name)
+    return diagnosis
 
 
 @dataclass(frozen=True)
-class Look:
-    """What was seen of an experiment at one moment, as `diagnose` takes it."""
+class DiagnosisSource:
+    """An experiment at one moment, as `diagnose` takes it."""
 
-    seen: Counts
-    indices: Indices
+    state: LearnerState
 
     def counts(self) -> Counts:
         """Pulls and sums."""
-        return self.seen
+        return self.state.counts()
 
     def shared_weights(self) -> np.ndarray:
-        """How much the next decision of each player is expected to rest on others' data."""
-        return (self.indices.weights * self.indices.probabilities).sum(axis=1)
+        """How much the next decision of each player is expected to rest on others' data, floor and holdout included."""
+        indices = queries.indices(self.state)
+        return (indices.weights * indices.probabilities).sum(axis=1)
 
 
-def _look(store: Store, name: str) -> Look:
-    with store.reading() as connection:
-        state = views.book(connection, name).state
-    return Look(state.counts(), views.indices(state))
+def _diagnosis(connection: Connection, name: str) -> dict[str, Any]:
+    return diagnose(DiagnosisSource(queries.live_experiment(connection, name).state)).to_dict()
 
 
-def _state(look: Look) -> answers.StateAnswer:
-    counts, indices = look.seen, look.indices
+def _state(connection: Connection, name: str) -> answers.StateAnswer:
+    state = queries.live_experiment(connection, name).state
+    counts, indices = state.counts(), queries.indices(state)
     unit, pulls = counts.high - counts.low, counts.pulls
     level = LEVEL * np.outer(shares(len(counts.players)), shares(len(counts.arms)))
     low, high = interval(pulls, np.clip((counts.sums - pulls * counts.low) / unit, 0, pulls), level)

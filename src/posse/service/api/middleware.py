@@ -1,4 +1,4 @@
-"""What is around every request: limits on its body, headers on its answer, a count and a line in the log."""
+"""What surrounds every request: limits on its body, headers on its answer, a count and a line in the log."""
 
 from __future__ import annotations
 
@@ -9,14 +9,12 @@ import time
 from typing import NoReturn
 
 from starlette.datastructures import Headers
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from posse.service.api.dispatch import refusal_of
-from posse.service.api.errors import Refusal, failed
+from posse.service.api.errors import HttpProblem, answer_of
 from posse.service.auth.permissions import check_origin
-from posse.service.process.metrics import Metrics
-from posse.service.process.settings import LARGEST_BODY, Settings
+from posse.service.metrics import Metrics
+from posse.service.settings import LARGEST_BODY, Settings
 
 HEADERS = {
     "Cache-Control": "no-store",
@@ -38,29 +36,29 @@ TOKEN = re.compile("posse_[0-9]+_[A-Za-z0-9_-]+")
 log = logging.getLogger("posse.access")
 
 
-class Scrub(logging.Filter):
-    """Blots out whatever looks like a token, in every line of a log."""
+class TokenFilter(logging.Filter):
+    """Removes whatever looks like a token from every line of a log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Let every line pass, without tokens."""
-        record.msg, record.args = scrub(record.getMessage()), ()
+        record.msg, record.args = without_tokens(record.getMessage()), ()
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
-        record.exc_text = scrub(record.exc_text) if record.exc_text else record.exc_text
+        record.exc_text = without_tokens(record.exc_text) if record.exc_text else record.exc_text
         return True
 
 
-def scrub(text: str) -> str:
+def without_tokens(text: str) -> str:
     """The text without tokens.
 
-    >>> scrub("GET /posse_7_hushhush")
+    >>> without_tokens("GET /posse_7_hushhush")
     'GET /posse_…'
     """
     return TOKEN.sub("posse_…", text)
 
 
-class Shell:
-    """The outermost layer of the app."""
+class RequestLimits:
+    """The outermost layer of the app: bounds each request, completes its answer, counts and logs it."""
 
     def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
@@ -83,40 +81,37 @@ class Shell:
         try:
             headers = Headers(scope=scope)
             check_origin(scope["method"], headers)
-            bounded = Bounded(receive, self._settings.body_seconds)
+            bounded = BoundedBody(receive, self._settings.body_seconds)
             await bounded.check_length(headers)
             async with asyncio.timeout(self._settings.body_seconds + self._settings.answer_seconds):
                 await self._app(scope, bounded.receive, send_on)
         except Exception as error:
             if status:  # half an answer is out already; the server breaks the connection off
                 raise
-            await _answer(error)(scope, receive, send_on)
+            if isinstance(error, TimeoutError):
+                detail = "It may have happened or not. Repeat it with the same idempotency key, or the same reward."
+                error = HttpProblem("timeout", detail, {"Retry-After": "1"})
+            await answer_of(error)(scope, receive, send_on)
         finally:
             self._note(scope, status, time.perf_counter() - begun)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "none")
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self._metrics.answered(method, route, status, seconds)
+        self._metrics.requests.labels(method, route, str(status)).inc()
+        self._metrics.seconds.labels(method, route).observe(seconds)
         if self._settings.access_log:
             client = (scope.get("client") or ["?"])[0]
-            path = scrub(ascii(scope["path"][:300])[1:-1])  # no query; nothing that could begin a line of its own
+            path = without_tokens(
+                ascii(scope["path"][:300])[1:-1]
+            )  # no query; nothing that could begin a line of its own
             log.info("%s %s %s %d %.1f ms", client, method, path, status, 1e3 * seconds)
-
-
-def _answer(error: Exception) -> Response:
-    """The answer to a request that nothing else has answered."""
-    if isinstance(error, TimeoutError):
-        detail = "It may have happened or not. Repeat it with the same idempotency key, or the same reward."
-        error = Refusal("timeout", detail, {"Retry-After": "1"})
-    refusal = error if isinstance(error, Refusal) else refusal_of(error)
-    return failed(error) if refusal is None else refusal.response()
 
 
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
 
 
-class Bounded:
+class BoundedBody:
     """Receives a body that may be neither too large nor too slow, whether its length is declared or not."""
 
     def __init__(self, receive: Receive, seconds: float) -> None:
@@ -145,7 +140,7 @@ class Bounded:
                 message = await self._receive()
         except TimeoutError:
             detail = f"The body was not complete after {self._seconds:g} s; send it faster, or in smaller batches."
-            raise Refusal("too-slow", detail, {"Connection": "close"}) from None
+            raise HttpProblem("too-slow", detail, {"Connection": "close"}) from None
         self._taken += len(message.get("body", b""))
         self._complete = message["type"] != "http.request" or not message.get("more_body", False)
         return message
@@ -154,4 +149,4 @@ class Bounded:
         while not self._complete and self._taken <= DRAINED:
             await self._next()
         detail = f"A body has at most {LARGEST_BODY:,} bytes; send several smaller batches."
-        raise Refusal("too-large", detail, {"Connection": "close"})
+        raise HttpProblem("too-large", detail, {"Connection": "close"})

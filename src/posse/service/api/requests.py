@@ -1,25 +1,93 @@
-"""What requests say, with strict limits: whatever is not expected is refused before anything is done."""
+"""What requests say: the token is checked first, then the body, with strict limits, before anything is done."""
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, create_model
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetPydanticSchema,
+    Tag,
+    create_model,
+)
+from pydantic_core import CoreSchema, from_json
 
-import posse.policies
 from posse.learner.setup import LONGEST_NAME, check_name, check_names
-from posse.policies import Policy
-from posse.service.process.settings import LARGEST_BATCH
+from posse.policies.base import Policy, all_policies
+from posse.service.api.errors import HttpProblem
+from posse.service.auth.permissions import Authenticator, needed
+from posse.service.settings import LARGEST_BATCH
 from posse.service.storage.transaction import check_experiment_name
 
-POLICIES: dict[str, type[Policy]] = {
-    name: found
-    for name in posse.policies.__all__
-    if isinstance(found := getattr(posse.policies, name), type) and issubclass(found, Policy) and found is not Policy
-}
 LARGEST = 2**63 - 1
 LONGEST_ID = 40
+
+
+# ---------------------------------------------------------------- token and body
+
+
+class JsonRequest(Request):
+    """A request whose JSON is read strictly: no NaN, no half characters, bounded depth."""
+
+    async def json(self) -> Any:
+        """The body, read once."""
+        if not hasattr(self, "_json"):
+            try:
+                self._json = from_json(await self.body(), allow_inf_nan=False)
+            except ValueError as error:
+                detail = (
+                    f"{str(error)[:300]}. Send one JSON value in UTF-8, without NaN or Infinity, not nested deeply."
+                )
+                raise HttpProblem("not-json", detail) from None
+        return self._json
+
+
+class AuthRoute(APIRoute):
+    """A route that looks at the token first, as `permissions.needs` says, then at the body, then at anything else."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """What serves a request."""
+        handle = super().get_route_handler()
+        permission = needed(self.endpoint)
+        takes_body = self.body_field is not None
+
+        async def check_and_handle(request: Request) -> Response:
+            authenticator: Authenticator = request.app.state.authenticator
+            request.state.grant = await authenticator.admit(request, permission)
+            if takes_body:
+                _check_type(request)
+                request = JsonRequest(request.scope, request.receive)
+                if await request.body():
+                    await request.json()
+            return await handle(request)
+
+        return check_and_handle
+
+
+def operation_id(route: APIRoute) -> str:
+    """How OpenAPI names an endpoint."""
+    return route.name
+
+
+def _check_type(request: Request) -> None:
+    kind = request.headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != "application/json":
+        detail = f"Content-Type is {kind[:100]!r}; send JSON, as `Content-Type: application/json`."
+        raise HttpProblem("not-json-type", detail, {"Accept": "application/json"})
+
+
+# ---------------------------------------------------------------- parts of bodies
 
 
 def _whole(value: Any) -> Any:
@@ -27,12 +95,8 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _unique(names: list[str]) -> list[str]:
-    return check_names("name", names)
-
-
 _TEXT = Field(min_length=1, max_length=LONGEST_NAME, json_schema_extra={"format": "printable"})
-Name = Annotated[str, _TEXT, AfterValidator(lambda name: check_name("name", name))]
+Name = Annotated[str, _TEXT, AfterValidator(functools.partial(check_name, "name"))]
 ExperimentName = Annotated[
     str,
     Field(min_length=1, max_length=LONGEST_NAME, json_schema_extra={"format": "segment"}),
@@ -41,7 +105,7 @@ ExperimentName = Annotated[
 Names = Annotated[
     list[Name],
     Field(max_length=LARGEST_BATCH, json_schema_extra={"uniqueItems": True}),
-    AfterValidator(_unique),
+    AfterValidator(functools.partial(check_names, "name")),
 ]
 SomeNames = Annotated[Names, Field(min_length=1)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
@@ -51,23 +115,27 @@ DecisionId = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, examples=
 
 
 class Body(BaseModel):
-    """What all bodies have in common: nothing is converted, and nothing unknown is let through."""
+    """What all bodies have in common: nothing is converted, and nothing unknown is accepted."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+# ---------------------------------------------------------------- experiments
 
 
 class PolicyBody(Body):
     """A policy, with its constants."""
 
+    kind: ClassVar[type[Policy]]
     name: str
     constants: Body = Body()
 
-    def made(self) -> Policy:
+    def policy(self) -> Policy:
         """The policy itself."""
-        return POLICIES[self.name](**self.constants.model_dump())
+        return self.kind(**self.constants.model_dump())
 
 
-def _policy_body(name: str, kind: type[Policy]) -> type[PolicyBody]:
+def _policy_body(kind: type[Policy]) -> type[PolicyBody]:
     """The body for one kind of policy, which has the constants that this kind has."""
     constants: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
@@ -77,23 +145,31 @@ def _policy_body(name: str, kind: type[Policy]) -> type[PolicyBody]:
                 Real if field.default is not None else Real | None,
                 ... if required else field.default,
             )
+    name = kind.__name__
     made = create_model(f"{name}Constants", __base__=Body, **constants)
     required = any(default is ... for _, default in constants.values())
     fields: dict[str, Any] = {"name": (Literal[name], ...), "constants": (made, ... if required else made())}
-    return create_model(name, __base__=PolicyBody, **fields)
+    body = create_model(name, __base__=PolicyBody, **fields)
+    body.kind = kind
+    return body
+
+
+def _any_policy(_: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
+    """The body of any policy that is known now; of two with one name, posse's own."""
+    known = [cls for cls in all_policies() if isinstance(inspect.getattr_static(cls, "index", None), staticmethod)]
+    by_name = {cls.__name__: cls for cls in sorted(known, key=lambda cls: cls.__module__.startswith("posse.policies."))}
+    bodies = tuple(_policy_body(by_name[name]) for name in sorted(by_name))
+    return handler(Annotated[Union[bodies], Field(discriminator="name")])  # noqa: UP007
 
 
 if TYPE_CHECKING:
     AnyPolicyBody = PolicyBody
 else:
-    AnyPolicyBody = Annotated[
-        Union[tuple(_policy_body(name, kind) for name, kind in POLICIES.items())],  # noqa: UP007
-        Field(discriminator="name"),
-    ]
+    AnyPolicyBody = Annotated[Any, GetPydanticSchema(_any_policy)]
 
 
 class ExperimentBody(Body):
-    """An experiment to be created."""
+    """An experiment to be created. `model_rebuild` lets it know the policies that were defined meanwhile."""
 
     name: ExperimentName
     arms: SomeNames
@@ -117,6 +193,9 @@ class ChangeBody(Body):
     retire_arms: Names = []
     paused: bool | None = None
     knows_others: bool = True
+
+
+# ---------------------------------------------------------------- decisions and rewards
 
 
 def _form(several: str) -> Discriminator:

@@ -1,4 +1,4 @@
-"""What answers say."""
+"""What answers say. Decisions and outcomes of rewards are answered as the learner and the storage have them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
+from posse.learner import Decision
+from posse.service.storage.reward_reports import RewardOutcome
 
-class Place(BaseModel):
+
+class RosterEntry(BaseModel):
     """A player or an arm."""
 
     name: str
@@ -27,8 +30,8 @@ class ExperimentAnswer(BaseModel):
 
     name: str
     policy: PolicyAnswer
-    arms: list[Place]
-    players: list[Place]
+    arms: list[RosterEntry]
+    players: list[RosterEntry]
     paused: bool
     horizon: int | None
     reward_range: list[float] = Field(min_length=2, max_length=2)
@@ -49,37 +52,19 @@ class ExperimentsAnswer(BaseModel):
     experiments: list[ExperimentAnswer]
 
 
-class DecisionAnswer(BaseModel):
-    """What was chosen for a player."""
-
-    id: str = Field(description="What to report the reward with")
-    player: str
-    arm: str
-    propensity: float = Field(description="The probability with which this arm was chosen")
-    probabilities: dict[str, float]
-    round: int
-    shared: float = Field(description="How much it rests on other players' data, from 0 to 1")
-    holdout: bool
-
-
 class DecisionsAnswer(BaseModel):
     """Decisions, in the order of the players."""
 
-    decisions: list[DecisionAnswer]
-
-
-class OutcomeAnswer(BaseModel):
-    """What became of a reward: taken, known (the same came before), conflict, unknown or invalid."""
-
-    decision: str
-    status: str
-    detail: str | None = None
+    decisions: list[Decision] = Field(
+        description="`id` is what to report the reward with, `propensity` the probability with which this arm was "
+        "chosen, and `shared` how much the choice rests on other players' data, from 0 to 1"
+    )
 
 
 class OutcomesAnswer(BaseModel):
-    """What became of each reward, in order."""
+    """What became of each reward, in order: taken, known (the same came before), conflict, unknown or invalid."""
 
-    outcomes: list[OutcomeAnswer]
+    outcomes: list[RewardOutcome]
     taken: int = Field(description="How many were new, and count from now on")
 
 

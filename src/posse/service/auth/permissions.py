@@ -1,28 +1,24 @@
-"""Who may do what: tokens and their scopes, and what protects a service that asks for none."""
+"""Who may do what: the one rule for the API and the dashboard's pages, and how a request shows its token."""
 
 from __future__ import annotations
 
 import hashlib
 import ipaddress
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
 
-from posse.service.api.errors import Refusal
 from posse.service.auth import tokens
-from posse.service.auth.tokens import Grant
-
-if TYPE_CHECKING:
-    from posse.service.process.settings import Settings
-    from posse.service.storage.read_pool import Reading
-    from posse.service.storage.store import Store
+from posse.service.auth.tokens import TokenGrant
+from posse.service.settings import Settings
+from posse.service.storage.read_pool import ReadPool
 
 COOKIE = "posse_token"
-EVERYTHING = Grant(frozenset({"admin"}), None)
+EVERYTHING = TokenGrant(frozenset({"admin"}), None)
 MOST_KNOWN = 1000  # tokens that a worker remembers
 CHALLENGE = 'Bearer realm="posse"'
 HOW_TO_CREATE = "`posse token create --scope decide` makes one"
@@ -30,63 +26,103 @@ HOW_TO_CREATE = "`posse token create --scope decide` makes one"
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
-def needs(scope: str | None, every_experiment: bool = False) -> Callable[[Endpoint], Endpoint]:
-    """Say which scope an endpoint needs; None for any token, "nothing" for no token at all.
+# ---------------------------------------------------------------- the rule
 
-    A token for one experiment passes where the path names that experiment, or where `every_experiment` is False.
-    An endpoint that says nothing needs "admin".
-    """
+
+class AccessDenied(Exception):
+    """A request may not do what it asks for; `kind` is the name of the problem that answers it."""
+
+    def __init__(self, kind: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.kind, self.detail, self.headers = kind, detail, headers
+
+
+class Permission(NamedTuple):
+    """What an endpoint or a page asks of a token."""
+
+    scope: str | None
+    """None for any token; "nothing" for no token at all."""
+    every_experiment: bool = False
+    """Whether a token for one experiment is not enough, even where the path names no experiment."""
+
+
+READ, CHANGE = Permission("read"), Permission("admin")
+CREATE = Permission("admin", every_experiment=True)
+NO_TOKEN = Permission("nothing")
+
+
+def why_denied(grant: TokenGrant, permission: Permission, experiment: str | None = None) -> str | None:
+    """Why a token is not enough, for an experiment or in general; None if it is enough."""
+    scope = permission.scope
+    if scope is not None and not grant.scopes & {scope, "admin"}:
+        return f"This needs the scope {scope}; `posse token create --scope {scope}` makes such a token."
+    if grant.experiment is not None and (permission.every_experiment or experiment not in (None, grant.experiment)):
+        return "The token is for one experiment, and this is about others; use another token."
+    return None
+
+
+def allows(grant: TokenGrant, permission: Permission, experiment: str | None = None) -> bool:
+    """Whether a token is enough."""
+    return why_denied(grant, permission, experiment) is None
+
+
+def needs(permission: Permission) -> Callable[[Endpoint], Endpoint]:
+    """Say what an endpoint asks of a token. One that says nothing asks for "admin" of every experiment."""
 
     def mark(endpoint: Endpoint) -> Endpoint:
-        endpoint.__dict__["needs"] = (scope, every_experiment)
+        endpoint.__dict__["permission"] = permission
         return endpoint
 
     return mark
 
 
-def needed(endpoint: Callable[..., Any]) -> tuple[str | None, bool]:
-    """Which scope an endpoint needs, and whether for all experiments."""
-    return getattr(endpoint, "needs", ("admin", True))
+def needed(endpoint: Callable[..., Any]) -> Permission:
+    """What an endpoint asks of a token."""
+    return getattr(endpoint, "permission", CREATE)
 
 
-class Guard:
-    """Lets requests pass, or refuses them."""
+# ---------------------------------------------------------------- who asks
 
-    def __init__(self, store: Store, settings: Settings, reading: Reading) -> None:
-        self._store, self._settings, self._reading = store, settings, reading
-        self._known: dict[bytes, tuple[Grant, float]] = {}  # by digest: a dump of memory shows no token
+
+class Authenticator:
+    """Finds out what a request may do: by its token, or because no token was ever made."""
+
+    def __init__(self, settings: Settings, read_pool: ReadPool, clock: Callable[[], float]) -> None:
+        self._settings, self._read_pool, self._clock = settings, read_pool, clock
+        self._known: dict[bytes, tuple[TokenGrant, float]] = {}  # by digest: a dump of memory shows no token
         self._open_until = 0.0
-        self._closed = not settings.loopback  # for good: that a token was ever made does not become untrue
+        self._closed = not settings.loopback  # for good: once a token was made, tokens are needed
 
-    async def admit(self, request: Request, scope: str | None, every_experiment: bool) -> Grant:
-        """The grant of a request, if it is enough."""
-        if scope == "nothing" or await self.is_open(request):
+    async def admit(self, request: Request, permission: Permission) -> TokenGrant:
+        """The grant of a request to the API, if it is enough."""
+        if permission == NO_TOKEN or await self.is_open(request):
             return EVERYTHING
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
             detail = f"Send a token as `Authorization: Bearer …`; {HOW_TO_CREATE}."
-            raise Refusal("no-token", detail, {"WWW-Authenticate": CHALLENGE})
+            raise AccessDenied("no-token", detail, {"WWW-Authenticate": CHALLENGE})
         grant = await self.look_up(secret.strip())
         if grant is None:
             detail = f"The token is unknown, expired or revoked; {HOW_TO_CREATE}."
-            raise Refusal("bad-token", detail, {"WWW-Authenticate": CHALLENGE + ', error="invalid_token"'})
-        self._check(grant, scope, every_experiment, request.path_params.get("name"))
+            raise AccessDenied("bad-token", detail, {"WWW-Authenticate": CHALLENGE + ', error="invalid_token"'})
+        denied = why_denied(grant, permission, request.path_params.get("name"))
+        if denied is not None:
+            raise AccessDenied("forbidden", denied)
         return grant
 
-    def _check(self, grant: Grant, scope: str | None, every_experiment: bool, experiment: str | None) -> None:
-        if scope is not None and not grant.scopes & {scope, "admin"}:
-            raise Refusal(
-                "forbidden", f"This needs the scope {scope}; `posse token create --scope {scope}` makes such a token."
-            )
-        if grant.experiment is not None and (every_experiment or experiment not in (None, grant.experiment)):
-            raise Refusal("forbidden", "The token is for one experiment, and this is about others; use another token.")
+    async def page_grant(self, request: Request) -> TokenGrant | None:
+        """The grant of somebody who looks at a page, by the cookie that the login set; None if there is none."""
+        if await self.is_open(request):
+            return EVERYTHING
+        secret = request.cookies.get(COOKIE)
+        return await self.look_up(secret) if secret else None
 
-    async def look_up(self, secret: str) -> Grant | None:
+    async def look_up(self, secret: str) -> TokenGrant | None:
         """The grant of a token, from memory if it was good a moment ago."""
         digest, now = hashlib.sha256(secret.encode("utf-8", "replace")).digest(), time.monotonic()
         if digest in self._known and now < self._known[digest][1]:
             return self._known[digest][0]
-        grant: Grant | None = await self._reading.do(tokens.check, self._store, secret)
+        grant = await self._read_pool.query(tokens.grant_of, secret, self._clock())
         self._known.pop(digest, None)
         if grant is not None:
             if len(self._known) >= MOST_KNOWN:
@@ -95,14 +131,14 @@ class Guard:
         return grant
 
     async def is_open(self, request: Request) -> bool:
-        """Whether anybody on this machine may do everything: no token was ever made, and nobody else gets here.
+        """Whether authentication is off: no token was ever made, and only this machine reaches the service.
 
-        Then Host must be a name of this machine: another one was made to point here by a page that wants to pass for
-        the service (DNS rebinding), or is that of a proxy that would let the world in.
+        Then Host must be a name of this machine. Any other name was made to point here by a page that wants to pass
+        for the service (DNS rebinding), or belongs to a proxy that would let everybody in.
         """
         now = time.monotonic()
         if not self._closed and now >= self._open_until:
-            if await self._reading.do(tokens.exist, self._store):
+            if await self._read_pool.query(tokens.exist):
                 self._closed = True
             self._open_until = now + self._settings.trust_seconds
         if self._closed:
@@ -113,26 +149,18 @@ class Guard:
                 f"Host is {host[:100]!r}, but without tokens the service answers to localhost and 127.0.0.1 only. "
                 f"To reach it by another name, create a token first: {HOW_TO_CREATE}."
             )
-            raise Refusal("wrong-host", detail)
+            raise AccessDenied("wrong-host", detail)
         return True
 
 
-async def page_grant(request: Request) -> Grant | None:
-    """The grant of somebody who looks at a page, by the cookie that was set at the login; None if there is none."""
-    guard: Guard = request.app.state.guard
-    if await guard.is_open(request):
-        return EVERYTHING
-    secret = request.cookies.get(COOKIE)
-    return await guard.look_up(secret) if secret else None
-
-
 def check_origin(method: str, headers: Headers) -> None:
-    """Refuse what a page of another site makes a browser send, which says in Origin where it comes from."""
+    """Refuse what a page of another site makes a browser send; Origin says where it comes from."""
     origin = headers.get("origin")
     if origin is None or method in ("GET", "HEAD"):
         return
     if _split(origin).netloc != headers.get("host", ""):
-        raise Refusal("cross-site", "The Origin of this request is another site; send it from the service's own pages.")
+        detail = "The Origin of this request is another site; send it from the service's own pages."
+        raise AccessDenied("cross-site", detail)
 
 
 def is_loopback(host: str) -> bool:

@@ -15,14 +15,16 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from posse.service.api.dispatch import submit
 from posse.service.auth import permissions as access
+from posse.service.auth.permissions import CHANGE, CREATE, READ, Permission
+from posse.service.commands import Change, Create
 from posse.service.dashboard import forms
 from posse.service.dashboard.analysis_process import AnalysisProcess
 from posse.service.dashboard.charts import chart
 from posse.service.dashboard.experiment_page import contents, example
 from posse.service.dashboard.snapshots import Snapshot, Snapshots
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, static_response
+from posse.service.storage import queries
 from posse.service.storage.errors import ExperimentExists, Unavailable, UnknownExperiment
 
 IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
@@ -32,7 +34,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def add_dashboard(app: FastAPI) -> None:
-    """Add the dashboard to the app, which has its store, writer and guard in `app.state`."""
+    """Add the dashboard to the app, which has its store, writer and authenticator in `app.state`."""
     app.state.analyses = AnalysisProcess()
     app.router.lifespan_context = _closing(app.state.analyses, app.router.lifespan_context)
     app.state.snapshots = Snapshots(app.state.store)
@@ -71,21 +73,19 @@ def _closing(analyses: AnalysisProcess, lifespan: Any) -> Any:
 # ---------------------------------------------------------------- who may look
 
 
-def _for(scope: str, part: bool = False) -> Callable[[Endpoint], Endpoint]:
-    """A page for those whose token has this scope; others are sent to the login, or told why not."""
+def _for(permission: Permission, part: bool = False) -> Callable[[Endpoint], Endpoint]:
+    """A page for those whose token is enough; others are sent to the login, or told why not."""
 
     def wrap(function: Endpoint) -> Endpoint:
-        @access.needs("nothing")  # the page looks at the cookie itself
+        @access.needs(access.NO_TOKEN)  # the page looks at the cookie itself
         @functools.wraps(function)
         async def endpoint(request: Request) -> Response:
-            grant = await access.page_grant(request)
+            grant = await request.app.state.authenticator.page_grant(request)
             if grant is None:
                 return _to_login(request, part)
-            name = request.path_params.get("name")
-            if not grant.scopes & {scope, "admin"}:
-                return _trouble(403, "Not with this token", f"This needs a token with the scope {scope}.")
-            if grant.experiment is not None and name not in (None, grant.experiment):
-                return _trouble(403, "Not with this token", "Your token is for another experiment.")
+            denied = access.why_denied(grant, permission, request.path_params.get("name"))
+            if denied is not None:
+                return _trouble(403, "Not with this token", denied)
             request.state.grant = grant
             try:
                 return await function(request)
@@ -110,10 +110,6 @@ def _trouble(status: int, title: str, text: str) -> Response:
     return page("trouble.html", status, title=title, text=text, may_leave=False)
 
 
-def _may_change(request: Request) -> bool:
-    return "admin" in request.state.grant.scopes
-
-
 def _common(request: Request) -> dict[str, Any]:
     return {"may_leave": access.COOKIE in request.cookies}
 
@@ -121,12 +117,12 @@ def _common(request: Request) -> dict[str, Any]:
 # ---------------------------------------------------------------- the list, and new experiments
 
 
-@_for("read")
+@_for(READ)
 async def _list(request: Request) -> Response:
     return page("list.html", **await _listed(request), form=forms.ExperimentForm())
 
 
-@_for("read", part=True)
+@_for(READ, part=True)
 async def _cards(request: Request) -> Response:
     if "hx-request" not in request.headers:
         return RedirectResponse("/", 303, PAGE_HEADERS)
@@ -138,13 +134,13 @@ async def _cards(request: Request) -> Response:
 
 async def _listed(request: Request) -> dict[str, Any]:
     grant, store = request.state.grant, request.app.state.store
-    found = await request.app.state.reading.do(store.experiments)
-    mine, now = [each for each in found if grant.experiment in (None, each.name)], float(store.clock())
+    found = await request.app.state.read_pool.run(store.read, queries.experiments)
+    mine, now = [each for each in found if access.allows(grant, READ, each.name)], float(store.clock())
     return {
         "experiments": mine,
         "now": now,
         "seen": _digest((mine, int(now / IDLE_SECONDS))),
-        "may_create": _may_change(request) and grant.experiment is None,
+        "may_create": access.allows(grant, CREATE),
         **_common(request),
     }
 
@@ -154,7 +150,7 @@ def _digest(what: Any) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
-@_for("admin")
+@_for(CREATE)
 async def _create(request: Request) -> Response:
     try:
         typed = forms.read(await request.body())
@@ -163,7 +159,7 @@ async def _create(request: Request) -> Response:
     made, wrong = forms.experiment_of(typed)
     if not wrong:
         try:
-            await submit(request, request.app.state.store.create, made.pop("name"), **made)
+            await request.app.state.writer.apply(Create(made.pop("name"), **made))
             return RedirectResponse(experiment_address(typed["name"].strip()), 303, PAGE_HEADERS)
         except ExperimentExists:
             wrong = {"name": "There is an experiment of this name already."}
@@ -175,14 +171,14 @@ async def _create(request: Request) -> Response:
 # ---------------------------------------------------------------- one experiment
 
 
-@_for("read")
+@_for(READ)
 async def _experiment(request: Request) -> Response:
     values = await _contents(request)
     program = example(values["snapshot"], str(request.base_url))
     return page("experiment.html", **values, **_common(request), example=program)
 
 
-@_for("read", part=True)
+@_for(READ, part=True)
 async def _live(request: Request) -> Response:
     values = await _contents(request)
     if request.query_params.get("seen") == values["seen"]:
@@ -190,23 +186,23 @@ async def _live(request: Request) -> Response:
     return page("live.html", **values)
 
 
-@_for("read", part=True)
+@_for(READ, part=True)
 async def _chart(request: Request) -> Response:
     data = chart(await _snapshot(request))
     return Response(json.dumps(data, allow_nan=False), 200, PAGE_HEADERS, "application/json")
 
 
-@_for("admin")
+@_for(CHANGE)
 async def _pause(request: Request) -> Response:
     name = request.path_params["name"]
     typed = forms.read(await request.body())
-    await submit(request, request.app.state.store.change, name, paused=typed.get("paused") == "yes")
+    await request.app.state.writer.apply(Change(name, paused=typed.get("paused") == "yes"))
     return RedirectResponse(experiment_address(name), 303, PAGE_HEADERS)
 
 
 async def _snapshot(request: Request) -> Snapshot:
     state = request.app.state
-    found: Snapshot = await state.reading.do(state.snapshots.of, request.path_params["name"])
+    found: Snapshot = await state.read_pool.run(state.snapshots.of, request.path_params["name"])
     return found
 
 
@@ -215,7 +211,8 @@ async def _contents(request: Request) -> dict[str, Any]:
     snapshot, state = await _snapshot(request), request.app.state
     search, number = request.query_params.get("q", "")[:200], request.query_params.get("page", "1")
     page_number = int(number) if number.isdecimal() and len(number) < 9 else 1
-    shown = await state.reading.do(contents, snapshot, state.analyses, search, page_number, _may_change(request))
+    may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
+    shown = await state.read_pool.run(contents, snapshot, state.analyses, search, page_number, may_change)
     numbers = snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS)
     return {**shown, "seen": _digest((*numbers, shown["analyzed_at"], search, page_number))}
 
@@ -223,20 +220,20 @@ async def _contents(request: Request) -> dict[str, Any]:
 # ---------------------------------------------------------------- login and files
 
 
-@access.needs("nothing")
+@access.needs(access.NO_TOKEN)
 async def _login(request: Request) -> Response:
     return page("login.html", next=_inside(request.query_params.get("next", "/")), wrong="", may_leave=False)
 
 
-@access.needs("nothing")
+@access.needs(access.NO_TOKEN)
 async def _sign_in(request: Request) -> Response:
     try:
         typed = forms.read(await request.body())
     except ValueError:
         typed = {}
     secret, target = typed.get("token", "").strip(), _inside(typed.get("next", "/"))
-    grant = await request.app.state.guard.look_up(secret) if secret else None
-    if grant is None or not grant.scopes & {"read", "admin"}:
+    grant = await request.app.state.authenticator.look_up(secret) if secret else None
+    if grant is None or not access.allows(grant, READ):
         wrong = "This token is unknown, expired or revoked." if grant is None else "This token has no scope read."
         return page("login.html", 401, next=target, wrong=wrong, may_leave=False)
     answer = RedirectResponse(target, 303, PAGE_HEADERS)
@@ -251,7 +248,7 @@ async def _sign_in(request: Request) -> Response:
     return answer
 
 
-@access.needs("nothing")
+@access.needs(access.NO_TOKEN)
 async def _sign_out(request: Request) -> Response:
     answer = RedirectResponse("/login", 303, PAGE_HEADERS)
     answer.delete_cookie(access.COOKIE)
@@ -263,7 +260,7 @@ def _inside(target: str) -> str:
     return target if target.startswith("/experiments/") else "/"
 
 
-@access.needs("nothing")
+@access.needs(access.NO_TOKEN)
 async def _static(request: Request) -> Response:
     found = static_response(request.path_params["path"], request.query_params.get("v", ""))
     return found or _trouble(404, "Nothing here", "There is no such file.")

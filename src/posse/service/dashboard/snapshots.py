@@ -11,12 +11,13 @@ import numpy as np
 
 from posse.learner import Counts
 from posse.learner.setup import Setup
-from posse.learner.state import State
+from posse.learner.state import LearnerState
+from posse.policies.statistics import SQUARES
 from posse.rewards import GRID
 from posse.service.dashboard.beliefs import beliefs
 from posse.service.dashboard.history import ChoiceHistory, History, RecentDecision, Traffic, latest_decisions
-from posse.service.storage import queries
-from posse.service.storage.store import Store
+from posse.service.storage import database, queries
+from posse.service.storage.store import ServiceStore
 
 SHOWN_PLAYERS = 40  # in the picture of who chooses what
 FRESH = 1.0  # seconds for which a snapshot is kept,
@@ -69,7 +70,7 @@ class Snapshot:
         return Counts(players, arms, self.pulls, self.sums, self.setup.low, self.setup.high, epsilon)
 
 
-def numbers_of(state: State) -> dict[str, Any]:
+def numbers_of(state: LearnerState) -> dict[str, Any]:
     """The fields of a snapshot that the learner's state knows."""
     counts, indices = state.counts(), queries.indices(state)
     estimates, lows, highs = beliefs(state)
@@ -83,8 +84,8 @@ def numbers_of(state: State) -> dict[str, Any]:
         "waiting": int(state.waiting.sum()),
         "pulls": counts.pulls,
         "sums": counts.sums,
-        "squares": state.tally.squares / GRID,
-        "chosen": counts.pulls + state.waiting,
+        "squares": state.known.statistics[SQUARES].T / GRID,
+        "chosen": counts.pulls + state.waiting.T,
         "estimates": estimates,
         "lows": lows,
         "highs": highs,
@@ -106,15 +107,14 @@ class _Kept:
 class Snapshots:
     """Reads snapshots from the database: one reader at a time for each experiment, and at most every second."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ServiceStore) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, int], _Kept] = {}
 
     def of(self, name: str) -> Snapshot:
         """The experiment as it was at most a moment ago."""
-        with self._store.reading() as connection:
-            row = queries.find(connection, name)
+        row = self._store.read(queries.find, name)
         kept = self._keep(name, row["id"])
         with kept.lock:
             began = time.monotonic()
@@ -133,18 +133,18 @@ class Snapshots:
             return self._kept.setdefault((name, number), _Kept(History(number)))
 
     def _read(self, name: str, created_at: float, history: History) -> Snapshot:
-        with self._store.reading() as connection:
-            book = queries.book(connection, name)
-            state, numbers = book.state, numbers_of(book.state)
-            now = max(float(self._store.clock()), book.time)
+        with database.reading(self._store.engine) as connection:
+            live = queries.live_experiment(connection, name)
+            state, numbers = live.state, numbers_of(live.state)
+            now = max(float(self._store.clock()), live.time)
             shown = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS]
             players, arms = state.player_roster.names, state.arm_roster.names
             return Snapshot(
                 name=name,
-                paused=book.paused,
+                paused=live.paused,
                 now=now,
                 choices=history.choices(connection, state.decisions, shown, len(arms)),
-                traffic=history.traffic(connection, state.decisions, book.links, numbers["waiting"], created_at, now),
-                recent=latest_decisions(connection, book.id, players, arms),
+                traffic=history.traffic(connection, state.decisions, live.links, numbers["waiting"], created_at, now),
+                recent=latest_decisions(connection, live.id, players, arms),
                 **numbers,
             )

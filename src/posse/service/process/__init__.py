@@ -1,1 +1,1 @@
-"""The server processes: supervisor, settings, metrics, warm-up."""
+"""The server processes: the supervisor, and what warms workers up."""

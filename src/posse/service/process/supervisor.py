@@ -1,4 +1,7 @@
-"""Running the service: a supervisor that holds the socket, and workers that it starts again when they die."""
+"""The supervisor: it holds the socket, and starts workers again when they die.
+
+uvicorn has one too; docs/decisions/0009-own-supervisor.md says why it is not enough.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,15 @@ from typing import Any
 import uvicorn
 
 from posse.checks import whole
-from posse.service.api.middleware import Scrub
+from posse.policies.user import import_file
+from posse.service import metrics
+from posse.service.api.middleware import TokenFilter
 from posse.service.auth import tokens
 from posse.service.auth.permissions import is_loopback
-from posse.service.process import metrics
-from posse.service.process.settings import Settings
-from posse.service.storage.store import Store
+from posse.service.settings import Settings
+from posse.service.storage.store import ServiceStore
 
-PRELOADED = [  # by the process that workers are forked from, so that a worker is there at once
+PRELOADED = [  # by the process that workers are forked from, so that a new worker answers at once
     "posse.service.api.app",
     "posse.service.dashboard.routes",
     "posse.service.process.warm_up",
@@ -38,7 +42,7 @@ PRELOADED = [  # by the process that workers are forked from, so that a worker i
     "uvicorn.loops.auto",
     "uvicorn.protocols.http.auto",
 ]
-FINISH_SECONDS = 20  # for what was accepted, once the service is to stop
+FINISH_SECONDS = 20  # in which workers finish what they accepted, once the service is to stop
 LONGEST_PAUSE = 1.0  # seconds before a worker that failed to start is started again
 
 
@@ -61,7 +65,7 @@ def serve(
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that listens there."""
+    """A socket that listens at an address."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -79,7 +83,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where a browser on this machine finds what listens."""
+    """The address at which a browser on this machine reaches a socket."""
     host, port = listener.getsockname()[:2]
     if ipaddress.ip_address(host).is_unspecified:
         host = "127.0.0.1" if listener.family == socket.AF_INET else "::1"
@@ -87,13 +91,15 @@ def url_of(listener: socket.socket) -> str:
 
 
 def prepare(settings: Settings, host: str) -> None:
-    """Create the database where there is none; refuse to let the world in without a token."""
-    store = Store.open(settings.database, create=True)
+    """Import the user's policies, create the database if there is none, and refuse an open service without a token."""
+    if settings.import_file is not None:
+        import_file(settings.import_file)
+    store = ServiceStore.open(settings.database, create=True)
     try:
-        if not settings.loopback and not tokens.exist(store):
+        if not settings.loopback and not store.read(tokens.exist):
             raise ValueError(
-                f"host={host!r} can be reached from other machines, but there is no token yet, so that everybody could "
-                "do everything; make one first, with the same --database: posse token create --scope admin"
+                f"host={host!r} can be reached from other machines, but there is no token yet, so anybody could do "
+                "anything; make one first, with the same --database: posse token create --scope admin"
             )
     finally:
         store.close()
@@ -116,14 +122,14 @@ class Supervisor:
         self._announced = False
 
     def run(self) -> None:
-        """Start the workers and look after them."""
+        """Start the workers, and replace those that die, until a signal comes."""
         before = {number: signal.signal(number, self._signalled) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             try:
                 for number in range(self._count):
                     self._start(number)
                 while not self._signals:
-                    self._look()
+                    self._wait()
             finally:
                 self._stop()
         finally:
@@ -137,23 +143,18 @@ class Supervisor:
         os.write(self._wake_write, b".")
 
     def _start(self, number: int) -> None:
-        sweeps = self._settings.sweep_seconds if number == 0 else None
+        defaults = self._settings.defaults_seconds if number == 0 else None
+        settings = replace(self._settings, defaults_seconds=defaults)
         worker = self._context.Process(
-            target=work,
-            args=(
-                self._listener,
-                replace(self._settings, sweep_seconds=sweeps),
-                number,
-                self._folder,
-                self._tell_ready,
-            ),
+            target=run_worker,
+            args=(self._listener, settings, number, self._folder, self._tell_ready),
             name=f"posse-worker-{number}",
         )
         worker.start()
         self._workers[number] = worker
 
-    def _look(self) -> None:
-        """Wait until something happens, and see to it."""
+    def _wait(self) -> None:
+        """Wait until a worker is ready or dies, or a signal comes."""
         happened = wait([self._wake_read, self._ready, *(worker.sentinel for worker in self._workers.values())])
         if self._ready in happened:
             self._ready.recv_bytes()
@@ -168,9 +169,9 @@ class Supervisor:
     def _replace(self, number: int, worker: BaseProcess) -> None:
         worker.join()
         code = worker.exitcode or 0
-        del self._workers[number]  # once closed it can be asked nothing, not even by what stops the others
+        del self._workers[number]  # a closed process cannot be asked anything, and `_stop` would
         worker.close()
-        if code > 0:  # it gave up by itself, and will again unless something changes meanwhile
+        if code > 0:  # it failed by itself, and will fail again unless something changes meanwhile
             if not self._announced:
                 raise RuntimeError("the service could not start; the lines above say why")
             self._pause = min(2 * self._pause or 0.1, LONGEST_PAUSE)
@@ -179,7 +180,7 @@ class Supervisor:
         self._start(number)
 
     def _stop(self) -> None:
-        """Let the workers finish what they accepted; a second signal, or too long a time, ends them at once."""
+        """Let the workers finish what they accepted; a second signal ends them at once, and so does a time limit."""
         self._listener.close()  # from here on connections are refused, not left waiting
         for worker in self._workers.values():
             if worker.is_alive():
@@ -192,27 +193,27 @@ class Supervisor:
             worker.join()
 
 
-def work(listener: socket.socket, settings: Settings, number: int, folder: str, ready: Connection) -> None:
-    """What a worker does."""
+def run_worker(listener: socket.socket, settings: Settings, number: int, folder: str, ready: Connection) -> None:
+    """A worker process: serve until SIGTERM, or until the supervisor is gone."""
     from posse.service.api.app import create_app
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everybody; the supervisor says when to stop
     write_log()
     metrics.share(folder, number)
-    server = Server(configuration(create_app(settings)), lambda: ready.send_bytes(b"."))
-    threading.Thread(target=_outlive_nobody, args=(server,), daemon=True).start()
+    server = WorkerServer(configuration(create_app(settings)), lambda: ready.send_bytes(b"."))
+    threading.Thread(target=_stop_with_supervisor, args=(server,), daemon=True).start()
     server.run(sockets=[listener])
 
 
-def _outlive_nobody(server: Server) -> None:
-    """Stop when the supervisor is gone, however it went."""
+def _stop_with_supervisor(server: WorkerServer) -> None:
+    """Stop when the supervisor is gone, even if it was killed."""
     supervisor = multiprocessing.parent_process()
     if supervisor is not None:
         supervisor.join()
         server.stop()
 
 
-class Server(uvicorn.Server):
+class WorkerServer(uvicorn.Server):
     """A server that says when it answers, and stops on SIGTERM only."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
@@ -226,7 +227,7 @@ class Server(uvicorn.Server):
             self._say_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Finish what was accepted, however often it is said."""
+        """Finish what was accepted, however often the signal comes."""
         if sig == signal.SIGTERM:
             self.stop()
 
@@ -240,7 +241,7 @@ def configuration(app: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         log_config=None,
-        access_log=False,  # it would write query strings; shell.py has one of its own
+        access_log=False,  # it would write query strings; the middleware has its own
         server_header=False,
         proxy_headers=False,
         ws="none",
@@ -254,7 +255,7 @@ def write_log() -> None:
     """Write log lines to standard error, without tokens."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handler.addFilter(Scrub())
+    handler.addFilter(TokenFilter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     for noisy in ("uvicorn", "alembic"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -273,7 +274,7 @@ def background(settings: Settings | str) -> Iterator[str]:
     with bind("127.0.0.1", 0) as listener:
         url = url_of(listener)
         prepare(settings, "127.0.0.1")
-        server = Server(configuration(create_app(settings)), began.set)
+        server = WorkerServer(configuration(create_app(settings)), began.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="posse-service")
         thread.start()
         try:

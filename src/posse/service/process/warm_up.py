@@ -1,6 +1,6 @@
-"""Imported by the process that workers are forked from: a decision and a reward, so that the compiler is there already.
+"""Imported by the process that workers are forked from: makes a decision, so that everything is compiled already.
 
-What a first decision costs a new process, a second or two, a worker that takes the place of another is spared.
+A worker that replaces another then answers its first request without the second or two that a new process needs.
 """
 
 from posse.learner import Learner

@@ -18,7 +18,7 @@ from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.schema import SCHEMA
 
 LOGGER = logging.getLogger("posse.service")
-PATIENCE = 5  # seconds that a transaction waits for its turn to write
+PATIENCE = 5  # seconds that a transaction waits to write
 UPGRADE_LOCK = 0x706F737365  # "posse": PostgreSQL's advisory lock while the schema changes
 RETRIED = {"40001", "40P01"}  # PostgreSQL: serialization failure and deadlock; nothing was committed
 FULL, READ_ONLY, SHUTTING_DOWN = "53", "25006", "57"  # classes of its errors, and one of them
@@ -41,7 +41,7 @@ def connect(url: str) -> Engine:
 
 
 def _address(url: str) -> URL:
-    """The address as SQLAlchemy takes it, if it is one of ours."""
+    """The address as SQLAlchemy takes it; an error if it is of another kind of database."""
     expected = "expected sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
     if not isinstance(url, str):
         raise TypeError(f"database={url!r}, but {expected}")
@@ -57,7 +57,7 @@ def _address(url: str) -> URL:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
-    """Durable, and transactions begun by nobody but us."""
+    """Commits are durable, and only we begin transactions."""
     connection.isolation_level = None
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -66,14 +66,14 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
 
 
 def _prepare_postgres(connection: Any, _: Any) -> None:
-    """A worker that hangs holds nobody else up for good."""
+    """A worker that hangs does not block the others for ever."""
     connection.execute(f"SET lock_timeout = '{2 * PATIENCE}s'")
     connection.execute(f"SET idle_in_transaction_session_timeout = '{12 * PATIENCE}s'")
     connection.commit()
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """A transaction that writes takes its turn at once, so that it never has to be undone for having waited."""
+    """A transaction that writes locks the database at once; one that upgraded its lock later could fail."""
     reads = connection.get_execution_options().get("posse_reads", False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
 
@@ -92,7 +92,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 @contextlib.contextmanager
 def explained(engine: Engine) -> Iterator[None]:
-    """Say Unavailable or Damaged where the database says no."""
+    """Raise Unavailable or Damaged instead of the database's own errors."""
     try:
         yield
     except exc.DBAPIError as error:
@@ -110,15 +110,8 @@ def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
         return Damaged(f"{place}: {said}; restore a backup")
     if isinstance(error.orig, UnicodeDecodeError) or "Could not decode" in said:
         return Damaged(f"{place}: {said}")
-    if (
-        isinstance(error, exc.OperationalError | exc.InterfaceError)
-        or code == READ_ONLY
-        or code[:2]
-        in (
-            FULL,
-            SHUTTING_DOWN,
-        )
-    ):
+    passing = isinstance(error, exc.OperationalError | exc.InterfaceError) or code == READ_ONLY
+    if passing or code[:2] in (FULL, SHUTTING_DOWN):
         return Unavailable(f"the database {place} cannot do it now: {said}")
     return Damaged(f"{place}: {said}")
 
@@ -157,7 +150,7 @@ def check_version(engine: Engine) -> None:
 
 
 def check_file(engine: Engine, create: bool = False) -> None:
-    """Where SQLite keeps the database: a file, or a folder in which one can be made."""
+    """An error unless SQLite's file is there, or with `create` can be made."""
     if engine.dialect.name != "sqlite":
         return
     path = Path(str(engine.url.database))
@@ -169,17 +162,23 @@ def check_file(engine: Engine, create: bool = False) -> None:
         raise ValueError(f"there is no folder {path.parent} for the database {path.name}")
 
 
-def upgrade(engine: Engine) -> None:
+def upgrade(url: str) -> None:
     """Create the tables, or bring an older schema to the newest version, in one transaction."""
+    engine = connect(url)
     check_file(engine, create=True)
-    with explained(engine), engine.begin() as connection:
-        if engine.dialect.name == "postgresql":
-            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})")
-        found = version(connection)
-        if found is not None and found > SCHEMA:
-            raise ValueError(f"the database has schema {found}, but this posse works with {SCHEMA}; use a newer posse")
-        if found != SCHEMA:
-            _run_migrations(connection)
+    try:
+        with explained(engine), engine.begin() as connection:
+            if engine.dialect.name == "postgresql":
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({UPGRADE_LOCK})")
+            found = version(connection)
+            if found is not None and found > SCHEMA:
+                raise ValueError(
+                    f"the database has schema {found}, but this posse works with {SCHEMA}; use a newer posse"
+                )
+            if found != SCHEMA:
+                _run_migrations(connection)
+    finally:
+        engine.dispose()
 
 
 def _run_migrations(connection: Connection) -> None:
@@ -194,7 +193,7 @@ def _run_migrations(connection: Connection) -> None:
 
 
 def forget(engine: Engine) -> None:
-    """Let what was overwritten be gone from SQLite's write-ahead file too; the log says so where that cannot be now."""
+    """Remove what was overwritten from SQLite's write-ahead file too; the log says so if that is impossible now."""
     if engine.dialect.name != "sqlite":
         return
     try:
@@ -203,7 +202,7 @@ def forget(engine: Engine) -> None:
             assert isinstance(source, sqlite3.Connection)
             (busy, *_) = source.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         hindrance = "somebody is still reading it" if busy else None
-    except (exc.DBAPIError, sqlite3.Error) as error:  # what was overwritten is committed: nobody may hear otherwise
+    except (exc.DBAPIError, sqlite3.Error) as error:  # the erasure is committed, so this is no failure of it
         hindrance = str(error)
     if hindrance is not None:
         LOGGER.warning("an erased name may be in %s-wal until the service stops: %s", engine.url.database, hindrance)

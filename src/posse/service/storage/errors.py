@@ -1,21 +1,25 @@
-"""What the store says when it cannot do what it is asked."""
+"""What the storage says when it cannot do what it is asked."""
 
 from __future__ import annotations
 
 
-class UnknownExperiment(ValueError):
+class Refused(ValueError):
+    """A command cannot be done as it stands. It has changed nothing."""
+
+
+class UnknownExperiment(Refused):
     """There is no experiment of that name."""
 
 
-class ExperimentExists(ValueError):
+class ExperimentExists(Refused):
     """There is an experiment of that name already."""
 
 
-class Paused(ValueError):
+class Paused(Refused):
     """The experiment makes no decisions for now."""
 
 
-class ConflictingKey(ValueError):
+class ConflictingKey(Refused):
     """An idempotency key that came before, with another request."""
 
 
@@ -25,7 +29,7 @@ class Unavailable(RuntimeError):
 
 
 class Overloaded(Unavailable):
-    """More requests wait than the service takes on."""
+    """More requests wait than the service accepts."""
 
 
 class Damaged(RuntimeError):

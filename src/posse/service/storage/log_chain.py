@@ -1,4 +1,4 @@
-"""Digests over rows. SQLite's pages have no checksums, so the log carries its own: each row's digest is
+"""The chain of digests. SQLite's pages have no checksums, so the log carries its own: each row's digest is
 
     sha256(digest of the row before ‖ table ‖ numbers ‖ texts and arrays),
 
@@ -10,13 +10,13 @@ from __future__ import annotations
 import hashlib
 import operator
 import struct
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 Values = Mapping[Any, Any]  # by the names of columns
 
 
-class Layout(NamedTuple):
+class RowLayout(NamedTuple):
     """How a table's row becomes bytes: whole numbers, real numbers, then what varies in length or may be missing."""
 
     whole: tuple[str, ...]
@@ -26,27 +26,27 @@ class Layout(NamedTuple):
     get: Callable[[Values], tuple[Any, ...]]
 
 
-def _layout(whole: str, real: str, varying: str) -> Layout:
+def _row_layout(whole: str, real: str, varying: str) -> RowLayout:
     names = tuple(whole.split()), tuple(real.split()), tuple(varying.split())
     form = struct.Struct(f">{len(names[0])}q{len(names[1])}d")
-    return Layout(*names, form.pack, operator.itemgetter(*names[0], *names[1]))
+    return RowLayout(*names, form.pack, operator.itemgetter(*names[0], *names[1]))
 
 
-DECISIONS = _layout(
+DECISIONS = _row_layout(
     "link serial tag round player arm holdout restricted position",
     "propensity shared decided_at",
     "probabilities offered request_key",
 )
-REWARDS = _layout("link serial event round player arm defaulted", "reward seen_n seen_s observed_at", "")
-CHANGES = _layout("link event place knows_others", "at", "kind")
-EXPERIMENTS = _layout("first_players first_arms", "created_at", "name setup")
-NAMES = _layout("experiment place", "", "name")
-TOKENS = _layout("id", "created_at", "hash scopes label experiment expires_at revoked_at")
+REWARDS = _row_layout("link serial event round player arm defaulted", "reward seen_n seen_s observed_at", "")
+CHANGES = _row_layout("link event place knows_others", "at", "kind")
+EXPERIMENTS = _row_layout("first_players first_arms", "created_at", "name setup")
+NAMES = _row_layout("experiment place", "", "name")
+TOKENS = _row_layout("id", "created_at", "hash scopes label experiment expires_at revoked_at")
 
 LOG = {"decisions": DECISIONS, "rewards": REWARDS, "changes": CHANGES}
 
 
-def digest(previous: bytes, table: str, layout: Layout, row: Values) -> bytes:
+def row_digest(previous: bytes, table: str, layout: RowLayout, row: Values) -> bytes:
     """The digest of a row that follows another; `previous` is empty where none comes before.
 
     Raises struct.error or TypeError where a value is not of its column's kind.
@@ -57,38 +57,31 @@ def digest(previous: bytes, table: str, layout: Layout, row: Values) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def chained(head: bytes, table: str, row: Values) -> bytes:
-    """The digest of a row of the log."""
-    return digest(head, table, LOG[table], row)
+def log_digest(head: bytes, table: str, row: Values) -> bytes:
+    """The digest of a row of the log, which follows the one with the digest `head`."""
+    return row_digest(head, table, LOG[table], row)
 
 
-def origin(row: Values) -> bytes:
-    """Where an experiment's chain begins: its name and set-up."""
-    return digest(b"", "experiments", EXPERIMENTS, row)
+def origin_digest(row: Values) -> bytes:
+    """The digest of an experiment's name and set-up, with which its chain begins."""
+    return row_digest(b"", "experiments", EXPERIMENTS, row)
 
 
-def of_name(table: str, row: Values) -> bytes:
-    """The digest of a player's or an arm's name, which stands alone so that erasing it breaks no chain."""
-    return digest(b"", table, NAMES, row)
+def name_digest(table: str, row: Values) -> bytes:
+    """The digest of a player's or an arm's name; it is in no chain, so erasing the name breaks none."""
+    return row_digest(b"", table, NAMES, row)
 
 
-def of_token(row: Values) -> bytes:
+def token_digest(row: Values) -> bytes:
     """The digest of a token's row."""
-    return digest(b"", "tokens", TOKENS, row)
+    return row_digest(b"", "tokens", TOKENS, row)
 
 
 def _sized(value: bytes | str | float | None) -> bytes:
-    """A value with its length, or a mark that there is none."""
+    """A value after its length; length −1 if there is none."""
     if value is None:
         return struct.pack(">q", -1)
     if isinstance(value, (int, float)):
         value = repr(float(value))
     content = value.encode() if isinstance(value, str) else bytes(value)
     return struct.pack(">q", len(content)) + content
-
-
-def sealed(head: bytes, table: str, rows: Iterable[dict[str, Any]]) -> bytes:
-    """Give each of the rows its digest; return the last."""
-    for row in rows:
-        head = row["digest"] = chained(head, table, row)
-    return head

@@ -1,4 +1,8 @@
-"""The numbers of every (player, arm) beside the log: a cache, written in the same transaction, pair by pair."""
+"""What is kept of every (player, arm) pair beside the log: a cache, written in the same transaction.
+
+Which numbers a pair has follows from the policy's declaration: its statistics, and as it is refreshed, the statistics
+in its index or what the player has seen. A row holds them as 64-bit numbers, one after another.
+"""
 
 from __future__ import annotations
 
@@ -10,118 +14,138 @@ import sqlalchemy as sql
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
-from posse.learner.state import State
+from posse.learner.state import LearnerState
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
 
-WHOLE = ("pulls", "sums", "squares", "own_pulls", "own_sums", "waiting")
-REAL = ("seen_n", "seen_s")
+OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
+COLUMNS = ("waiting", "numbers")
 
 
-class Stats:
-    """What the database has of an experiment's numbers, so that only what differs is written."""
+class PairStatistics:
+    """What the database has of an experiment's pairs, so that only what differs is written."""
 
     def __init__(self) -> None:
-        self._whole = np.zeros((len(WHOLE), 0, 0), np.int64)
-        self._real = np.zeros((len(REAL), 0, 0))
+        self._numbers = np.zeros((0, 0, 0), np.int64)
         self._summary = b""
 
     def load(
         self,
         connection: Connection,
         experiment: int,
-        state: State,
+        state: LearnerState,
         players: list[tuple[str, bool]],
         arms: list[tuple[str, bool]],
         summary: bytes,
     ) -> None:
         """Put the state where the table says it stands."""
-        table, shape = tables.stats, (len(players), len(arms))
-        columns = [table.c[name] for name in (*WHOLE, *REAL)]
-        query = sql.select(*columns).where(table.c.experiment == experiment).order_by(table.c.player, table.c.arm)
-        found = connection.execute(query).all()
+        table = tables.stats
+        query = sql.select(table.c.waiting, table.c.numbers).where(table.c.experiment == experiment)
+        found = connection.execute(query.order_by(table.c.arm, table.c.player)).all()
         if len(found) != len(players) * len(arms):
             raise Damaged(
                 f"experiment {experiment} has {len(found)} rows of stats, but expected {len(players)} players × "
                 f"{len(arms)} arms; `posse db rebuild` makes them anew from the log"
             )
-        by_name = (
-            dict(zip((*WHOLE, *REAL), zip(*found, strict=True), strict=True))
-            if found
-            else dict.fromkeys((*WHOLE, *REAL), ())
-        )
-        numbers: dict[str, Any] = {name: np.array(by_name[name], np.int64).reshape(shape) for name in WHOLE}
-        numbers["seen"] = np.array([by_name[name] for name in REAL], np.float64)
-        state.restore(players, arms, numbers["waiting"], numbers | _summary_numbers(state, shape, numbers, summary))
+        names = number_names(state)
+        wrong = {len(numbers) for _, numbers in found} - {8 * len(names)}
+        if wrong:
+            raise Damaged(
+                f"experiment {experiment} has {min(wrong)} bytes of numbers for a pair, but {state.setup.policy.label} "
+                f"keeps {len(names)} numbers: {', '.join(names)}; `posse db rebuild` makes them anew from the log"
+            )
+        shape = (len(arms), len(players))
+        stored = np.frombuffer(b"".join(numbers for _, numbers in found), "<i8").reshape(*shape, len(names))
+        waiting = np.array([waiting for waiting, _ in found], np.int64).reshape(shape)
+        arrays: dict[str, np.ndarray] = {}
+        start = 0
+        for name, array in _arrays(state).items():
+            part = stored[..., start : start + len(array)].astype(np.int64)
+            arrays[name] = np.ascontiguousarray(part.transpose(2, 0, 1)).view(array.dtype)
+            start += len(array)
+        state.restore(players, arms, waiting, arrays | _from_summary(state, shape, arrays, summary))
         self.keep(state)
 
-    def keep(self, state: State) -> None:
+    def keep(self, state: LearnerState) -> None:
         """Take the state for what the database has."""
-        self._whole, self._real = _arrays(state)
-        self._summary = summary_of(state)
+        self._numbers, self._summary = _all_numbers(state), summary_of(state)
 
-    def write(self, connection: Connection, experiment: int, state: State) -> bytes | None:
+    def write(self, connection: Connection, experiment: int, state: LearnerState) -> bytes | None:
         """Write the pairs that differ; return the summary if that does."""
-        arrays, summary = _arrays(state), summary_of(state)
-        rows = self._differing(experiment, *arrays)
+        numbers, summary = _all_numbers(state), summary_of(state)
+        differs = np.ones(numbers.shape[1:], np.bool_)
+        _, arms, players = self._numbers.shape
+        if arms and players:
+            differs[:arms, :players] = (numbers[:, :arms, :players] != self._numbers).any(axis=0)
+        rows = _rows(experiment, numbers, differs)
         if rows:
             connection.execute(_upsert(connection.dialect.name), rows)
-        differs = summary != self._summary
-        self._whole, self._real, self._summary = *arrays, summary
-        return summary if differs else None
-
-    def _differing(self, experiment: int, whole: np.ndarray, real: np.ndarray) -> list[dict[str, Any]]:
-        """Rows of the pairs that are not what the database has."""
-        differs = np.ones(whole.shape[1:], np.bool_)
-        players, arms = self._whole.shape[1:]
-        differs[:players, :arms] = (whole[:, :players, :arms] != self._whole).any(axis=0)
-        differs[:players, :arms] |= (real[:, :players, :arms] != self._real).any(axis=0)
-        return _rows(experiment, whole, real, differs)
+        changed = summary != self._summary
+        self._numbers, self._summary = numbers, summary
+        return summary if changed else None
 
 
-def all_rows(experiment: int, state: State) -> list[dict[str, Any]]:
+def number_names(state: LearnerState) -> list[str]:
+    """What the numbers of a pair are called, in their order."""
+    policy = state.setup.policy
+    statistics = [statistic.name for statistic in policy.statistics]
+    names = {"statistics": statistics, "indexed": [f"indexed {name}" for name in statistics]}
+    names["seen"] = [f"seen {name}" for name in policy.shared]
+    return [name for array in _arrays(state) for name in names[array]]
+
+
+def all_rows(experiment: int, state: LearnerState) -> list[dict[str, Any]]:
     """Rows of all pairs."""
-    whole, real = _arrays(state)
-    return _rows(experiment, whole, real, np.ones(whole.shape[1:], np.bool_))
+    numbers = _all_numbers(state)
+    return _rows(experiment, numbers, np.ones(numbers.shape[1:], np.bool_))
 
 
-def _rows(experiment: int, whole: np.ndarray, real: np.ndarray, chosen: np.ndarray) -> list[dict[str, Any]]:
-    players, arms = np.nonzero(chosen)
-    columns = dict(zip(WHOLE, whole[:, chosen], strict=True)) | dict(zip(REAL, real[:, chosen], strict=True))
-    columns |= {"player": players, "arm": arms}
-    values = zip(*(column.tolist() for column in columns.values()), strict=True)
-    return [{"experiment": experiment, **dict(zip(columns, row, strict=True))} for row in values]
+def _rows(experiment: int, numbers: np.ndarray, chosen: np.ndarray) -> list[dict[str, Any]]:
+    arms, players = np.nonzero(chosen)
+    waiting, *rest = numbers[:, chosen].astype("<i8")
+    packed = np.ascontiguousarray(np.stack(rest, axis=-1))
+    values = zip(players.tolist(), arms.tolist(), waiting.tolist(), packed, strict=True)
+    return [
+        {"experiment": experiment, "player": player, "arm": arm, "waiting": wait, "numbers": row.tobytes()}
+        for player, arm, wait, row in values
+    ]
 
 
-def _arrays(state: State) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of all pairs, [column, player, arm]."""
-    whole = np.stack([state.waiting if name == "waiting" else getattr(state.tally, name) for name in WHOLE])
-    return whole, state.tally.seen.copy()
+def _arrays(state: LearnerState) -> dict[str, np.ndarray]:
+    """The arrays of numbers of pairs that are kept, each [number, arm, player]."""
+    return {name: getattr(state.known, name) for name in OF_PAIRS if name in state.core.kept}
 
 
-def summary_of(state: State) -> bytes:
-    """What the policy's second stage keeps: the pulls at its last run, and its numbers of arms and players."""
-    tally = state.tally
-    return b"".join(
-        array.astype(kind).tobytes()
-        for array, kind in ((tally.summed[1:], "<i8"), (tally.of_arm, "<f8"), (tally.of_player, "<f8"))
-    )
+def _all_numbers(state: LearnerState) -> np.ndarray:
+    """All numbers of all pairs, as integers of the same bits, [number, arm, player]; what waits comes first."""
+    return np.concatenate([state.waiting[None], *(array.view(np.int64) for array in _arrays(state).values())])
 
 
-def _summary_numbers(
-    state: State, shape: tuple[int, int], numbers: dict[str, Any], summary: bytes
+def summary_of(state: LearnerState) -> bytes:
+    """What a policy's summary keeps: the pulls at the last one, and what it said of arms and players."""
+    if "summed" not in state.core.kept:
+        return b""
+    known = state.known
+    parts = ((known.summed[1:], "<i8"), (known.of_arm, "<f8"), (known.of_player, "<f8"))
+    return b"".join(array.astype(kind).tobytes() for array, kind in parts)
+
+
+def _from_summary(
+    state: LearnerState, shape: tuple[int, int], arrays: dict[str, np.ndarray], summary: bytes
 ) -> dict[str, np.ndarray]:
     """What the bytes say, as arrays by name."""
+    if "summed" not in state.core.kept:
+        return {}
     policy = state.core.policy
-    split = 8 + 8 * shape[1] * policy.arm_numbers
-    if len(summary) != split + 8 * shape[0] * policy.player_numbers:
+    split = 8 + 8 * shape[0] * len(policy.shared)
+    if len(summary) != split + 8 * shape[1] * len(policy.of_player):
         raise Damaged(
             f"the summary of {policy.label} has {len(summary)} bytes, as if another version of posse had made it; "
             "`posse db rebuild` makes it anew from the log"
         )
     last = np.frombuffer(summary[:8], "<i8")
     return {
-        "summed": np.array([numbers["pulls"].sum(), last[0]]),
+        "summed": np.array([arrays["statistics"][0].sum(), last[0]]),
         "of_arm": np.frombuffer(summary[8:split], "<f8"),
         "of_player": np.frombuffer(summary[split:], "<f8"),
     }
@@ -133,7 +157,7 @@ def _upsert(dialect: str) -> Any:
     insert = insert_into(tables.stats, dialect)
     return insert.on_conflict_do_update(
         index_elements=["experiment", "player", "arm"],
-        set_={name: insert.excluded[name] for name in (*WHOLE, *REAL)},
+        set_={name: insert.excluded[name] for name in COLUMNS},
     )
 
 

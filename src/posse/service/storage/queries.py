@@ -1,9 +1,12 @@
-"""What there is to see of experiments, read from one moment of the database. No question costs more as the log grows,
-but for the whole log."""
+"""Questions about experiments, asked of one moment of the database.
+
+Only `log_table`, the whole log, costs more as the log grows.
+"""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +18,22 @@ from posse.checks import whole
 from posse.learner.ledger import Answer, Row, write_id
 from posse.learner.log import Past, to_arrow
 from posse.learner.setup import Setup, check_name
-from posse.learner.state import State
+from posse.learner.state import LearnerState
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import UnknownExperiment
-from posse.service.storage.live_experiment import ARM_CHANGES, PLAYER_CHANGES, Book, as_row, first_decision, read_names
+from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_chain import Values
+from posse.service.storage.log_rows import (
+    ARM_CHANGES,
+    PLAYER_CHANGES,
+    SAME_DECISION,
+    decision_row,
+    first_decision,
+    past_row,
+    read_names,
+)
 
 MOST_ROWS = 10_000  # of one page of the log
-SAMPLE = 5_000  # decisions that the activity is drawn from
 
 
 @dataclass(frozen=True)
@@ -51,8 +62,8 @@ class Experiment:
 class Indices:
     """What the next decision of each player would rest on, float64 [player, arm], for rewards mapped to [0, 1].
 
-    Centers are no estimates of means: they have the bonus of policies that explore by one, and those of PosseTS and
-    Ind-TS-V are on the scale x^¼ − (1−x)^¼.
+    Centers are no estimates of means: some policies add a bonus to them, and those of PosseTS and Ind-TS-V are on the
+    scale x^¼ − (1−x)^¼.
     """
 
     players: list[tuple[str, bool]]
@@ -65,86 +76,59 @@ class Indices:
     """0 for arms that have retired."""
 
 
-@dataclass(frozen=True, eq=False)
-class Activity:
-    """What happened when, from at most a few thousand decisions, evenly spread over all."""
+def experiments(connection: Connection, only: int | None = None) -> list[Experiment]:
+    """All of them, by name; or only the one with an id."""
 
-    ends: np.ndarray
-    """When each span of time ends, in seconds; float64 [span]."""
-    arms: list[str]
-    decisions: np.ndarray
-    """Decisions in each span, int64 [span]."""
-    rewards: np.ndarray
-    """Rewards that came in each span, int64 [span]."""
-    pulls: np.ndarray
-    """Decisions for each arm, int64 [span, arm]."""
-    step: int
-    """Every so many-th decision was looked at, and stands for as many; 1 if all were."""
+    def rows(query: sql.Select[Any], of: sql.Column[Any]) -> Any:
+        return connection.execute(query if only is None else query.where(of == only))
 
-
-def experiments(connection: Connection) -> list[Experiment]:
-    """All of them, by name."""
-    found = connection.execute(sql.select(tables.experiments).order_by(tables.experiments.c.name)).mappings().all()
-    names = {table.name: _all_names(connection, table) for table in (tables.players, tables.arms)}
-    stats = tables.stats
+    table, stats = tables.experiments, tables.stats
+    names: defaultdict[tuple[str, int], list[tuple[str, bool]]] = defaultdict(list)
+    for kind in (tables.players, tables.arms):
+        for row in rows(sql.select(kind).order_by(kind.c.experiment, kind.c.place), kind.c.experiment):
+            names[kind.name, row.experiment].append((row.name, bool(row.here)))
     query = sql.select(stats.c.experiment, sql.func.sum(stats.c.pulls), sql.func.sum(stats.c.waiting))
-    sums = {row[0]: (int(row[1]), int(row[2])) for row in connection.execute(query.group_by(stats.c.experiment))}
+    sums = {id_: found for id_, *found in rows(query.group_by(stats.c.experiment), stats.c.experiment)}
+
+    def total(id_: int, column: int) -> int:
+        return int(sums[id_][column]) if id_ in sums else 0
+
     return [
-        _experiment(
-            row, names["players"].get(row["id"], []), names["arms"].get(row["id"], []), *sums.get(row["id"], (0, 0))
+        Experiment(
+            row.name,
+            Setup.from_dict(json.loads(row.setup)),
+            names["players", row.id],
+            names["arms", row.id],
+            bool(row.paused),
+            row.rounds,
+            row.decisions,
+            row.events,
+            total(row.id, 0),
+            total(row.id, 1),
+            row.created_at,
+            row.time,
         )
-        for row in found
+        for row in rows(sql.select(table).order_by(table.c.name), table.c.id)
     ]
-
-
-def impatient(connection: Connection) -> list[str]:
-    """The names of those whose decisions take the default after a while, whether or not their policy is known here."""
-    table = tables.experiments
-    found = connection.execute(sql.select(table.c.name, table.c.setup).order_by(table.c.id))
-    return [name for name, setup in found if _is_impatient(setup)]
-
-
-def _is_impatient(setup: str) -> bool:
-    try:
-        return json.loads(setup)["patience"] is not None
-    except (ValueError, KeyError, TypeError):  # whoever opens it says what is wrong with it
-        return True
-
-
-def _all_names(connection: Connection, table: sql.Table) -> dict[int, list[tuple[str, bool]]]:
-    names: dict[int, list[tuple[str, bool]]] = {}
-    for row in connection.execute(sql.select(table).order_by(table.c.experiment, table.c.place)):
-        names.setdefault(row.experiment, []).append((row.name, bool(row.here)))
-    return names
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
     """One of them."""
-    row = find(connection, name)
-    players, arms = (read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
-    stats = tables.stats
-    query = sql.select(sql.func.sum(stats.c.pulls), sql.func.sum(stats.c.waiting))
-    pulls, waiting = connection.execute(query.where(stats.c.experiment == row["id"])).one()
-    return _experiment(row, players, arms, int(pulls or 0), int(waiting or 0))
+    return experiments(connection, find(connection, name)["id"])[0]
 
 
-def _experiment(
-    row: Values, players: list[tuple[str, bool]], arms: list[tuple[str, bool]], rewards: int, waiting: int
-) -> Experiment:
-    return Experiment(
-        row["name"],
-        Setup.from_dict(json.loads(row["setup"])),
-        players,
-        arms,
-        bool(row["paused"]),
-        row["rounds"],
-        row["decisions"],
-        row["events"],
-        rewards,
-        waiting,
-        row["created_at"],
-        row["time"],
-    )
+def with_patience(connection: Connection) -> list[str]:
+    """Names of experiments whose decisions take the default after a while; their policy need not be known here."""
+    table = tables.experiments
+    found = connection.execute(sql.select(table.c.name, table.c.setup).order_by(table.c.id))
+    return [name for name, setup in found if _has_patience(setup)]
+
+
+def _has_patience(setup: str) -> bool:
+    try:
+        return json.loads(setup)["patience"] is not None
+    except (ValueError, KeyError, TypeError):  # the command that opens it says what is wrong with it
+        return True
 
 
 def find(connection: Connection, name: str) -> Values:
@@ -157,31 +141,31 @@ def find(connection: Connection, name: str) -> Values:
     return row
 
 
-def book(connection: Connection, name: str) -> Book:
-    """An experiment's book, from the numbers beside the log."""
-    return Book.load(connection, find(connection, name))
+def live_experiment(connection: Connection, name: str) -> LiveExperiment:
+    """An experiment with the learner's state, from the statistics beside the log."""
+    return LiveExperiment.load(connection, find(connection, name))
 
 
-def has_row(connection: Connection, book: Book) -> bool:
-    """Whether the database has the last row of a book."""
+def has_last_row(connection: Connection, live: LiveExperiment) -> bool:
+    """Whether the database has the last row of an experiment's log."""
     table = tables.experiments
-    query = sql.select(table).where(table.c.id == book.id).with_for_update()  # waits for whoever may still write it
+    query = sql.select(table).where(table.c.id == live.id).with_for_update()  # waits for whoever may still write it
     row = connection.execute(query).mappings().first()
-    if row is None or row["head"] == book.head:
+    if row is None or row["head"] == live.head:
         return row is not None
-    last = book.state.decisions - 1
+    last = live.state.decisions - 1
     for logged, same in (
         (tables.decisions, tables.decisions.c.serial == last),
-        (tables.rewards, tables.rewards.c.link == book.links),
-        (tables.changes, tables.changes.c.link == book.links),
+        (tables.rewards, tables.rewards.c.link == live.links),
+        (tables.changes, tables.changes.c.link == live.links),
     ):
-        found = connection.execute(sql.select(logged.c.digest).where(logged.c.experiment == book.id, same)).scalar()
-        if found == book.head:
+        found = connection.execute(sql.select(logged.c.digest).where(logged.c.experiment == live.id, same)).scalar()
+        if found == live.head:
             return True
     return False
 
 
-def indices(state: State) -> Indices:
+def indices(state: LearnerState) -> Indices:
     """Centers, scales, weights and probabilities of all."""
     players, arms = len(state.player_roster.names), len(state.arm_roster.names)
     table = np.zeros((4, players, arms))
@@ -217,7 +201,7 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     known = tables.rewards
     query = (
         sql.select(known, made.c.tag, made.c.round.label("decided_in"))
-        .select_from(known.outerjoin(made, _same(known, made)))
+        .select_from(known.outerjoin(made, SAME_DECISION))
         .where(known.c.experiment == row["id"], known.c.link > after, known.c.link <= last)
     )
     found += [_reward_row(one, names) for one in connection.execute(query).mappings()]
@@ -225,10 +209,6 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     query = sql.select(table).where(table.c.experiment == row["id"], table.c.link > after, table.c.link <= last)
     found += [_change_row(one, names) for one in connection.execute(query).mappings()]
     return sorted(found, key=lambda one: one["event"])
-
-
-def _same(known: sql.Table, made: sql.Table) -> sql.ColumnElement[bool]:
-    return sql.and_(known.c.experiment == made.c.experiment, known.c.serial == made.c.serial)
 
 
 def _decision_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
@@ -274,24 +254,23 @@ def _change_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
 def log_table(connection: Connection, name: str) -> Any:
     """The whole log as an Arrow table, as the learner gives it."""
     row = find(connection, name)
-    book = Book.load(connection, row)
+    live = LiveExperiment.load(connection, row)
     made, known, changed = tables.decisions, tables.rewards, tables.changes
     answers: dict[int, Answer] = {}
     rows: list[tuple[Row, Answer | None]] = []
-    query = sql.select(known).where(known.c.experiment == book.id).order_by(known.c.link)
+    query = sql.select(known).where(known.c.experiment == live.id).order_by(known.c.link)
     for one in connection.execute(query).mappings():
         answer = Answer(one["reward"], one["event"], one["observed_at"], bool(one["defaulted"]))
         if one["serial"] >= 0:
             answers[one["serial"]] = answer
         else:
-            past = Row(-1, 0, one["round"], one["player"], one["arm"], 0.0, False, 0.0, one["observed_at"])
-            rows.append((past, answer))
-    query = sql.select(made).where(made.c.experiment == book.id).order_by(made.c.serial)
-    rows += [(as_row(one), answers.get(one["serial"])) for one in connection.execute(query).mappings()]
+            rows.append((past_row(one), answer))
+    query = sql.select(made).where(made.c.experiment == live.id).order_by(made.c.serial)
+    rows += [(decision_row(one), answers.get(one["serial"])) for one in connection.execute(query).mappings()]
     rows.sort(key=lambda pair: (pair[0].round, pair[0].serial))
-    players, arms = book.state.player_roster.names, book.state.arm_roster.names
+    players, arms = live.state.player_roster.names, live.state.arm_roster.names
     first = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}
-    query = sql.select(changed).where(changed.c.experiment == book.id, changed.c.event > 0).order_by(changed.c.link)
+    query = sql.select(changed).where(changed.c.experiment == live.id, changed.c.event > 0).order_by(changed.c.link)
     changes = [
         {
             "event": one["event"],
@@ -301,42 +280,5 @@ def log_table(connection: Connection, name: str) -> Any:
         }
         for one in connection.execute(query).mappings()
     ]
-    given_up = book.state.decisions - sum(pair[0].serial >= 0 for pair in rows)
-    return to_arrow(book.state, Past(first, changes, given_up, book.time), rows)
-
-
-# ---------------------------------------------------------------- over time
-
-
-def activity(connection: Connection, name: str, points: int = 100) -> Activity:
-    """Decisions, rewards and pulls over time, in so many spans of equal length."""
-    whole("points", points, least=1, most=1000)
-    row = find(connection, name)
-    arms = [one for one, _ in read_names(connection, tables.arms, row["id"])]
-    step = max(1, -(-row["decisions"] // SAMPLE))
-    found = _sampled(connection, row["id"], row["decisions"], step)
-    if not found:
-        none = np.zeros(0, np.int64)
-        return Activity(np.zeros(0), arms, none, none, np.zeros((0, len(arms)), np.int64), step)
-    arm, decided, observed = (np.array(column, np.float64) for column in zip(*found, strict=True))
-    start, end = decided[0], max(row["time"], decided[0] + 1e-3)
-    edges = np.linspace(start, end, points + 1)
-    pulls = np.histogram2d(decided, arm, bins=(edges, np.arange(len(arms) + 1)))[0].astype(np.int64) * step
-    rewards = np.histogram(observed[~np.isnan(observed)], bins=edges)[0].astype(np.int64) * step
-    return Activity(edges[1:], arms, pulls.sum(axis=1), rewards, pulls, step)
-
-
-def _sampled(connection: Connection, experiment: int, decisions: int, step: int) -> list[Any]:
-    """Arm, time of the decision and of its reward, of every so many-th decision."""
-    if decisions == 0:
-        return []
-    made, known = tables.decisions, tables.rewards
-    serials = sql.select(sql.literal(0, sql.BigInteger).label("serial")).cte(recursive=True)
-    serials = serials.union_all(sql.select(serials.c.serial + step).where(serials.c.serial + step < decisions))
-    query = (
-        sql.select(made.c.arm, made.c.decided_at, known.c.observed_at)
-        .select_from(serials.join(made, made.c.serial == serials.c.serial).outerjoin(known, _same(known, made)))
-        .where(made.c.experiment == experiment)
-        .order_by(made.c.serial)
-    )
-    return list(connection.execute(query))
+    given_up = live.state.decisions - sum(pair[0].serial >= 0 for pair in rows)
+    return to_arrow(live.state, Past(first, changes, given_up, live.time), rows)

@@ -1,4 +1,4 @@
-"""Rewards as they are reported: which are news, which are known, and which are refused, and why."""
+"""Reward reports: which are new, which are known, and which are refused, and why."""
 
 from __future__ import annotations
 
@@ -7,51 +7,48 @@ from dataclasses import dataclass
 from typing import Any
 
 from posse.learner.ledger import UnknownDecision, parse_id
-from posse.service.storage.live_experiment import Book
-
-Reports = Iterable[tuple[str, float]]
-"""Decisions' ids, each with its reward."""
+from posse.service.storage.live_experiment import LiveExperiment
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of a report of a reward."""
+class RewardOutcome:
+    """What came of a reward report."""
 
     decision: str
     status: str
     """`taken`; `known`, the same reward came before; `conflict`, another did; `unknown` decision; `invalid` reward."""
-    detail: str = ""
+    detail: str | None = None
 
 
-def judge(book: Book, identity: str, value: Any, fresh: dict[int, float]) -> Outcome:
-    """What is to become of a report; the news are noted."""
-    state = book.state
+def check_report(live: LiveExperiment, identity: str, value: Any, fresh: dict[int, float]) -> RewardOutcome:
+    """What becomes of a report; a new reward is added to `fresh`, by the serial number of its decision."""
+    state = live.state
     try:
         serial, tag = parse_id(identity)
     except UnknownDecision as error:
-        return Outcome(str(identity)[:60], "unknown", str(error))
+        return RewardOutcome(str(identity)[:60], "unknown", str(error))
     try:
         reward = state.setup.check_reward(f"reward of decision {identity}", value)
     except (TypeError, ValueError) as error:
-        return Outcome(identity, "invalid", str(error))
-    row = book.waiting.get(serial)
+        return RewardOutcome(identity, "invalid", str(error))
+    row = live.waiting.get(serial)
     if row is not None and row.tag == tag:
         if serial not in fresh:
             fresh[serial] = reward
-            return Outcome(identity, "taken")
+            return RewardOutcome(identity, "taken")
         if state.steps(fresh[serial]) == state.steps(reward):
-            return Outcome(identity, "known")
-        return Outcome(identity, "conflict", f"given two rewards, {fresh[serial]:g} and {reward:g}")
-    known_tag, known, defaulted = book.answers.get(serial, (None, 0.0, False))
+            return RewardOutcome(identity, "known")
+        return RewardOutcome(identity, "conflict", f"given two rewards, {fresh[serial]:g} and {reward:g}")
+    known_tag, known, defaulted = live.answers.get(serial, (None, 0.0, False))
     if known_tag != tag:
-        return Outcome(identity, "unknown", f"decision {identity} was not made in experiment {book.name!r}")
+        return RewardOutcome(identity, "unknown", f"decision {identity} was not made in experiment {live.name!r}")
     if state.steps(known) == state.steps(reward):
-        return Outcome(identity, "known")
+        return RewardOutcome(identity, "known")
     how = f", taken by default after {state.setup.patience:g} s" if defaulted else ""
-    return Outcome(identity, "conflict", f"it already has the reward {known:g}{how}; {reward:g} is refused")
+    return RewardOutcome(identity, "conflict", f"it already has the reward {known:g}{how}; {reward:g} is refused")
 
 
-def pairs(reports: Any) -> list[tuple[str, Any]]:
+def as_pairs(reports: Any) -> list[tuple[str, Any]]:
     """Reports as a list of (id, reward)."""
     if isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
         raise TypeError(f"reports={reports!r}, but expected pairs (decision, reward)")

@@ -1,7 +1,7 @@
-"""The tables. Decisions, rewards and changes are the log, and the truth; the rest follows from it, names apart.
+"""The tables. Decisions, rewards and changes are the log, and the truth; all else but the names follows from it.
 
-The log speaks of players and arms by their places, so that a name can be erased without touching it. Flags are small
-integers, because what a type would silently mend (2 for true) must not escape the digest.
+The log refers to players and arms by their places, so that a name can be erased without touching the log. Flags are
+small integers: a boolean type would read 2 as true, and so hide a damaged value from the digest.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sql
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, LargeBinary, SmallInteger, Text
 
-SCHEMA = "0001"  # the revision that this posse writes and reads
+SCHEMA = "0002"  # the revision that this posse writes and reads
 
 metadata = sql.MetaData()
 
@@ -125,14 +125,8 @@ stats = sql.Table(
     Column("experiment", Integer, primary_key=True, autoincrement=False),
     Column("player", Integer, primary_key=True, autoincrement=False),
     Column("arm", Integer, primary_key=True, autoincrement=False),
-    Column("pulls", BigInteger, nullable=False),
-    Column("sums", BigInteger, nullable=False),
-    Column("squares", BigInteger, nullable=False),
-    Column("own_pulls", BigInteger, nullable=False),
-    Column("own_sums", BigInteger, nullable=False),
     Column("waiting", BigInteger, nullable=False),
-    Column("seen_n", Double, nullable=False),
-    Column("seen_s", Double, nullable=False),
+    Column("numbers", LargeBinary, nullable=False),  # as the policy declares them: `pair_statistics`
     sqlite_with_rowid=False,
 )
 

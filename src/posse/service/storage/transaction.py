@@ -1,35 +1,45 @@
-"""One transaction that writes: the requests of a group, served in order.
+"""One transaction that writes: begin, lock, apply commands in order, commit.
 
-Each request is checked before it changes anything, so that a refused one leaves no trace among the others.
+Each command is checked before it changes anything, so a refused one leaves no trace among the others. The handlers of
+tokens are in auth/tokens.py; those that import a log or rebuild an experiment are in admin/.
 """
 
 from __future__ import annotations
 
-import json
+import functools
+import itertools
 import math
 import secrets
-from collections.abc import Callable, Iterable
-from typing import Any
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import sqlalchemy as sql
+from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
-from posse.learner.ledger import Row, UnknownDecision, parse_id
-from posse.learner.roster import Roster
-from posse.learner.setup import Setup, check_name, check_names
-from posse.learner.state import Decision, State
-from posse.service.storage import log_chain as digest
+from posse.learner.ledger import UnknownDecision, parse_id
+from posse.learner.setup import LONGEST_NAME, Setup, check_name, check_names
+from posse.learner.state import Decision
+from posse.service.commands import Change, Choose, Command, Create, Erase, Observe, Record, TakeDefaults
+from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import ExperimentExists, Paused, UnknownExperiment
-from posse.service.storage.idempotency import check_key, repeated
-from posse.service.storage.live_experiment import ARM_CHANGES, NEXT_DECISION, PLAYER_CHANGES, Book, as_row, name_row
+from posse.service.storage.errors import Paused, Refused, Unavailable, UnknownExperiment
+from posse.service.storage.idempotency import repeated
+from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_chain import Values
-from posse.service.storage.pair_statistics import insert_into, summary_of
-from posse.service.storage.reward_reports import Outcome, Reports, judge, pairs
+from posse.service.storage.log_rows import KNOWN_KEYS, MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, decision_row
+from posse.service.storage.reward_reports import RewardOutcome, as_pairs, check_report
+from posse.service.storage.store import ServiceStore
 
+Result = TypeVar("Result")
+TRIES = 4  # of a transaction that another one got in the way of
+PAUSE = 0.05  # seconds before the second try, then twice as long each time
+BUSY = 100  # experiments whose recent decisions stay in memory; those of others are asked of the database
 MANY = 10_000  # serial numbers of overdue decisions that take the default as one event
-SLACK = 1.0  # seconds by which the database is asked for more than is due, which is then told exactly
+SLACK = 1.0  # seconds by which the database is asked for more than is due; each time is then checked exactly
 AT_ONCE = 500  # decisions looked up in one query
+NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
 
 LOCKED = (
     sql.select(tables.experiments)
@@ -37,282 +47,314 @@ LOCKED = (
     .order_by(tables.experiments.c.id)
     .with_for_update()
 )
-KNOWN_KEYS = sql.select(tables.decisions.c.request_key).where(
-    tables.decisions.c.experiment == sql.bindparam("experiment"),
-    tables.decisions.c.request_key.in_(sql.bindparam("keys", expanding=True)),
-)
-
-SAME = sql.and_(
-    tables.rewards.c.experiment == tables.decisions.c.experiment,
-    tables.rewards.c.serial == tables.decisions.c.serial,
-)
-MADE_BEFORE = (  # bounded by serial numbers, since times have no index: it would go on through all that are not yet due
-    sql.select(
-        *(tables.decisions.c[name] for name in Row._fields),
-        sql.select(tables.rewards.c.serial).where(SAME).scalar_subquery().label("answered"),
-    )
-    .where(
-        tables.decisions.c.experiment == sql.bindparam("experiment"),
-        tables.decisions.c.serial >= sql.bindparam("serial"),
-        tables.decisions.c.serial < sql.bindparam("until"),
-        tables.decisions.c.decided_at < sql.bindparam("time"),
-    )
-    .order_by(tables.decisions.c.serial)
-)
-REPORTED = (
-    sql.select(
-        *(tables.decisions.c[name] for name in Row._fields),
-        tables.rewards.c.reward.label("given"),
-        tables.rewards.c.defaulted,
-    )
-    .select_from(tables.decisions.outerjoin(tables.rewards, SAME))
-    .where(
-        tables.decisions.c.experiment == sql.bindparam("experiment"),
-        tables.decisions.c.serial.in_(sql.bindparam("serials", expanding=True)),
-    )
-)
 
 
-class Turn:
-    """What requests do in one transaction, on a connection that holds it."""
+# ---------------------------------------------------------------- from begin to commit
 
-    def __init__(self, connection: Connection, books: dict[str, Book], clock: Callable[[], float]) -> None:
+
+def commit(store: ServiceStore, command: Command) -> Any:
+    """Apply one command in a transaction of its own; an error undoes all of it."""
+    return _commit(store, lambda transaction: transaction.apply(command))
+
+
+def commit_group(store: ServiceStore, commands: Sequence[Command]) -> list[Any]:
+    """Apply commands in one transaction; return the result of each, or the `Refused` that it met."""
+
+    def apply_all(transaction: Transaction) -> list[Any]:
+        transaction.lock(command.experiment for command in commands if command.experiment is not None)
+        transaction.look_up_keys(command for command in commands if isinstance(command, Choose))
+        return [transaction.apply_or_refuse(command) for command in commands]
+
+    return _commit(store, apply_all)
+
+
+def _commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Result:
+    """Do work in a transaction, again where the database made it fail without having committed anything."""
+    with store.lock, database.explained(store.engine):
+        for attempt in itertools.count():
+            try:
+                return _try_to_commit(store, work)
+            except exc.DBAPIError as error:
+                if attempt == TRIES - 1 or not database.can_retry(error):
+                    raise
+                time.sleep(PAUSE * 2**attempt)
+    raise AssertionError("unreachable")
+
+
+def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Result:
+    with store.engine.connect() as connection:
+        begun = connection.begin()
+        transaction = Transaction(connection, store)
+        try:
+            result = work(transaction)
+            transaction.write()
+        except BaseException:
+            begun.rollback()
+            raise
+        try:
+            begun.commit()
+        except exc.DBAPIError as error:
+            if not (error.connection_invalidated and _was_committed(store, transaction)):
+                raise
+    store.live |= transaction.touched  # at the end: a transaction takes out those that it uses
+    for live in list(store.live.values())[:-BUSY]:
+        live.waiting.clear()
+        live.answers.clear()
+    if transaction.erased:
+        database.forget(store.engine)
+    return result
+
+
+def _was_committed(store: ServiceStore, transaction: Transaction) -> bool:
+    """Whether the database has what a transaction wrote, though the connection broke before it could say so."""
+    touched = list(transaction.touched.values())
+    for attempt in range(TRIES):
+        time.sleep(PAUSE * 2**attempt)
+        try:
+            with store.engine.begin() as connection:
+                return bool(touched) and all(queries.has_last_row(connection, live) for live in touched)
+        except exc.DBAPIError as error:
+            last = error
+    reason = database.explain(store.engine, last)  # no error of the database, which would be tried again
+    raise Unavailable(f"it is not known whether the database took what was written: {reason}") from last
+
+
+class Transaction:
+    """What commands do in one transaction, on a connection that holds it."""
+
+    def __init__(self, connection: Connection, store: ServiceStore) -> None:
         self.connection = connection
-        self.touched: dict[str, Book] = {}
-        self.erased = False  # whether names were, of which copies may lie about
+        self.clock = store.clock
+        self.touched: dict[str, LiveExperiment] = {}
+        self.erased = False  # whether a name was; copies of it may be left in the database's files
         self._new_keys: set[tuple[str, str]] = set()  # experiments and keys that were looked up together and not found
-        self._books = books
-        self._clock = clock
+        self._live = store.live
+
+    def apply(self, command: Command) -> Any:
+        """Do what a command says, and return its result."""
+        return handle(command, self)
+
+    def apply_or_refuse(self, command: Command) -> Any:
+        """The result of a command, or why it is refused; any other error is a fault, and undoes the transaction."""
+        try:
+            return self.apply(command)
+        except Refused as refused:
+            return refused
+        except (ValueError, TypeError) as error:
+            return Refused(str(error))
 
     def lock(self, names: Iterable[str]) -> None:
-        """Take these experiments for this transaction, in the order of their ids, and bring their books up to date."""
+        """Lock experiments for this transaction, in the order of their ids, and bring them up to date."""
         wanted = sorted(set(names) - set(self.touched))
         if not wanted:
             return
         for row in self.connection.execute(LOCKED, {"names": wanted}).mappings().all():
-            book = self._books.pop(row["name"], None)  # whatever goes wrong from here on, it is read anew
-            if book is None or book.id != row["id"] or not book.catch_up(self.connection, row):
-                book = Book.load(self.connection, row)
-            self.touched[row["name"]] = book
+            live = self._live.pop(row["name"], None)  # if anything goes wrong from here on, it is loaded anew
+            if live is None or live.id != row["id"] or not live.catch_up(self.connection, row):
+                live = LiveExperiment.load(self.connection, row)
+            self.touched[row["name"]] = live
 
-    def look_for(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Look up the idempotency keys of a group of requests at once, each with its experiment."""
+    def look_up_keys(self, commands: Iterable[Choose]) -> None:
+        """Look up the idempotency keys of a group of commands at once."""
         by_name: dict[str, list[str]] = {}
-        for name, key in keys:
-            by_name.setdefault(name, []).append(key)
+        for command in commands:
+            if command.key is not None:
+                by_name.setdefault(command.experiment, []).append(command.key)
         for name in by_name.keys() & self.touched.keys():
             for start in range(0, len(by_name[name]), AT_ONCE):
-                some = by_name[name][start : start + AT_ONCE]
-                wanted = {"experiment": self.touched[name].id, "keys": some}
+                keys = by_name[name][start : start + AT_ONCE]
+                wanted = {"experiment": self.touched[name].id, "keys": keys}
                 found = self.connection.execute(KNOWN_KEYS, wanted).scalars()
-                self._new_keys |= {(name, key) for key in set(some).difference(found)}
+                self._new_keys |= {(name, key) for key in set(keys).difference(found)}
 
-    def book(self, name: str) -> Book:
-        """The book of an experiment, up to date."""
+    def live(self, name: str) -> LiveExperiment:
+        """An experiment, locked and up to date."""
         if name not in self.touched:
             self.lock([check_name("experiment", name)])
         if name not in self.touched:
             raise UnknownExperiment(f"no experiment {name!r}")
         return self.touched[name]
 
-    def finish(self) -> None:
+    def create(self, name: str, setup: Setup, arms: list[str], players: list[str], now: float) -> LiveExperiment:
+        """A new experiment."""
+        check_experiment_name(name)
+        self.touched[name] = LiveExperiment.create(self.connection, name, setup, arms, players, now)
+        return self.touched[name]
+
+    def write(self) -> None:
         """Write all that is not yet written."""
-        for book in self.touched.values():
-            book.finish(self.connection)
+        for live in self.touched.values():
+            live.write(self.connection)
 
-    # ---------------------------------------------------------------- time
+    def describe(self, name: str) -> queries.Experiment:
+        """An experiment as it stands now."""
+        self.write()
+        return queries.experiment(self.connection, name)
 
-    def tick(self, book: Book) -> float:
-        """The time, which never goes back; take the default for every decision that has waited too long."""
-        now = float(self._clock())
+    def now(self, live: LiveExperiment) -> float:
+        """The time, which never goes back. Every decision that has waited too long takes the default first."""
+        now = float(self.clock())
         if not math.isfinite(now):
             raise ValueError(f"the clock says {now}, but expected seconds")
-        now = max(now, book.time)
-        patience, default = book.state.setup.patience, book.state.setup.default_reward
+        now = max(now, live.time)
+        patience, default = live.state.setup.patience, live.state.setup.default_reward
         if patience is not None and default is not None:
-            while book.oldest + patience <= now:
-                self._sweep(book, patience, default, now)
+            while live.oldest + patience <= now:
+                self._take_defaults(live, patience, default, now)
         return now
 
-    def _sweep(self, book: Book, patience: float, default: float, now: float) -> None:
-        """Take the default for the oldest decisions that are due, and see when the next was made."""
-        book.write_log(self.connection)
-        wanted = {"experiment": book.id, "serial": book.swept, "until": book.swept + MANY}
+    def _take_defaults(self, live: LiveExperiment, patience: float, default: float, now: float) -> None:
+        """Take the default for the oldest decisions that are due, and find out when the next was made."""
+        live.write_log(self.connection)
+        wanted = {"experiment": live.id, "serial": live.oldest_serial, "until": live.oldest_serial + MANY}
         late = []
         for row in self.connection.execute(MADE_BEFORE, wanted | {"time": now - patience + SLACK}).mappings():
             if row["decided_at"] + patience > now:
                 break
-            book.swept = row["serial"] + 1
+            live.oldest_serial = row["serial"] + 1
             if row["answered"] is None:
-                late.append((as_row(row), default))
-        book.take(late, now, defaulted=True)
-        following = self.connection.execute(NEXT_DECISION, {"experiment": book.id, "serial": book.swept}).first()
+                late.append((decision_row(row), default))
+        live.observe(late, now, defaulted=True)
+        following = self.connection.execute(
+            NEXT_DECISION, {"experiment": live.id, "serial": live.oldest_serial}
+        ).first()
         if following is None:
-            book.oldest = math.inf
-        else:  # beyond the serial numbers, if any, of decisions that a learner gave up before its log came here
-            book.swept, book.oldest = following.serial, following.decided_at
+            live.oldest = math.inf
+        else:  # serial numbers may be missing: a learner gave those decisions up before its log was imported
+            live.oldest_serial, live.oldest = following.serial, following.decided_at
 
-    # ---------------------------------------------------------------- requests
-
-    def create(
-        self, name: str, setup: Setup, arms: list[str], players: list[str], created_at: float | None = None
-    ) -> Book:
-        """Begin an experiment, now or in the past."""
-        check_experiment_name(name)
-        state = State(setup, arms, players)
-        now = float(self._clock()) if created_at is None else created_at
-        row: dict[str, Any] = {
-            "name": name,
-            "setup": json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False),
-            "created_at": now,
-            "first_players": len(players),
-            "first_arms": len(arms),
-        }
-        row["origin"] = row["head"] = digest.origin(row)
-        row |= {"paused": 0, "rounds": 0, "decisions": 0, "events": 0, "links": 0, "time": now}
-        row["summary"] = summary_of(state)
-        insert = insert_into(tables.experiments, self.connection.dialect.name).on_conflict_do_nothing()
-        row["id"] = self.connection.execute(insert.returning(tables.experiments.c.id), row).scalar()
-        if row["id"] is None:
-            raise ExperimentExists(f"there is an experiment {name!r} already")
-        for kind, names in (("players", players), ("arms", arms)):
-            rows = [name_row(kind, row["id"], place, one, True) for place, one in enumerate(names)]
-            if rows:
-                self.connection.execute(sql.insert(tables.metadata.tables[kind]), rows)
-        book = self.touched[name] = Book(row, state)
-        book.stats.write(self.connection, book.id, state)
-        return book
-
-    def change(
-        self,
-        name: str,
-        join: Iterable[str] = (),
-        retire: Iterable[str] = (),
-        add_arms: Iterable[str] = (),
-        retire_arms: Iterable[str] = (),
-        paused: bool | None = None,
-        knows_others: bool = True,
-    ) -> None:
-        """Players and arms come and go, decisions pause and resume: all of it or nothing."""
-        for flag, value in (("paused", paused), ("knows_others", knows_others)):
-            if not (isinstance(value, bool) or (value is None and flag == "paused")):
-                raise TypeError(f"{flag}={value!r}, but expected True or False")
-        book = self.book(name)
-        steps = [("add arm", arm) for arm in check_names("arm", add_arms)]
-        steps += [("retire arm", arm) for arm in check_names("arm", retire_arms)]
-        steps += [("join", player) for player in check_names("player", join)]
-        steps += [("retire", player) for player in check_names("player", retire)]
-        _rehearse(book.state, steps)
-        now = self.tick(book)
-        for kind, who in steps:
-            book.change(kind, who, now, knows_others)
-        if paused is not None and paused != book.paused:
-            book.append_change("pause" if paused else "resume", 0, now)
-            book.paused = paused
-
-    def decide(
-        self, name: str, players: Iterable[str], available: Iterable[str] | None = None, key: str | None = None
-    ) -> list[Decision]:
-        """One round; the same key again gives the same decisions again."""
-        book = self.book(name)
-        names = check_names("player", players)
-        if not names:
-            raise ValueError("players=[], but expected at least one")
-        if available is not None:
-            available = check_names("arm", available)
-        if key is not None:
-            made = self._made(book, check_key(key))
-            if made:
-                return repeated(book, made, names, available, key)
-        if book.paused:
-            raise Paused(f"experiment {name!r} is paused: it takes rewards, but makes no decisions")
-        places = [book.state.player_roster.current(one) for one in names]
-        book.state.offered(available)
-        return book.decide(places, available, self.tick(book), key)
-
-    def _made(self, book: Book, key: str) -> list[Values]:
-        """The decisions that were made for a key."""
-        if (book.name, key) in self._new_keys:
-            self._new_keys.discard((book.name, key))  # the next request with it is no longer the first
+    def made_for(self, live: LiveExperiment, key: str) -> list[Values]:
+        """The decisions that were made for an idempotency key."""
+        if (live.name, key) in self._new_keys:
+            self._new_keys.discard((live.name, key))  # the next command with it is no longer the first
             return []
-        book.write_log(self.connection)
+        live.write_log(self.connection)
         table = tables.decisions
-        query = sql.select(table).where(table.c.experiment == book.id, table.c.request_key == key)
+        query = sql.select(table).where(table.c.experiment == live.id, table.c.request_key == key)
         return list(self.connection.execute(query.order_by(table.c.position)).mappings())
 
-    def reward(self, name: str, reports: Reports) -> list[Outcome]:
-        """Take the rewards of decisions; those that are news count as one round."""
-        book = self.book(name)
-        reported = pairs(reports)
-        now = self.tick(book)
-        self._look_up(book, [identity for identity, _ in reported])
-        fresh: dict[int, float] = {}
-        outcomes = [judge(book, identity, value, fresh) for identity, value in reported]
-        book.take([(book.waiting[serial], value) for serial, value in fresh.items()], now)
-        return outcomes
-
-    def _look_up(self, book: Book, identities: list[str]) -> None:
-        """Have at hand what the database knows of these decisions."""
+    def look_up_decisions(self, live: LiveExperiment, ids: Iterable[str]) -> None:
+        """Load what the database knows of these decisions."""
         wanted = []
-        for identity in identities:
+        for identity in ids:
             try:
                 serial, _ = parse_id(identity)
             except UnknownDecision:
                 continue
-            if serial < book.state.decisions and serial not in book.waiting and serial not in book.answers:
+            if serial < live.state.decisions and serial not in live.waiting and serial not in live.answers:
                 wanted.append(serial)
         if not wanted:
             return
-        book.write_log(self.connection)
+        live.write_log(self.connection)
         for start in range(0, len(wanted), AT_ONCE):
-            some = {"experiment": book.id, "serials": wanted[start : start + AT_ONCE]}
-            for row in self.connection.execute(REPORTED, some).mappings():
+            serials = {"experiment": live.id, "serials": wanted[start : start + AT_ONCE]}
+            for row in self.connection.execute(WITH_REWARDS, serials).mappings():
                 if row["given"] is None:
-                    book.waiting[row["serial"]] = as_row(row)
+                    live.waiting[row["serial"]] = decision_row(row)
                 else:
-                    book.answers[row["serial"]] = (row["tag"], row["given"], bool(row["defaulted"]))
-
-    def record(self, name: str, rewards: Iterable[tuple[str, str, float]]) -> int:
-        """Take rewards of the past that were not decided here, as one round; return how many."""
-        book = self.book(name)
-        checked = book.state.check_past(rewards)
-        if not checked:
-            raise ValueError("rewards=[], but expected at least one")
-        now = self.tick(book)
-        book.take(book.state.take_past(checked, now), now)
-        return len(checked)
-
-    def erase(self, name: str, player: str) -> str:
-        """Let a player go and replace its name everywhere; return what stands there now."""
-        book = self.book(name)
-        place = book.state.player_roster.place(player)
-        now = self.tick(book)
-        if book.state.player_roster.here[place]:
-            book.change("retire", player, now)
-        replacement = f"erased-{secrets.token_hex(8)}"
-        book.erase(player, replacement, now)
-        self.erased = True
-        return replacement
-
-    def sweep(self, name: str) -> None:
-        """Take the default rewards that are due."""
-        self.tick(self.book(name))
+                    live.answers[row["serial"]] = (row["tag"], row["given"], bool(row["defaulted"]))
 
 
-def _rehearse(state: State, steps: list[tuple[str, str]]) -> None:
-    """An error if one of the steps cannot be taken after those before it."""
-    rosters = {
-        kind: Roster.of(kind, list(roster))
-        for kind, roster in (("player", state.player_roster), ("arm", state.arm_roster))
-    }
-    for kind, name in steps:
-        roster = rosters["player" if kind in PLAYER_CHANGES else "arm"]
-        if kind == "add arm":
-            state.setup.check_floor(roster.count + 1)
-        if kind in (PLAYER_CHANGES[0], ARM_CHANGES[0]):
-            roster.add(name)
-        else:
-            roster.retire(name)
+# ---------------------------------------------------------------- commands
+
+
+@functools.singledispatch
+def handle(command: Any, transaction: Transaction) -> Any:
+    """Do what a command says in a transaction: one handler for each type of command."""
+    raise TypeError(f"{command!r} is no command of the service, or the module that handles it is not imported")
+
+
+@handle.register
+def _choose(command: Choose, transaction: Transaction) -> list[Decision]:
+    live = transaction.live(command.experiment)
+    names = check_names("player", command.players)
+    if not names:
+        raise ValueError("players=[], but expected at least one")
+    available = None if command.available is None else check_names("arm", command.available)
+    if command.key is not None:
+        made = transaction.made_for(live, _check_key(command.key))
+        if made:
+            return repeated(live, made, names, available, command.key)
+    if live.paused:
+        raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
+    places = [live.state.player_roster.current(name) for name in names]
+    live.state.offered(available)
+    return live.choose(places, available, transaction.now(live), command.key)
+
+
+@handle.register
+def _observe(command: Observe, transaction: Transaction) -> list[RewardOutcome]:
+    live = transaction.live(command.experiment)
+    reports = as_pairs(command.reports)
+    now = transaction.now(live)
+    transaction.look_up_decisions(live, [identity for identity, _ in reports])
+    fresh: dict[int, float] = {}
+    outcomes = [check_report(live, identity, value, fresh) for identity, value in reports]
+    live.observe([(live.waiting[serial], value) for serial, value in fresh.items()], now)
+    return outcomes
+
+
+@handle.register
+def _record(command: Record, transaction: Transaction) -> int:
+    live = transaction.live(command.experiment)
+    checked = live.state.check_records(command.rewards)
+    if not checked:
+        raise ValueError("rewards=[], but expected at least one")
+    now = transaction.now(live)
+    live.observe(live.state.record(checked, now), now)
+    return len(checked)
+
+
+@handle.register
+def _create(command: Create, transaction: Transaction) -> queries.Experiment:
+    name, policy, arms, players, horizon, seed, reward_range, floor, holdout, default_reward, patience = command
+    try:
+        low, high = reward_range
+    except (TypeError, ValueError):
+        raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
+    seed = secrets.randbits(53) if seed is None else seed
+    setup = Setup(policy, horizon, seed, low, high, floor, holdout, default_reward, patience, NO_LIMIT, True)
+    checked = check_names("arm", arms), check_names("player", players)
+    transaction.create(name, setup, *checked, float(transaction.clock()))
+    return transaction.describe(name)
+
+
+@handle.register
+def _change(command: Change, transaction: Transaction) -> queries.Experiment:
+    for flag, value in (("paused", command.paused), ("knows_others", command.knows_others)):
+        if not (isinstance(value, bool) or (value is None and flag == "paused")):
+            raise TypeError(f"{flag}={value!r}, but expected True or False")
+    live = transaction.live(command.experiment)
+    steps = [("add arm", arm) for arm in check_names("arm", command.add_arms)]
+    steps += [("retire arm", arm) for arm in check_names("arm", command.retire_arms)]
+    steps += [("join", player) for player in check_names("player", command.join)]
+    steps += [("retire", player) for player in check_names("player", command.retire)]
+    live.check_changes(steps)
+    now = transaction.now(live)
+    for kind, who in steps:
+        live.change(kind, who, now, command.knows_others)
+    if command.paused is not None and command.paused != live.paused:
+        live.append_change("pause" if command.paused else "resume", 0, now)
+        live.paused = command.paused
+    return transaction.describe(live.name)
+
+
+@handle.register
+def _erase(command: Erase, transaction: Transaction) -> str:
+    live = transaction.live(command.experiment)
+    place = live.state.player_roster.place(command.player)
+    now = transaction.now(live)
+    if live.state.player_roster.here[place]:
+        live.change("retire", command.player, now)
+    replacement = f"erased-{secrets.token_hex(8)}"
+    live.erase(command.player, replacement, now)
+    transaction.erased = True
+    return replacement
+
+
+@handle.register
+def _take_defaults(command: TakeDefaults, transaction: Transaction) -> None:
+    transaction.now(transaction.live(command.experiment))
 
 
 def check_experiment_name(name: Any) -> str:
@@ -321,3 +363,10 @@ def check_experiment_name(name: Any) -> str:
     if name in (".", "..") or "/" in name or "\\" in name:
         raise ValueError(f"experiment={name!r}, but a name with / or \\, or of dots only, cannot be part of an address")
     return str(name)
+
+
+def _check_key(key: Any) -> str:
+    """An idempotency key."""
+    if not isinstance(key, str) or not (0 < len(key) <= LONGEST_NAME and key.isprintable()):
+        raise ValueError(f"idempotency key {str(key)[:30]!r}, but expected 1 to {LONGEST_NAME} printable characters")
+    return key

@@ -13,9 +13,9 @@ SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def share(folder: str, worker: int) -> None:
-    """Keep this worker's counts in a file of a folder that all workers share, before anything is counted.
+    """Keep this worker's counts in a folder that all workers share; to be called before anything is counted.
 
-    A file goes by the number of the worker, so that one that takes the place of another counts on.
+    A file is named by the worker's number, so that a worker that replaces another goes on with its counts.
     """
     os.environ[FOLDER] = folder
     values.ValueClass = values.MultiProcessValue(lambda: worker)
@@ -38,16 +38,6 @@ class Metrics:
         self.group = Histogram(
             "posse_group_size", "Requests written in one transaction", registry=self._registry, buckets=SIZES
         )
-
-    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count an answer."""
-        self.requests.labels(method, route, str(status)).inc()
-        self.seconds.labels(method, route).observe(seconds)
-
-    def wrote(self, requests: int, waiting: int) -> None:
-        """Count a transaction of so many requests, after which so many wait."""
-        self.group.observe(requests)
-        self.depth.set(waiting)
 
     def text(self) -> bytes:
         """Everything, in Prometheus's format."""

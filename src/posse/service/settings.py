@@ -22,7 +22,9 @@ class Settings:
     """How long a body may take to arrive."""
     answer_seconds: float = 30.0
     """How long an answer may take."""
-    sweep_seconds: float | None = 1.0
-    """How often default rewards that are due are taken; None if another worker does it."""
+    defaults_seconds: float | None = 1.0
+    """How often default rewards that are due are taken; None if another worker takes them."""
     trust_seconds: float = 1.0
     """For how long a token that was found good is not looked up again."""
+    import_file: str | None = None
+    """A Python file that defines policies, imported before anything else."""

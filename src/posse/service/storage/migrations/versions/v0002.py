@@ -1,0 +1,68 @@
+"""The numbers of a pair in one column, as the policy declares them, in place of a fixed list of columns."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import sqlalchemy as sql
+from alembic import op
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary
+
+revision = "0002"
+down_revision = "0001"
+
+AT_OWN_PULL = ("RobustAggTS", "IndTS", "IndUCB")  # the policies of version 1 by when they were refreshed
+AT_ANY_PULL = ("RobustAggTSV", "RobustAgg", "NaiveAgg", "HierTS")
+BY_SCHEDULE = ("PosseTS", "IndTSV")
+AT_ONCE = 1000
+
+
+def upgrade() -> None:
+    """Make the table anew; pairs of a user's own policy wait for `posse db rebuild`."""
+    connection = op.get_bind()
+    op.rename_table("stats", "stats_1")
+    stats = op.create_table(
+        "stats",
+        *(Column(name, Integer, primary_key=True, autoincrement=False) for name in ("experiment", "player", "arm")),
+        Column("waiting", BigInteger, nullable=False),
+        Column("numbers", LargeBinary, nullable=False),
+        sqlite_with_rowid=False,
+    )
+    old, experiments, arms = (sql.table(name, *map(sql.column, columns)) for name, columns in TABLES.items())
+    for row in connection.execute(sql.select(experiments.c.id, experiments.c.setup, experiments.c.summary)).all():
+        policy = json.loads(row.setup)["policy"]["name"]
+        pairs = connection.execute(sql.select(old).where(old.c.experiment == row.id)).mappings().all()
+        for start in range(0, len(pairs), AT_ONCE):
+            made = [
+                {name: pair[name] for name in ("experiment", "player", "arm", "waiting")}
+                | {"numbers": _numbers(policy, pair)}
+                for pair in pairs[start : start + AT_ONCE]
+            ]
+            connection.execute(sql.insert(stats), made)
+        summary = bytes(row.summary) if policy in BY_SCHEDULE else b""
+        if policy == "IndTSV":  # it had a number for each arm that it never used
+            count = sql.select(sql.func.count()).select_from(arms).where(arms.c.experiment == row.id)
+            summary = summary[:8] + summary[8 + 8 * connection.execute(count).scalar_one() :]
+        connection.execute(sql.update(experiments).where(experiments.c.id == row.id), {"summary": summary})
+    op.drop_table("stats_1")
+
+
+TABLES = {
+    "stats_1": (
+        *("experiment", "player", "arm", "waiting", "pulls", "sums", "squares"),
+        *("own_pulls", "own_sums", "seen_n", "seen_s"),
+    ),
+    "experiments": ("id", "setup", "summary"),
+    "arms": ("experiment",),
+}
+
+
+def _numbers(policy: str, pair: Any) -> bytes:
+    statistics = struct.pack("<3q", pair["pulls"], pair["sums"], pair["squares"])
+    if policy in AT_OWN_PULL:
+        return statistics + struct.pack("<2d", pair["seen_n"], pair["seen_s"])
+    if policy in BY_SCHEDULE:
+        return statistics + struct.pack("<3q", pair["own_pulls"], pair["own_sums"], pair["squares"])
+    return statistics if policy in AT_ANY_PULL else b""
