@@ -48,21 +48,25 @@ def test_the_policy_of_the_contributors_guide_keeps_the_contract():
     posse.testing.check_policy(module.BlendTS(5.0))
 
 
-def commands_below(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Every command and sub-command, as it is typed: `posse db verify`."""
+def commands_below(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Every command and sub-command, such as `posse db` and `posse db verify`."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for below in action.choices.values():
-                yield below.prog
+                yield below
                 yield from commands_below(below)
 
 
-def test_every_command_is_described():
-    commands = list(commands_below(_parser()))
+def test_every_command_and_option_is_described():
     readme, everything = DOCUMENTS[0].read_text(), " ".join(" ".join(page.read_text() for page in DOCUMENTS).split())
-    assert "posse db verify" in commands
-    assert [name for name in commands if name not in everything] == []
-    assert [name for name in commands if name.count(" ") == 1 and name not in readme] == []
+    commands = list(commands_below(_parser()))
+    names = [command.prog for command in commands]
+    options = {name for command in commands for action in command._actions for name in action.option_strings}
+    assert "posse db verify" in names
+    assert "--workers" in options
+    assert [name for name in names if name not in everything] == []
+    assert [name for name in names if name.count(" ") == 1 and name not in readme] == []
+    assert sorted(name for name in options - {"--help"} if name.startswith("--") and name not in everything) == []
 
 
 def anchors_of(page: str) -> set[str]:
