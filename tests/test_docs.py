@@ -1,15 +1,19 @@
-"""The documents are checked: their examples run and print what they say, and every command is described."""
+"""The documents are checked: examples run, links lead somewhere, commands are described, the map is current."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import re
 import subprocess
 import sys
 import types
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
+import draw_map
 import pytest
 
 import posse.testing
@@ -18,6 +22,7 @@ from posse.policies import Policy
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", re.DOTALL)
 
 
@@ -43,17 +48,87 @@ def test_the_policy_of_the_contributors_guide_keeps_the_contract():
     posse.testing.check_policy(module.BlendTS(5.0))
 
 
-def test_every_command_is_in_the_readme():
-    commands = next(action for action in _parser()._actions if hasattr(action, "choices") and action.choices).choices
-    readme = (ROOT / "README.md").read_text()
-    assert commands
-    assert [name for name in commands if f"posse {name}" not in readme] == []
+def commands_below(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Every command and sub-command, such as `posse db` and `posse db verify`."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield below
+                yield from commands_below(below)
 
 
-def test_documents_name_only_files_that_exist():
-    for document in [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
-        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
-            assert (document.parent / target).exists(), f"{document.name} points to {target}"
+def test_every_command_and_option_is_described():
+    readme, everything = DOCUMENTS[0].read_text(), " ".join(" ".join(page.read_text() for page in DOCUMENTS).split())
+    commands = list(commands_below(_parser()))
+    names = [command.prog for command in commands]
+    options = {name for command in commands for action in command._actions for name in action.option_strings}
+    assert "posse db verify" in names
+    assert "--workers" in options
+    assert [name for name in names if name not in everything] == []
+    assert [name for name in names if name.count(" ") == 1 and name not in readme] == []
+    assert sorted(name for name in options - {"--help"} if name.startswith("--") and name not in everything) == []
+
+
+def anchors_of(page: str) -> set[str]:
+    """The anchors that a forge gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"```.*?```", "", page, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page: Path) -> list[str]:
+    """The relative links of a page that lead to no file, or to no heading of it."""
+    broken = []
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+        path = page.parent / target if target else page
+        if not path.exists() or (anchor and anchor not in anchors_of(path.read_text())):
+            broken.append(f"{target}#{anchor}" if anchor else target)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    assert broken_links(page) == []
+
+
+def test_a_broken_link_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A page\n[there](page.md) [too](#a-page) [no file](gone.md) [no heading](page.md#gone)")
+    assert broken_links(page) == ["gone.md", "page.md#gone"]
+
+
+def test_the_glossary_has_each_word_once_and_in_order():
+    words = re.findall(r"^\| \*\*(.+?)\*\* \|", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    assert len(words) > 50
+    assert [word for word, count in Counter(words).items() if count > 1] == []
+    assert words == sorted(words, key=lambda word: word.replace("-", " "))
+
+
+def test_every_page_is_reached_from_the_readme():
+    reached, todo = set(), [DOCUMENTS[0]]
+    while todo:
+        page = todo.pop()
+        if page in reached:
+            continue
+        reached.add(page)
+        targets = re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text())
+        todo += [(page.parent / target).resolve() for target in targets]
+    assert sorted(set(DOCUMENTS) - reached) == []
+
+
+COMING = {"compile/", "experiments/paper/", "experiments/report/", "experiments/spec/"}  # of the layout being built
+
+
+def test_what_may_be_touched_where_names_paths_that_exist():
+    section = draw_map.PAGE.read_text().partition("## What may be touched where")[2].partition("## How to check")[0]
+    rows = [line.split("|")[2:4] for line in section.splitlines() if line.startswith("| ")]
+    named = {path for row in rows for cell in row for path in re.findall(r"`([\w./]+(?:/|\.py))`", cell)}
+    assert len(named) > 30
+    assert {path for path in named if not any((base / path).exists() for base in (ROOT, ROOT / "src/posse"))} == COMING
+
+
+def test_the_map_is_the_import_graph():
+    page = draw_map.PAGE.read_text()
+    assert page == draw_map.with_map(page), "bring the map up to date: python tests/draw_map.py --write"
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)

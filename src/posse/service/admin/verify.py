@@ -110,8 +110,9 @@ def _wrong_pairs(connection: Connection, experiment: int, live: LiveExperiment) 
         if pair is None:
             wrong.append(f"{place}: there is a row, but the log speaks of no such pair")
             continue
-        if row["waiting"] != pair["waiting"]:
-            wrong.append(f"{place}: waiting is {row['waiting']!r}, but the log says {pair['waiting']!r}")
+        for column in ("pulls", "waiting"):
+            if row[column] != pair[column]:
+                wrong.append(f"{place}: {column} is {row[column]!r}, but the log says {pair[column]!r}")
         if row["numbers"] != pair["numbers"]:
             wrong.append(f"{place}: {_first_difference(row['numbers'], pair['numbers'], names)}")
     return wrong + [f"player {player}, arm {arm}: the row is missing" for player, arm in wanted]

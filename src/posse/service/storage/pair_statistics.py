@@ -19,7 +19,7 @@ from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
-COLUMNS = ("waiting", "numbers")
+COLUMNS = ("pulls", "waiting", "numbers")
 
 
 class PairStatistics:
@@ -102,13 +102,11 @@ def all_rows(experiment: int, state: LearnerState) -> list[dict[str, Any]]:
 
 def _rows(experiment: int, numbers: np.ndarray, chosen: np.ndarray) -> list[dict[str, Any]]:
     arms, players = np.nonzero(chosen)
-    waiting, *rest = numbers[:, chosen].astype("<i8")
-    packed = np.ascontiguousarray(np.stack(rest, axis=-1))
-    values = zip(players.tolist(), arms.tolist(), waiting.tolist(), packed, strict=True)
-    return [
-        {"experiment": experiment, "player": player, "arm": arm, "waiting": wait, "numbers": row.tobytes()}
-        for player, arm, wait, row in values
-    ]
+    columns = numbers[:, chosen].astype("<i8")
+    named = {"player": players, "arm": arms, "pulls": columns[1], "waiting": columns[0]}
+    packed = [row.tobytes() for row in np.ascontiguousarray(columns[1:].T)]
+    values = zip(*(column.tolist() for column in named.values()), packed, strict=True)
+    return [{"experiment": experiment, **dict(zip((*named, "numbers"), row, strict=True))} for row in values]
 
 
 def _arrays(state: LearnerState) -> dict[str, np.ndarray]:

@@ -125,6 +125,7 @@ stats = sql.Table(
     Column("experiment", Integer, primary_key=True, autoincrement=False),
     Column("player", Integer, primary_key=True, autoincrement=False),
     Column("arm", Integer, primary_key=True, autoincrement=False),
+    Column("pulls", BigInteger, nullable=False),
     Column("waiting", BigInteger, nullable=False),
     Column("numbers", LargeBinary, nullable=False),  # as the policy declares them: `pair_statistics`
     sqlite_with_rowid=False,

@@ -26,6 +26,7 @@ def upgrade() -> None:
     stats = op.create_table(
         "stats",
         *(Column(name, Integer, primary_key=True, autoincrement=False) for name in ("experiment", "player", "arm")),
+        Column("pulls", BigInteger, nullable=False),
         Column("waiting", BigInteger, nullable=False),
         Column("numbers", LargeBinary, nullable=False),
         sqlite_with_rowid=False,
@@ -36,7 +37,7 @@ def upgrade() -> None:
         pairs = connection.execute(sql.select(old).where(old.c.experiment == row.id)).mappings().all()
         for start in range(0, len(pairs), AT_ONCE):
             made = [
-                {name: pair[name] for name in ("experiment", "player", "arm", "waiting")}
+                {name: pair[name] for name in ("experiment", "player", "arm", "pulls", "waiting")}
                 | {"numbers": _numbers(policy, pair)}
                 for pair in pairs[start : start + AT_ONCE]
             ]
