@@ -31,6 +31,7 @@ class Kernels(NamedTuple):
 
 @functools.cache
 def _kernels(
+    what: str,
     index: Callable[..., Any],
     contribution: Callable[..., Any] | None,
     summary: Callable[..., Any] | None,
@@ -46,7 +47,7 @@ def _kernels(
         "REFRESH_AT_OWN_PULL": refresh is Refresh.OWN_PULL,
         "RANDOMISED": randomised,
     }
-    return Kernels(*bind_all([getattr(kernel, name) for name in Kernels._fields], **names))
+    return Kernels(*bind_all([getattr(kernel, name) for name in Kernels._fields], what=what, **names))
 
 
 class Tally(NamedTuple):
@@ -100,7 +101,8 @@ class Core:
         self.policy = policy
         self.constants = policy.constants()
         self.own_pull = policy.refresh is Refresh.OWN_PULL
-        self.kernels = _kernels(policy.index, policy.contribution, policy.summary, policy.refresh, policy.randomised)
+        functions = policy.index, policy.contribution, policy.summary
+        self.kernels = _kernels(type(policy).__name__, *functions, policy.refresh, policy.randomised)
 
     def empty(self, players: int, arms: int) -> Tally:
         """Nothing seen yet."""

@@ -29,7 +29,7 @@ class Kernels(NamedTuple):
 def kernels(policy: Policy) -> Kernels:
     """The kernels of a policy's class, compiled at their first call or taken from the disk cache."""
     names = bindings(policy)
-    return _kernels(tuple(names), tuple(names.values()))
+    return _kernels(type(policy).__name__, tuple(names), tuple(names.values()))
 
 
 def bindings(policy: Policy) -> dict[str, Any]:
@@ -57,9 +57,9 @@ def sampler(policy: Policy) -> Callable[..., Any] | None:
 
 
 @functools.cache
-def _kernels(names: tuple[str, ...], values: tuple[Any, ...]) -> Kernels:
+def _kernels(what: str, names: tuple[str, ...], values: tuple[Any, ...]) -> Kernels:
     bound = dict(zip(names, values, strict=True))
-    return Kernels(*bind_all((kernel.advance, kernel.begin, kernel.settle), **bound))
+    return Kernels(*bind_all((kernel.advance, kernel.begin, kernel.settle), what=what, **bound))
 
 
 def new_state(policy: Policy, players: int, arms: int) -> kernel.State:
