@@ -31,7 +31,8 @@ SLOW_FILE = "def f(x):\n    return x + 1.0\n\n\ndef kernel(x):\n    return f(x)\
 class TestProgress:
     def errors(self, folder, quiet=-1.0, terminal=False, **environment):
         """What a process that compiles writes to standard error."""
-        (folder / "slow.py").write_text(SLOW_FILE)
+        if not (folder / "slow.py").exists():  # numba compiles anew what was written since
+            (folder / "slow.py").write_text(SLOW_FILE)
         code = PROGRESS.format(quiet=quiet, terminal=terminal) + "\nsys.stderr.flush()"
         code = "import io, sys\nsys.stderr = io.StringIO()\n" + code + "\nprint(ascii(sys.stderr.getvalue()))"
         return ast.literal_eval(python(code, folder, **{"POSSE_QUIET": ""} | environment))
