@@ -13,7 +13,7 @@ import numba
 import numpy as np
 import pytest
 
-from posse.compile import Walk, bind
+from posse.compile import Walk, bind, bind_all
 
 MINE = """
 from posse.policies import Policy
@@ -310,6 +310,44 @@ class TestBind:
         names = {"index": scope["index"], "contribution": default}
         rebuilt = Walk([kernel], names).entries[0]
         assert rebuilt(1.0, 2.0) == 100.0
+
+
+class TestBindAll:
+    def test_kernels_share_the_functions_that_they_call(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))  # so that both are compiled
+        plain, more = bind_all([bind_me, bind_me_more], FACTOR=1.0)
+        assert (plain(1.0), more(1.0)) == (9.0, 3.0)
+        if not numba.config.DISABLE_JIT:
+            shared = [entry.py_func.__globals__["twice"] for entry in (plain, more)]
+            assert shared[0] is shared[1]
+            assert len(shared[0].overloads) == 1
+
+    def test_a_kernel_may_call_another(self):
+        outer, inner = bind_all([uses_sqrt, sqrt])
+        assert (outer(9.0), inner(9.0)) == (4.0, 3.0)
+
+    def test_kernels_of_two_modules_are_refused(self):
+        scope: dict = {}
+        exec("def kernel(x):\n    return x", scope)
+        with pytest.raises(ValueError, match="from one module"):
+            bind_all([bind_me, scope["kernel"]])
+
+    def test_environments_of_callees_are_connected(self, capfd):
+        """`print` finds Python through the environment of the function that it is in."""
+        bind(prints)(2.0)
+        assert capfd.readouterr().out == "2.0\n"
+
+
+def bind_me_more(x):
+    return twice(x) + FACTOR
+
+
+def print_it(x):
+    print(x)
+
+
+def prints(x):
+    print_it(x)
 
 
 def digest(source):

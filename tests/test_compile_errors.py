@@ -38,7 +38,6 @@ WRONG = {
     "an import": ("import random", "it uses an import"),
     "a number and a string": ("return n + 'a', 0.0", "'add' cannot be applied to (a number, a string)"),
     "an attribute of a number": ("return n.mean, 0.0", "a number has no attribute 'mean'"),
-    "too many arguments": ("return helper(n, s), 0.0", "a function that takes (x) is called with other arguments"),
 }
 
 
@@ -76,6 +75,10 @@ class TestCompileError:
     def test_a_helper_is_named_with_its_own_line(self, mine):
         with pytest.raises(CompileError, match=r"helper cannot be compiled: math has no 'lg'\n.*line 7\n"):
             posse.Learner(mine("return helper(n), 0.0"), players=["a"], arms=["x", "y"], seed=1).choose("a")
+
+    def test_a_call_with_too_many_arguments_is_named(self, mine):
+        with pytest.raises(CompileError, match=r"^Mine.index cannot be compiled: it calls a function with other arg"):
+            posse.simulate(posse.Problem([[0.5, 0.5]]), mine("return helper(n, s), 0.0"), 5)
 
     def test_a_body_without_a_return_is_named_at_its_def(self, mine):
         with pytest.raises(CompileError, match=r"returns None\n.*line 12\n    def index"):

@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_imported_is_said_before_anything_starts(tmp_path)
     database = f"sqlite:///{tmp_path}/posse.db"
     for command in (("serve", "--port", "0"), ("db", "verify"), ("token", "create", "--scope", "read")):
         ran = run_posse(*command, "--database", database, "--import", str(file))
-        assert ran.returncode == 1
+        assert ran.returncode == 2
         assert "broken_policies.py, line 2: AttributeError" in ran.stderr
         assert len(ran.stderr.splitlines()) <= 3
     assert not (tmp_path / "posse.db").exists()

@@ -121,7 +121,7 @@ class TestSchema:
     def test_a_database_of_every_version_opens_and_goes_on(self, path, tmp_path):
         shutil.copy(path, tmp_path / "posse.db")
         store = ServiceStore.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True)
-        assert {one.name for one in store.read(queries.experiments)} == {"teas", "beers"}
+        assert {one.name for one in store.read(queries.experiments)} >= {"teas", "beers"}
         if path.stem == "schema-1":  # its PosseTS had one number less for each arm
             assert [(one.experiment, one.what.split(",")[0]) for one in verify(store)] == [
                 ("teas", "summary is 392 bytes")
@@ -138,7 +138,8 @@ class TestSchema:
 
     def test_there_is_a_fixture_of_every_version(self):
         versions = Path(posse.service.storage.migrations.__file__).parent / "versions"
-        assert len(FIXTURES) == len(list(versions.glob("v*.py"))) > 0
+        there = {int(path.stem.split("-")[1]) for path in FIXTURES}
+        assert there == {int(path.stem.removeprefix("v")) for path in versions.glob("v*.py")}
 
     def test_another_version_is_refused_with_what_to_do(self, tmp_path):
         url = f"sqlite:///{tmp_path / 'posse.db'}"

@@ -46,7 +46,8 @@ def bind_all(kernels: Sequence[Callable[..., Any]], *, what: str = "", **names: 
     """
     if not compiled_mode():
         return Walk(kernels, names).entries
-    walk = Walk(kernels, names, _compile_callee, OPTIONS)
+    versions = {"numba": numba.__version__}  # so that two environments do not overwrite each other's kernels
+    walk = Walk(kernels, names, _compile_callee, OPTIONS | versions)
     compile_entry = functools.partial(numba.njit, pipeline_class=EntryCompiler, **OPTIONS)
     folder = kernel_folder(walk.digest.hexdigest()[:16])
     with lock, cached_in(folder) as cached:

@@ -11,7 +11,7 @@ from typing import Any
 import numba
 
 from posse.compile.cache import cached_in, forgiving, kernel_folder
-from posse.compile.cpu import OPTIONS, lock
+from posse.compile.cpu import lock
 from posse.compile.errors import watched
 from posse.compile.walk import Walk
 
@@ -31,7 +31,7 @@ def bind_cuda(kernel: Callable[..., Any], *, what: str = "", **names: Any) -> An
 
     if numba.config.ENABLE_CUDASIM:
         return cuda.jit(Walk([kernel], names).entries[0])
-    options = OPTIONS | CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda")}
+    options = CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda")}
     walk = Walk([kernel], names, _compile_callee, options)
     folder = kernel_folder(walk.digest.hexdigest()[:16])
     with lock, cached_in(folder) as cached:

@@ -65,7 +65,7 @@ def _compile(method: Callable[..., Any], walk: Walk, what: str, progress: Compil
         with event.install_listener("numba:compile", progress), event.install_listener("numba:compile", failures):
             return method(*args)
     except Exception as error:
-        if not _is_about_the_code(error):
+        if failures.first is None and not _is_about_the_code(error):
             raise
         function, inner = failures.first or (None, error)
         told = CompileError(explanation(walk, what, function, inner))
@@ -178,8 +178,8 @@ def _reason(walk: Walk, place: CodePlace, text: str) -> tuple[str, CodePlace]:
         return f"'{found[1]}' cannot be applied to ({kinds})", place
     if "Can't unify return type" in text:
         return "its return statements give values of different types", place
-    if found := re.search(r"to signature '(\(.*\))' due to", text):
-        return f"a function that takes {found[1]} is called with other arguments", place
+    if re.search(r"too many positional arguments|missing a required argument|to signature '.*' due to", text):
+        return "it calls a function with other arguments than that takes", place
     if found := re.search(r"Cannot unify (.*) and (.*) for '([\w.]+)'", text):
         name = found[3].partition(".")[0]
         return f"'{name}' is {_kind(found[1])} on one way and {_kind(found[2])} on another", place

@@ -123,22 +123,39 @@ def normal_source(function: FunctionType) -> str | None:
     if not isinstance(found, ast.FunctionDef) or found.name != function.__code__.co_name:
         return _only_lambda(found, function)
     found.decorator_list = []  # `staticmethod` and marks; what they do to the function shows in what it is
-    return ast.unparse(_Bare().visit(tree))
+    return _spelled(_Bare().visit(found))
 
 
 def _only_lambda(statement: ast.stmt, function: FunctionType) -> str | None:
     lambdas = [node for node in ast.walk(statement) if isinstance(node, ast.Lambda)]
-    return ast.unparse(lambdas[0]) if len(lambdas) == 1 and function.__code__.co_name == "<lambda>" else None
+    return _spelled(lambdas[0]) if len(lambdas) == 1 and function.__code__.co_name == "<lambda>" else None
+
+
+def _spelled(node: Any) -> str:
+    """A part of a syntax tree, written out. `ast.unparse` and `ast.dump` write differently from version to version."""
+    if isinstance(node, list):
+        return f"[{', '.join(map(_spelled, node))}]"
+    if not isinstance(node, ast.AST):
+        return repr(node)
+    fields = ((name, value) for name, value in ast.iter_fields(node) if name != "ctx" and value not in (None, []))
+    return f"{type(node).__name__}({', '.join(f'{name}={_spelled(value)}' for name, value in sorted(fields))})"
 
 
 class _Bare(ast.NodeTransformer):
-    """Takes docstrings and annotations out."""
+    """Takes out docstrings, annotations and what only some versions of Python put in."""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         self.generic_visit(node)
         node.returns = None
         if ast.get_docstring(node, clean=False) is not None:
             node.body = node.body[1:] or [ast.Pass()]
+        return node
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        self.generic_visit(node)
+        node.values = [
+            part for part in node.values if getattr(part, "value", None) != ""
+        ]  # Python 3.12 adds empty ones
         return node
 
     def visit_arg(self, node: ast.arg) -> ast.AST:

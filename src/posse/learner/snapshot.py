@@ -135,7 +135,7 @@ def _from_schema_1(body: dict[str, Any]) -> dict[str, Any]:
 
     known = {
         "statistics": tables("pulls", "sums", "squares"),
-        "indexed": tables("own_pulls", "own_sums", "squares"),
+        "indexed": [*tables("own_pulls", "own_sums"), np.zeros_like(np.array(body["squares"]).T).tolist()],
         "seen": [np.array(table).reshape(len(body["players"]), -1).T.tolist() for table in body["seen"]],
     }
     known |= {name: body[name] for name in ("of_arm", "of_player", "summed")}

@@ -65,5 +65,5 @@ def _numbers(policy: str, pair: Any) -> bytes:
     if policy in AT_OWN_PULL:
         return statistics + struct.pack("<2d", pair["seen_n"], pair["seen_s"])
     if policy in BY_SCHEDULE:
-        return statistics + struct.pack("<3q", pair["own_pulls"], pair["own_sums"], pair["squares"])
+        return statistics + struct.pack("<3q", pair["own_pulls"], pair["own_sums"], 0)
     return statistics if policy in AT_ANY_PULL else b""
