@@ -82,7 +82,7 @@ def test_a_policy_of_the_users_own():
 
 
 def test_a_policy_whose_index_is_not_a_number_is_named():
-    with pytest.raises(ValueError, match="Nowhere gives an index that is not a number: center nan.*player 0, arm 0"):
+    with pytest.raises(ValueError, match=r"Nowhere gives an index that is not a number: center nan.*player 0, arm 0"):
         posse.simulate(a_problem(), Nowhere(), 9, backend="cuda")
 
 

@@ -37,7 +37,7 @@ from mine import Mine
 from posse.simulation.engine import kernels
 
 result = posse.simulate(posse.Problem([[0.5, 0.5]]), Mine(), 20)
-print(result.pulls.ravel().tolist(), sum(kernels(Mine()).advance.stats.cache_hits.values()))
+print(result.pulls.ravel().tolist(), sum(kernels(Mine).advance.stats.cache_hits.values()))
 """
 
 

@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 import posse
 from posse.learner import ConflictingReward, UnknownDecision
 from posse.policies import Refresh
+from posse.policies.statistics import STEP
 from slow_learner import Refused, SlowLearner
 
 PLAYERS = ["north", "south", "east", "Москва", "a b, 'c'"]
@@ -413,10 +414,10 @@ class Machine(RuleBasedStateMachine):
         """What is kept inside, of those who are gone too."""
         p, a = self.slow.players.index(player), self.slow.arms.index(arm)
         n, s = self.slow.own(player, arm)
-        assert (learner.state.tally.pulls[p, a], learner.state.tally.sums[p, a] / 2**24) == (n, s)
-        assert learner.state.waiting[p, a] == self.slow.waiting_for(player, arm)
+        assert (learner.state.known.statistics[0, a, p], learner.state.known.statistics[1, a, p] / 2**24) == (n, s)
+        assert learner.state.waiting[a, p] == self.slow.waiting_for(player, arm)
         if self.slow.policy.refresh is Refresh.OWN_PULL:
-            assert tuple(learner.state.tally.seen[:, p, a]) == self.slow.seen(player, arm)
+            assert tuple(learner.state.known.seen[:, a, p]) == self.slow.seen(player, arm)
 
 
 def run(machine, examples, number=0):
@@ -442,21 +443,21 @@ class CountsARepeatedRewardTwice(posse.Learner):
     def observe(self, decision, reward=None):
         new = super().observe(decision, reward)
         if isinstance(decision, str) and not new:
-            self.state.tally.pulls[0, 0] += 1
+            self.state.known.statistics[0, 0, 0] += 1
         return new
 
 
 class SeesOthersWhenItChooses(posse.Learner):
     def _wait(self, row):
         super()._wait(row)
-        self.state.tally.seen[:, row.player, row.arm] = self.state.tally.shared[:, row.arm]
+        self.state.known.seen[:, row.arm, row.player] = self.state.known.totals[:, row.arm] * [1.0, STEP]
 
 
 class SeesOthersOfABatchTooEarly(posse.Learner):
-    def _take(self, answered, defaulted=False):
+    def _observe(self, answered, defaulted=False):
         events = self.events + bool(answered)
         for one in answered:
-            super()._take([one], defaulted)
+            super()._observe([one], defaulted)
         self.state.events = events
 
 
