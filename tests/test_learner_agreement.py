@@ -171,7 +171,7 @@ def test_the_shared_weight_is_how_far_a_center_follows_the_others(policy):
             elif policy.refresh is Refresh.OWN_PULL:  # what it has seen: all of it is moved by as much a pull
                 N, S = known.seen[:, arm, 0]
                 S = S + others * (N - n[arm, 0]) + own * n[arm, 0]
-            return call(policy, n=n[arm, 0], s=more[0], N=N, S=S, M=PLAYERS, log_T=math.log(HORIZON))[0]
+            return call(policy, n=n[arm, 0], s=more[0], N=N, S=S, M=PLAYERS, log_T=math.log(HORIZON + 1))[0]
 
         here, by_others, by_all = center(0, 0), center(1e-3, 0), center(1e-3, 1e-3)
         assert 0 <= weights[arm] <= 1

@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 )
 
 import posse
+from high_ts import HighTS
 from posse.learner import ConflictingReward, UnknownDecision
 from posse.policies import Refresh
 from posse.policies.statistics import STEP
@@ -40,6 +41,8 @@ POLICIES = [
     posse.IndTS(),
     posse.IndUCB(),
     posse.HierTS(0.2),
+    posse.PosseTS(),
+    HighTS(),
 ]
 RANGES = [(0.0, 1.0), (0.0, 1.0), (-10.0, 40.0), (3, 4)]
 ERRORS = {"unknown": UnknownDecision, "conflict": ConflictingReward, "value": ValueError}
@@ -78,6 +81,7 @@ class Machine(RuleBasedStateMachine):
 
     learner_class = posse.Learner
     policy = POLICIES[0]
+    exact = 1e-12
 
     @initialize(setup=setups)
     def begin(self, setup):
@@ -147,7 +151,7 @@ class Machine(RuleBasedStateMachine):
             assert decision.shared == 0
         else:
             assert self.slow.holdout < 1
-            assert decision.shared == pytest.approx(weights[decision.arm], abs=1e-9)
+            assert decision.shared == pytest.approx(weights[decision.arm], abs=1e3 * self.exact)
         assert decision.id not in self.ids
 
     def decided(self, decisions, players, foretold):
@@ -399,7 +403,7 @@ class Machine(RuleBasedStateMachine):
                 assert counts.sums[place] == pytest.approx(slow.money(player, arm), abs=width * 1e-5)
                 if player in slow.active and arm in slow.offered:
                     expected = slow.index(player, arm, slow.rounds + 1)
-                    assert indices[arm] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+                    assert indices[arm] == pytest.approx(expected, rel=self.exact, abs=self.exact)
 
     def compare_logs(self, other):
         self.slow.tick(self.clock.now)
@@ -436,7 +440,9 @@ def run(machine, examples, number=0):
 
 @pytest.mark.parametrize("number", range(len(POLICIES)), ids=lambda number: POLICIES[number].label)
 def test_whatever_happens_the_learner_is_where_the_oracle_is(number):
-    run(type("Machine", (Machine,), {"policy": POLICIES[number]}), 12, number)
+    policy = POLICIES[number]
+    exact = 1e-12 if policy.summary is None else 1e-10  # a summary is a long computation
+    run(type("Machine", (Machine,), {"policy": policy, "exact": exact}), 12, number)
 
 
 class CountsARepeatedRewardTwice(posse.Learner):

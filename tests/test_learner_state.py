@@ -206,11 +206,17 @@ class TestFile:
         text = path.read_text()
         start = text.index('"learner"')
         places = [place for place in range(start, len(text)) if text[place].isdigit()]
+        found = 0
         for place in random.Random(0).sample(places, 60):
             digit = "7" if text[place] != "7" else "8"
-            path.write_text(text[:place] + digit + text[place + 1 :])
+            changed = text[:place] + digit + text[place + 1 :]
+            if json.loads(changed) == json.loads(text):
+                continue  # the last digit of a float that is read as the same one
+            path.write_text(changed)
             with pytest.raises(SnapshotError):
                 posse.Learner.load(path)
+            found += 1
+        assert found > 50
 
     def test_a_newer_schema_is_refused_with_the_reason(self, tmp_path):
         path = tmp_path / "learner.json"
