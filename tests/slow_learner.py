@@ -44,7 +44,6 @@ class Entry:
     reward: float | None = None
     steps: int = 0
     event: int | None = None
-    taken: int | None = None  # the place of its reward among all
     defaulted: bool | None = None
     observed_at: float | None = None
     given_up: bool = False
@@ -124,7 +123,10 @@ class SlowLearner:
 
     def more_statistics(self, player, arm):
         """What the policy remembers of a pair beside count, sum and squares, reward by reward."""
-        mine = sorted((e for e in self.answered() if (e.player, e.arm) == (player, arm)), key=lambda entry: entry.taken)
+        mine = sorted(
+            (e for e in self.answered() if (e.player, e.arm) == (player, arm)),
+            key=lambda entry: (entry.event, entry.number),
+        )
         found = {}
         for statistic in self.policy.statistics[3:]:
             value = 0
@@ -221,7 +223,6 @@ class SlowLearner:
         if rewards:
             self.events += 1
         for entry, reward in rewards:
-            entry.taken = len(self.answered())
             entry.reward, entry.event, entry.defaulted = reward, self.events, defaulted
             entry.steps, entry.observed_at = self.steps(reward), self.time
             if entry.id is not None:

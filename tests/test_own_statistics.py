@@ -1,4 +1,4 @@
-"""Policies with statistics of their own, in one file outside the package, wherever policies run; on_cuda.py: the GPU."""
+"""Policies with statistics of their own, in one file outside the package; on_cuda.py has them on the GPU."""
 
 from __future__ import annotations
 
