@@ -159,8 +159,8 @@ class Core:
         own = zip(self.policy.statistics, state.indexed[:, arm, player].tolist(), strict=True)
         shown = ", ".join(f"{statistic.name}={value * statistic.unit:g}" for statistic, value in own)
         return ValueError(
-            f"{self.policy.label} gives no usable index for player {player}, arm {arm} with {shown}: centers and scales "
-            f"{out[: kernel.WEIGHT].tolist()}"
+            f"{self.policy.label} gives no usable index for player {player}, arm {arm} with {shown}: "
+            f"centers and scales {out[: kernel.WEIGHT].tolist()}"
         )
 
     def observe(self, state: State, players: list[int], arms: list[int], steps: list[int], event: int) -> None:
