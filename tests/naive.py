@@ -18,6 +18,7 @@ import numpy as np
 
 import naive_posse
 from posse import rewards, streams
+from posse.policies import Law
 
 
 def argmax(values):
@@ -145,6 +146,22 @@ def ind_ucb(M, K, T, log_T, active, normal, reward, width=2.0):
         yield pulled
 
 
+def beta_ts(M, K, T, log_T, active, beta, reward):
+    """Thompson sampling for each player alone from Beta(1 + successes, 1 + failures)."""
+    n = [[0] * K for _ in range(M)]
+    s = [[0.0] * K for _ in range(M)]
+    for t in range(1, T + 1):
+        pulled = {}
+        for p in active(t):
+            theta = [beta(t, p, i, 1 + s[p][i], 1 + n[p][i] - s[p][i]) for i in range(K)]
+            i = argmax(theta)
+            pulled[p] = (i, reward(t, p, i))
+        for p, (i, r) in pulled.items():
+            n[p][i] += 1
+            s[p][i] += r
+        yield pulled
+
+
 def hier_ts(M, K, T, log_T, active, normal, reward, spread, noise=0.5, prior_mean=0.5, prior_sd=0.5):
     """Hierarchical Thompson sampling, each posterior from the joint Gaussian of centre, means and rewards."""
     n = [[0] * K for _ in range(M)]
@@ -243,10 +260,18 @@ ALGORITHMS = {
     "NaiveAgg": naive_agg,
     "IndTS": ind_ts,
     "IndUCB": ind_ucb,
+    "BetaTS": beta_ts,
     "HierTS": hier_ts,
     "PosseTS": posse_ts,
     "IndTSV": ind_tsv,
 }
+
+
+def normal_from(bits):
+    """The standard normal quantile of 64 bits."""
+    if bits < 2**63:
+        return NormalDist().inv_cdf((bits + 0.5) / 2**64)
+    return -NormalDist().inv_cdf((2**64 - bits - 0.5) / 2**64)
 
 
 class Chance:
@@ -290,10 +315,33 @@ class Chance:
             for word in self.words(number, p, t, streams.DRAW):
                 half_words += [word % 2**16, word // 2**16]
         middle, last, _, _ = self.words(i, p, t, streams.REFINE)
-        bits = half_words[2 + i] * 2**48 + middle * 2**16 + last // 2**16
-        if bits < 2**63:
-            return NormalDist().inv_cdf((bits + 0.5) / 2**64)
-        return -NormalDist().inv_cdf((2**64 - bits - 0.5) / 2**64)
+        return normal_from(half_words[2 + i] * 2**48 + middle * 2**16 + last // 2**16)
+
+    def beta(self, t, p, i, a, b):
+        """X / (X + Y) of two Gamma draws. The arm's first block has the first attempts at both, but for their uniforms.
+
+        Further words of X and of Y are in the arm's other blocks, those of Y in the second half.
+        """
+        halves, first, second, uniforms = self.words(4096 * i, p, t, streams.SAMPLE)
+        x_start, y_start = halves // 2**16 * 2**48 + first * 2**16, halves % 2**16 * 2**48 + second * 2**16
+        x = self.gamma(t, p, a, x_start, uniforms // 2**16, 4096 * i + 1)
+        y = self.gamma(t, p, b, y_start, uniforms % 2**16, 4096 * i + 2049)
+        return x / (x + y)
+
+    def gamma(self, t, p, shape, bits, uniform, number):
+        """Marsaglia and Tsang's method, without the squeeze: attempts until one is accepted."""
+        d = shape - 1 / 3
+        high, low, _, _ = self.words(number, p, t, streams.SAMPLE)
+        u = (uniform * 2**48 + high * 2**16 + low // 2**16 + 0.5) / 2**64
+        while True:
+            x = normal_from(bits)
+            v = (1 + x / math.sqrt(9 * d)) ** 3
+            if v > 0 and math.log(u) < x**2 / 2 + d - d * v + d * math.log(v):
+                return d * v
+            number += 1
+            first, second, third, fourth = self.words(number, p, t, streams.SAMPLE)
+            bits = first // 2**16 * 2**48 + second * 2**16 + first % 2**16
+            u = (third * 2**32 + fourth + 0.5) / 2**64
 
     def reward(self, t, p, i):
         first = self.words(0, p, t, streams.DRAW)[0]
@@ -313,7 +361,8 @@ def run(policy, problem, horizon, schedule, seed=0, replication=0, anytime=False
         return math.log(max(t, 2)) if anytime else math.log(horizon)
 
     algorithm = ALGORITHMS[type(policy).__name__]
+    draw = chance.beta if policy.law is Law.BETA else chance.normal
     rounds = algorithm(
-        problem.players, problem.arms, horizon, log_T, chance.active, chance.normal, chance.reward, *policy.constants()
+        problem.players, problem.arms, horizon, log_T, chance.active, draw, chance.reward, *policy.constants()
     )
     return list(rounds)

@@ -166,7 +166,7 @@ def shared_index(it, n, s, p, i, most, log_T):
     return index(n, s, it.phi[i], c, t2, it.cvar[i], log_T)
 
 
-def index(n, s, phi, c, t2, cvar, log_T):
+def index(n, s, phi, c, t2, cvar, log_T=None):
     """Center and scale on the scale x^¼ − (1−x)^¼, from own data and a prior of mean c and variance t2."""
     n0 = max(0.0, phi * (c * (1 - c) - t2) / t2)
     a, b = max(n0 * c, phi), max(n0 * (1 - c), phi)
@@ -176,7 +176,7 @@ def index(n, s, phi, c, t2, cvar, log_T):
     rho = min(V / (m * (1 - m)), 1 / 3)
     median = clip(m - (1 - 2 * m) * rho / 3, m / 3, 1 - (1 - m) / 3)
     center, sd = median**0.25 - (1 - median) ** 0.25, math.sqrt(V) / 4 * (m**-0.75 + (1 - m) ** -0.75)
-    if log_T <= 0:  # what is believed
+    if log_T is None:  # what is believed
         return center, sd
     z = boundary(phi * m * (1 - m) / V, log_T)
     untried = z**2 / (z**2 + 8 * n * m * (1 - m))

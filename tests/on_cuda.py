@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 import pytest
-from high_ts import HighSummaryTS, HighTS
 
 import posse
+from high_ts import HighSummaryTS, HighTS
 from posse import schedule
 from posse.policies import Policy, Refresh, all_policies
 from posse.simulation import cuda

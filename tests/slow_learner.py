@@ -10,8 +10,13 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from posse.policies import Refresh
+import numpy as np
+from scipy import special
 
+import naive_posse
+from posse.policies import Law, Refresh
+
+SHIFT = 2**-10  # by how much rewards are moved to see how far a center follows
 STEPS = 2**24  # rewards are kept in steps of 1 / 2²⁴ of their range
 
 
@@ -56,6 +61,7 @@ class SlowLearner:
         self.starts = dict.fromkeys(players, 0)  # the event whose knowledge a player began with, None for none
         self.entries = []
         self.answer_order = []  # ids
+        self.grown = set()  # the events at which a player or an arm came that was never here
         self.rounds = self.events = 0
         self.time = -math.inf
 
@@ -86,7 +92,7 @@ class SlowLearner:
         return sum(e.reward for e in self.answered() if (e.player, e.arm) == (player, arm))
 
     def contribution(self, n, s):
-        return (n, s) if self.policy.contribution is None else self.policy.contribution(n, s, *self.constants())
+        return (n, s) if self.policy.contribution is None else self.call("contribution", n=n, s=s)
 
     def everybodys(self, arm, event=math.inf):
         """N and S of an arm up to an event."""
@@ -110,8 +116,29 @@ class SlowLearner:
     def log_T(self, round_):
         return math.log(max(round_, 2 if self.horizon is None else self.horizon))
 
-    def index(self, player, arm, round_, move=0.0):
-        """Center and scale, with the mean of the others' rewards moved."""
+    def call(self, function, **numbers):
+        """What one of the policy's functions gives for numbers by name."""
+        numbers |= dict(zip(self.policy.constant_names(), self.constants(), strict=True))
+        return getattr(self.policy, function)(*(numbers[name] for name in self.policy.named_by(function)))
+
+    def more_statistics(self, player, arm):
+        """What the policy remembers of a pair beside count, sum and squares, reward by reward."""
+        mine = sorted(
+            (e for e in self.answered() if (e.player, e.arm) == (player, arm)),
+            key=lambda entry: (entry.event, entry.number),
+        )
+        found = {}
+        for statistic in self.policy.statistics[3:]:
+            value = 0
+            for entry in mine:
+                value = statistic.update(value, entry.steps)
+            found[statistic.name] = value * statistic.unit
+        return found
+
+    def index(self, player, arm, round_, others=0.0, own=0.0):
+        """Center and scale, if every pull of the others and every own one had earned so much more."""
+        if self.policy.summary is not None:
+            return self.index_from_summary(player, arm, round_, others, own)
         n, s = self.own(player, arm)
         at_own_pulls = self.policy.refresh is Refresh.OWN_PULL
         N, S = self.seen(player, arm) if at_own_pulls else self.everybodys(arm)
@@ -120,17 +147,64 @@ class SlowLearner:
             all_ = mine if at_own_pulls else sum(self.waiting_for(other, arm) for other in self.players)
             n, s = n + mine, s + mine * (s / n if n else 1.0)
             N, S = N + all_, S + all_ * (S / N if N else 1.0)
-        S += move * (N - self.contribution(n, s)[0])
-        return self.policy.index(n, s, N, S, len(self.active), self.log_T(round_), *self.constants())
+        mine = self.contribution(n, s)[0]
+        numbers = {"n": n, "s": s + own * n, "N": N, "S": S + others * (N - mine) + own * mine}
+        numbers |= self.more_statistics(player, arm)
+        return self.call("index", **numbers, M=len(self.active), log_T=self.log_T(round_))
 
     def weight(self, player, arm, round_):
-        """How far the center follows the mean of the others."""
-        here, there = self.index(player, arm, round_)[0], self.index(player, arm, round_, move=0.01)[0]
-        return 0.0 if here == math.inf else min(max((there - here) / 0.01, 0.0), 1.0)
+        """How far the center follows if the others earn more, in parts of how far it follows if everybody does."""
+        here = self.index(player, arm, round_)[0]
+        if here == math.inf or not self.policy.shares:
+            return 0.0
+        by_others = self.index(player, arm, round_, others=SHIFT)[0] - here
+        by_all = self.index(player, arm, round_, others=SHIFT, own=SHIFT)[0] - here
+        return min(max(by_others / by_all, 0.0), 1.0) if by_all > 0 else 0.0
+
+    # ---------------------------------------------------------------- PosseTS
+
+    def index_from_summary(self, player, arm, round_, others, own):
+        """PosseTS' center and scale, from the last summary and the own pulls that counted at once since then."""
+        made, since = self.last_summary()
+        cap = naive_posse.cap(self.constants()[0])
+        tables = [[(*self.own(p, a, made), self.squares(p, a, made)) for a in self.arms] for p in self.players]
+        n, s, q = ([[pair[number] for pair in row] for row in tables] for number in range(3))
+        found = naive_posse.summary(n, s, q, cap)
+        p, i = self.players.index(player), self.arms.index(arm)
+        n, s = since.get((player, arm), self.own(player, arm, made))
+        found.mu[i] += others  # what is shared of an arm is its mean over players
+        if len(self.active) == 1:
+            return naive_posse.index(n, s + own * n, found.phi[i], 0.5, 1 / 12, 0.0, self.log_T(round_))
+        return naive_posse.shared_index(found, n, s + own * n, p, i, cap, self.log_T(round_))
+
+    def squares(self, player, arm, event):
+        """A player's sum of squares for an arm up to an event, each rounded to whole steps."""
+        mine = [e for e in self.answered() if (e.player, e.arm) == (player, arm) and e.event <= event]
+        return sum((entry.steps**2 + STEPS // 2) // STEPS for entry in mine) / STEPS
+
+    def last_summary(self):
+        """The event of the last summary, and {(player, arm): (n, s)} of what counted at once after it.
+
+        There is a summary when a player or an arm is new, and when the rewards since the last one are a sixteenth of
+        all, which are too few here for the other rule. Up to a player's 64th pull of an arm, its own count at once.
+        """
+        made, before, since = 0, 0, {}
+        for event in range(1, self.events + 1):
+            news = [entry for entry in self.answered() if entry.event == event]
+            rewards = sum(entry.event <= event for entry in self.answered())
+            assert rewards < 1024
+            if event in self.grown or (rewards > before and 16 * (rewards - before) >= rewards):
+                made, before, since = event, rewards, {}
+            else:
+                pairs = {(entry.player, entry.arm) for entry in news}
+                found = {pair: self.own(*pair, event) for pair in pairs}
+                since |= {pair: numbers for pair, numbers in found.items() if numbers[0] <= 64}
+        return made, since
 
     def probabilities(self, player, available, round_):
         arms = [arm for arm in self.arms if arm in available]
-        shares = race([self.index(player, arm, round_) for arm in arms])
+        compete = beta_race if self.policy.law is Law.BETA else race
+        shares = compete([self.index(player, arm, round_) for arm in arms])
         floored = [self.floor + (1 - len(arms) * self.floor) * share for share in shares]
         return {
             arm: self.holdout / len(arms) + (1 - self.holdout) * share for arm, share in zip(arms, floored, strict=True)
@@ -179,8 +253,8 @@ class SlowLearner:
             Entry(len(self.entries) + k, None, self.rounds, player, arm, self.time)
             for k, (player, arm, _) in enumerate(rewards)
         ]
-        self.take([(entry, reward) for entry, (_, _, reward) in zip(past, rewards, strict=True)])
         self.entries += past
+        self.take([(entry, reward) for entry, (_, _, reward) in zip(past, rewards, strict=True)])
 
     def observe(self, reports):
         """Judge all reports, then take the new ones; how many there are."""
@@ -219,6 +293,7 @@ class SlowLearner:
         self.active.add(player)
         if player not in self.players:
             self.players.append(player)
+            self.grown.add(self.events)
             self.starts[player] = self.events if knows_others else None
 
     def retire(self, player):
@@ -230,6 +305,7 @@ class SlowLearner:
         self.offered.add(arm)
         if arm not in self.arms:
             self.arms.append(arm)
+            self.grown.add(self.events)
 
     def retire_arm(self, arm):
         self.events += 1
@@ -273,4 +349,22 @@ def race(indices):
         for arm, (_, scale) in enumerate(indices):
             density = math.exp(-0.5 * places[arm] ** 2) / (scale * math.sqrt(2 * math.pi))
             wins[arm] += density * step * math.prod(below[:arm] + below[arm + 1 :])
+    return wins
+
+
+def beta_race(laws, reach=40.0, step=0.02):
+    """The probability that each arm's Beta(a, b) draw is the largest, by the trapezoid rule for ln(x / (1 − x)).
+
+    On that scale densities are smooth and fall off exponentially, so the rule converges to all digits.
+    """
+    x = special.expit(np.arange(-reach, reach, step))
+    below = [special.betainc(a, b, x) for a, b in laws]
+    log_x, log_rest = (
+        special.log_expit(np.arange(-reach, reach, step)),
+        special.log_expit(-np.arange(-reach, reach, step)),
+    )
+    wins = []
+    for arm, (a, b) in enumerate(laws):
+        density = np.exp(a * log_x + b * log_rest - special.betaln(a, b))
+        wins.append(step * float(np.sum(density * np.prod(below[:arm] + below[arm + 1 :], axis=0))))
     return wins

@@ -48,6 +48,7 @@ POLICIES = {
     "NaiveAgg": st.builds(posse.NaiveAgg, st.sampled_from([0.1, 2.0])),
     "IndTS": st.builds(posse.IndTS, st.sampled_from([0.1, 1.0, 4.0])),
     "IndUCB": st.builds(posse.IndUCB, st.sampled_from([0.1, 2.0])),
+    "BetaTS": st.just(posse.BetaTS()),
     "HierTS": st.builds(posse.HierTS, st.sampled_from([0.0, 0.04, 0.3]), st.sampled_from([0.2, 0.5, 1.0])),
     "PosseTS": st.builds(posse.PosseTS, st.none() | epsilons),
     "IndTSV": st.builds(posse.IndTSV),

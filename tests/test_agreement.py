@@ -64,6 +64,7 @@ def test_agreement_over_a_longer_run(name, who):
         "NaiveAgg": posse.NaiveAgg(),
         "IndTS": posse.IndTS(),
         "IndUCB": posse.IndUCB(),
+        "BetaTS": posse.BetaTS(),
         "HierTS": posse.HierTS(0.04),
         "PosseTS": posse.PosseTS(),
         "IndTSV": posse.IndTSV(),

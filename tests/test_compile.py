@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numba
 import numpy as np
@@ -37,7 +38,7 @@ from mine import Mine
 from posse.simulation.engine import kernels
 
 result = posse.simulate(posse.Problem([[0.5, 0.5]]), Mine(), 20)
-print(result.pulls.ravel().tolist(), sum(kernels(Mine()).advance.stats.cache_hits.values()))
+print(result.pulls.ravel().tolist(), sum(kernels(Mine).advance.stats.cache_hits.values()))
 """
 
 
@@ -428,3 +429,18 @@ class TestDigest:
             return Walk([bind_me], names).digest.hexdigest()
 
         assert len({with_names(), with_names(FACTOR=4.0), with_names(twice=closure(2.5))}) == 3
+
+
+def test_collecting_the_tests_compiles_nothing(tmp_path):
+    """What is compiled while tests are collected is waited for by everybody who runs a single one."""
+    here = Path(__file__).parent
+    names = [
+        here / f"test_{name}.py" for name in ("agreement", "contract", "learner_state", "normal", "posse_ts", "rewards")
+    ]
+    collect = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *map(str, names)]
+    done = subprocess.run(
+        collect, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "tests collected" in done.stdout
+    assert not files(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import math
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,8 @@ import pytest
 
 import posse
 import posse.testing
-from posse.policies import Policy, all_policies
+from posse.policies import Policy, Refresh, all_policies
+from posse.testing import policies
 
 SHIPPED = [cls for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
 
@@ -115,30 +117,125 @@ class PromisesNoDraws(Broken):
     randomised = False
 
 
-class NeverLearns(Broken):
+@pytest.mark.parametrize("cls", [NotANumber, NegativeScale, PromisesNoDraws], ids=lambda cls: cls.__name__)
+def test_the_contract_catches_wrong_indices(cls):
+    with pytest.raises((AssertionError, ZeroDivisionError)):
+        policies.check_index_values(cls())
+
+
+@dataclasses.dataclass(frozen=True)
+class Faulty(Policy):
+    """A policy that breaks exactly the check with this number, and none with 0; one class, so one compilation."""
+
+    fault: float = 0.0
+
+    refresh = Refresh.SCHEDULE
+    shared = ("leaked", "everybodys", "for_each_other_arm")
+    work_tables = 1
+    moved_by_others = "everybodys"
+
     @staticmethod
-    def index(n, s, N, S, M, log_T):
-        return 0.0, 1.0
+    def summary(n, of_arm, work):
+        arms, players = n.shape
+        pulls = 0.0
+        for arm in range(arms):
+            for player in range(players):
+                pulls += n[arm, player]
+        for arm in range(arms):
+            of_arm[arm, 0] = work[0, arm, 0]  # scratch, which nothing was written to
+            of_arm[arm, 1] = pulls
+            of_arm[arm, 2] = pulls / (arms - 1.0)
+
+    @staticmethod
+    def others_weight():
+        return 0.0
+
+    @staticmethod
+    def index(n, s, leaked, everybodys, for_each_other_arm, log_T, fault):
+        center, scale = s / max(n, 1.0), 1.0 / math.sqrt(max(n, 1.0))
+        if fault == 1.0 and n > 1e9:
+            scale = -1.0
+        if fault == 2.0:
+            center += 1e-30 * (int(n) * int(n))  # past 64 bits once compiled
+        if fault == 3.0:
+            center += 1e-9 * for_each_other_arm  # 0 / 0 with one arm
+        if fault == 4.0 and everybodys < 5.0 and abs(log_T - math.log(30.0)) < 1e-9:
+            center += leaked
+        if fault == 5.0 and abs(log_T - math.log(2.0)) < 1e-9:
+            center += leaked
+        if fault == 6.0 and abs(log_T - math.log(200.0)) < 1e-9:
+            center = math.sqrt(-1.0 - n)
+        if fault == 7.0:
+            center, scale = 0.0, 1.0
+        return center, scale
+
+
+class Changeable(Faulty):
+    """One that is not frozen."""
+
+    __setattr__ = object.__setattr__
+
+
+CHECKS = posse.testing.policy_checks()
+FAULTS = [Changeable(), *(Faulty(number) for number in range(1, 8))]
+
+
+def test_every_check_has_a_policy_that_breaks_it():
+    assert len(FAULTS) == len(CHECKS)
+    posse.testing.check_policy(Faulty())
+
+
+@pytest.mark.parametrize("number", range(len(CHECKS)), ids=lambda number: CHECKS[number].__name__)
+def test_a_policy_that_breaks_one_check_fails_that_one_and_no_other(number):
+    failed = []
+    for check in CHECKS:
+        try:
+            check(FAULTS[number])
+        except (AssertionError, ValueError):
+            failed.append(check.__name__)
+    assert failed == [CHECKS[number].__name__]
+
+
+def test_the_contract_catches_a_wrong_refresh_rule(monkeypatch):
+    """A run whose indices follow others' data too early, and one whose indices follow them too late."""
+    early, late = posse.RobustAggTSV(0.15), posse.RobustAggTS(0.15)
+    for policy, other in ((late, early), (early, late)):
+        monkeypatch.setattr(policies, "trace", posse.simulation.trace)
+        policies.check_trace_follows_the_contract(policy)
+        monkeypatch.setattr(
+            policies,
+            "trace",
+            lambda problem, _, *rest, other=other, **more: posse.simulation.trace(problem, other, *rest, **more),
+        )
+        with pytest.raises(AssertionError, match=r"index of player \d, arm \d after \d+ rounds"):
+            policies.check_trace_follows_the_contract(policy)
+
+
+def test_the_contract_catches_a_pull_of_another_arm(monkeypatch):
+    """The last round's, after which no index is compared but those of the arm itself."""
+
+    def other_arm(*given, **more):
+        run = posse.simulation.trace(*given, **more)
+        player = int(np.flatnonzero(run.active[0])[0])
+        run.scales[0, player] = 0.0  # as if nothing were drawn in the first round
+        run.centers[0, player] = -np.arange(run.centers.shape[2], dtype=float) * (1 if run.arms[0, player] else -1)
+        return run
+
+    monkeypatch.setattr(policies, "_check_indices", lambda *given: None)
+    policies.check_trace_follows_the_contract(posse.IndTS())
+    monkeypatch.setattr(policies, "trace", other_arm)
+    with pytest.raises(AssertionError, match=r"player \d in round 1 of .*: arm \d was best"):
+        policies.check_trace_follows_the_contract(posse.IndTS())
 
 
 @pytest.mark.parametrize(
-    ("cls", "check"),
+    ("changed", "message"),
     [
-        (NotANumber, "check_index_values"),
-        (NegativeScale, "check_index_values"),
-        (PromisesNoDraws, "check_index_values"),
-        (NeverLearns, "check_learns"),
+        (lambda more: more | {"seed": 7 + more.get("threads", 0)}, "threads change the result"),
+        (lambda more: more | {"seed": 7}, "the seed does not change the result"),
     ],
-    ids=lambda thing: getattr(thing, "__name__", thing),
 )
-def test_the_contract_catches_broken_policies(cls, check):
-    checks = {function.__name__: function for function in posse.testing.policy_checks()}
-    with pytest.raises((AssertionError, ZeroDivisionError)):
-        checks[check](cls())
-
-
-def test_the_contract_catches_a_wrong_refresh_rule():
-    """Negative control of the trace check: indices that follow others' data too early."""
-    run = posse.simulation.trace(posse.generate.uniform(players=4, arms=5, seed=8)[0], posse.RobustAggTS(0.15), 30)
-    early = posse.simulation.trace(posse.generate.uniform(players=4, arms=5, seed=8)[0], posse.RobustAggTSV(0.15), 30)
-    assert not np.allclose(run.centers, early.centers)
+def test_the_contract_catches_a_run_that_depends_on_what_it_must_not(changed, message, monkeypatch):
+    monkeypatch.setattr(policies, "simulate", lambda *given, **more: posse.simulate(*given, **changed(more)))
+    with pytest.raises(AssertionError, match=message):
+        policies.check_same_seed_same_run(posse.IndTS())

@@ -37,11 +37,8 @@ def new(policy=None, **options):
 
 def state(learner):
     """Everything that decides, to be compared."""
-    tally = learner.state.tally
     return (
-        tally.pulls.tolist(),
-        tally.sums.tolist(),
-        tally.seen.tolist(),
+        *(getattr(learner.state.known, name).tolist() for name in learner.state.core.kept),
         learner.state.waiting.tolist(),
         learner.rounds,
         learner.decisions,
@@ -201,11 +198,11 @@ class TestRewards:
         learner = new(players=["north", "south"], arms=["tea"])
         mine = learner.choose("north")
         learner.record([("south", "tea", 1.0)] * 10)
-        assert learner.state.tally.seen[0, 0, 0] == 0
+        assert learner.state.known.seen[0, 0, 0] == 0
         learner.observe(mine.id, 0.0)
-        assert learner.state.tally.seen[:, 0, 0].tolist() == [11, 10]
+        assert learner.state.known.seen[:, 0, 0].tolist() == [11, 10]
         learner.record([("south", "tea", 1.0)])
-        assert learner.state.tally.seen[:, 0, 0].tolist() == [11, 10]
+        assert learner.state.known.seen[:, 0, 0].tolist() == [11, 10]
 
     def test_waiting_pulls_count_for_policies_without_randomness(self):
         """With rewards that are late, Ind-UCB tries all arms instead of one again and again."""
@@ -376,7 +373,7 @@ class TestComingAndGoing:
         with pytest.raises(ValueError, match="'juice' is the last one"):
             learner.retire_arm("juice")
         learner.add_arm("tea")
-        assert learner.state.tally.pulls[0, 0] == 1
+        assert learner.state.known.statistics[0, 0, 0] == 1
 
     def test_a_learner_may_begin_without_players(self):
         learner = new(players=())

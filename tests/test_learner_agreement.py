@@ -9,11 +9,13 @@ import pytest
 from scipy import stats
 
 import posse
+from by_name import call
 from posse.compile import bind
-from posse.policies import Refresh, all_policies
+from posse.policies import Law, Refresh, all_policies
+from posse.policies.statistics import COUNT, SUM
 from posse.schedule import Concurrent, Fixed, Random, Sequential
 from posse.simulation import kernel
-from posse.simulation.engine import new_state
+from posse.simulation.engine import PolicyRun
 from posse.testing import example
 
 PLAYERS, ARMS, HORIZON = 4, 5, 40
@@ -71,13 +73,18 @@ def test_a_batch_is_one_round_and_not_several():
 
 def choices_of_the_simulator(policy, centers, scales, draws):
     """How often the simulator's own code pulls each arm in a state, [player, arm]."""
-    state = new_state(policy, PLAYERS, ARMS)
-    state.center[:], state.scale[:], state.active[:] = centers, scales, np.arange(PLAYERS)
+    made = PolicyRun(PROBLEM, policy, Concurrent(), HORIZON, seed=0)
+    state, run = made.state, made.run
+    run.center[:], run.scale[:], run.active[:] = centers, scales, np.arange(PLAYERS)
     choose = bind(kernel.choose, RANDOMISED=policy.randomised)
+    choose_by_beta = bind(kernel.choose_by_beta)
     counts = np.zeros((PLAYERS, ARMS))
     for t in range(1, draws + 1):
-        choose(state.active, PLAYERS, t, (5, 7), state.center, state.scale, state.halves, state.rewards, state.arms)
-        counts[np.arange(PLAYERS), state.arms] += 1
+        if policy.law is Law.BETA:
+            choose_by_beta(state, run, PLAYERS, t, (5, 7))
+        else:
+            choose(run, PLAYERS, t, (5, 7))
+        counts[np.arange(PLAYERS), run.arms] += 1
     return counts
 
 
@@ -145,26 +152,28 @@ def test_the_shared_weight_is_how_far_a_center_follows_the_others(policy):
         pytest.skip("a summary has no sums of the others to move: test_summary.py")
     run = posse.simulation.trace(PROBLEM, policy, HORIZON, seed=3)
     learner = feed(policy, run, HORIZON, HORIZON)
-    weights = learner.state.core.evaluate(
-        learner.state.core.numbers(learner.state.tally, 0, learner.state.waiting, learner.state.all_waiting),
-        PLAYERS,
-        math.log(HORIZON),
-    )[2]
-    n, s = learner.state.tally.pulls[0] * 1.0, learner.state.tally.sums[0] / 2.0**24
+    weights = learner.state.evaluate(0)[2]
+    if not policy.shares:
+        assert not weights.any()
+        return
+    assert weights.any()
+    known = learner.state.known
+    n, s = known.statistics[COUNT] * 1.0, known.statistics[SUM] / 2.0**24
     for arm in range(ARMS):
-        N, S = (
-            learner.state.tally.seen[:, 0, arm]
-            if policy.refresh is Refresh.OWN_PULL
-            else learner.state.tally.shared[:, arm]
-        )
-        own = n[arm] if policy.contribution is None else policy.contribution(n[arm], s[arm], *policy.constants())[0]
-        args = PLAYERS, math.log(HORIZON), *policy.constants()
-        here = policy.index(n[arm], s[arm], N, S, *args)[0]
-        there = policy.index(n[arm], s[arm], N, S + 1e-3 * (N - own), *args)[0]
+
+        def center(others, own, arm=arm):
+            """The center of player 0 if all pulls of the others, and its own, had earned so much more."""
+            more = s[arm] + n[arm] * np.where(np.arange(PLAYERS) == 0, own, others)
+            N, S = n[arm].sum(), more.sum()
+            if policy.contribution is not None:
+                each = [call(policy, "contribution", n=a, s=b) for a, b in zip(n[arm], more, strict=True)]
+                N, S = np.sum(each, axis=0)
+            elif policy.refresh is Refresh.OWN_PULL:  # what it has seen: all of it is moved by as much a pull
+                N, S = known.seen[:, arm, 0]
+                S = S + others * (N - n[arm, 0]) + own * n[arm, 0]
+            return call(policy, n=n[arm, 0], s=more[0], N=N, S=S, M=PLAYERS, log_T=math.log(HORIZON + 1))[0]
+
+        here, by_others, by_all = center(0, 0), center(1e-3, 0), center(1e-3, 1e-3)
         assert 0 <= weights[arm] <= 1
         if here < math.inf:
-            assert weights[arm] == pytest.approx((there - here) / 1e-3, abs=1e-9)
-    if isinstance(policy, (posse.IndTS, posse.IndUCB)):
-        assert not weights.any()
-    else:
-        assert weights.any()
+            assert weights[arm] == pytest.approx((by_others - here) / (by_all - here), abs=1e-9)

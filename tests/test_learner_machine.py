@@ -24,8 +24,10 @@ from hypothesis.stateful import (
 )
 
 import posse
+from high_ts import HighTS
 from posse.learner import ConflictingReward, UnknownDecision
 from posse.policies import Refresh
+from posse.policies.statistics import STEP
 from slow_learner import Refused, SlowLearner
 
 PLAYERS = ["north", "south", "east", "Москва", "a b, 'c'"]
@@ -39,6 +41,8 @@ POLICIES = [
     posse.IndTS(),
     posse.IndUCB(),
     posse.HierTS(0.2),
+    posse.PosseTS(),
+    HighTS(),
 ]
 RANGES = [(0.0, 1.0), (0.0, 1.0), (-10.0, 40.0), (3, 4)]
 ERRORS = {"unknown": UnknownDecision, "conflict": ConflictingReward, "value": ValueError}
@@ -77,6 +81,7 @@ class Machine(RuleBasedStateMachine):
 
     learner_class = posse.Learner
     policy = POLICIES[0]
+    exact = 1e-12
 
     @initialize(setup=setups)
     def begin(self, setup):
@@ -146,7 +151,7 @@ class Machine(RuleBasedStateMachine):
             assert decision.shared == 0
         else:
             assert self.slow.holdout < 1
-            assert decision.shared == pytest.approx(weights[decision.arm], abs=1e-9)
+            assert decision.shared == pytest.approx(weights[decision.arm], abs=1e3 * self.exact)
         assert decision.id not in self.ids
 
     def decided(self, decisions, players, foretold):
@@ -398,7 +403,7 @@ class Machine(RuleBasedStateMachine):
                 assert counts.sums[place] == pytest.approx(slow.money(player, arm), abs=width * 1e-5)
                 if player in slow.active and arm in slow.offered:
                     expected = slow.index(player, arm, slow.rounds + 1)
-                    assert indices[arm] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+                    assert indices[arm] == pytest.approx(expected, rel=self.exact, abs=self.exact)
 
     def compare_logs(self, other):
         self.slow.tick(self.clock.now)
@@ -413,10 +418,10 @@ class Machine(RuleBasedStateMachine):
         """What is kept inside, of those who are gone too."""
         p, a = self.slow.players.index(player), self.slow.arms.index(arm)
         n, s = self.slow.own(player, arm)
-        assert (learner.state.tally.pulls[p, a], learner.state.tally.sums[p, a] / 2**24) == (n, s)
-        assert learner.state.waiting[p, a] == self.slow.waiting_for(player, arm)
+        assert (learner.state.known.statistics[0, a, p], learner.state.known.statistics[1, a, p] / 2**24) == (n, s)
+        assert learner.state.waiting[a, p] == self.slow.waiting_for(player, arm)
         if self.slow.policy.refresh is Refresh.OWN_PULL:
-            assert tuple(learner.state.tally.seen[:, p, a]) == self.slow.seen(player, arm)
+            assert tuple(learner.state.known.seen[:, a, p]) == self.slow.seen(player, arm)
 
 
 def run(machine, examples, number=0):
@@ -435,28 +440,30 @@ def run(machine, examples, number=0):
 
 @pytest.mark.parametrize("number", range(len(POLICIES)), ids=lambda number: POLICIES[number].label)
 def test_whatever_happens_the_learner_is_where_the_oracle_is(number):
-    run(type("Machine", (Machine,), {"policy": POLICIES[number]}), 12, number)
+    policy = POLICIES[number]
+    exact = 1e-12 if policy.summary is None else 1e-10  # a summary is a long computation
+    run(type("Machine", (Machine,), {"policy": policy, "exact": exact}), 12, number)
 
 
 class CountsARepeatedRewardTwice(posse.Learner):
     def observe(self, decision, reward=None):
         new = super().observe(decision, reward)
         if isinstance(decision, str) and not new:
-            self.state.tally.pulls[0, 0] += 1
+            self.state.known.statistics[0, 0, 0] += 1
         return new
 
 
 class SeesOthersWhenItChooses(posse.Learner):
     def _wait(self, row):
         super()._wait(row)
-        self.state.tally.seen[:, row.player, row.arm] = self.state.tally.shared[:, row.arm]
+        self.state.known.seen[:, row.arm, row.player] = self.state.known.totals[:, row.arm] * [1.0, STEP]
 
 
 class SeesOthersOfABatchTooEarly(posse.Learner):
-    def _take(self, answered, defaulted=False):
+    def _observe(self, answered, defaulted=False):
         events = self.events + bool(answered)
         for one in answered:
-            super()._take([one], defaulted)
+            super()._observe([one], defaulted)
         self.state.events = events
 
 

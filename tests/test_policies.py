@@ -14,6 +14,7 @@ from scipy import optimize
 
 import naive
 import posse
+from by_name import call
 from posse.policies import Policy, Refresh, all_policies
 from posse.policies.robustagg import own_weight, upper_bound
 from posse.testing import example
@@ -79,14 +80,14 @@ class TestRobustAggWeight:
         mixture = weight * s / n + (1 - weight) * (S - s) / (N - n)
         expected = mixture + naive.width_of(weight, n, N - n, A, epsilon)
         assert upper_bound(n, s, N, S, log_T, epsilon, width) == pytest.approx(expected, rel=1e-14)
-        assert posse.RobustAgg(epsilon).index(n, s, N, S, 20, log_T, epsilon, width) == (pytest.approx(expected), 0.0)
+        assert posse.RobustAgg(epsilon).index(n, s, N, S, log_T, epsilon, width) == (pytest.approx(expected), 0.0)
 
 
 def hierarchy_index(policy, player, n, s):
     """What HierTS makes of counts and sums [player] of one arm."""
     shares = np.array([policy.contribution(n[q], s[q], *policy.constants()) for q in range(len(n))])
     N, S = shares.sum(axis=0)
-    return policy.index(n[player], s[player], N, S, len(n), 10.0, *policy.constants())
+    return call(policy, n=n[player], s=s[player], N=N, S=S)
 
 
 hierarchies = st.builds(

@@ -14,7 +14,8 @@ from scipy import stats
 
 import naive_posse
 import posse
-from posse.policies.fourth_root import UNIFORM, boundary, dispersion_sums, posterior
+from by_name import call
+from posse.policies.fourth_root import UNIFORM, boundary, dispersion_sums, explore, posterior
 from posse.policies.posse_ts import DISPERSION, DOUBT, LEVEL, LEVEL_DOUBT, LOOSENESS, MEAN, ODDITY, SPREAD, held
 from posse.rewards import GRID
 from posse.simulation import trace
@@ -25,11 +26,28 @@ def summarise(n, s, q=None, epsilon=math.inf):
     n, s = np.array(n), np.array(s, dtype=float)
     sums, squares = (np.rint(np.array(table) * GRID).astype(np.int64).T for table in (s, s if q is None else q))
     players, arms = n.shape
-    of_arm = np.zeros((arms, posse.PosseTS.arm_numbers))
-    of_player = np.zeros((players, posse.PosseTS.player_numbers))
+    of_arm = np.zeros((arms, len(posse.PosseTS.shared)))
+    of_player = np.zeros((players, len(posse.PosseTS.of_player)))
     work = np.zeros((posse.PosseTS.work_tables, arms, players))
     posse.PosseTS.summary(n.astype(np.int64).T, sums, squares, of_arm, of_player, work, epsilon)
     return of_arm, of_player
+
+
+def numbers_of(of_arm, of_player, n, s, M, epsilon=math.inf, **more):
+    """PosseTS' index, or another of its functions, for what its summary says of an arm and a player."""
+    policy = posse.PosseTS(None if epsilon == math.inf else epsilon)
+    known = dict(zip(policy.shared, of_arm, strict=True)) | dict(zip(policy.of_player, of_player, strict=True))
+    return call(policy, n=n, s=s, M=M, **known, **more)
+
+
+def drawn(*numbers, log_T):
+    """Center and scale that are drawn with."""
+    return explore(*posterior(*numbers), log_T)
+
+
+def believed(*numbers):
+    """Center and scale of the posterior."""
+    return posterior(*numbers)[:2]
 
 
 def random_tables(seed, players, arms, most):
@@ -85,7 +103,7 @@ class TestSummary:
         cap = naive_posse.cap(epsilon)
         oracle = naive_posse.summary(n.tolist(), s.tolist(), q.tolist(), cap)
         for p, i in itertools.product(range(players), range(3)):
-            found = posse.PosseTS.index(n[p, i] * 1.0, s[p, i], of_arm[i], of_player[p], players, log_T, epsilon)
+            found = numbers_of(of_arm[i], of_player[p], n[p, i] * 1.0, s[p, i], players, epsilon, log_T=log_T)
             expected = naive_posse.shared_index(oracle, n[p, i], s[p, i], p, i, cap, log_T)
             assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
@@ -183,8 +201,8 @@ class TestSummary:
         """Three arms that pay two players the same may do so by luck; in a long run that is not worth a lock-in."""
         n, s = np.full((players, 3), 400), np.full((players, 3), 80)
         of_arm, of_player = summarise(n, s)
-        found = posse.PosseTS.index(5.0, 5.0, of_arm[0], of_player[0], players, math.log(rounds), math.inf)
-        uniform = posterior(5.0, 5.0, of_arm[0, DISPERSION], 0.5, UNIFORM, 0.0, math.log(rounds))
+        found = numbers_of(of_arm[0], of_player[0], 5.0, 5.0, players, log_T=math.log(rounds))
+        uniform = drawn(5.0, 5.0, of_arm[0, DISPERSION], 0.5, UNIFORM, 0.0, log_T=math.log(rounds))
         assert (found == pytest.approx(uniform, rel=0.1)) == alone
 
     @pytest.mark.parametrize("freedom", [1, 3, 40, 200])
@@ -208,10 +226,10 @@ class TestSummary:
         n, s = np.full((2, 3), 3000), np.full((2, 3), 600)
         n[0, 0] = s[0, 0] = 0
         of_arm, of_player = summarise(n, s)
-        drawn, believed = (
-            posse.PosseTS.index(0.0, 0.0, of_arm[0], of_player[0], 2, sign * log_T, math.inf) for sign in (1, -1)
+        index, belief = (
+            numbers_of(of_arm[0], of_player[0], 0.0, 0.0, 2, log_T=log_T, function=name) for name in ("index", "belief")
         )
-        assert drawn == believed
+        assert index == belief
 
     def test_epsilon_caps_the_spread(self):
         means = np.random.default_rng(1).random((10, 3))
@@ -219,9 +237,7 @@ class TestSummary:
         assert np.all(summarise(n, s)[0][:, SPREAD] > 0.02)
         of_arm, of_player = summarise(n, s, epsilon=0.2)
         assert np.all(of_arm[:, SPREAD] <= 0.2**2 / 4)
-        wide, narrow = (
-            posse.PosseTS.index(0.0, 0.0, of_arm[0], of_player[0], 10, 1.0, epsilon) for epsilon in (0.2, 0.1)
-        )
+        wide, narrow = (numbers_of(of_arm[0], of_player[0], 0.0, 0.0, 10, epsilon, log_T=1.0) for epsilon in (0.2, 0.1))
         assert wide[1] > narrow[1]
 
 
@@ -252,12 +268,11 @@ class TestDispersion:
         n = np.full((2, 3), 50)
         s, q = n * 0.5, np.array([[50 * 0.25] * 3, [50 * 0.5] * 3])
         sums, squares = (np.rint(table * GRID).astype(np.int64).T for table in (s, q))
-        of_player = np.zeros((2, posse.IndTSV.player_numbers))
-        posse.IndTSV.summary(n.T, sums, squares, np.zeros((3, 1)), of_player, np.zeros((0, 3, 2)))
+        of_player = np.zeros((2, len(posse.IndTSV.of_player)))
+        posse.IndTSV.summary(n.T, sums, squares, of_player)
         assert of_player[:, 0] == pytest.approx([1 / (1 + 12.5), 1])
 
 
-BELIEF = -10.0  # −ln T asks for what is believed, without exploration
 PROBABILITIES = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
 
 
@@ -273,8 +288,9 @@ class TestPosterior:
         log_T=st.sampled_from([0.0, 0.7, 5.0, 13.0]),
     )
     def test_it_is_the_oracles(self, n, mean, dispersion, expected, spread, doubt, log_T):
-        given = (n * 1.0, n * mean, dispersion, expected, spread, doubt, log_T)
-        assert posterior(*given) == pytest.approx(naive_posse.index(*given), rel=1e-9, abs=1e-9)
+        given = (n * 1.0, n * mean, dispersion, expected, spread, doubt)
+        assert drawn(*given, log_T=log_T) == pytest.approx(naive_posse.index(*given, log_T), rel=1e-9, abs=1e-9)
+        assert believed(*given) == pytest.approx(naive_posse.index(*given), rel=1e-9, abs=1e-9)
 
     @pytest.mark.parametrize(
         ("n", "s", "within"),
@@ -285,7 +301,7 @@ class TestPosterior:
     )
     def test_its_draws_have_the_quantiles_of_the_beta_law(self, n, s, within):
         """A draw is below the p-quantile of Beta(s+1, n−s+1) with probability p, within a few percent."""
-        center, scale = posterior(n * 1.0, s * 1.0, 1.0, 0.5, UNIFORM, 0.0, BELIEF)
+        center, scale = believed(n * 1.0, s * 1.0, 1.0, 0.5, UNIFORM, 0.0)
         x = stats.beta(s + 1, n - s + 1).ppf(PROBABILITIES)
         assert stats.norm.cdf((x**0.25 - (1 - x) ** 0.25 - center) / scale) == pytest.approx(PROBABILITIES, abs=within)
 
@@ -301,22 +317,22 @@ class TestPosterior:
         scales = []
         for n in (100, 1000, 10_000):
             of_arm, of_player = summarise([[n]], [[n / 2]], [[n / 4]])
-            _, scale = posse.PosseTS.index(n, n / 2, of_arm[0], of_player[0], 1, BELIEF, math.inf)
+            _, scale = numbers_of(of_arm[0], of_player[0], n, n / 2, 1, log_T=10.0, function="belief")
             scales.append(scale * n)
         assert scales == pytest.approx([0.84] * 3, rel=0.03)
-        _, noisy = posterior(10_000.0, 5_000.0, 1.0, 0.5, UNIFORM, 0.0, BELIEF)
+        _, noisy = believed(10_000.0, 5_000.0, 1.0, 0.5, UNIFORM, 0.0)
         assert noisy * 10_000 > 40  # negative control: rewards of 0 and 1, one in √n
 
     def test_what_is_hardly_tried_is_drawn_from_the_whole_posterior(self):
         for prior in ((0.5, UNIFORM, 0.0), (0.2, 1e-4, 1e-3)):
-            assert posterior(0.0, 0.0, 1.0, *prior, 15.0) == posterior(0.0, 0.0, 1.0, *prior, BELIEF)
+            assert drawn(0.0, 0.0, 1.0, *prior, log_T=15.0) == believed(0.0, 0.0, 1.0, *prior)
 
     @pytest.mark.parametrize("n", [10_000.0, 1_000_000.0])
     def test_what_is_well_known_is_drawn_from_its_upper_part(self, n):
         """Six tenths of the boundary above the center, with three tenths of the deviation."""
-        center, scale = posterior(n, n / 2, 1.0, 0.5, UNIFORM, 0.0, BELIEF)
-        above, drawn = posterior(n, n / 2, 1.0, 0.5, UNIFORM, 0.0, 15.0)
-        assert drawn / scale == pytest.approx(0.3, rel=0.01)
+        center, scale = believed(n, n / 2, 1.0, 0.5, UNIFORM, 0.0)
+        above, narrow = drawn(n, n / 2, 1.0, 0.5, UNIFORM, 0.0, log_T=15.0)
+        assert narrow / scale == pytest.approx(0.3, rel=0.01)
         assert (above - center) / scale == pytest.approx(0.6 * boundary(n, 15.0), rel=0.01)
 
 
@@ -377,10 +393,10 @@ class TestNoiseOfOneArmAndAnother:
         @dataclass(frozen=True)
         class Pooled(posse.IndTSV):
             @staticmethod
-            def summary(pulls, sums, squares, of_arm, of_player, work):
+            def summary(n, s, q, of_player):
                 above, below = 1.0, 1.0
-                for arm in range(pulls.shape[0]):
-                    more, rest = dispersion_sums(pulls[arm, 0] * 1.0, sums[arm, 0] / GRID, squares[arm, 0] / GRID)
+                for arm in range(n.shape[0]):
+                    more, rest = dispersion_sums(n[arm, 0] * 1.0, s[arm, 0] / GRID, q[arm, 0] / GRID)
                     above, below = above + more, below + rest
                 of_player[0, 0] = min(max(above / below, 1e-12), 1.0)
 

@@ -223,7 +223,7 @@ def no_work(monkeypatch):
     def fail(*args, **options):
         raise NotReached
 
-    monkeypatch.setattr(cpu_module, "Run", fail)
+    monkeypatch.setattr(cpu_module, "PolicyRun", fail)
 
 
 BAD_INPUT = {
@@ -246,9 +246,24 @@ BAD_INPUT = {
         "^problem 1 has 1 players × 1 arms, but problem 0 has 4 × 5",
     ),
     "no policies": ({"policies": []}, ValueError, "^no policies given"),
-    "a class as policy": ({"policies": IndTS}, TypeError, "^policies="),
-    "a class among policies": ({"policies": [IndTS(), IndUCB]}, TypeError, "^policy 1 is "),
-    "a name as policy": ({"policies": ["Ind-TS"]}, TypeError, "^policy 0 is 'Ind-TS'"),
+    "a class as policy": ({"policies": IndTS}, TypeError, "^policies=IndTS, but that is a class; make a policy of it"),
+    "a name alone as policy": (
+        {"policies": "IndTS"},
+        TypeError,
+        r"^policies='IndTS', but expected a policy such as posse\.RobustAggTS\(0\.15\), or a list of them",
+    ),
+    "a number as policy": ({"policies": 3}, TypeError, "^policies=3, but expected a policy such as"),
+    "a name alone as problem": (
+        {"problems": "subpar"},
+        TypeError,
+        r"^problems='subpar', but expected a posse\.Problem, or a list of them",
+    ),
+    "a class among policies": (
+        {"policies": [IndTS(), IndUCB]},
+        TypeError,
+        "^policy 1 is .*IndUCB.*expected a policy such as",
+    ),
+    "a name as policy": ({"policies": ["Ind-TS"]}, TypeError, "^policy 0 is 'Ind-TS', but expected a policy such as"),
     "duplicate labels": (
         {"policies": [IndTS(), IndUCB(), IndTS(4, label="Ind-TS")]},
         ValueError,

@@ -11,7 +11,8 @@ import pytest
 import posse
 import posse.testing
 from posse.policies import Refresh
-from posse.policies.summaries import due, square
+from posse.policies.refresh import summary_is_due
+from posse.policies.statistics import add_square
 from posse.rewards import GRID
 from test_learner_agreement import HORIZON, OPTIONS, PROBLEM, feed, indices
 
@@ -24,37 +25,42 @@ class ShrinkTS(posse.Policy):
 
     weight: float = 20.0
 
-    refresh = Refresh.SUMMARY
-    arm_numbers = 2
-    player_numbers = 1
+    refresh = Refresh.SCHEDULE
+    shared = ("mean", "variance")
+    of_player = ("level",)
     work_tables = 1
+    moved_by_others = "mean"
 
     @staticmethod
-    def summary(pulls, sums, squares, of_arm, of_player, work, weight):
-        arms, players = pulls.shape
+    def others_weight():
+        return 1.0
+
+    @staticmethod
+    def summary(n, s, q, of_arm, of_player, work, weight):
+        arms, players = n.shape
         for arm in range(arms):
             N = 2.0
             S = 1.0
             Q = 0.75
             for player in range(players):
-                work[0, arm, player] = sums[arm, player] * STEP
-                N += pulls[arm, player]
+                work[0, arm, player] = s[arm, player] * STEP
+                N += n[arm, player]
                 S += work[0, arm, player]
-                Q += squares[arm, player] * STEP
+                Q += q[arm, player] * STEP
             of_arm[arm, 0] = S / N
             of_arm[arm, 1] = max(Q / N - (S / N) ** 2, 0.0) + 0.01
         for player in range(players):
             level = 0.0
-            n = weight
+            count = weight
             for arm in range(arms):
-                level += work[0, arm, player] - pulls[arm, player] * of_arm[arm, 0]
-                n += pulls[arm, player]
-            of_player[player, 0] = level / n
+                level += work[0, arm, player] - n[arm, player] * of_arm[arm, 0]
+                count += n[arm, player]
+            of_player[player, 0] = level / count
 
     @staticmethod
-    def index(n, s, arm, player, M, log_T, weight):
-        expected = arm[0] + player[0]
-        return (s + weight * expected) / (n + weight), math.sqrt(arm[1] / (n + weight)) + 1e-3 * log_T / (n + 1)
+    def index(n, s, mean, variance, level, log_T, weight):
+        expected = mean + level
+        return (s + weight * expected) / (n + weight), math.sqrt(variance / (n + weight)) + 1e-3 * log_T / (n + 1)
 
 
 def test_it_keeps_the_contract():
@@ -83,8 +89,8 @@ def test_a_learner_with_it_is_saved_and_replayed(tmp_path):
     learner.observe(learner.choose("c").id, 1.0)
     learner.save(tmp_path / "learner.json")
     for other in (posse.Learner.load(tmp_path / "learner.json"), posse.Learner.replay(learner.log())):
-        for name in ("pulls", "sums", "squares", "of_arm", "of_player", "summed"):
-            assert np.array_equal(getattr(other.state.tally, name), getattr(learner.state.tally, name)), name
+        for name in ("statistics", "indexed", "of_arm", "of_player", "summed"):
+            assert np.array_equal(getattr(other.state.known, name), getattr(learner.state.known, name)), name
         assert other.indices("c") == learner.indices("c")
 
 
@@ -97,7 +103,7 @@ def test_its_shared_weight_is_that_of_the_arms_mean():
 def test_a_summary_is_due_often_at_first_and_rarely_later():
     made = [0]
     for pulls in range(1, 20_000):
-        if due(pulls, made[-1], 2):
+        if summary_is_due(pulls, made[-1], 2):
             made.append(pulls)
     assert made[:17] == list(range(17))
     gaps = np.diff(made)
@@ -106,9 +112,9 @@ def test_a_summary_is_due_often_at_first_and_rarely_later():
 
 
 def test_squares_are_exact_on_the_grid():
-    assert [square(step) for step in (0, GRID)] == [0, GRID]
+    assert [add_square(0, step) for step in (0, GRID)] == [0, GRID]
     for reward in (1, 12345, GRID // 3, GRID - 1):
-        assert abs(square(reward) - reward**2 / GRID) <= 0.5
+        assert abs(add_square(7, reward) - 7 - reward**2 / GRID) <= 0.5
 
 
 def test_a_summary_without_its_refresh_is_refused():
@@ -116,7 +122,7 @@ def test_a_summary_without_its_refresh_is_refused():
     class Wrong(ShrinkTS):
         refresh = Refresh.OWN_PULL
 
-    with pytest.raises(TypeError, match=r"a summary goes with refresh = Refresh\.SUMMARY"):
+    with pytest.raises(TypeError, match=r"a summary goes with refresh = Refresh\.SCHEDULE"):
         Wrong()
 
 
@@ -124,17 +130,18 @@ def test_wrong_arguments_are_refused():
     @dataclass(frozen=True)
     class Wrong(ShrinkTS):
         @staticmethod
-        def index(n, s):
+        def index(n, s, arm):
             return 0.0, 1.0
 
-    with pytest.raises(TypeError, match=r"Wrong\.index must take \(n, s, arm, player, M, log_T, weight\)"):
+    offered = "n, s, q, mean, variance, level, M, log_T, weight"
+    with pytest.raises(TypeError, match=rf"Wrong\.index takes 'arm', but it can take only: {offered}"):
         Wrong()
 
 
 def test_looking_at_indices_changes_the_summary_by_no_bit():
     learner = posse.Learner(arms=["a", "b"], players=["p", "q"])
     learner.observe(learner.choose("p").id, 1.0)
-    means = learner.state.tally.of_arm[:, 0]
+    means = learner.state.known.of_arm[:, 0]
     for mean in np.random.default_rng(1).uniform(0.4991, 0.5, 30):  # past a power of two
         means[:] = mean
         learner.probabilities("q")

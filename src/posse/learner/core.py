@@ -151,8 +151,17 @@ class Core:
         arm, held_out = self.kernels.choose(*numbers, available, floor, holdout, serial, key, out, work)
         probabilities = out[kernel.PROBABILITY].tolist()
         if math.isnan(np.add.reduce(out[: kernel.WEIGHT], axis=None)):
-            raise ValueError(f"{self.policy.label} gives no usable index: centers and scales {out[:2].tolist()}")
+            raise self._no_usable_index(state, player, out)
         return CoreChoice(arm, probabilities[arm], probabilities, float(out[kernel.WEIGHT, arm]), held_out)
+
+    def _no_usable_index(self, state: State, player: int, out: np.ndarray) -> ValueError:
+        arm = int(np.isnan(out[: kernel.WEIGHT]).any(axis=0).argmax())
+        own = zip(self.policy.statistics, state.indexed[:, arm, player].tolist(), strict=True)
+        shown = ", ".join(f"{statistic.name}={value * statistic.unit:g}" for statistic, value in own)
+        return ValueError(
+            f"{self.policy.label} gives no usable index for player {player}, arm {arm} with {shown}: "
+            f"centers and scales {out[: kernel.WEIGHT].tolist()}"
+        )
 
     def observe(self, state: State, players: list[int], arms: list[int], steps: list[int], event: int) -> None:
         """Take in one round's rewards, in steps of the grid."""

@@ -151,10 +151,10 @@ class LearnerState:
     # ---------------------------------------------------------------- rewards
 
     def observe(self, answered: list[tuple[Row, float]]) -> None:
-        """One event: the rewards of one round."""
+        """One event: the rewards of one round, in the order of their decisions, so that a log replays to the same."""
         self.events += 1
         players, arms, steps = [], [], []
-        for row, reward in answered:
+        for row, reward in sorted(answered, key=lambda pair: pair[0].serial):
             players.append(row.player)
             arms.append(row.arm)
             steps.append(self.steps(reward))

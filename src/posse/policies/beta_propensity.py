@@ -20,6 +20,8 @@ from posse.policies.propensity import BACK, WEIGHT
 REACH = 9.0  # standard deviations around its mean to which a symmetric density is followed,
 TAIL = 12.0  # and so many more for each unit of skewness, on the side of the longer tail
 WIDTH = 1.5  # of a panel, in standard deviations of the narrowest density there
+ROUGH = 12.0  # below it, x^(a−1) with a fraction in a is too rough at 0 for wide panels; likewise b at 1
+EDGE = 1e-13  # the width of the panel at such an end; the next ones double
 
 NODES = np.sort(1.0 - BACK)  # from a panel's start, in widths
 ORDER = NODES.size
@@ -47,12 +49,19 @@ BETA_SCRATCH = 6 + 2 * ORDER
 def fill_beta_propensities(a, b, out, work):
     """Fill `out` with the probability that each arm's Beta(a, b) draw is the largest; `work` is [BETA_SCRATCH, arm]."""
     x = 1.0
+    rough_start, rough_end = False, False
     for arm in range(a.size):
         out[arm] = 0.0
         describe(a[arm], b[arm], arm, work)
         x = min(x, work[FROM, arm])
+        rough_start |= work[FROM, arm] == 0.0 and is_rough(a[arm])
+        rough_end |= work[TO, arm] == 1.0 and is_rough(b[arm])
     while True:
         width = panel_width(x, a.size, work)
+        if rough_start:
+            width = min(width, max(x, EDGE))
+        if rough_end:
+            width = min(width, max(0.5 * (1.0 - x), min(EDGE, 1.0 - x)))
         if width <= 0.0:
             break
         for arm in range(a.size):
@@ -70,6 +79,11 @@ def fill_beta_propensities(a, b, out, work):
         total += out[arm]
     for arm in range(a.size):
         out[arm] /= total
+
+
+def is_rough(exponent):
+    """Whether a density is rough at the end of [0, 1] where it vanishes like a power with this exponent, less 1."""
+    return exponent < ROUGH and exponent != math.floor(exponent)
 
 
 def describe(a, b, arm, work):

@@ -115,7 +115,7 @@ def simulate(
 
 
 def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
-    found = [problems] if isinstance(problems, Problem) else _as_list("problems", problems)
+    found = [problems] if isinstance(problems, Problem) else _as_list("problems", problems, "a posse.Problem")
     if not found:
         raise ValueError("no problems given")
     numbers: dict[Problem, int] = {}
@@ -138,13 +138,14 @@ def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
 def _check_policies(policies: Policy | Iterable[Policy]) -> list[Policy]:
     if isinstance(policies, type):
         raise TypeError(f"policies={policies.__name__}, but that is a class; make a policy of it, with its constants")
-    found = [policies] if isinstance(policies, Policy) else _as_list("policies", policies)
+    expected = "a policy such as posse.RobustAggTS(0.15)"
+    found = [policies] if isinstance(policies, Policy) else _as_list("policies", policies, expected)
     if not found:
         raise ValueError("no policies given")
     labels: dict[str, int] = {}
     for number, policy in enumerate(found):
         if not isinstance(policy, Policy):
-            raise TypeError(f"policy {number} is {policy!r}, but expected a policy such as posse.RobustAggTS(0.15)")
+            raise TypeError(f"policy {number} is {policy!r}, but expected {expected}")
         if policy.label in labels:
             raise ValueError(
                 f"policies {labels[policy.label]} and {number} are both labelled {policy.label!r}; give one a label=..."
@@ -173,7 +174,7 @@ def _check_checkpoints(checkpoints: int | Iterable[int], horizon: int) -> np.nda
     return np.array([horizon * (k + 1) // count for k in range(count)], np.int64)
 
 
-def _as_list(name: str, things: object) -> list[Any]:
-    if not isinstance(things, Iterable):
-        raise TypeError(f"{name}={things!r}, but expected one or a list of them")
+def _as_list(name: str, things: object, expected: str) -> list[Any]:
+    if isinstance(things, str) or not isinstance(things, Iterable):
+        raise TypeError(f"{name}={things!r}, but expected {expected}, or a list of them")
     return list(things)

@@ -1,0 +1,175 @@
+"""What a policy declares: names that its functions may take, statistics, and the small functions made from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import posse
+from high_ts import HighSummaryTS, HighTS
+from posse.policies import Policy, Refresh, Statistic
+from posse.policies.bindings import bindings, used_statistics
+from posse.policies.refresh import counts_at_once, summary_is_due
+from posse.policies.statistics import BASIC
+from posse.rewards import GRID
+
+
+def declared(**members):
+    """A policy with these members, on top of an index that takes nothing."""
+    members = {"index": staticmethod(lambda: (0.0, 1.0))} | members
+    return dataclass(frozen=True)(type("Mine", (Policy,), {"__annotations__": {}} | members))
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("members", "message"),
+        [
+            (
+                {"index": staticmethod(lambda n, mean: (0.0, 1.0))},
+                r"Mine\.index takes 'mean', but it can take only: n, s",
+            ),
+            (
+                {"belief": staticmethod(lambda x: (0.0, 1.0))},
+                r"Mine\.belief takes 'x', but it can take only: n, s, q, N",
+            ),
+            (
+                {"contribution": staticmethod(lambda N: (0.0, 0.0))},
+                r"Mine\.contribution takes 'N', but .* only: n, s, q$",
+            ),
+            ({"others_weight": staticmethod(lambda s: 1.0)}, r"Mine\.others_weight takes 's', but .* only: n, N, S$"),
+            (
+                {"index": staticmethod(lambda *, n: (0.0, 1.0))},
+                r"Mine\.index has the parameter n, but expected plain names",
+            ),
+            ({"index": lambda n: (0.0, 1.0)}, r"Mine needs a static method index"),
+            ({"of_player": ("N",)}, "Mine gives the name 'N' to two numbers"),
+            ({"statistics": (*BASIC, Statistic("M", max))}, "Mine gives the name 'M' to two numbers"),
+            ({"statistics": (*BASIC, BASIC[1])}, "Mine gives the name 's' to two numbers"),
+            ({"__annotations__": {"log_T": float}, "log_T": 1.0}, "Mine gives the name 'log_T' to two numbers"),
+            ({"statistics": BASIC[:2]}, r"Mine\.statistics must begin with those of Policy: n, s and q"),
+            ({"statistics": (Statistic("high", max), *BASIC)}, r"Mine\.statistics must begin with those of Policy"),
+            ({"statistics": (Statistic("n", max), *BASIC[1:])}, r"Mine\.statistics must begin with those of Policy"),
+            ({"shared": ("mean", "spread")}, "Mine shares mean, spread, but has no contribution that makes them"),
+            (
+                {"refresh": Refresh.SCHEDULE},
+                r"a summary goes with refresh = Refresh\.SCHEDULE, but it is Refresh\.SCHEDULE",
+            ),
+        ],
+        ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+    )
+    def test_a_wrong_declaration_says_what_is_wrong(self, members, message):
+        with pytest.raises(TypeError, match=message):
+            declared(**members)()
+
+    def test_a_right_one_makes_a_policy(self):
+        """The negative control: everything that may be taken."""
+        taken = declared(
+            __annotations__={"strength": float},
+            strength=2.0,
+            statistics=HighTS.statistics,
+            index=staticmethod(lambda n, s, q, high, last, N, S, M, log_T, strength: (0.0, 1.0)),
+            contribution=staticmethod(lambda n, s, q, high, strength: (0.0, 0.0)),
+            others_weight=staticmethod(lambda n, N, S, strength: 1.0),
+        )
+        assert taken().constants() == (2.0,)
+
+    def test_stars_take_all_constants(self):
+        assert declared(
+            __annotations__={"a": float, "b": float}, a=1.0, b=2.0, index=staticmethod(lambda n, *rest: (0.0, 1.0))
+        ).named_by("index") == ("n", "a", "b")
+
+
+class TestRefresh:
+    @pytest.mark.parametrize(
+        ("pulls", "before", "players", "due"),
+        [
+            (0, 0, 1, False),  # nothing happened
+            (1, 0, 1, True),
+            (16, 15, 1, True),  # a sixteenth of all
+            (17, 16, 1, False),
+            (34, 32, 1, False),
+            (35, 32, 1, True),
+            (1024, 961, 1, False),  # 64 for each player
+            (1024, 960, 1, True),
+            (10**9, 10**9 - 64, 1, True),
+            (10**9, 10**9 - 64, 2, False),
+            (10**9, 10**9 - 128, 2, True),
+            (7, 7, 0, False),
+        ],
+    )
+    def test_when_a_summary_is_due(self, pulls, before, players, due):
+        assert summary_is_due(pulls, before, players) == due
+
+    def test_an_own_pull_counts_at_once_up_to_the_64th(self):
+        assert [counts_at_once(pulls) for pulls in (1, 63, 64, 65, 10**6)] == [True, True, True, False, False]
+
+
+class TestBindings:
+    def test_a_run_keeps_only_the_statistics_that_are_named(self):
+        def names(cls):
+            return "".join(statistic.name[0] for statistic in used_statistics(cls))
+
+        assert names(posse.IndTS) == names(posse.RobustAggTS) == "ns"
+        assert names(posse.PosseTS) == names(posse.IndTSV) == "nsq"
+        assert names(HighTS) == names(HighSummaryTS) == "nshl"
+        assert names(declared()) == "ns"
+
+    def test_a_pairs_numbers_are_in_their_units(self):
+        table = np.zeros((5, 2, 3), np.int64)
+        table[:, 1, 2] = 4, GRID // 2, GRID // 4, 3, GRID // 8
+        assert bindings(HighTS, HighTS.statistics)["own_of"](table, 1, 2) == (4.0, 0.5, 0.25, 3.0, 0.125)
+        assert bindings(HighTS, used_statistics(HighTS))["own_of"](table[[0, 1, 3, 4]], 1, 2) == (4.0, 0.5, 3.0, 0.125)
+
+    def test_a_reward_is_remembered_by_every_statistic_of_its_pair_alone(self):
+        table = np.zeros((5, 2, 3), np.int64)
+        remember = bindings(HighTS, HighTS.statistics)["remember"]
+        for reward in (GRID, GRID // 2, GRID // 2 + 1):
+            remember(table, 1, 2, reward)
+        square = [GRID, GRID // 4, GRID // 4 + 1]
+        assert table[:, 1, 2].tolist() == [3, 2 * GRID + 1, sum(square), 2, GRID // 2 + 1]
+        table[:, 1, 2] = 0
+        assert not table.any()
+
+    def test_only_what_the_index_takes_is_copied(self):
+        """PosseTS' index takes no squares; its summary has them in the table itself."""
+        source = np.arange(1, 25, dtype=np.int64).reshape(3, 2, 4)
+        target = np.zeros_like(source)
+        bindings(posse.PosseTS, BASIC)["copy_own"](target, source, 1, 2)
+        assert target[:, 1, 2].tolist() == [*source[:2, 1, 2], 0]
+        assert np.count_nonzero(target) == 2
+
+    @pytest.mark.parametrize(
+        ("policy", "n", "shared", "expected"),
+        [
+            (posse.RobustAggTS(0.1), 3.0, (10.0, 5.0), (10.0, 5.0 + 0.5 * 7)),
+            (posse.RobustAggTS(0.1), 0.0, (10.0, 5.0), (10.0, 5.0 + 0.5 * 10)),
+            (posse.HierTS(0.5, noise=1.0), 4.0, (10.0, 5.0), (10.0, 5.0 + 0.5 * (10 - 4 / (4 * 0.25 + 1)))),
+            (HighSummaryTS(), 4.0, (0.25,), (0.75,)),
+            (posse.IndTS(), 4.0, (10.0, 5.0), (10.0, 5.0)),  # shares nothing
+        ],
+        ids=str,
+    )
+    def test_shared_numbers_rise_by_what_the_others_earn_more(self, policy, n, shared, expected):
+        raised = bindings(type(policy), policy.statistics)["raised"]
+        assert raised(n, shared, policy.constants(), 0.5) == pytest.approx(expected)
+
+    def test_index_and_summary_get_what_they_name(self):
+        made = bindings(HighSummaryTS, HighSummaryTS.statistics)
+        own, shared, of_player = (4.0, 1.0, 0.5, 3.0, 0.5), (0.5,), (0.7,)
+        expected = HighSummaryTS.index(n=4.0, high=3.0, last=0.5, often=0.5, own_often=0.7)
+        assert made["index_of"](own, shared, of_player, 2, math.log(9), ()) == expected
+        tables = np.ones((5, 2, 3), np.int64)
+        tables[3] = 0
+        of_arm, of_player = np.zeros((2, 1)), np.zeros((3, 1))
+        made["fill_summary"](tables, of_arm, of_player, np.zeros((0, 2, 3)), ())
+        assert of_arm[:, 0] == pytest.approx([0.5 / 4] * 2)
+        assert of_player[:, 0] == pytest.approx([0.5 / 3] * 3)
+
+    def test_contributions_are_added_over_players(self):
+        made = bindings(posse.HierTS, BASIC)
+        table = np.arange(12.0).reshape(2, 2, 3)
+        assert made["sum_numbers"](table, 1) == (table[0, 1].sum(), table[1, 1].sum())
+        assert made["contribution_of"]((4.0, 2.0, 1.0), posse.HierTS(0.5, noise=1.0).constants()) == (2.0, 1.0)

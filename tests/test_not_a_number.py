@@ -1,0 +1,102 @@
+"""An index that is not a number: runs and learners stop, and say which policy, player and arm and with what numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import posse
+from posse.policies import Policy, Refresh
+from posse.schedule import Concurrent, Fixed
+
+FROM, WHERE = "first", "in_scale"
+
+
+def root(n, first):
+    return math.sqrt(first - 0.5 - n)  # of a negative number from the pull with this number on
+
+
+@dataclass(frozen=True)
+class AtOwnPull(Policy):
+    """Its center or its scale is NaN from so many pulls on."""
+
+    first: float
+    in_scale: float = 0.0
+
+    refresh = Refresh.OWN_PULL
+
+    @staticmethod
+    def index(n, s, first, in_scale):
+        return (0.5, root(n, first)) if in_scale > 0.0 else (root(n, first), 1.0)
+
+
+class AtAnyPull(AtOwnPull):
+    refresh = Refresh.ANY_PULL
+
+
+class BySchedule(AtOwnPull):
+    refresh = Refresh.SCHEDULE
+    shared = ("pulls",)
+    moved_by_others = "pulls"
+
+    @staticmethod
+    def others_weight():
+        return 1.0
+
+    @staticmethod
+    def summary(n, of_arm):
+        for arm in range(n.shape[0]):
+            of_arm[arm, 0] = n[arm, 0]
+
+
+POLICIES = [AtOwnPull, AtAnyPull, BySchedule]
+PROBLEM = posse.Problem(np.full((3, 2), 0.5))
+ONLY_PLAYER_1 = Fixed(np.tile([False, True, False], (60, 1)))
+
+
+@pytest.mark.parametrize("cls", POLICIES, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("in_scale", [0.0, 1.0], ids=["center", "scale"])
+class TestEveryRefresh:
+    def test_from_the_beginning(self, cls, in_scale):
+        """It is noticed before the first round."""
+        found = r"(center nan, scale 1)|(center 0\.5, scale nan)"
+        with pytest.raises(ValueError, match=r"gives an index that is not a number") as caught:
+            posse.simulate(PROBLEM, cls(0.0, in_scale, label="wrong one"), 60)
+        message = str(caught.value)
+        assert message.startswith("wrong one gives an index that is not a number: ")
+        assert bool(re.search(found, message).group(2)) == in_scale
+        assert "for player 0, arm 0 with n=0, s=0; see what " + cls.__name__ + ".index divides by" in message
+
+    @pytest.mark.parametrize("anytime", [False, True], ids=["horizon", "anytime"])
+    @pytest.mark.parametrize("who", [Concurrent(), ONLY_PLAYER_1], ids=["all", "one"])
+    def test_only_from_the_third_pull_on(self, cls, in_scale, anytime, who):
+        with pytest.raises(ValueError, match="is not a number") as caught:
+            posse.simulate(PROBLEM, cls(3.0, in_scale), 60, schedule=who, anytime=anytime)
+        player, arm, n, s = re.search(r"for player (\d), arm (\d) with n=(\d+), s=(\d+)", str(caught.value)).groups()
+        assert n == "3"
+        assert int(s) <= 3
+        assert player == "1" if who is ONLY_PLAYER_1 else player in "012"
+        assert arm in "01"
+
+    def test_a_run_that_ends_before_it_is_left_alone(self, cls, in_scale):
+        """The negative control."""
+        assert posse.simulate(PROBLEM, cls(100.0, in_scale), 60).pulls.sum() == 180
+
+    def test_the_learner_stops_too(self, cls, in_scale):
+        learner = posse.Learner(cls(3.0, in_scale), ["x", "y"], ["a", "b"])
+        learner.record([("b", "y", 1.0)] * 2)
+        learner.choose("b")
+        learner.record([("b", "y", 0.0)])
+        with pytest.raises(
+            ValueError, match=rf"{re.escape(learner.setup.policy.label)} gives no usable index"
+        ) as caught:
+            learner.choose("b")
+        assert "player 1, arm 1" in str(caught.value)
+        assert "nan" in str(caught.value)
+        assert "n=3, s=2" in str(caught.value)
+        assert (learner.rounds, learner.decisions, len(learner.ledger.waiting)) == (3, 1, 1)
+        assert learner.choose("a").arm in "xy"  # whose numbers are fine
