@@ -17,7 +17,7 @@ import numpy as np
 MASK32 = 0xFFFFFFFF
 MAX_ROUND = 2**56
 
-# Philox works on unsigned numbers: a signed product that overflows is undefined to the compiler, and it does act on it.
+# Philox works on unsigned numbers: overflow of a signed product is undefined, and compilers exploit that.
 MULTIPLIER_0 = np.uint64(0xD2511F53)
 MULTIPLIER_1 = np.uint64(0xCD9E8D57)
 WEYL_0 = np.uint64(0x9E3779B9)

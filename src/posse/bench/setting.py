@@ -21,7 +21,7 @@ PAPER_POLICIES = ("RobustAggTS", "RobustAggTSV", "RobustAgg", "IndTS", "IndUCB")
 def shipped() -> dict[str, type[Policy]]:
     """posse's own policies by class name."""
     found = {name: getattr(policies, name) for name in policies.__all__}
-    return {name: each for name, each in found.items() if isinstance(each, type) and hasattr(each, "index")}
+    return {name: each for name, each in found.items() if each in policies.all_policies()}
 
 
 def example(cls: type[Policy]) -> Policy:

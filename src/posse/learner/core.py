@@ -1,6 +1,6 @@
 """The learner's core: what is known and a player in, a decision out; rewards in, what is then known out.
 
-It keeps nothing between calls. Whoever holds the state, in memory or in a database, hands it over.
+The core keeps nothing between calls. The caller holds the state, in memory or in a database, and passes it in.
 """
 
 from __future__ import annotations

@@ -138,10 +138,10 @@ def choose(
     out,
     work,
 ):
-    """Draw an arm from its exact probabilities; return it, and whether the decision is of the holdout.
+    """Draw an arm from the exact probabilities; return it, and whether the decision belongs to the holdout.
 
-    The arm comes first: given the arm, the decision is of the holdout with the share that the holdout has in the
-    arm's probability. So a decision is of the holdout with the probability set, and its arm is then uniform.
+    The arm is drawn first. Given the arm, the decision belongs to the holdout with the holdout's part of the arm's
+    probability. So a decision belongs to the holdout with the declared probability, and its arm is then uniform.
     """
     evaluate(state, player, waiting, all_waiting, M, log_T, constants, out)
     count = weigh(available, floor, holdout, out, work)

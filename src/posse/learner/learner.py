@@ -21,7 +21,7 @@ from posse.policies.posse_ts import PosseTS
 
 
 class ConflictingReward(ValueError):
-    """A second reward for a decision, and another one than the first."""
+    """A decision already has a different reward."""
 
 
 class Learner:
@@ -170,7 +170,7 @@ class Learner:
             return len(fresh)
 
     def _check_report(self, identity: str, value: Any, fresh: dict[int, float]) -> int | None:
-        """The serial number of the decision if its reward is news; None if it is known; an error otherwise."""
+        """The decision's serial number if its reward is new, None if it is known. Raises if the report is invalid."""
         serial, tag = parse_id(identity)
         reward = self.state.setup.check_reward(f"reward of decision {identity}", value)
         row = self.ledger.waiting.get(serial)
@@ -342,7 +342,7 @@ def as_reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
             raise TypeError(f"reward=None for decision {decision}, but expected a number")
         return [(decision, reward)]
     if reward is not None:
-        raise TypeError("many decisions with one reward; expected pairs (decision, reward)")
+        raise TypeError("got many decisions with one reward; expected pairs (decision, reward)")
     pairs = list(decision.items()) if isinstance(decision, Mapping) else listed("decisions", decision)
     for pair in pairs:
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):

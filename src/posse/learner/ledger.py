@@ -91,7 +91,7 @@ class Ledger:
 
     @property
     def columns(self) -> dict[str, list[Any]]:
-        """What is kept of the answered, by field."""
+        """The answered decisions, one list for each field."""
         table = np.array(self.entries).reshape(-1, len(FIELDS)).T
         return {
             name: values.astype(np.int64 if name in WHOLE else np.float64).tolist()

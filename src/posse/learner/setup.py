@@ -64,7 +64,7 @@ class Setup:
         return number(name, reward, least=self.low, most=self.high)
 
     def check_floor(self, arms: int) -> None:
-        """A least probability that every one of so many arms can have."""
+        """Check that so many arms can all have the probability of the floor."""
         if self.floor * arms > 1:
             raise ValueError(f"floor={self.floor:g}, but {arms} arms can have at most {1 / arms:.4g} each")
 

@@ -1,4 +1,4 @@
-"""Where a learner stands: names, what the policy knows, and counters, free of clock, lock and log.
+"""The state of a learner: names, what the policy knows, and counters. It has no clock, no lock and no log.
 
 `Learner` keeps one in memory; the service keeps one for each experiment, and brings it up to date from its database.
 """
@@ -86,7 +86,7 @@ class LearnerState:
             self.setup.holdout,
         )
         arms = self.arm_roster.names
-        # Of places, not names: whoever erases a name leaves nothing behind by which a guess could be confirmed.
+        # The tag comes from places, not names: otherwise it could confirm a guess of an erased name.
         tag = zlib.crc32(f"{self._key} {serial} {now!r} {player} {choice.arm}".encode())
         probabilities = dict(zip(arms, choice.probabilities, strict=True))
         if np.count_nonzero(offered) < len(probabilities):
@@ -178,7 +178,7 @@ class LearnerState:
         return *places, self.setup.check_reward(f"reward of {player!r} for {arm!r}", reward)
 
     def record(self, checked: list[tuple[int, int, float]], now: float) -> list[tuple[Row, float]]:
-        """One round of rewards that were not decided here; `observe` is then due, unless there are none."""
+        """The rows for one round of past rewards, to `observe` if there are any."""
         self.rounds += 1
         return [(Row(-1, 0, self.rounds, player, arm, 0.0, False, 0.0, now), value) for player, arm, value in checked]
 
@@ -215,7 +215,7 @@ class LearnerState:
         waiting: Any,
         known: Mapping[str, Any],
     ) -> None:
-        """Stand where another stood: who is here, what waits, and the arrays of what is known, by name."""
+        """Restore a saved state: players and arms, waiting decisions, and the arrays of what is known, by name."""
         self.player_roster, self.arm_roster = Roster.of("player", list(players)), Roster.of("arm", list(arms))
         shape = (len(self.player_roster.names), len(self.arm_roster.names))
         self.waiting = np.array(waiting, np.int64).reshape(shape[::-1])

@@ -198,7 +198,7 @@ class Policy:
         return tuple(names)
 
     def for_rewards(self, low: float = 0.0, high: float = 1.0) -> Self:
-        """This policy, stated for rewards in [low, high], for the same rewards mapped to [0, 1].
+        """The same policy for rewards that were mapped from [low, high] to [0, 1].
 
         Constants that are differences of mean rewards shrink with the range; all others are about rewards in [0, 1].
         """
@@ -213,7 +213,7 @@ class Policy:
         return dataclasses.replace(self, **changes) if changes else self
 
     def constants(self) -> tuple[float, ...]:
-        """The constants in the order of the fields; one that is not known, None, is infinite."""
+        """The constants in the order of the fields; one that is None is passed as infinity."""
         values = (getattr(self, field.name) for field in self._constant_fields())
         return tuple(math.inf if value is None else value for value in values)
 
@@ -239,7 +239,7 @@ class Policy:
 
 
 def all_policies() -> list[type[Policy]]:
-    """Every policy class that is defined in this process, by name; defined again, it is the newest."""
+    """Every policy class defined in this process, sorted by name. Of one defined twice, the newer counts."""
     found: dict[tuple[str, str], type[Policy]] = {}
     todo = Policy.__subclasses__()  # in the order in which they were defined
     for cls in todo:

@@ -21,7 +21,7 @@ def clip(x, margin):
 
 
 def dispersion_sums(n, s, q):
-    """What a pair adds above and below the line of φ: its variance, and what it would be for rewards of 0 and 1."""
+    """What a pair adds to the numerator and the denominator of φ: its variance, and that of 0/1 rewards of its mean."""
     if n < 2.0:
         return 0.0, 0.0
     within = s * s / n
@@ -67,9 +67,9 @@ def posterior(n, s, dispersion, expected, spread, doubt):
 def explore(center, scale, seen, information, log_T):
     """Center and scale to draw with: the whole posterior while an arm is hardly tried, later its upper part.
 
-    Thompson sampling draws from the whole, and half of its draws are below the center, where they decide nothing but
-    the moment. A bonus for sure and less chance reach as far with less luck involved. `seen` is n m (1−m), which must
-    be large beside z² for a normal to be right as far out as z deviations.
+    Thompson sampling always draws from the whole posterior, and half of those draws fall below the center, where they
+    change nothing. A fixed bonus plus a smaller random part explores as far with less luck. `seen` is n m (1−m), which
+    must be large beside z² for a normal to be right as far out as z deviations.
     """
     reach = boundary(information, log_T)
     tried = seen / (seen + 0.125 * reach * reach)

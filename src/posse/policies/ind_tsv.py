@@ -17,8 +17,8 @@ class IndTSV(Policy):
     It shares nothing, and is the measure of what sharing is worth. For rewards of 0 and 1 its posterior is close to
     that of Beta-Bernoulli Thompson sampling; it explores as PosseTS does, by a bonus and less chance.
 
-    The dispersion is that of the player's noisiest arm, and an arm that has shown nothing yet counts as noisy as can
-    be: pooled over arms, one that always pays the same would have the others given up after a bad pull or two.
+    The dispersion is that of the player's noisiest arm, and an arm without data counts as maximally noisy. Pooled over
+    arms, an arm that always pays the same would make the player give up the others after a bad pull or two.
 
     >>> IndTSV().label
     'Ind-TS-V'

@@ -137,17 +137,19 @@ def look(pulls, sums, squares, of_arm, of_player, means, shares):
 def insurance(rounds):
     """How many standard errors an arm's spread stays above its own estimate after so many pulls a player.
 
-    An arm that nobody has tested for spread may hide one player's best arm. Not knowing costs in proportion to the
-    rounds, testing costs a few pulls once: nothing up to 10⁴ rounds, then half an error for every power of ten.
+    An arm that nobody has tested for spread may hide one player's best arm. Missing it costs regret in every round,
+    while testing it costs a few pulls once. The margin is 0 up to 10⁴ rounds, and grows by half a standard error for
+    every power of ten after that.
     """
     return min(max(0.5 * (math.log10(rounds) - 4.0), 0.0), 2.0) if rounds > 0.0 else 0.0
 
 
 def held(looseness, log_T):
-    """What part of its estimate the spread may be in truth, by more standard errors the longer the run.
+    """How small the estimate of the spread may be beside the true spread, as a fraction of it.
 
-    Few players on few arms tell little of how far they differ, and to take them for alike costs in proportion to T:
-    nothing up to 10⁵ rounds, then two errors of χ² (its quantiles as Wilson and Hilferty have them) for a power of ten.
+    Few players on few arms say little about how far players differ, and treating different players as alike costs
+    regret in proportion to T. So the longer the run, the more standard errors are allowed for: none up to 10⁵ rounds,
+    then two errors of χ² (with the quantiles of Wilson and Hilferty) for every power of ten.
     """
     powers = log_T / LN_10 - 5.0
     root = min(max(1.0 - powers * looseness * (looseness + 2.0), 0.1), 1.0)
@@ -212,7 +214,10 @@ def blended(excess, information, pooled, cap, margin):
 
 
 def levels(of_arm, of_player, means, shares):
-    """Players' levels, shrunk; none unless their variance is shown, half a standard error off, by three players."""
+    """Players' levels, shrunk towards 0.
+
+    All are 0 unless three players have data and the variance of levels, less half a standard error, is positive.
+    """
     arms, players = means.shape
     there = 0
     for player in range(players):

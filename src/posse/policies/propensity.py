@@ -180,7 +180,7 @@ def integrate(count, out, work):
 
 
 def drop_passed(count, work):
-    """Keep the arms that can still lie above; count them."""
+    """Keep the arms that can still have the largest index; return how many."""
     kept = 0
     for i in range(count):
         if work[PLACE, i] < REACH:

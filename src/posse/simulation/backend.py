@@ -10,7 +10,7 @@ BACKENDS = ("cpu", "cuda", "auto")
 
 
 def check_backend(backend: str) -> str:
-    """ "cpu" or "cuda", the latter only if it can be used; "auto" takes it where it can."""
+    """The backend to use: "cpu" or "cuda". "auto" means cuda if a GPU is usable; "cuda" without one is an error."""
     if backend not in BACKENDS:
         raise ValueError(f"backend={backend!r}, but expected one of {', '.join(map(repr, BACKENDS))}")
     if backend == "cpu":

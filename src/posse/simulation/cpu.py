@@ -19,7 +19,7 @@ PIECE = 1 << 23  # (player, arm) pairs between two looks at the clock: some tens
 def run_on_cpu(work: Work, into: Measurements, tracker: Tracker, threads: int) -> None:
     """Do the work on so many threads."""
     for number in {type(policy): number for number, policy in enumerate(work.policies)}.values():
-        _new_run(work, (number, 0, 0)).advance(1)  # compile here, where Ctrl-C is heard, and once
+        _new_run(work, (number, 0, 0)).advance(1)  # compile once, in the main thread, which receives Ctrl-C
     cells = list(itertools.product(*map(range, work.shape)))
     _run_all(cells, lambda cell: _run_cell(work, cell, into, tracker), tracker, threads)
 

@@ -1,7 +1,7 @@
 """The round loop on a GPU: a group of threads for each run, a lane for each player (or for several, if many).
 
 What a policy says, what a reward is and who is active come from the functions that the CPU compiles; this file has
-only what differs: who does what, and when they wait for each other.
+only which thread does what, and when threads wait for each other.
 
 Each round has parts with a barrier between them: players look at what others did, pull an arm and count it; for every
 arm, one thread adds what the round's players counted to the sums; players look at the sums of the arms they pulled.
@@ -251,8 +251,8 @@ def form(state, own, arm, player, players, shared, log_T, constants):
     """Form a pair's center and scale, from this that is shared of the arm.
 
     Keep both, and both in single precision, low and high enough to bound every index: `cuda_pick`. The errors of single
-    precision add up to less than 2⁻²⁴ (3 |center| + 32 scale) for draws within 9.2 standard deviations. Where it does
-    not reach, nothing is said.
+    precision add up to less than 2⁻²⁴ (3 |center| + 32 scale) for draws within 9.2 standard deviations. Outside its
+    range the bounds are infinite.
     """
     numbers = own_of(state.indexed, np.uint64(arm), np.uint64(player))
     known = player_of(state.of_player, np.uint64(player))

@@ -21,7 +21,7 @@ from posse.streams import DRAW, REFINE, block
 PARTS = 65536 // BINS  # of a bin: what 16 bits tell apart
 BOUNDS_SIZE = 3 * BINS
 NEVER = np.float32(-np.inf)
-PADDING = 3  # further arms, whose indices are never the largest: arms are looked at in twos and fours
+PADDING = 3  # arms that never win, because arms are compared in groups of two and four
 
 # Places in tables are unsigned, and a signed number would turn them into floats.
 ONE, TWO, THREE = np.uint64(1), np.uint64(2), np.uint64(3)

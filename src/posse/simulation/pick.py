@@ -61,7 +61,7 @@ def compare(player, place, center, scale, halves, floor, t, key):
             if best < 0 or value > best_index:
                 best = arm
                 best_index = value
-    return max(best, 0)  # none, where an index is no number: then any arm, but an arm
+    return max(best, 0)  # no arm qualifies only if an index is NaN, and then the run stops after this round
 
 
 def largest(center, player):
