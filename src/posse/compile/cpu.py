@@ -49,7 +49,7 @@ def bind_all(kernels: Sequence[Callable[..., Any]], *, what: str = "", **names: 
     versions = {"numba": numba.__version__}  # so that two environments do not overwrite each other's kernels
     walk = Walk(kernels, names, _compile_callee, OPTIONS | versions)
     compile_entry = functools.partial(numba.njit, pipeline_class=EntryCompiler, **OPTIONS)
-    folder = kernel_folder(walk.digest.hexdigest()[:16])
+    folder = kernel_folder(walk.digest)
     with lock, cached_in(folder) as cached:
         try:
             entries = [forgiving(compile_entry(cache=cached)(entry), folder) for entry in walk.entries]

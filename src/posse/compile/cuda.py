@@ -33,7 +33,7 @@ def bind_cuda(kernel: Callable[..., Any], *, what: str = "", **names: Any) -> An
         return cuda.jit(Walk([kernel], names).entries[0])
     options = CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda")}
     walk = Walk([kernel], names, _compile_callee, options)
-    folder = kernel_folder(walk.digest.hexdigest()[:16])
+    folder = kernel_folder(walk.digest)
     with lock, cached_in(folder) as cached:
         try:
             entry = forgiving(cuda.jit(walk.entries[0], cache=cached, **CUDA_OPTIONS), folder)
