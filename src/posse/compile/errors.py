@@ -8,7 +8,7 @@ import gc
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, NamedTuple
 
@@ -24,17 +24,16 @@ class CompileError(TypeError):
     original: BaseException
 
 
-def watched(dispatchers: Iterable[Any], method: str, walk: Walk, what: str) -> list[Any]:
+def watched(dispatchers: list[Any], method: str, walk: Walk, what: str) -> list[Any]:
     """The dispatchers of a walk, whose `method`, called to compile, shows progress and raises errors of ours.
 
     numba calls it only for argument types that it has not met, so a call of a compiled kernel costs nothing more.
     """
     progress = CompileProgress(what, walk.origin)
-    found = list(dispatchers)
-    for dispatcher in found:
+    for dispatcher in dispatchers:
         compile_ = functools.partial(_compile, getattr(dispatcher, method), walk, what, progress)
         setattr(dispatcher, method, compile_)
-    return found
+    return dispatchers
 
 
 def _compile(method: Callable[..., Any], walk: Walk, what: str, progress: CompileProgress, *args: Any) -> Any:

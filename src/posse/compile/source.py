@@ -51,7 +51,7 @@ def normal_source(function: FunctionType) -> str | None:
     if not isinstance(found, ast.FunctionDef) or found.name != function.__code__.co_name:
         return _only_lambda(found, function)
     found.decorator_list = []  # `staticmethod` and marks; what they do to the function shows in what it is
-    return _spelled(_Bare().visit(found))
+    return _spelled(found)
 
 
 def _only_lambda(statement: ast.stmt, function: FunctionType) -> str | None:
@@ -60,38 +60,20 @@ def _only_lambda(statement: ast.stmt, function: FunctionType) -> str | None:
 
 
 def _spelled(node: Any) -> str:
-    """A part of a syntax tree, written out. `ast.unparse` and `ast.dump` write differently from version to version."""
+    """A part of a syntax tree, written out without docstrings and annotations.
+
+    `ast.unparse` and `ast.dump` write differently from version to version.
+    """
     if isinstance(node, list):
         return f"[{', '.join(map(_spelled, node))}]"
     if not isinstance(node, ast.AST):
         return repr(node)
-    fields = ((name, value) for name, value in ast.iter_fields(node) if name != "ctx" and value not in (None, []))
-    return f"{type(node).__name__}({', '.join(f'{name}={_spelled(value)}' for name, value in sorted(fields))})"
-
-
-class _Bare(ast.NodeTransformer):
-    """Takes out docstrings, annotations and what only some versions of Python put in."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        self.generic_visit(node)
-        node.returns = None
-        if ast.get_docstring(node, clean=False) is not None:
-            node.body = node.body[1:] or [ast.Pass()]
-        return node
-
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        self.generic_visit(node)
-        node.values = [
-            part for part in node.values if getattr(part, "value", None) != ""
-        ]  # Python 3.12 adds empty ones
-        return node
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        self.generic_visit(node)
-        if node.value is None:
-            return ast.Pass()
-        return ast.copy_location(ast.Assign([node.target], node.value), node)
+    if isinstance(node, ast.AnnAssign):
+        node = ast.Pass() if node.value is None else ast.Assign([node.target], node.value)
+    fields = {name: value for name, value in ast.iter_fields(node) if name not in ("ctx", "annotation", "returns")}
+    if isinstance(node, ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
+        fields["body"] = node.body[1:] or [ast.Pass()]
+    if isinstance(node, ast.JoinedStr):  # Python 3.12 adds empty parts
+        fields["values"] = [part for part in node.values if getattr(part, "value", None) != ""]
+    parts = [f"{name}={_spelled(value)}" for name, value in sorted(fields.items()) if value not in (None, [])]
+    return f"{type(node).__name__}({', '.join(parts)})"

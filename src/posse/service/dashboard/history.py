@@ -121,15 +121,6 @@ class History:
         self, connection: Connection, made: int, links: int, waiting: int, created_at: float, now: float
     ) -> Traffic:
         """Recent traffic, of an experiment with so many decisions, rows in its log, and waiting decisions."""
-        delays, defaulted, latest = _delays(connection, self.experiment)
-        oldest, found = _oldest_waiting(connection, self.experiment, made)
-        windows = self._windows(connection, made, links, created_at, now)
-        return Traffic(*windows, delays, oldest, found < waiting, defaulted, latest)
-
-    def _windows(
-        self, connection: Connection, made: int, links: int, created_at: float, now: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The edges of the windows up to now, and the decisions and rewards in each."""
         last = math.floor(now / SECONDS)
         windows = range(max(last - WINDOWS + 1, min(math.floor(created_at / SECONDS), last)), last + 1)
         self.edges = {window: edge for window, edge in self.edges.items() if window in windows}
@@ -150,7 +141,10 @@ class History:
         times = np.array([*(window * SECONDS for window in windows), max(now, last * SECONDS + 1.0)], float)
         counts = np.array([self.rewarded[window] for window in windows])
         del self.rewarded[last]  # this window is not over
-        return times, np.diff([serial for serial, _ in firsts]), counts
+        delays, defaulted, latest = _delays(connection, self.experiment)
+        oldest, found = _oldest_waiting(connection, self.experiment, made)
+        made_in = np.diff([serial for serial, _ in firsts])
+        return Traffic(times, made_in, counts, delays, oldest, found < waiting, defaulted, latest)
 
 
 def latest_decisions(

@@ -41,10 +41,8 @@ class Snapshot:
     rewards: int
     waiting: int
     now: float
-    pulls: np.ndarray
-    """Pulls whose reward is known, int."""
-    sums: np.ndarray
-    """Their rewards in the user's units."""
+    counts: Counts
+    """Pulls whose reward is known, and their rewards in the user's units."""
     squares: np.ndarray
     """Sums of squares of the rewards on [0, 1]."""
     chosen: np.ndarray
@@ -62,13 +60,6 @@ class Snapshot:
     traffic: Traffic
     recent: tuple[RecentDecision, ...]
 
-    @property
-    def counts(self) -> Counts:
-        """What was observed, as the diagnosis takes it."""
-        players, arms = (tuple(name for name, _ in group) for group in (self.players, self.arms))
-        epsilon = getattr(self.setup.policy, "epsilon", None)
-        return Counts(players, arms, self.pulls, self.sums, self.setup.low, self.setup.high, epsilon)
-
 
 def numbers_of(state: LearnerState) -> dict[str, Any]:
     """The fields of a snapshot that the learner's state knows."""
@@ -82,8 +73,7 @@ def numbers_of(state: LearnerState) -> dict[str, Any]:
         "events": state.events,
         "rewards": int(counts.pulls.sum()),
         "waiting": int(state.waiting.sum()),
-        "pulls": counts.pulls,
-        "sums": counts.sums,
+        "counts": counts,
         "squares": state.known.statistics[SQUARES].T / GRID,
         "chosen": counts.pulls + state.waiting.T,
         "estimates": estimates,
