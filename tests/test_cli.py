@@ -119,12 +119,12 @@ def test_bench_takes_an_example_of_each_class_of_a_users_file(tmp_path):
 def test_bench_says_how_to_name_what_it_cannot_make(name, more, said, capsys, tmp_path):
     file = tmp_path / f"{name}_policies.py"
     file.write_text(OWN_POLICY.format(name=f"{name.title()}TS", default="") + more)
-    assert main(["bench", "--import", str(file)]) == 1
+    assert main(["bench", "--import", str(file)]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_bench_of_the_service_takes_no_policies(capsys):
-    assert main(["bench", "--service", "--import", "any.py"]) == 1
+    assert main(["bench", "--service", "--import", "any.py"]) == 2
     assert "--import does not go with it" in capsys.readouterr().err
 
 
