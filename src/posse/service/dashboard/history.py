@@ -11,6 +11,7 @@ import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
+from posse.service.storage.log_rows import SAME_DECISION
 from posse.service.storage.schema import decisions, rewards
 
 STRETCHES = 80  # the most stretches in the picture of who chooses what
@@ -154,7 +155,7 @@ def latest_decisions(
     columns = [(decisions if each.name in decisions.c else rewards).c[each.name] for each in fields(RecentDecision)]
     query = (
         sql.select(*columns)
-        .select_from(decisions.outerjoin(rewards, _SAME_DECISION))
+        .select_from(decisions.outerjoin(rewards, SAME_DECISION))
         .where(decisions.c.experiment == experiment)
         .order_by(decisions.c.serial.desc())
         .limit(LATEST_DECISIONS)
@@ -170,7 +171,7 @@ def _delays(connection: Connection, experiment: int) -> tuple[np.ndarray, int, i
     """Seconds from decision to reward of the latest rewards, how many were defaults, and how many there are."""
     query = (
         sql.select(rewards.c.observed_at - decisions.c.decided_at, rewards.c.defaulted)
-        .select_from(rewards.join(decisions, _SAME_DECISION))
+        .select_from(rewards.join(decisions, SAME_DECISION))
         .where(rewards.c.experiment == experiment)
         .order_by(rewards.c.link.desc())
         .limit(LATEST_REWARDS)
@@ -184,7 +185,7 @@ def _oldest_waiting(connection: Connection, experiment: int, made: int) -> tuple
     """When the oldest waiting decision among the latest was made, and how many of these wait."""
     query = (
         sql.select(sql.func.min(decisions.c.decided_at), sql.func.count())
-        .select_from(decisions.outerjoin(rewards, _SAME_DECISION))
+        .select_from(decisions.outerjoin(rewards, SAME_DECISION))
         .where(decisions.c.experiment == experiment, decisions.c.serial >= made - SEARCHED, rewards.c.serial.is_(None))
     )
     oldest, count = connection.execute(query).one()
@@ -212,6 +213,3 @@ def _first_at(connection: Connection, experiment: int, time: float, low: int, hi
         else:
             low = found[0] + 1
     return low
-
-
-_SAME_DECISION = sql.and_(rewards.c.experiment == decisions.c.experiment, rewards.c.serial == decisions.c.serial)

@@ -33,9 +33,8 @@ class DifferencePanel:
     why: str = ""
     """What went wrong."""
     epsilon: str = ""
-    arm: str = ""
-    """The arm on which players are shown to differ most; empty if there is none."""
-    pair: tuple[str, str] | None = None
+    worst: DifferenceRow | None = None
+    """The arm on which players are shown to differ most."""
     bound: str = ""
     likely: str = ""
     """By how much players probably differ on the arm on which they differ most; empty if unknown."""
@@ -85,7 +84,6 @@ def difference_panel(analysis: Analysis | None, snapshot: Snapshot) -> Differenc
         certain, likely = amount(found["bounds"][place]), amount(spread["ranges"][place])
         rows.append(DifferenceRow(arm, certain, likely, interval, pair, arm in found["broken"]))
     worst = max(range(len(rows)), key=lambda place: found["bounds"][place])
-    certain = found["bound"] > 0
     state = "free" if epsilon is None else "fine"
     if found["alarm"]:
         state = "alarm"
@@ -94,8 +92,7 @@ def difference_panel(analysis: Analysis | None, snapshot: Snapshot) -> Differenc
     return DifferencePanel(
         state,
         epsilon="" if epsilon is None else f"{epsilon:g}",
-        arm=rows[worst].arm if certain else "",
-        pair=rows[worst].pair if certain else None,
+        worst=rows[worst] if found["bound"] > 0 else None,
         bound=amount(found["bound"]),
         likely="" if spread["range"] is None else amount(spread["range"]),
         rows=tuple(rows),
