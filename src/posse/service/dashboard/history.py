@@ -87,7 +87,7 @@ class History:
     """By window: how many rewards came in it."""
 
     def choices(self, connection: Connection, made: int, players: np.ndarray, arms: int) -> ChoiceHistory:
-        """What these players chose, and what everybody chose, in stretches of equally many decisions."""
+        """What these players, sorted, and what everybody chose, in stretches of equally many decisions."""
         while made > STRETCHES * self.size:  # make one stretch of every two; one without a partner is counted again
             couples = zip(self.counted[::2], self.counted[1::2], strict=False)
             self.counted = [np.concatenate(couple) for couple in couples]
@@ -97,14 +97,11 @@ class History:
         stretches = list(self.counted)
         if len(stretches) * self.size < made:
             stretches.append(self._stretch(connection, len(stretches), made))
-        row = np.full(int(players.max(initial=-1)) + 1, -1)
-        row[players] = np.arange(len(players))
         counts, everybody = np.zeros((len(stretches), len(players), arms)), np.zeros((len(stretches), arms))
         for number, pairs in enumerate(stretches):
             np.add.at(everybody[number], pairs[:, 1], pairs[:, 2])
-            shown = pairs[pairs[:, 0] < len(row)]
-            shown = shown[row[shown[:, 0]] >= 0]
-            np.add.at(counts[number], (row[shown[:, 0]], shown[:, 1]), shown[:, 2])
+            shown = pairs[np.isin(pairs[:, 0], players)]
+            np.add.at(counts[number], (np.searchsorted(players, shown[:, 0]), shown[:, 1]), shown[:, 2])
         return ChoiceHistory(self.size, players, counts, everybody)
 
     def _stretch(self, connection: Connection, number: int, made: int) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from dataclasses import dataclass, field
@@ -100,12 +101,13 @@ class Snapshots:
     def __init__(self, store: ServiceStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, int], _Kept] = {}
+        self._kept = functools.lru_cache(MOST)(lambda name, number: _Kept(History(number)))
 
     def of(self, name: str) -> Snapshot:
         """The experiment as it was at most a moment ago."""
         row = self._store.read(queries.find, name)
-        kept = self._keep(name, row["id"])
+        with self._lock:
+            kept = self._kept(name, row["id"])
         with kept.lock:
             began = time.monotonic()
             old = kept.snapshot
@@ -115,12 +117,6 @@ class Snapshots:
                 kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
             assert kept.snapshot is not None
             return kept.snapshot
-
-    def _keep(self, name: str, number: int) -> _Kept:
-        with self._lock:
-            if len(self._kept) > MOST:
-                self._kept.clear()
-            return self._kept.setdefault((name, number), _Kept(History(number)))
 
     def _read(self, name: str, created_at: float, history: History) -> Snapshot:
         with database.reading(self._store.engine) as connection:
