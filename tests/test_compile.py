@@ -35,10 +35,11 @@ class Mine(Policy):
 RUN_MINE = """
 import posse
 from mine import Mine
+from posse.policies.bindings import class_of
 from posse.simulation.engine import kernels
 
 result = posse.simulate(posse.Problem([[0.5, 0.5]]), Mine(), 20)
-print(result.pulls.ravel().tolist(), sum(kernels(Mine).advance.stats.cache_hits.values()))
+print(result.pulls.ravel().tolist(), sum(kernels(class_of(Mine())).advance.stats.cache_hits.values()))
 """
 
 
@@ -327,11 +328,11 @@ class TestBindAll:
         outer, inner = bind_all([uses_sqrt, sqrt])
         assert (outer(9.0), inner(9.0)) == (4.0, 3.0)
 
-    def test_kernels_of_two_modules_are_refused(self):
-        scope: dict = {}
-        exec("def kernel(x):\n    return x", scope)
-        with pytest.raises(ValueError, match="from one module"):
-            bind_all([bind_me, scope["kernel"]])
+    def test_names_are_bound_in_the_modules_of_all_kernels(self):
+        scope: dict = {"__name__": "elsewhere"}
+        exec("FACTOR = 5.0\n\ndef kernel(x):\n    return FACTOR * x", scope)
+        here, elsewhere = bind_all([bind_me, scope["kernel"]], FACTOR=1.0)
+        assert (here(1.0), elsewhere(2.0)) == (9.0, 2.0)
 
     def test_environments_of_callees_are_connected(self, capfd):
         """`print` finds Python through the environment of the function that it is in."""
@@ -355,7 +356,7 @@ def digest(source):
     """What names the cache folder of the function `kernel` in a piece of source."""
     scope: dict = {"np": np, "numba": numba, "settings": type(np)("settings")}
     exec(textwrap.dedent(source), scope)
-    return Walk([scope["kernel"]], {}).digest.hexdigest()
+    return Walk([scope["kernel"]], {}).digest
 
 
 FORMULA = "def kernel(x):\n    return {}"
@@ -426,7 +427,7 @@ class TestDigest:
 
     def test_bound_names_are_part_of_it(self):
         def with_names(**names):
-            return Walk([bind_me], names).digest.hexdigest()
+            return Walk([bind_me], names).digest
 
         assert len({with_names(), with_names(FACTOR=4.0), with_names(twice=closure(2.5))}) == 3
 

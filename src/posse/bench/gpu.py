@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from posse.bench.setting import ARMS, EPSILON, HORIZON, PAPER_POLICIES, PLAYERS, example, shipped
+from posse.bench.stopwatch import timed
 from posse.bench.table import BenchReport, mark, table
 from posse.generate import subpar
 from posse.policies import Policy
@@ -105,9 +106,8 @@ def _beside(problems: list[Problem], policies: list[Policy], horizon: int) -> di
     """ms on the GPU, in kernels and in all, and on all cores of the CPU."""
     kernel, wall = _best(problems, policies, horizon, 1)
     simulate(problems[:1], policies, 1)  # compiled before the clock runs
-    start = time.perf_counter()
-    simulate(problems, policies, horizon)
-    return {"kernel_ms": kernel * 1000, "wall_ms": wall * 1000, "cpu_ms": (time.perf_counter() - start) * 1000}
+    cpu = timed(simulate, problems, policies, horizon)
+    return {"kernel_ms": kernel * 1000, "wall_ms": wall * 1000, "cpu_ms": cpu * 1000}
 
 
 def _best(problems: list[Problem], policies: list[Policy], horizon: int, replications: int) -> tuple[float, float]:
@@ -144,6 +144,4 @@ posse.simulate(problems, policies, {horizon}, backend="cuda")
 def _new_process(horizon: int) -> float:
     """Seconds from starting Python to the results of the paper's evaluation, kernels in the disk cache."""
     command = [sys.executable, "-c", NEW_PROCESS.format(epsilon=EPSILON, horizon=horizon)]
-    start = time.perf_counter()
-    subprocess.run(command, check=True)
-    return time.perf_counter() - start
+    return timed(subprocess.check_call, command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
+import importlib
 import math
 import os
 import random
@@ -103,7 +103,7 @@ def _word_draws(run: PolicyRun, policy: Policy, rounds: int) -> Callable[[], Non
 
 
 def time_threads(watch: Stopwatch, policy: Policy, horizon: int) -> None:
-    """Time eight problems on one thread and on two, in turns; briefly and often, as two cores are rarely quiet."""
+    """Time eight problems on one thread and on two, in turns: often and briefly, as two cores are rarely idle."""
     problems, rounds = subpar(5, count=8, seed=1), max(horizon // 5, 5_000)
     for _ in range(5):
         for threads in (1, 2) if (os.cpu_count() or 1) > 1 else ():
@@ -174,14 +174,11 @@ def measure_naive(policy: Policy, horizon: int) -> float | None:
 
 def _load_naive() -> ModuleType | None:
     """tests/naive.py, if the benchmark runs in a checkout of the repository."""
-    path = Path(__file__).resolve().parents[3] / "tests" / "naive.py"
-    spec = importlib.util.spec_from_file_location("naive", path) if path.exists() else None
-    if spec is None or spec.loader is None:
+    folder = Path(__file__).resolve().parents[3] / "tests"
+    if not (folder / "naive.py").exists():
         return None
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(path.parent))  # it imports a file beside it
+    sys.path.insert(0, str(folder))
     try:
-        spec.loader.exec_module(module)
+        return importlib.import_module("naive")
     finally:
-        sys.path.remove(str(path.parent))
-    return module
+        sys.path.remove(str(folder))

@@ -46,11 +46,6 @@ def simulation_memory(horizon: int) -> float:
     return peak_megabytes(SIMULATE, str(horizon))
 
 
-def start_up() -> None:
-    """Start Python and get a first result, with compiled kernels in the cache."""
-    simulation_memory(100)
-
-
 def measure_paper() -> dict[str, float]:
     """The paper's own evaluation at full size, with figures and report, in a process of its own.
 

@@ -10,8 +10,8 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +56,7 @@ class Soak:
 
     @property
     def growth(self) -> float:
-        """How far the highest figure of the last quarter is above that of the quarter before, as a share."""
+        """Relative growth of the peak memory from the third quarter to the last."""
         quarters = np.array_split(np.array(self.megabytes), 4)
         return float(quarters[3].max() / quarters[2].max() - 1)
 
@@ -141,18 +141,15 @@ def _load(server: ServiceProcess, database: str, clients: int, batch: int, secon
 
 
 def _grow(server: ServiceProcess, short: str, long: str, past: int, seconds: float) -> Growth:
-    names = short, long
-    slices: dict[str, list[Load]] = {name: [] for name in names}
-    for turn in range(SLICES + 1):
-        for name in names:
-            found = measure(server.url, name, PLAYERS, 1, 1, seconds / SLICES)
-            if turn:  # the first one is to warm up
-                slices[name].append(found)
-    empty, full = (_middle(slices[name]) for name in names)
+    turns = [
+        [measure(server.url, name, PLAYERS, 1, 1, seconds / SLICES) for name in (short, long)]
+        for _ in range(SLICES + 1)
+    ]
+    empty, full = map(_middle, zip(*turns[1:], strict=True))  # the first turn is to warm up
     return Growth(past, empty, full)
 
 
-def _middle(loads: list[Load]) -> Load:
+def _middle(loads: Sequence[Load]) -> Load:
     """Several loads as one, with the medians of their times."""
     p50, p99, slowest = np.median([(each.p50, each.p99, each.slowest) for each in loads], axis=0).tolist()
     seconds, pairs = sum(each.seconds for each in loads), sum(each.pairs for each in loads)
@@ -171,24 +168,20 @@ def _soak(database: str, minutes: float) -> Soak:
 
 def new_experiment(database: str) -> str:
     """An experiment of its own."""
-    store, name = ServiceStore(database), f"bench {uuid.uuid4().hex[:8]}"
-    try:
+    name = f"bench {uuid.uuid4().hex[:8]}"
+    with closing(ServiceStore(database)) as store:
         commit(store, Create(name, PosseTS(), ARMS, PLAYERS, seed=1))
-        return name
-    finally:
-        store.close()
+    return name
 
 
 def make_past(database: str, name: str, events: int) -> None:
-    """Let so many decisions and rewards have happened, half of them each."""
-    store, random = ServiceStore(database), np.random.default_rng(0)
-    try:
+    """Write so many events to the log: half decisions, half rewards."""
+    random = np.random.default_rng(0)
+    with closing(ServiceStore(database)) as store:
         while 2 * store.read(queries.experiment, name).decisions < events:
             rounds = commit_group(store, [Choose(name, PLAYERS)] * ROUNDS)
             reports = [[(each.id, float(random.random() < 0.4)) for each in made] for made in rounds]
             commit_group(store, [Observe(name, pairs) for pairs in reports])
-    finally:
-        store.close()
 
 
 # ---------------------------------------------------------------- the server

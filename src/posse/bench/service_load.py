@@ -30,45 +30,10 @@ class Load:
     p99: float
     slowest: float
 
-    @property
-    def pairs_per_second(self) -> float:
-        """How many pairs a second."""
-        return self.pairs / self.seconds
-
     def cells(self) -> tuple[str, ...]:
         """The cells of a table: clients, batch, pairs a second, and three times in ms."""
         times = (f"{1000 * seconds:.1f}" for seconds in (self.p50, self.p99, self.slowest))
-        return str(self.clients), str(self.batch), f"{self.pairs_per_second:,.0f}", *times
-
-
-class LoadConnection:
-    """A connection to a service."""
-
-    def __init__(self, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._host, self._reader, self._writer = host, reader, writer
-
-    @classmethod
-    async def to(cls, url: str) -> LoadConnection:
-        """A new connection."""
-        parts = urlsplit(url)
-        return cls(parts.netloc, *await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24))
-
-    async def post(self, path: str, body: Any, key: str = "") -> Any:
-        """The answer to a request."""
-        content = json.dumps(body).encode()
-        head = f"POST {path} HTTP/1.1\r\nHost: {self._host}\r\nContent-Type: application/json\r\n"
-        head += f"Idempotency-Key: {key}\r\n" if key else ""
-        self._writer.write(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content)
-        lines = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
-        length = next(int(line.partition(":")[2]) for line in lines if line.startswith("content-length:"))
-        answer = json.loads(await self._reader.readexactly(length))
-        if " 200 " not in lines[0] and " 201 " not in lines[0]:
-            raise RuntimeError(f"the service answered {lines[0]}: {answer}")
-        return answer
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._writer.close()
+        return str(self.clients), str(self.batch), f"{self.pairs / self.seconds:,.0f}", *times
 
 
 def measure(url: str, experiment: str, players: list[str], clients: int, batch: int, seconds: float) -> Load:
@@ -89,12 +54,22 @@ async def _measure(url: str, experiment: str, players: list[str], clients: int, 
 async def _client(
     url: str, experiment: str, players: list[str], batch: int, seed: int, until: float, took: list[float]
 ) -> int:
-    random, line, pairs = np.random.default_rng(seed), await LoadConnection.to(url), 0
-    path = f"/v1/experiments/{quote(experiment, safe='')}"
+    """How many pairs one client got done. It adds the seconds that each request took to `took`."""
+    parts, random, pairs = urlsplit(url), np.random.default_rng(seed), 0
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24)
 
     async def post(part: str, body: Any, key: str = "") -> Any:
         began = time.perf_counter()
-        answer = await line.post(f"{path}/{part}", body, key)
+        content = json.dumps(body).encode()
+        head = f"POST /v1/experiments/{quote(experiment, safe='')}/{part} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+        head += f"Idempotency-Key: {key}\r\n" if key else ""
+        head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        writer.write(head.encode() + content)
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
+        length = next(int(line.partition(":")[2]) for line in lines if line.startswith("content-length:"))
+        answer = json.loads(await reader.readexactly(length))
+        if " 200 " not in lines[0] and " 201 " not in lines[0]:
+            raise RuntimeError(f"the service answered {lines[0]}: {answer}")
         took.append(time.perf_counter() - began)
         return answer
 
@@ -104,5 +79,5 @@ async def _client(
         rewards = [{"decision": each["id"], "reward": float(random.random() < 0.4)} for each in made["decisions"]]
         answer = await post("rewards", {"rewards": rewards})
         pairs += answer["taken"]
-    line.close()
+    writer.close()
     return pairs

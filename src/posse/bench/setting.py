@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from posse import policies
-from posse.policies import Policy
+from posse.policies import Policy, all_policies
 
 EPSILON = 0.15
 PLAYERS = 20
@@ -20,8 +19,7 @@ PAPER_POLICIES = ("RobustAggTS", "RobustAggTSV", "RobustAgg", "IndTS", "IndUCB")
 
 def shipped() -> dict[str, type[Policy]]:
     """posse's own policies by class name."""
-    found = {name: getattr(policies, name) for name in policies.__all__}
-    return {name: each for name, each in found.items() if each in policies.all_policies()}
+    return {cls.__name__: cls for cls in all_policies() if cls.__module__.startswith("posse.policies.")}
 
 
 def example(cls: type[Policy]) -> Policy:

@@ -150,31 +150,28 @@ def run(
         note(f"two threads, doubling, start-up, {number} of {repetitions}")
         kernel.time_threads(watch, robust, horizon)
         kernel.time_doubling(watch, robust, horizon // 2)
-        watch.time(("start-up",), process.start_up)
+        watch.time(("start-up",), process.simulation_memory, 100)  # from the start to a first result
     rows = _policy_rows(watch, policies, horizon)
-    note("naive.py")
-    naive_speedup = kernel.measure_naive(robust, horizon)
-    note("2,000 players × 200 arms")
-    large = kernel.measure_large(robust, 20 if quick else 100)
-    note("memory")
-    memory = {f"T={rounds:,}": process.simulation_memory(rounds) for rounds in (horizon, 10 * horizon)}
-    note("the learner")
-    learner = measure_learner(10 if quick else 60, 500 if quick else 20_000, own)
-    if paper:
-        note("the paper's evaluation")
+
+    def measured(what: str, work: Callable[..., Any], *args: Any) -> Any:
+        note(what)
+        return work(*args)
+
     return SimulatorReport(
         machine=_machine(),
         policies=rows,
         numpy_ns=min(row["numpy_ns"] for row in rows),
         floor_ns=max(row["floor_ns"] for row in rows),
-        naive_speedup=naive_speedup,
+        naive_speedup=measured("naive.py", kernel.measure_naive, robust, horizon),
         two_threads=kernel.threads_figure(watch),
         doubling=kernel.doubling_figures(watch),
-        large=large,
-        memory_mb=memory,
+        large=measured("2,000 players × 200 arms", kernel.measure_large, robust, 20 if quick else 100),
+        memory_mb={
+            f"T={rounds:,}": measured("memory", process.simulation_memory, rounds) for rounds in (horizon, 10 * horizon)
+        },
         startup_seconds=watch.best[("start-up",)],
-        learner=learner,
-        paper=process.measure_paper() if paper else None,
+        learner=measured("the learner", measure_learner, 10 if quick else 60, 500 if quick else 20_000, own),
+        paper=measured("the paper's evaluation", process.measure_paper) if paper else None,
     )
 
 

@@ -22,7 +22,7 @@ from posse.compile.cpu import bind, bind_all, compiled_mode
 from posse.compile.cuda import bind_cuda, launching
 from posse.compile.errors import CompileError
 from posse.compile.source import source_digest
-from posse.compile.walk import Walk, code_digest, out_of_line
+from posse.compile.walk import Walk, out_of_line
 
 __all__ = [
     "CompileError",
@@ -30,7 +30,6 @@ __all__ = [
     "bind",
     "bind_all",
     "bind_cuda",
-    "code_digest",
     "compiled_mode",
     "launching",
     "out_of_line",

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
 
 MOST_BYTES = 500_000_000  # of all kernels together; those that were used least recently make room
+
+lock = threading.RLock()  # for changes of numba's settings
 
 
 class CacheUse(NamedTuple):
@@ -82,19 +85,25 @@ def _kernels(root: Path) -> list[tuple[float, int, Path]]:
     return found
 
 
-@contextlib.contextmanager
-def cached_in(folder: Path | None) -> Iterator[bool]:
-    """While this is open, numba caches in this folder; gives whether there is one."""
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(folder) if folder else before
-    try:
-        yield folder is not None
-    finally:
-        numba.config.CACHE_DIR = before
+def cached(jit: Callable[..., Any], functions: Iterable[Callable[..., Any]], digest: str) -> list[Any]:
+    """Functions compiled by `jit` at their first call, and cached in the folder of this digest if possible."""
+    functions, folder = list(functions), kernel_folder(digest)
+    with lock:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder) if folder else before
+        try:
+            dispatchers = [jit(function, cache=folder is not None) for function in functions]
+        except RuntimeError:  # numba cannot cache it, for example because it was typed at the prompt
+            return [jit(function) for function in functions]
+        finally:
+            numba.config.CACHE_DIR = before
+    for dispatcher in dispatchers:
+        dispatcher._cache = _Forgiving(dispatcher._cache, folder)
+    return dispatchers
 
 
 class _Forgiving:
-    """numba's cache of one function. What cannot be read counts as missing; what cannot be written is left out."""
+    """numba's cache of one function. What cannot be read counts as missing, and what cannot be written is skipped."""
 
     def __init__(self, cache: Any, folder: Path | None) -> None:
         self._inner = cache
@@ -118,9 +127,3 @@ class _Forgiving:
             self._inner.save_overload(signature, data)
             if self._folder is not None:
                 make_room(self._folder)
-
-
-def forgiving(dispatcher: Any, folder: Path | None) -> Any:
-    """The dispatcher, with a cache in this folder that never raises."""
-    dispatcher._cache = _Forgiving(dispatcher._cache, folder)
-    return dispatcher

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import numba
 from numba.core import compiler
 from numba.core.codegen import JITCodeLibrary
 
-from posse.compile.cache import cached_in, forgiving, kernel_folder
+from posse.compile.cache import cached
 from posse.compile.errors import watched
 from posse.compile.walk import Walk
 
@@ -24,8 +23,6 @@ OPTIONS: dict[str, Any] = {
     "_nrt": False,  # kernels allocate nothing; without the runtime there are no reference counts, atomic and slow
     "no_cfunc_wrapper": True,  # nobody calls them from C
 }
-
-lock = threading.RLock()
 
 
 def compiled_mode() -> bool:
@@ -48,14 +45,8 @@ def bind_all(kernels: Sequence[Callable[..., Any]], *, what: str = "", **names: 
         return Walk(kernels, names).entries
     versions = {"numba": numba.__version__}  # so that two environments do not overwrite each other's kernels
     walk = Walk(kernels, names, _compile_callee, OPTIONS | versions)
-    compile_entry = functools.partial(numba.njit, pipeline_class=EntryCompiler, **OPTIONS)
-    folder = kernel_folder(walk.digest.hexdigest()[:16])
-    with lock, cached_in(folder) as cached:
-        try:
-            entries = [forgiving(compile_entry(cache=cached)(entry), folder) for entry in walk.entries]
-        except RuntimeError:  # numba has no place for it, as for a function typed in at the prompt
-            entries = [compile_entry()(entry) for entry in walk.entries]
-    return tuple(watched(entries, "_compile_for_args", walk, what))
+    jit = functools.partial(numba.njit, pipeline_class=EntryCompiler, **OPTIONS)
+    return tuple(watched(cached(jit, walk.entries, walk.digest), "_compile_for_args", walk, what))
 
 
 def _compile_callee(function: Callable[..., Any]) -> Any:

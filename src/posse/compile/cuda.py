@@ -10,8 +10,7 @@ from typing import Any
 
 import numba
 
-from posse.compile.cache import cached_in, forgiving, kernel_folder
-from posse.compile.cpu import lock
+from posse.compile.cache import cached, lock
 from posse.compile.errors import watched
 from posse.compile.walk import Walk
 
@@ -33,13 +32,8 @@ def bind_cuda(kernel: Callable[..., Any], *, what: str = "", **names: Any) -> An
         return cuda.jit(Walk([kernel], names).entries[0])
     options = CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda")}
     walk = Walk([kernel], names, _compile_callee, options)
-    folder = kernel_folder(walk.digest.hexdigest()[:16])
-    with lock, cached_in(folder) as cached:
-        try:
-            entry = forgiving(cuda.jit(walk.entries[0], cache=cached, **CUDA_OPTIONS), folder)
-        except RuntimeError:
-            entry = cuda.jit(walk.entries[0], **CUDA_OPTIONS)
-    return watched([entry], "compile", walk, what)[0]
+    jit = functools.partial(cuda.jit, **CUDA_OPTIONS)
+    return watched(cached(jit, walk.entries, walk.digest), "compile", walk, what)[0]
 
 
 def _compile_callee(function: Callable[..., Any]) -> Any:

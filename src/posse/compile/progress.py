@@ -50,16 +50,13 @@ class CompileProgress(event.Listener):  # type: ignore[misc]
             return
         if self.out.isatty():
             done = f"{len(self.done)} of {len(self.functions)} functions"
-            self.out.write(f"\rcompiling {self.what}: {done}\033[K")
-            self.out.flush()
+            print(f"\rcompiling {self.what}: {done}\033[K", end="", file=self.out, flush=True)
         elif not self.told and time.monotonic() - self.start > QUIET_SECONDS:
             self.told = True
-            self.out.write(f"compiling {self.what}: this takes some seconds the first time\n")
-            self.out.flush()
+            print(f"compiling {self.what}: this takes some seconds the first time", file=self.out, flush=True)
 
     def close(self) -> None:
         """Remove the line."""
         if self.out is not None and self.out.isatty() and self.done:
-            self.out.write("\r\033[K")
-            self.out.flush()
+            print("\r\033[K", end="", file=self.out, flush=True)
         self.out = None

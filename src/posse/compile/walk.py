@@ -13,25 +13,12 @@ import numpy as np
 
 
 def out_of_line(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a function that is called rarely: compiled as a real call, it leaves the hot loop its registers."""
+    """Mark a function that is called rarely.
+
+    It is compiled as a real call instead of being inlined, so that the hot loop keeps its registers.
+    """
     function.out_of_line = True  # type: ignore[attr-defined]
     return function
-
-
-def unchanged(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself, for a walk that compiles nothing."""
-    return function
-
-
-def takes_names(function: FunctionType, homes: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether names are bound in a function: in the kernels' own modules, and in modules that say so."""
-    scope = function.__globals__
-    return "BOUND_FOR_EACH_POLICY" in scope or any(scope is home for home in homes)
-
-
-def code_digest(function: Callable[..., Any] | None) -> str:
-    """A digest of the bytecode of a function and of all that it reaches. It changes when any of that is edited."""
-    return "" if function is None else Walk([function], {}).digest.hexdigest()[:16]
 
 
 class Walk:
@@ -45,51 +32,28 @@ class Walk:
         self,
         kernels: Sequence[Any],
         names: Mapping[str, Any],
-        jit: Callable[[Any], Any] = unchanged,
+        jit: Callable[[Any], Any] = lambda function: function,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.names = names
         self.homes = [kernel.__globals__ for kernel in kernels]
         self.jit = jit
-        options = options or {}
-        self.digest = hashlib.sha256(repr([(name, str(options[name])) for name in sorted(options)]).encode())
-        for name in sorted(names):  # also those that are not reached: policies with other constants share no folder
-            self._note(name, names[name])
+        self.digest = CodeDigest(kernels, names, str(sorted((options or {}).items()))).short
         self.done: dict[FunctionType, Any] = {}
-        self.numbers: dict[FunctionType, int] = {}
         self.origin: dict[FunctionType, FunctionType] = {}
         self.entries = tuple(self._rebuild(kernel) for kernel in kernels)
-        self._name_apart()
-
-    def _name_apart(self) -> None:
-        """Give each rebuilt function a name that only the same code bears.
-
-        The compiler numbers functions of one name in the order in which a process meets them. So kernels cached by
-        two processes may hold different functions under one name and number, and a third process that loads both
-        would run the wrong one.
-        """
-        tag = self.digest.hexdigest()[:16]
+        # Name each rebuilt function after its code. The compiler numbers functions that have the same name, in the
+        # order in which a process meets them. Two processes could therefore cache different functions under the same
+        # name and number, and a third process that loads both would run the wrong one.
         for number, function in enumerate(self.origin):
-            function.__qualname__ = f"{function.__qualname__}_{tag}_{number}"
+            function.__qualname__ = f"{function.__qualname__}_{self.digest}_{number}"
 
     def _rebuild(self, function: Any) -> Any:
         """`function` with every plain function that it names rebuilt and compiled."""
-        code = function.__code__
-        self._note_code(code)
-        self._note("out of line", hasattr(function, "out_of_line"))
-        self._note("module", function.__module__)  # cached kernels look for it when they are loaded
-        scope = dict(function.__globals__)
-        bound = self.names if takes_names(function, self.homes) else {}
-        used = _all_names(code)
-        for name in sorted(global_names(code) & (scope.keys() | bound.keys())):
-            scope[name] = self._take(name, bound.get(name, scope.get(name)), used)
-        cells = [
-            CellType(self._take(name, cell.cell_contents, used))
-            for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
-        ]
-        self._take("defaults", function.__defaults__, used)
-        self._take("keyword defaults", tuple(sorted((function.__kwdefaults__ or {}).items())), used)
-        rebuilt = FunctionType(code, scope, function.__name__, function.__defaults__, tuple(cells) or None)
+        found, closed = named_values(function, self.names, self.homes)
+        scope = function.__globals__ | {name: self._compiled(value) for name, value in found.items()}
+        cells = tuple(CellType(self._compiled(value)) for value in closed.values())
+        rebuilt = FunctionType(function.__code__, scope, function.__name__, function.__defaults__, cells or None)
         rebuilt.__kwdefaults__ = function.__kwdefaults__
         rebuilt.__dict__.update(function.__dict__)
         rebuilt.__module__ = function.__module__
@@ -97,72 +61,132 @@ class Walk:
         self.origin[rebuilt] = function
         return rebuilt
 
-    def _take(self, name: str, value: Any, used: list[str]) -> Any:
-        """What a name stands for in the rebuilt function. It is noted in the digest."""
+    def _compiled(self, value: Any) -> Any:
+        """What a name stands for in a rebuilt function."""
         value = getattr(value, "py_func", value)  # compiled already: compile it anew, with our options
+        if not isinstance(value, FunctionType):
+            return value
+        if value not in self.done:
+            self.done[value] = None
+            self.done[value] = self.jit(self._rebuild(value))
+        if self.done[value] is None:
+            raise TypeError(f"{value.__qualname__} calls itself, which cannot be compiled; use a loop")
+        return self.done[value]
+
+
+def bytecode(function: FunctionType) -> str:
+    """A function's own code, and its module, in which cached kernels look for it when they are loaded."""
+    return f"{function.__module__} {_code_parts(function.__code__)}"
+
+
+def _code_parts(code: CodeType) -> list[Any]:
+    constants = [_code_parts(const) if isinstance(const, CodeType) else const for const in code.co_consts]
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    called = code.co_argcount, code.co_posonlyargcount, code.co_flags, arguments
+    return [code.co_code, constants, code.co_names, called]
+
+
+class CodeDigest:
+    """A digest of the code and the constants that functions reach, with `names` bound as in a `Walk`.
+
+    `spell` writes out the code of one function, and `spell_table` the numbers of an array.
+    """
+
+    def __init__(
+        self,
+        functions: Sequence[Any],
+        names: Mapping[str, Any],
+        options: str = "",
+        spell: Callable[[FunctionType], str] = bytecode,
+        spell_table: Callable[[np.ndarray], object] = lambda table: table.tobytes(),
+    ) -> None:
+        self.names = names
+        self.homes = [function.__globals__ for function in functions]
+        self.spell = spell
+        self.spell_table = spell_table
+        self.digest = hashlib.sha256(options.encode())
+        self.numbers: dict[FunctionType, int] = {}
+        for name in sorted(names):  # also those that are not reached: policies with other constants share no folder
+            self._note(name, names[name], [])
+        for function in functions:
+            self._note("function", function, [])
+
+    @property
+    def short(self) -> str:
+        """The digest as 16 hexadecimal digits."""
+        return self.digest.hexdigest()[:16]
+
+    def _note_function(self, function: FunctionType) -> None:
+        """Note a function's code, and what its names stand for."""
+        used = sorted(_attributes(function.__code__))
+        self._add(self.spell(function))
+        self._add(f"out of line {hasattr(function, 'out_of_line')}")
+        for values in named_values(function, self.names, self.homes):
+            for name, value in values.items():
+                self._note(name, value, used)
+        self._note("defaults", function.__defaults__, used)
+        self._note("keyword defaults", tuple(sorted((function.__kwdefaults__ or {}).items())), used)
+
+    def _note(self, name: str, value: Any, used: list[str], depth: int = 3) -> None:
+        """Note what a name stands for. In modules, the attributes that are `used` count: the compiler freezes them."""
+        value = getattr(getattr(value, "_dispatcher", value), "py_func", value)  # compiled by numba: its Python
         if isinstance(value, FunctionType):
-            if value not in self.done:
-                self.numbers[value] = len(self.numbers)
-                self.done[value] = None
-                self.done[value] = self.jit(self._rebuild(value))
-            self._note(name, self.numbers[value])
-            if self.done[value] is None:
-                raise TypeError(f"{value.__qualname__} calls itself, which cannot be compiled; use a loop")
-            return self.done[value]
-        self._note(name, value)
-        self._note_attributes(name, value, used, depth=3)
-        return value
-
-    def _note_attributes(self, name: str, value: Any, used: list[str], depth: int) -> None:
-        """Note what a module's attributes stand for, as the compiler freezes them too."""
-        if isinstance(value, ModuleType) and depth:
-            for attribute in used:
+            known = value in self.numbers
+            number = self.numbers.setdefault(value, len(self.numbers))
+            self._add(f"{name}: function {number}")
+            if not known:
+                self._note_function(value)
+        elif isinstance(value, ModuleType):
+            for attribute in used if depth else ():
                 found = getattr(value, attribute, None)
-                self._note(f"{name}.{attribute}", found)
-                self._note_attributes(f"{name}.{attribute}", found, used, depth - 1)
-
-    def _note_code(self, code: CodeType) -> None:
-        constants = [const for const in code.co_consts if not isinstance(const, CodeType)]
-        arguments = code.co_argcount + code.co_kwonlyargcount
-        called = code.co_argcount, code.co_posonlyargcount, code.co_flags, code.co_varnames[:arguments]
-        self.digest.update(code.co_code)
-        self.digest.update(repr((constants, code.co_names, called)).encode())
-        for const in code.co_consts:
-            if isinstance(const, CodeType):
-                self._note_code(const)
-
-    def _note(self, name: str, value: Any) -> None:
-        compiled = getattr(getattr(value, "_dispatcher", value), "py_func", None)  # by numba's jit or vectorize
-        if isinstance(value, np.ndarray):
-            self.digest.update(f"{name}: {value.dtype} {value.shape}".encode() + value.tobytes())
+                if found is not None:
+                    self._note(f"{name}.{attribute}", found, used, depth - 1)
+        elif isinstance(value, np.ndarray):
+            self._add(f"{name}: {value.dtype} {value.shape} {self.spell_table(value)}")
         elif isinstance(value, tuple):
-            self.digest.update(f"{name}: {type(value).__qualname__} of {len(value)}".encode())
+            self._add(f"{name}: {type(value).__qualname__} {getattr(value, '_fields', '')} of {len(value)}")
             for place, part in enumerate(value):
-                self._note(f"{name}[{place}]", part)
-        elif isinstance(value, (bool, int, float, complex, str, np.generic, enum.Enum)):
-            self.digest.update(f"{name}: {type(value).__qualname__} {value!r}".encode())
+                self._note(f"{name}[{place}]", part, used)
+        elif isinstance(value, enum.Enum):
+            self._add(f"{name}: {type(value).__qualname__}.{value.name}")
+            self._note(name, value.value, used)
         elif isinstance(value, enum.EnumMeta):
-            self._note(name, tuple(value.__members__.values()))
-        elif compiled is not None:
-            self.digest.update(f"{name}: {code_digest(compiled)}".encode())
+            self._note(name, tuple(value.__members__.values()), used)
+        elif isinstance(value, np.generic):
+            self._add(f"{name}: {value.dtype} {value.item()!r}")
+        elif value is None or isinstance(value, (bool, int, float, complex, str)):
+            self._add(f"{name}: {type(value).__qualname__} {value!r}")
         elif callable(value):
             called = getattr(value, "__module__", ""), getattr(value, "__qualname__", getattr(value, "__name__", ""))
-            self.digest.update(f"{name} is {called} {getattr(value, '_fields', '')}".encode())
+            self._add(f"{name} is {called} {getattr(value, '_fields', '')}")
+
+    def _add(self, text: str) -> None:
+        self.digest.update(text.encode() + b"\0")
 
 
-def _all_names(code: CodeType) -> list[str]:
+def named_values(
+    function: FunctionType, names: Mapping[str, Any], homes: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a function's global names stand for, sorted by name, and what its closure holds.
+
+    `names` are bound in the kernels' own modules, `homes`, and in modules that say BOUND_FOR_EACH_POLICY.
+    """
+    scope, code = function.__globals__, function.__code__
+    takes_names = "BOUND_FOR_EACH_POLICY" in scope or any(scope is home for home in homes)
+    known = {**scope, **names} if takes_names else scope
+    found = {name: known[name] for name in sorted(_global_names(code)) if name in known}
+    cells = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    return found, {name: cell.cell_contents for name, cell in cells}
+
+
+def _attributes(code: CodeType) -> set[str]:
     """The names of globals and of attributes, of functions inside too."""
-    names = list(code.co_names)
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            names += _all_names(const)
-    return names
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
+    return set(code.co_names).union(*map(_attributes, inner))
 
 
-def global_names(code: CodeType) -> set[str]:
+def _global_names(code: CodeType) -> set[str]:
     """The names that are looked up as globals, of functions inside too. `sqrt` in `math.sqrt` is not one."""
+    inner = (const for const in code.co_consts if isinstance(const, CodeType))
     names = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    for const in code.co_consts:
-        if isinstance(const, CodeType):
-            names |= global_names(const)
-    return names
+    return names.union(*map(_global_names, inner))

@@ -77,7 +77,7 @@ class AnalysisProcess:
 
     def latest(self, kind: str, snapshot: Snapshot) -> Analysis | None:
         """The latest analysis, None if there is none yet. A newer one is started if it is time."""
-        if snapshot.pulls.size > LARGEST:
+        if snapshot.counts.pulls.size > LARGEST:
             return Analysis(None, TOO_LARGE, snapshot.events, snapshot.decisions, 0.0)
         key = kind, snapshot.name
         with self._lock:
@@ -162,7 +162,7 @@ def main() -> None:
         try:
             found = getattr(analysis, kind)(given)
         except Exception as problem:
-            error = str(problem)
+            error = str(problem) or type(problem).__name__
         pickle.dump((found, error), answers)
         answers.flush()
 
@@ -171,7 +171,7 @@ def main() -> None:
         try:
             question = pickle.load(questions)
         except EOFError:
-            os._exit(0)  # nobody waits for what is still being worked out
+            os._exit(0)  # answers still being computed are not needed any more
         thread.submit(answer, *question)
 
 

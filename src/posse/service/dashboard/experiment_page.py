@@ -48,14 +48,6 @@ class Lead:
     started: bool
 
 
-class Figure(NamedTuple):
-    """A large number, what it is, and a note."""
-
-    label: str
-    value: str
-    note: str
-
-
 @dataclass(frozen=True)
 class MatrixCell:
     """What is known of a player and an arm."""
@@ -100,9 +92,7 @@ class Matrix:
     hidden_arms: int
 
 
-def contents(
-    snapshot: Snapshot, analyses: AnalysisProcess, search: str, page_number: int, may_change: bool
-) -> dict[str, Any]:
+def contents(snapshot: Snapshot, analyses: AnalysisProcess, search: str, page_number: int) -> dict[str, Any]:
     """Everything that the page of an experiment shows, for the templates."""
     diagnosis, savings = (
         analyses.latest(kind, snapshot) if snapshot.rewards else None for kind in ("diagnosis", "savings")
@@ -111,7 +101,6 @@ def contents(
         "snapshot": snapshot,
         "address": experiment_address(snapshot.name),
         "analyzed_at": [analysis.at if analysis else 0 for analysis in (diagnosis, savings)],
-        "may_change": may_change,
         "arms": shown_arms(snapshot),
         "left_out": sum(here for _, here in snapshot.players) - len(snapshot.choices.players),
         "lead": lead(snapshot),
@@ -121,7 +110,6 @@ def contents(
         "rewards_words": rewards_in_words(snapshot),
         "diagnosis": panels.difference_panel(diagnosis, snapshot),
         "savings": panels.savings_panel(savings, snapshot),
-        "policy": snapshot.setup.policy.label,
         "policy_words": policy_in_words(snapshot.setup.policy),
     }
 
@@ -145,14 +133,15 @@ def favorite_arms(snapshot: Snapshot) -> np.ndarray:
     An arm looks best if the player would now choose it more often than all others together. A policy without
     randomness chooses the largest bonus, so for it the arm with the best mean looks best.
     """
-    if not snapshot.pulls.size:
+    pulls = snapshot.counts.pulls
+    if not pulls.size:
         return np.full(len(snapshot.players), -1)
     if snapshot.setup.policy.randomised:
         best = snapshot.probabilities.argmax(axis=1)
         clear = snapshot.probabilities.max(axis=1) > CLEAR
     else:
-        here, known = np.array([here for _, here in snapshot.arms]), snapshot.pulls > 0
-        means = np.divide(snapshot.sums, snapshot.pulls, out=np.full(known.shape, -math.inf), where=known & here)
+        here, known = np.array([here for _, here in snapshot.arms]), pulls > 0
+        means = np.divide(snapshot.counts.sums, pulls, out=np.full(known.shape, -math.inf), where=known & here)
         best, clear = means.argmax(axis=1), known[:, here].all(axis=1)
     return np.where(clear & (len(snapshot.arms) > 1), best, -1)
 
@@ -177,21 +166,20 @@ def lead(snapshot: Snapshot) -> Lead:
     )
 
 
-def figures(snapshot: Snapshot) -> tuple[Figure, ...]:
-    """Decisions, rewards, waiting decisions, and the average reward."""
-    known = int(snapshot.pulls.sum())
-    mean = float(snapshot.sums.sum()) / known if known else math.nan
+def figures(snapshot: Snapshot) -> list[tuple[str, str, str]]:
+    """Decisions, rewards, waiting decisions, and the average reward: what it is, the number, and a note."""
+    mean = float(snapshot.counts.sums.sum()) / snapshot.rewards if snapshot.rewards else math.nan
     average = words.amount(mean, snapshot.setup.low, snapshot.setup.high, 3)
     decided, rewarded = recent_rates(snapshot)
     waiting = "no decision is waiting for its reward"
     if snapshot.traffic.oldest is not None:
         waiting = f"the oldest since {_longest_wait(snapshot)}"
-    return (
-        Figure("Decisions", f"{snapshot.decisions:,}", f"{words.rate(decided)} at present"),
-        Figure("Rewards", f"{snapshot.rewards:,}", f"{words.rate(rewarded)} at present"),
-        Figure("Waiting for a reward", f"{snapshot.waiting:,}", waiting),
-        Figure("Average reward", average, "of all rewards so far"),
-    )
+    return [
+        ("Decisions", f"{snapshot.decisions:,}", f"{words.rate(decided)} at present"),
+        ("Rewards", f"{snapshot.rewards:,}", f"{words.rate(rewarded)} at present"),
+        ("Waiting for a reward", f"{snapshot.waiting:,}", waiting),
+        ("Average reward", average, "of all rewards so far"),
+    ]
 
 
 def _longest_wait(snapshot: Snapshot) -> str:
@@ -246,7 +234,7 @@ def _cell(snapshot: Snapshot, player: int, arm: ShownArm, best: bool, scale: tup
     data, percent = words.data_source(weight), None
     if not math.isfinite(numbers[1]):
         data = "not tried yet"
-    elif not snapshot.pulls[pair] and weight < LITTLE:
+    elif not snapshot.counts.pulls[pair] and weight < LITTLE:
         data = "hardly known"  # no data of its own, and other players' data does not count
     else:
         percent = round(100 * weight)

@@ -29,14 +29,6 @@ class ExperimentForm:
     typed: dict[str, str] = field(default_factory=lambda: dict(DEFAULTS))
     wrong: dict[str, str] = field(default_factory=dict)
 
-    def value(self, name: str) -> str:
-        """What was typed into a field."""
-        return self.typed.get(name, "")
-
-    def fault(self, name: str) -> str:
-        """What is wrong with a field, empty if nothing is."""
-        return self.wrong.get(name, "")
-
 
 def read(body: bytes) -> dict[str, str]:
     """The fields of a form as a browser sends them, without the empty ones."""

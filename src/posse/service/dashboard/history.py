@@ -11,6 +11,7 @@ import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
+from posse.service.storage.log_rows import SAME_DECISION
 from posse.service.storage.schema import decisions, rewards
 
 STRETCHES = 80  # the most stretches in the picture of who chooses what
@@ -86,7 +87,7 @@ class History:
     """By window: how many rewards came in it."""
 
     def choices(self, connection: Connection, made: int, players: np.ndarray, arms: int) -> ChoiceHistory:
-        """What these players chose, and what everybody chose, in stretches of equally many decisions."""
+        """What these players, sorted, and what everybody chose, in stretches of equally many decisions."""
         while made > STRETCHES * self.size:  # make one stretch of every two; one without a partner is counted again
             couples = zip(self.counted[::2], self.counted[1::2], strict=False)
             self.counted = [np.concatenate(couple) for couple in couples]
@@ -96,14 +97,11 @@ class History:
         stretches = list(self.counted)
         if len(stretches) * self.size < made:
             stretches.append(self._stretch(connection, len(stretches), made))
-        row = np.full(int(players.max(initial=-1)) + 1, -1)
-        row[players] = np.arange(len(players))
         counts, everybody = np.zeros((len(stretches), len(players), arms)), np.zeros((len(stretches), arms))
         for number, pairs in enumerate(stretches):
             np.add.at(everybody[number], pairs[:, 1], pairs[:, 2])
-            shown = pairs[pairs[:, 0] < len(row)]
-            shown = shown[row[shown[:, 0]] >= 0]
-            np.add.at(counts[number], (row[shown[:, 0]], shown[:, 1]), shown[:, 2])
+            shown = pairs[np.isin(pairs[:, 0], players)]
+            np.add.at(counts[number], (np.searchsorted(players, shown[:, 0]), shown[:, 1]), shown[:, 2])
         return ChoiceHistory(self.size, players, counts, everybody)
 
     def _stretch(self, connection: Connection, number: int, made: int) -> np.ndarray:
@@ -121,15 +119,6 @@ class History:
         self, connection: Connection, made: int, links: int, waiting: int, created_at: float, now: float
     ) -> Traffic:
         """Recent traffic, of an experiment with so many decisions, rows in its log, and waiting decisions."""
-        delays, defaulted, latest = _delays(connection, self.experiment)
-        oldest, found = _oldest_waiting(connection, self.experiment, made)
-        windows = self._windows(connection, made, links, created_at, now)
-        return Traffic(*windows, delays, oldest, found < waiting, defaulted, latest)
-
-    def _windows(
-        self, connection: Connection, made: int, links: int, created_at: float, now: float
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The edges of the windows up to now, and the decisions and rewards in each."""
         last = math.floor(now / SECONDS)
         windows = range(max(last - WINDOWS + 1, min(math.floor(created_at / SECONDS), last)), last + 1)
         self.edges = {window: edge for window, edge in self.edges.items() if window in windows}
@@ -150,7 +139,10 @@ class History:
         times = np.array([*(window * SECONDS for window in windows), max(now, last * SECONDS + 1.0)], float)
         counts = np.array([self.rewarded[window] for window in windows])
         del self.rewarded[last]  # this window is not over
-        return times, np.diff([serial for serial, _ in firsts]), counts
+        delays, defaulted, latest = _delays(connection, self.experiment)
+        oldest, found = _oldest_waiting(connection, self.experiment, made)
+        made_in = np.diff([serial for serial, _ in firsts])
+        return Traffic(times, made_in, counts, delays, oldest, found < waiting, defaulted, latest)
 
 
 def latest_decisions(
@@ -160,7 +152,7 @@ def latest_decisions(
     columns = [(decisions if each.name in decisions.c else rewards).c[each.name] for each in fields(RecentDecision)]
     query = (
         sql.select(*columns)
-        .select_from(decisions.outerjoin(rewards, _SAME_DECISION))
+        .select_from(decisions.outerjoin(rewards, SAME_DECISION))
         .where(decisions.c.experiment == experiment)
         .order_by(decisions.c.serial.desc())
         .limit(LATEST_DECISIONS)
@@ -176,7 +168,7 @@ def _delays(connection: Connection, experiment: int) -> tuple[np.ndarray, int, i
     """Seconds from decision to reward of the latest rewards, how many were defaults, and how many there are."""
     query = (
         sql.select(rewards.c.observed_at - decisions.c.decided_at, rewards.c.defaulted)
-        .select_from(rewards.join(decisions, _SAME_DECISION))
+        .select_from(rewards.join(decisions, SAME_DECISION))
         .where(rewards.c.experiment == experiment)
         .order_by(rewards.c.link.desc())
         .limit(LATEST_REWARDS)
@@ -190,7 +182,7 @@ def _oldest_waiting(connection: Connection, experiment: int, made: int) -> tuple
     """When the oldest waiting decision among the latest was made, and how many of these wait."""
     query = (
         sql.select(sql.func.min(decisions.c.decided_at), sql.func.count())
-        .select_from(decisions.outerjoin(rewards, _SAME_DECISION))
+        .select_from(decisions.outerjoin(rewards, SAME_DECISION))
         .where(decisions.c.experiment == experiment, decisions.c.serial >= made - SEARCHED, rewards.c.serial.is_(None))
     )
     oldest, count = connection.execute(query).one()
@@ -218,6 +210,3 @@ def _first_at(connection: Connection, experiment: int, time: float, low: int, hi
         else:
             low = found[0] + 1
     return low
-
-
-_SAME_DECISION = sql.and_(rewards.c.experiment == decisions.c.experiment, rewards.c.serial == decisions.c.serial)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from posse.service.dashboard import words
 from posse.service.dashboard.analysis_process import Analysis
@@ -31,9 +33,8 @@ class DifferencePanel:
     why: str = ""
     """What went wrong."""
     epsilon: str = ""
-    arm: str = ""
-    """The arm on which players are shown to differ most; empty if there is none."""
-    pair: tuple[str, str] | None = None
+    worst: DifferenceRow | None = None
+    """The arm on which players are shown to differ most."""
     bound: str = ""
     likely: str = ""
     """By how much players probably differ on the arm on which they differ most; empty if unknown."""
@@ -48,29 +49,29 @@ class SavingsPanel:
     """waiting, early, error, alone, more (clearly), less (clearly) or unclear."""
     why: str = ""
     """What went wrong."""
-    middle: str = ""
-    low: str = ""
-    high: str = ""
-    decisions: int = 0
-    problems: int = 0
-    part: str = ""
-    """The share of all decisions that was simulated; empty if all."""
-    regrets: tuple[str, ...] = ()
-    """What the running policy and the one beside it are estimated to have missed."""
-    policies: tuple[str, ...] = ()
+    found: Mapping[str, Any] = field(default_factory=dict)
+    """What `analysis.savings` found, with amounts as text; `part` is empty if all decisions were simulated."""
+
+
+def _found(analysis: Analysis | None, snapshot: Snapshot) -> tuple[str, str, dict[str, Any]]:
+    """What an analysis has found. If it has found nothing: the state of its panel, and what went wrong."""
+    if not snapshot.rewards:
+        return "early", "", {}
+    if analysis is None:
+        return "waiting", "", {}
+    if analysis.found is None:
+        return "error" if analysis.error else "early", analysis.error, {}
+    return "", "", analysis.found
 
 
 def difference_panel(analysis: Analysis | None, snapshot: Snapshot) -> DifferencePanel:
     """The diagnosis for people."""
     if len(snapshot.players) < 2:
         return DifferencePanel("alone")
-    if not snapshot.rewards:
-        return DifferencePanel("early")
-    if analysis is None:
-        return DifferencePanel("waiting")
-    if analysis.found is None:
-        return DifferencePanel("error", analysis.error)
-    found, spread, epsilon = analysis.found, analysis.found["spread"], analysis.found["epsilon"]
+    state, why, found = _found(analysis, snapshot)
+    if state:
+        return DifferencePanel(state, why)
+    spread, epsilon = found["spread"], found["epsilon"]
 
     def amount(value: float | None) -> str:
         return "–" if value is None else words.amount(value, snapshot.setup.low, snapshot.setup.high)
@@ -83,7 +84,6 @@ def difference_panel(analysis: Analysis | None, snapshot: Snapshot) -> Differenc
         certain, likely = amount(found["bounds"][place]), amount(spread["ranges"][place])
         rows.append(DifferenceRow(arm, certain, likely, interval, pair, arm in found["broken"]))
     worst = max(range(len(rows)), key=lambda place: found["bounds"][place])
-    certain = found["bound"] > 0
     state = "free" if epsilon is None else "fine"
     if found["alarm"]:
         state = "alarm"
@@ -92,8 +92,7 @@ def difference_panel(analysis: Analysis | None, snapshot: Snapshot) -> Differenc
     return DifferencePanel(
         state,
         epsilon="" if epsilon is None else f"{epsilon:g}",
-        arm=rows[worst].arm if certain else "",
-        pair=rows[worst].pair if certain else None,
+        worst=rows[worst] if found["bound"] > 0 else None,
         bound=amount(found["bound"]),
         likely="" if spread["range"] is None else amount(spread["range"]),
         rows=tuple(rows),
@@ -102,26 +101,15 @@ def difference_panel(analysis: Analysis | None, snapshot: Snapshot) -> Differenc
 
 def savings_panel(analysis: Analysis | None, snapshot: Snapshot) -> SavingsPanel:
     """What sharing is worth, for people."""
-    if not snapshot.rewards:
-        return SavingsPanel("early")
-    if analysis is None:
-        return SavingsPanel("waiting")
-    if analysis.found is None:
-        return SavingsPanel("error" if analysis.error else "early", analysis.error)
-    found = analysis.found
-    low, middle, high = found["low"], found["middle"], found["high"]
-    state = "more" if low > 0 else "less" if high < 0 else "unclear"
+    state, why, found = _found(analysis, snapshot)
+    if state:
+        return SavingsPanel(state, why)
+    ends = [found["low"], found["middle"], found["high"]]
+    state = "more" if ends[0] > 0 else "less" if ends[2] < 0 else "unclear"
     if state == "less":
-        low, middle, high = -high, -middle, -low
-    digits = 0 if abs(middle) >= 10 else 1
-    return SavingsPanel(
-        "alone" if found["alone"] else state,
-        middle=fixed(middle, digits),
-        low=fixed(low, digits),
-        high=fixed(high, digits),
-        decisions=found["decisions"],
-        problems=found["problems"],
-        part="" if found["part"] == 1 else words.percent(found["part"]),
-        regrets=tuple(fixed(regret, digits) for regret in found["regrets"]),
-        policies=tuple(found["policies"]),
-    )
+        ends = [-end for end in reversed(ends)]
+    digits = 0 if abs(ends[1]) >= 10 else 1
+    texts = dict(zip(("low", "middle", "high"), (fixed(end, digits) for end in ends), strict=True))
+    regrets = [fixed(regret, digits) for regret in found["regrets"]]
+    part = "" if found["part"] == 1 else words.percent(found["part"])
+    return SavingsPanel("alone" if found["alone"] else state, "", {**found, **texts, "regrets": regrets, "part": part})

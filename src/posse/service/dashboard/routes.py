@@ -110,10 +110,6 @@ def _trouble(status: int, title: str, text: str) -> Response:
     return page("trouble.html", status, title=title, text=text, may_leave=False)
 
 
-def _common(request: Request) -> dict[str, Any]:
-    return {"may_leave": access.COOKIE in request.cookies}
-
-
 # ---------------------------------------------------------------- the list, and new experiments
 
 
@@ -126,10 +122,14 @@ async def _list(request: Request) -> Response:
 async def _cards(request: Request) -> Response:
     if "hx-request" not in request.headers:
         return RedirectResponse("/", 303, PAGE_HEADERS)
-    values = await _listed(request)
+    return _unless_seen(request, "parts/experiments.html", await _listed(request))
+
+
+def _unless_seen(request: Request, template: str, values: dict[str, Any]) -> Response:
+    """A part of a page, or nothing if the browser has it already."""
     if request.query_params.get("seen") == values["seen"]:
         return Response(status_code=204, headers=PAGE_HEADERS)
-    return page("parts/experiments.html", **values)
+    return page(template, **values)
 
 
 async def _listed(request: Request) -> dict[str, Any]:
@@ -141,7 +141,7 @@ async def _listed(request: Request) -> dict[str, Any]:
         "now": now,
         "seen": _digest((mine, int(now / IDLE_SECONDS))),
         "may_create": access.allows(grant, CREATE),
-        **_common(request),
+        "may_leave": access.COOKIE in request.cookies,
     }
 
 
@@ -175,15 +175,12 @@ async def _create(request: Request) -> Response:
 async def _experiment(request: Request) -> Response:
     values = await _contents(request)
     program = example(values["snapshot"], str(request.base_url))
-    return page("experiment.html", **values, **_common(request), example=program)
+    return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, example=program)
 
 
 @_for(READ, part=True)
 async def _live(request: Request) -> Response:
-    values = await _contents(request)
-    if request.query_params.get("seen") == values["seen"]:
-        return Response(status_code=204, headers=PAGE_HEADERS)
-    return page("live.html", **values)
+    return _unless_seen(request, "live.html", await _contents(request))
 
 
 @_for(READ, part=True)
@@ -211,10 +208,10 @@ async def _contents(request: Request) -> dict[str, Any]:
     snapshot, state = await _snapshot(request), request.app.state
     search, number = request.query_params.get("q", "")[:200], request.query_params.get("page", "1")
     page_number = int(number) if number.isdecimal() and len(number) < 9 else 1
-    may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
-    shown = await state.read_pool.run(contents, snapshot, state.analyses, search, page_number, may_change)
+    shown = await state.read_pool.run(contents, snapshot, state.analyses, search, page_number)
     numbers = snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS)
-    return {**shown, "seen": _digest((*numbers, shown["analyzed_at"], search, page_number))}
+    seen = _digest((*numbers, shown["analyzed_at"], search, page_number))
+    return {**shown, "seen": seen, "may_change": access.allows(request.state.grant, CHANGE, snapshot.name)}
 
 
 # ---------------------------------------------------------------- login and files

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from dataclasses import dataclass, field
@@ -41,10 +42,8 @@ class Snapshot:
     rewards: int
     waiting: int
     now: float
-    pulls: np.ndarray
-    """Pulls whose reward is known, int."""
-    sums: np.ndarray
-    """Their rewards in the user's units."""
+    counts: Counts
+    """Pulls whose reward is known, and their rewards in the user's units."""
     squares: np.ndarray
     """Sums of squares of the rewards on [0, 1]."""
     chosen: np.ndarray
@@ -62,13 +61,6 @@ class Snapshot:
     traffic: Traffic
     recent: tuple[RecentDecision, ...]
 
-    @property
-    def counts(self) -> Counts:
-        """What was observed, as the diagnosis takes it."""
-        players, arms = (tuple(name for name, _ in group) for group in (self.players, self.arms))
-        epsilon = getattr(self.setup.policy, "epsilon", None)
-        return Counts(players, arms, self.pulls, self.sums, self.setup.low, self.setup.high, epsilon)
-
 
 def numbers_of(state: LearnerState) -> dict[str, Any]:
     """The fields of a snapshot that the learner's state knows."""
@@ -82,8 +74,7 @@ def numbers_of(state: LearnerState) -> dict[str, Any]:
         "events": state.events,
         "rewards": int(counts.pulls.sum()),
         "waiting": int(state.waiting.sum()),
-        "pulls": counts.pulls,
-        "sums": counts.sums,
+        "counts": counts,
         "squares": state.known.statistics[SQUARES].T / GRID,
         "chosen": counts.pulls + state.waiting.T,
         "estimates": estimates,
@@ -110,12 +101,13 @@ class Snapshots:
     def __init__(self, store: ServiceStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._kept: dict[tuple[str, int], _Kept] = {}
+        self._kept = functools.lru_cache(MOST)(lambda name, number: _Kept(History(number)))
 
     def of(self, name: str) -> Snapshot:
         """The experiment as it was at most a moment ago."""
         row = self._store.read(queries.find, name)
-        kept = self._keep(name, row["id"])
+        with self._lock:
+            kept = self._kept(name, row["id"])
         with kept.lock:
             began = time.monotonic()
             old = kept.snapshot
@@ -125,12 +117,6 @@ class Snapshots:
                 kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
             assert kept.snapshot is not None
             return kept.snapshot
-
-    def _keep(self, name: str, number: int) -> _Kept:
-        with self._lock:
-            if len(self._kept) > MOST:
-                self._kept.clear()
-            return self._kept.setdefault((name, number), _Kept(History(number)))
 
     def _read(self, name: str, created_at: float, history: History) -> Snapshot:
         with database.reading(self._store.engine) as connection:
