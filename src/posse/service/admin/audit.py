@@ -14,10 +14,9 @@ from sqlalchemy.engine import Connection
 
 from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
-from posse.service.storage import log_chain
 from posse.service.storage import schema as tables
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_chain import Values
+from posse.service.storage.log_chain import Values, row_digest
 
 TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at"}
 KEYS = {"decisions": "serial", "rewards": "serial", "changes": "link"}
@@ -60,7 +59,7 @@ class LogAudit:
         """Go through the log; `live` is the experiment that it leads to, None if the log is damaged."""
         row, names = self._row, {}
         try:
-            if log_chain.origin_digest(row) != row["origin"]:
+            if row_digest("experiments", row) != row["origin"]:
                 self._damaged("experiments", "name, setup, created_at, first_players, first_arms do not match origin")
         except (struct.error, TypeError, AttributeError) as error:
             self._damaged("experiments", f"a column of the set-up is not of its kind: {error}")
@@ -115,9 +114,9 @@ class LogAudit:
             missing = f"row {link - 1} is" if link == self.links + 2 else f"rows {self.links + 1} to {link - 1} are"
             self._damaged("log", f"{missing} missing")
         try:
-            expected = log_chain.log_digest(self.head, table, row)
+            expected = row_digest(table, row, self.head)
             given = bytes(row["digest"])
-            if follows and expected != given and log_chain.log_digest(self._other, table, row) != given:
+            if follows and expected != given and row_digest(table, row, self._other) != given:
                 self._damaged(place, f"does not match its digest {given.hex()[:12]}…, expected {expected.hex()[:12]}…")
         except (struct.error, TypeError, AttributeError) as error:
             self._damaged(place, f"a column is not of its kind: {error}")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import struct
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.service.admin.audit import AddFinding, AuditFinding, LogAudit, first_few, stored_rows
-from posse.service.storage import database, log_chain
+from posse.service.storage import database
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_chain import Values
+from posse.service.storage.log_chain import Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics, all_rows, number_names, summary_of
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit, handle
@@ -135,7 +133,7 @@ def _check_names(connection: Connection, row: Values, report: AddFinding) -> Non
         places = []
         for one in stored_rows(connection, table, row["id"], "place"):
             places.append(one["place"])
-            if not _matches(one, functools.partial(log_chain.name_digest, table)):
+            if not _matches(table, one):
                 report(f"{table}, place {one['place']}", f"the name {one['name']!r} does not match its digest")
         if places != list(range(len(places))):
             report(table, f"places {places[:20]}, but expected 0 to {len(places) - 1}")
@@ -169,14 +167,14 @@ def _check_orphans(connection: Connection, report: AddFinding) -> None:
 
 def _check_tokens(connection: Connection, report: AddFinding) -> None:
     for row in stored_rows(connection, "tokens", None, "id"):
-        if not _matches(row, log_chain.token_digest):
+        if not _matches("tokens", row):
             report(f"tokens, id {row['id']}", "does not match its digest")
 
 
-def _matches(row: Values, digest: Callable[[Values], bytes]) -> bool:
+def _matches(table: str, row: Values) -> bool:
     """Whether a row has the digest that it should have; no, if a column is not of its kind."""
     try:
-        return digest(row) == row["digest"]
+        return bool(row_digest(table, row) == row["digest"])
     except (struct.error, TypeError, AttributeError):
         return False
 

@@ -20,10 +20,9 @@ from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
 from posse.learner.state import Decision, LearnerState
-from posse.service.storage import log_chain
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
-from posse.service.storage.log_chain import Values
+from posse.service.storage.log_chain import Values, row_digest
 from posse.service.storage.log_rows import (
     ARM_CHANGES,
     INSERTS,
@@ -83,7 +82,7 @@ class LiveExperiment:
             "first_players": len(players),
             "first_arms": len(arms),
         }
-        row["origin"] = row["head"] = log_chain.origin_digest(row)
+        row["origin"] = row["head"] = row_digest("experiments", row)
         row |= {"paused": 0, "rounds": 0, "decisions": 0, "events": 0, "links": 0, "time": now}
         row["summary"] = summary_of(state)
         insert = insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
@@ -133,7 +132,7 @@ class LiveExperiment:
         if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in rows):
             return False
         for table, entry in rows:
-            head = log_chain.log_digest(head, table, entry)
+            head = row_digest(table, entry, head)
         if head != row["head"] or len(rows) != missed:
             raise Damaged(
                 f"experiment {self.name!r}: the log after row {self.links} has {len(rows)} rows that do not add up to "
@@ -287,7 +286,7 @@ class LiveExperiment:
 
     def _append(self, table: str, at: float, row: dict[str, Any]) -> None:
         row["experiment"], row["link"] = self.id, self.links + 1
-        self.head = row["digest"] = log_chain.log_digest(self.head, table, row)
+        self.head = row["digest"] = row_digest(table, row, self.head)
         self.links += 1
         self.time = max(self.time, at)
         self._log[table].append(row)

@@ -9,10 +9,9 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.learner.ledger import Row
-from posse.service.storage import log_chain
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
-from posse.service.storage.log_chain import Values
+from posse.service.storage.log_chain import Values, row_digest
 
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
 
@@ -75,7 +74,7 @@ def past_row(values: Values, serial: int = -1) -> Row:
 def name_row(table: str, experiment: int, place: int, name: str, here: bool) -> dict[str, Any]:
     """A row of players or arms."""
     row: dict[str, Any] = {"experiment": experiment, "place": place, "name": name, "here": int(here)}
-    row["digest"] = log_chain.name_digest(table, row)
+    row["digest"] = row_digest(table, row)
     return row
 
 

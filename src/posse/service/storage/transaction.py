@@ -18,6 +18,7 @@ import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
+from posse.learner.learner import as_reports
 from posse.learner.ledger import UnknownDecision, parse_id
 from posse.learner.setup import LONGEST_NAME, Setup, check_name, check_names
 from posse.learner.state import Decision
@@ -29,7 +30,7 @@ from posse.service.storage.idempotency import repeated
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_chain import Values
 from posse.service.storage.log_rows import KNOWN_KEYS, MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, decision_row
-from posse.service.storage.reward_reports import RewardOutcome, as_pairs, check_report
+from posse.service.storage.reward_reports import RewardOutcome, check_report
 from posse.service.storage.store import ServiceStore
 
 Result = TypeVar("Result")
@@ -285,7 +286,7 @@ def _choose(command: Choose, transaction: Transaction) -> list[Decision]:
 @handle.register
 def _observe(command: Observe, transaction: Transaction) -> list[RewardOutcome]:
     live = transaction.live(command.experiment)
-    reports = as_pairs(command.reports)
+    reports = as_reports(command.reports, None)
     now = transaction.now(live)
     transaction.look_up_decisions(live, [identity for identity, _ in reports])
     fresh: dict[int, float] = {}
