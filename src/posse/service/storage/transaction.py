@@ -6,6 +6,7 @@ tokens are in auth/tokens.py; those that import a log or rebuild an experiment a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -198,10 +199,10 @@ class Transaction:
         if not math.isfinite(now):
             raise ValueError(f"the clock says {now}, but expected seconds")
         now = max(now, live.time)
-        patience, default = live.state.setup.patience, live.state.setup.default_reward
-        if patience is not None and default is not None:
-            while live.oldest + patience <= now:
-                self._take_defaults(live, patience, default, now)
+        setup = live.state.setup
+        if setup.patience is not None and setup.default_reward is not None:
+            while live.oldest + setup.patience <= now:
+                self._take_defaults(live, setup.patience, setup.default_reward, now)
         return now
 
     def _take_defaults(self, live: LiveExperiment, patience: float, default: float, now: float) -> None:
@@ -216,9 +217,8 @@ class Transaction:
             if row["answered"] is None:
                 late.append((decision_row(row), default))
         live.observe(late, now, defaulted=True)
-        following = self.connection.execute(
-            NEXT_DECISION, {"experiment": live.id, "serial": live.oldest_serial}
-        ).first()
+        wanted = {"experiment": live.id, "serial": live.oldest_serial}
+        following = self.connection.execute(NEXT_DECISION, wanted).first()
         if following is None:
             live.oldest = math.inf
         else:  # serial numbers may be missing: a learner gave those decisions up before its log was imported
@@ -238,12 +238,10 @@ class Transaction:
         """Load what the database knows of these decisions."""
         wanted = []
         for identity in ids:
-            try:
+            with contextlib.suppress(UnknownDecision):
                 serial, _ = parse_id(identity)
-            except UnknownDecision:
-                continue
-            if serial < live.state.decisions and serial not in live.waiting and serial not in live.answers:
-                wanted.append(serial)
+                if serial < live.state.decisions and serial not in live.waiting and serial not in live.answers:
+                    wanted.append(serial)
         if not wanted:
             return
         live.write_log(self.connection)
