@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,10 +11,8 @@ import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
-from posse.learner.setup import Setup
-from posse.learner.state import LearnerState
 from posse.service.storage import schema as tables
-from posse.service.storage.live_experiment import LiveExperiment
+from posse.service.storage.live_experiment import LiveExperiment, first_state
 from posse.service.storage.log_chain import Values, row_digest
 
 TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at"}
@@ -68,13 +65,8 @@ class LogAudit:
             names[table.name] = [one["name"] for one in found]
         rows = self._checked()
         try:
-            state = LearnerState(
-                Setup.from_dict(json.loads(row["setup"])),
-                names["arms"][: row["first_arms"]],
-                names["players"][: row["first_players"]],
-            )
             start = {"links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0}
-            live = LiveExperiment({**row, **start}, state)
+            live = LiveExperiment({**row, **start}, first_state(row, names["arms"], names["players"]))
             live.replay(rows, lambda table, place: names[table.name][place])
         except exc.SQLAlchemyError:
             raise
@@ -84,6 +76,7 @@ class LogAudit:
             if self.whole:
                 self._damaged("log", f"cannot be replayed: {type(error).__name__}: {error}")
             return
+        live.links, live.head, live.time = self.links, self.head, self.time
         self.live = live if self.whole else None
 
     def _damaged(self, where: str, what: str) -> None:

@@ -17,7 +17,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("clients need httpx: pip install 'posse[client]'", name="httpx") from error
 
 from posse.service.client.protocol import ClientProtocol, RewardReport
-from posse.service.client.retry import PauseStep, SendStep, ServiceError, StepResult, Steps
+from posse.service.client.retry import SendStep, ServiceError, StepResult, Steps
 from posse.version import __version__
 
 P = ParamSpec("P")
@@ -133,9 +133,9 @@ class Client(_BaseClient[httpx.Client]):
                 return done.value
             result = self._do(step)
 
-    def _do(self, step: SendStep | PauseStep) -> StepResult:
-        if isinstance(step, PauseStep):
-            time.sleep(step.seconds)
+    def _do(self, step: SendStep | float) -> StepResult:
+        if isinstance(step, float):
+            time.sleep(step)
             return None
         try:
             return self._http.request(step.method, step.path, json=step.body, headers=step.headers)
@@ -193,9 +193,9 @@ class AsyncClient(_BaseClient[httpx.AsyncClient]):
                 return done.value
             result = await self._do(step)
 
-    async def _do(self, step: SendStep | PauseStep) -> StepResult:
-        if isinstance(step, PauseStep):
-            await asyncio.sleep(step.seconds)
+    async def _do(self, step: SendStep | float) -> StepResult:
+        if isinstance(step, float):
+            await asyncio.sleep(step)
             return None
         try:
             return await self._http.request(step.method, step.path, json=step.body, headers=step.headers)

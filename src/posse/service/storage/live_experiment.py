@@ -103,11 +103,7 @@ class LiveExperiment:
     def load(cls, connection: Connection, row: Values) -> LiveExperiment:
         """The experiment from the statistics beside the log: the cost does not depend on the log's length."""
         players, arms = (read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
-        state = LearnerState(
-            Setup.from_dict(json.loads(row["setup"])),
-            [name for name, _ in arms[: row["first_arms"]]],
-            [name for name, _ in players[: row["first_players"]]],
-        )
+        state = first_state(row, [name for name, _ in arms], [name for name, _ in players])
         live = cls(row, state)
         live.statistics.load(connection, live.id, state, players, arms, row["summary"])
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
@@ -314,13 +310,15 @@ class LiveExperiment:
         self.write_log(connection)
         self._write_names(connection)
         summary = self.statistics.write(connection, self.id, self.state)
-        state = self.state
-        values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
-        values |= {"links": self.links, "head": self.head, "time": self.time, "paused": int(self.paused)}
-        if summary is not None:
-            values["summary"] = summary
+        values = self.progress() if summary is None else self.progress() | {"summary": summary}
         connection.execute(UPDATE, values | {"experiment": self.id})
         self._written = self.links
+
+    def progress(self) -> dict[str, Any]:
+        """How far the experiment is: columns of its row that follow from the log."""
+        state = self.state
+        values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
+        return values | {"links": self.links, "head": self.head, "time": self.time, "paused": int(self.paused)}
 
     def _write_names(self, connection: Connection) -> None:
         for table, place in sorted(self._names):
@@ -331,3 +329,9 @@ class LiveExperiment:
             if connection.execute(sql.update(target).where(found), row).rowcount == 0:
                 connection.execute(sql.insert(target), row)
         self._names.clear()
+
+
+def first_state(row: Values, arms: list[str], players: list[str]) -> LearnerState:
+    """The learner's state before the first row of the log, with those arms and players that were there then."""
+    setup = Setup.from_dict(json.loads(row["setup"]))
+    return LearnerState(setup, arms[: row["first_arms"]], players[: row["first_players"]])

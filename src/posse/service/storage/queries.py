@@ -31,6 +31,7 @@ from posse.service.storage.log_rows import (
     decision_row,
     first_decision,
     past_row,
+    read_log,
     read_names,
 )
 
@@ -138,16 +139,8 @@ def has_last_row(connection: Connection, live: LiveExperiment) -> bool:
     row = connection.execute(query).mappings().first()
     if row is None or row["head"] == live.head:
         return row is not None
-    last = live.state.decisions - 1
-    for logged, same in (
-        (tables.decisions, tables.decisions.c.serial == last),
-        (tables.rewards, tables.rewards.c.link == live.links),
-        (tables.changes, tables.changes.c.link == live.links),
-    ):
-        found = connection.execute(sql.select(logged.c.digest).where(logged.c.experiment == live.id, same)).scalar()
-        if found == live.head:
-            return True
-    return False
+    rows = read_log(connection, live.id, live.links - 1, live.state.decisions - 1)
+    return any(entry["digest"] == live.head for _, entry in rows)
 
 
 def indices(state: LearnerState) -> Indices:
