@@ -1,4 +1,4 @@
-"""Compare the database with its log; and if only what stands beside the log is wrong, rebuild it from the log."""
+"""Check a database against its logs, and rebuild everything that follows from the logs."""
 
 from __future__ import annotations
 

@@ -138,8 +138,7 @@ class Supervisor:
         os.write(self._wake_write, b".")
 
     def _start(self, number: int) -> None:
-        defaults = self._settings.defaults_seconds if number == 0 else None
-        settings = replace(self._settings, defaults_seconds=defaults)
+        settings = self._settings if number == 0 else replace(self._settings, defaults_seconds=None)
         worker = self._context.Process(
             target=run_worker,
             args=(self._listener, settings, number, self._folder, self._tell_ready),

@@ -54,7 +54,7 @@ class LiveExperiment:
         self.state = state
         self.waiting: OrderedDict[int, Row] = OrderedDict()  # recent decisions without a reward,
         self.answers: OrderedDict[int, Answered] = OrderedDict()  # and with one
-        self.oldest = -math.inf  # when the first decision was made that may still take the default; −∞: unknown
+        self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
         self.statistics = PairStatistics()
         self._log: dict[str, list[dict[str, Any]]] = {"decisions": [], "rewards": [], "changes": []}
@@ -105,7 +105,7 @@ class LiveExperiment:
         players, arms = (read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
         state = first_state(row, [name for name, _ in arms], [name for name, _ in players])
         live = cls(row, state)
-        live.statistics.load(connection, live.id, state, players, arms, row["summary"])
+        live.statistics.load(connection, row, state, players, arms)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
@@ -194,19 +194,13 @@ class LiveExperiment:
     def choose(self, players: list[int], available: Any, now: float, key: str | None) -> list[Decision]:
         """One round."""
         offered = self.state.offered(available)
-        bits = np.packbits(offered).tobytes()
+        request = {"offered": np.packbits(offered).tobytes(), "restricted": int(available is not None)}
         made = self.state.choose(players, offered, now)
         for position, (decision, row) in enumerate(made):
             probabilities = np.zeros(offered.size, "<f8")
             probabilities[offered] = list(decision.probabilities.values())
-            self.append_decision(
-                row,
-                probabilities=probabilities.tobytes(),
-                offered=bits,
-                restricted=int(available is not None),
-                request_key=key,
-                position=position,
-            )
+            asked = request | {"request_key": key, "position": position}
+            self.append_decision(row, probabilities=probabilities.tobytes(), **asked)
         return [decision for decision, _ in made]
 
     def append_decision(self, row: Row, **request: Any) -> None:

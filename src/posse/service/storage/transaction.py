@@ -117,7 +117,7 @@ def _was_committed(store: ServiceStore, transaction: Transaction) -> bool:
                 return bool(touched) and all(queries.has_last_row(connection, live) for live in touched)
         except exc.DBAPIError as error:
             last = error
-    reason = database.explain(store.engine, last)  # no error of the database, which would be tried again
+    reason = database.explain(store.engine, last)  # not a database error, which would repeat the transaction
     raise Unavailable(f"it is not known whether the database took what was written: {reason}") from last
 
 
