@@ -16,7 +16,6 @@ from posse.service.storage.live_experiment import LiveExperiment, first_state
 from posse.service.storage.log_chain import Values, row_digest
 
 TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at"}
-KEYS = {"decisions": "serial", "rewards": "serial", "changes": "link"}
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ def stored_rows(connection: Connection, table: str, experiment: int | None, orde
 
 
 def _place(table: str, row: Values) -> str:
-    key = KEYS[table]
+    key = "link" if table == "changes" else "serial"
     return f"{table}, {key} {row[key]}"
 
 

@@ -14,16 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from posse.service.auth.permissions import AccessDenied
-from posse.service.storage.errors import (
-    ConflictingKey,
-    Damaged,
-    ExperimentExists,
-    Overloaded,
-    Paused,
-    Refused,
-    Unavailable,
-    UnknownExperiment,
-)
+from posse.service.storage import errors as storage
 
 TYPE = "urn:posse:problem:"
 MEDIA_TYPE = "application/problem+json"
@@ -61,14 +52,18 @@ KINDS: dict[str, tuple[int, str]] = {
 
 
 ERRORS: list[tuple[type[Exception], str, str]] = [
-    (UnknownExperiment, "unknown-experiment", "GET /v1/experiments lists those there are."),
-    (ExperimentExists, "experiment-exists", "Take another name, or use the one there is."),
-    (ConflictingKey, "conflicting-key", "Use a new key for each new request, and the same one only to repeat it."),
-    (Paused, "paused", "PATCH the experiment with paused=false to go on."),
-    (Refused, "refused", "Nothing was changed."),
-    (Overloaded, "overloaded", "Try again in a second, with the same idempotency key."),
-    (Unavailable, "unavailable", "Try again in a second, with the same idempotency key or the same reward."),
-    (Damaged, "damaged", "`posse db verify` says what is wrong."),
+    (storage.UnknownExperiment, "unknown-experiment", "GET /v1/experiments lists those there are."),
+    (storage.ExperimentExists, "experiment-exists", "Take another name, or use the one there is."),
+    (
+        storage.ConflictingKey,
+        "conflicting-key",
+        "Use a new key for each new request, and the same one only to repeat it.",
+    ),
+    (storage.Paused, "paused", "PATCH the experiment with paused=false to go on."),
+    (storage.Refused, "refused", "Nothing was changed."),
+    (storage.Overloaded, "overloaded", "Try again in a second, with the same idempotency key."),
+    (storage.Unavailable, "unavailable", "Try again in a second, with the same idempotency key or the same reward."),
+    (storage.Damaged, "damaged", "`posse db verify` says what is wrong."),
 ]
 """The storage's errors, each with the kind of problem that it is and what to do; the first that fits counts."""
 

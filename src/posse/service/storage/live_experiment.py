@@ -20,21 +20,10 @@ from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
 from posse.learner.state import Decision, LearnerState
+from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
 from posse.service.storage.log_chain import Values, row_digest
-from posse.service.storage.log_rows import (
-    ARM_CHANGES,
-    INSERTS,
-    PLAYER_CHANGES,
-    decision_row,
-    first_decision,
-    name_row,
-    past_row,
-    read_log,
-    read_name,
-    read_names,
-)
 from posse.service.storage.pair_statistics import PairStatistics, insert_into, summary_of
 
 RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
@@ -75,13 +64,8 @@ class LiveExperiment:
     ) -> LiveExperiment:
         """A new experiment, written to the database."""
         state = LearnerState(setup, arms, players)
-        row: dict[str, Any] = {
-            "name": name,
-            "setup": json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False),
-            "created_at": now,
-            "first_players": len(players),
-            "first_arms": len(arms),
-        }
+        row: dict[str, Any] = {"name": name, "created_at": now, "first_players": len(players), "first_arms": len(arms)}
+        row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
         row |= {"paused": 0, "rounds": 0, "decisions": 0, "events": 0, "links": 0, "time": now}
         row["summary"] = summary_of(state)
@@ -90,7 +74,7 @@ class LiveExperiment:
         if row["id"] is None:
             raise ExperimentExists(f"there is an experiment {name!r} already")
         for table, names in ((tables.players, players), (tables.arms, arms)):
-            rows = [name_row(table.name, row["id"], place, one, True) for place, one in enumerate(names)]
+            rows = [log_rows.name_row(table.name, row["id"], place, one, True) for place, one in enumerate(names)]
             if rows:
                 connection.execute(sql.insert(table), rows)
         live = cls(row, state)
@@ -102,14 +86,14 @@ class LiveExperiment:
     @classmethod
     def load(cls, connection: Connection, row: Values) -> LiveExperiment:
         """The experiment from the statistics beside the log: the cost does not depend on the log's length."""
-        players, arms = (read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
+        players, arms = (log_rows.read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
         state = first_state(row, [name for name, _ in arms], [name for name, _ in players])
         live = cls(row, state)
         live.statistics.load(connection, row, state, players, arms)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
-            live.oldest_serial = first_decision(
+            live.oldest_serial = log_rows.first_decision(
                 connection, live.id, state.decisions, lambda found: found.decided_at + patience > live.time
             )
         return live
@@ -124,7 +108,7 @@ class LiveExperiment:
         if not 0 < missed <= FEW:
             return False
         head = self.head
-        rows = read_log(connection, self.id, self.links, self.state.decisions)
+        rows = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
         if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in rows):
             return False
         for table, entry in rows:
@@ -134,7 +118,7 @@ class LiveExperiment:
                 f"experiment {self.name!r}: the log after row {self.links} has {len(rows)} rows that do not add up to "
                 f"its head, row {row['links']}; see what `posse db verify` says"
             )
-        self.replay(rows, lambda table, place: read_name(connection, table, self.id, place))
+        self.replay(rows, lambda table, place: log_rows.read_name(connection, table, self.id, place))
         self._stand_at(row)
         self.statistics.keep(self.state)
         return True
@@ -148,7 +132,7 @@ class LiveExperiment:
                 self.state.observe(batch)
                 batch = []
             if table == "decisions":
-                decision = decision_row(row)
+                decision = log_rows.decision_row(row)
                 self.state.rounds, self.state.decisions = decision.round, decision.serial + 1
                 self._wait(decision)
             elif table == "rewards":
@@ -166,11 +150,11 @@ class LiveExperiment:
             self.state.rounds = row["round"]
         elif known is not None:
             self.answers[known.serial] = (known.tag, row["reward"], bool(row["defaulted"]))
-        return past_row(row, max(row["serial"], -1)), row["reward"]
+        return log_rows.past_row(row, max(row["serial"], -1)), row["reward"]
 
     def _replay_change(self, row: Values, name_of: Any) -> None:
         kind, place = row["kind"], row["place"]
-        if kind in (*PLAYER_CHANGES, *ARM_CHANGES):
+        if kind in (*log_rows.PLAYER_CHANGES, *log_rows.ARM_CHANGES):
             table, known = self._names_of(kind)
             name = known.names[place] if place < len(known.names) else name_of(table, place)
             self.state.change(kind, name, bool(row["knows_others"]))
@@ -185,7 +169,7 @@ class LiveExperiment:
 
     def _names_of(self, kind: str) -> tuple[sql.Table, Roster]:
         """The table and the roster that a change is about."""
-        if kind in PLAYER_CHANGES:
+        if kind in log_rows.PLAYER_CHANGES:
             return tables.players, self.state.player_roster
         return tables.arms, self.state.arm_roster
 
@@ -246,10 +230,10 @@ class LiveExperiment:
         state = self.state
         players, arms = (Roster.of(roster.kind, list(roster)) for roster in (state.player_roster, state.arm_roster))
         for kind, name in steps:
-            roster = players if kind in PLAYER_CHANGES else arms
+            roster = players if kind in log_rows.PLAYER_CHANGES else arms
             if kind == "add arm":
                 state.setup.check_floor(roster.count + 1)
-            if kind in (PLAYER_CHANGES[0], ARM_CHANGES[0]):
+            if kind in (log_rows.PLAYER_CHANGES[0], log_rows.ARM_CHANGES[0]):
                 roster.add(name)
             else:
                 roster.retire(name)
@@ -293,7 +277,7 @@ class LiveExperiment:
         """Write the rows of the log that are not yet there."""
         for table, rows in self._log.items():
             if rows:
-                connection.execute(INSERTS[table], rows)
+                connection.execute(log_rows.INSERTS[table], rows)
                 rows.clear()
 
     def write(self, connection: Connection) -> None:
@@ -317,7 +301,7 @@ class LiveExperiment:
     def _write_names(self, connection: Connection) -> None:
         for table, place in sorted(self._names):
             roster = self.state.player_roster if table == "players" else self.state.arm_roster
-            row = name_row(table, self.id, place, roster.names[place], bool(roster.here[place]))
+            row = log_rows.name_row(table, self.id, place, roster.names[place], bool(roster.here[place]))
             target = tables.metadata.tables[table]
             found = sql.and_(target.c.experiment == self.id, target.c.place == place)
             if connection.execute(sql.update(target).where(found), row).rowcount == 0:

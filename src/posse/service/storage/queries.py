@@ -20,20 +20,11 @@ from posse.learner.log import Past, to_arrow
 from posse.learner.setup import Setup, check_name
 from posse.learner.state import LearnerState
 from posse.service.settings import LARGEST_PAGE
+from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_chain import Values
-from posse.service.storage.log_rows import (
-    ARM_CHANGES,
-    PLAYER_CHANGES,
-    SAME_DECISION,
-    decision_row,
-    first_decision,
-    past_row,
-    read_log,
-    read_names,
-)
 
 
 @dataclass(frozen=True)
@@ -139,7 +130,7 @@ def has_last_row(connection: Connection, live: LiveExperiment) -> bool:
     row = connection.execute(query).mappings().first()
     if row is None or row["head"] == live.head:
         return row is not None
-    rows = read_log(connection, live.id, live.links - 1, live.state.decisions - 1)
+    rows = log_rows.read_log(connection, live.id, live.links - 1, live.state.decisions - 1)
     return any(entry["digest"] == live.head for _, entry in rows)
 
 
@@ -166,11 +157,11 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     whole("limit", limit, least=1, most=LARGEST_PAGE)
     row = find(connection, name)
     names = {
-        table.name: [one for one, _ in read_names(connection, table, row["id"])]
+        table.name: [one for one, _ in log_rows.read_names(connection, table, row["id"])]
         for table in (tables.players, tables.arms)
     }
     made = tables.decisions
-    serial = first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
+    serial = log_rows.first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
     last = after + limit
     query = sql.select(made).where(made.c.experiment == row["id"], made.c.serial >= serial)
     some = connection.execute(query.order_by(made.c.serial).limit(limit)).mappings()
@@ -178,7 +169,7 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     known = tables.rewards
     query = (
         sql.select(known, made.c.tag, made.c.round.label("decided_in"))
-        .select_from(known.outerjoin(made, SAME_DECISION))
+        .select_from(known.outerjoin(made, log_rows.SAME_DECISION))
         .where(known.c.experiment == row["id"], known.c.link > after, known.c.link <= last)
     )
     found += [_reward_row(one, names) for one in connection.execute(query).mappings()]
@@ -221,9 +212,9 @@ def _reward_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
 
 def _change_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
     change: dict[str, Any] = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}
-    if row["kind"] in (*PLAYER_CHANGES, "erase"):
+    if row["kind"] in (*log_rows.PLAYER_CHANGES, "erase"):
         change["player"] = names["players"][row["place"]]
-    elif row["kind"] in ARM_CHANGES:
+    elif row["kind"] in log_rows.ARM_CHANGES:
         change["arm"] = names["arms"][row["place"]]
     return change
 
@@ -241,9 +232,9 @@ def log_table(connection: Connection, name: str) -> Any:
         if one["serial"] >= 0:
             answers[one["serial"]] = answer
         else:
-            rows.append((past_row(one), answer))
+            rows.append((log_rows.past_row(one), answer))
     query = sql.select(made).where(made.c.experiment == live.id).order_by(made.c.serial)
-    rows += [(decision_row(one), answers.get(one["serial"])) for one in connection.execute(query).mappings()]
+    rows += [(log_rows.decision_row(one), answers.get(one["serial"])) for one in connection.execute(query).mappings()]
     rows.sort(key=lambda pair: (pair[0].round, pair[0].serial))
     players, arms = live.state.player_roster.names, live.state.arm_roster.names
     first = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}
@@ -252,7 +243,7 @@ def log_table(connection: Connection, name: str) -> Any:
         {
             "event": one["event"],
             "kind": one["kind"],
-            "name": (players if one["kind"] in PLAYER_CHANGES else arms)[one["place"]],
+            "name": (players if one["kind"] in log_rows.PLAYER_CHANGES else arms)[one["place"]],
             "knows_others": bool(one["knows_others"]),
         }
         for one in connection.execute(query).mappings()
