@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from pathlib import Path
 
 import httpx
-from fleet import fleet, run_posse
+import pytest
+from fleet import Fleet, fleet, run_posse
+from high_ts import HighSummaryTS, HighTS
+
+from posse import Learner
 
 POLICY = """
 from dataclasses import dataclass
@@ -32,6 +38,14 @@ def choose(url: str) -> dict:
     return answer.json()["decisions"][0]
 
 
+def replace_worker(service: Fleet) -> None:
+    """Kill the only worker, and wait until another takes its place."""
+    (worker,) = service.workers()
+    service.kill(worker)
+    while service.workers() in ([], [worker]):
+        time.sleep(0.05)
+
+
 def test_an_experiment_with_a_policy_of_ones_own_survives_a_restart(tmp_path):
     file = tmp_path / "hopeful_policies.py"
     file.write_text(POLICY)
@@ -51,10 +65,7 @@ def test_an_experiment_with_a_policy_of_ones_own_survives_a_restart(tmp_path):
             "label": "Hopeful(0.5)",
         }
         first = choose(service.url)
-        (worker,) = service.workers()
-        service.kill(worker)
-        while service.workers() in ([], [worker]):
-            time.sleep(0.05)
+        replace_worker(service)
         second = choose(service.url)
         assert (first["round"], second["round"]) == (1, 2)
         assert httpx.get(f"{service.url}/experiments/teas", timeout=60).status_code == 200
@@ -65,6 +76,42 @@ def test_an_experiment_with_a_policy_of_ones_own_survives_a_restart(tmp_path):
     assert "hopeful_policies.Hopeful is not known here" in alone.stdout + alone.stderr
     verified = run_posse("db", "verify", "--database", database, *option)
     assert (verified.returncode, verified.stdout) == (0, "all is well: 3 decisions\n"), verified.stderr
+
+
+@pytest.mark.parametrize("policy", [HighTS(weight=0.25), HighSummaryTS()], ids=lambda policy: policy.name)
+def test_statistics_of_ones_own_survive_a_kill_and_a_restart(tmp_path, policy):
+    file = Path(__file__).parents[1] / "high_ts.py"
+    database, option = f"sqlite:///{tmp_path}/posse.db", ("--import", str(file))
+    arms, players = ["tea", "coffee", "water"], ["north", "south"]
+    learner = Learner(policy, arms=arms, players=players, seed=7)
+    constants = {name: getattr(policy, name) for name in policy.constant_names()}
+    body = {**BODY, "arms": arms, "players": players, "policy": {"name": type(policy).__name__, "constants": constants}}
+
+    def go_on(url: str, rounds: int) -> None:
+        """Some rounds of the service and the learner, which must choose alike. Some rewards never come."""
+        for _ in range(rounds):
+            answer = httpx.post(f"{url}{PATH}/decisions", json={"players": players}, timeout=60)
+            assert answer.status_code == 200, answer.text
+            made, expected = answer.json()["decisions"], learner.choose(players)
+            for one, other in zip(made, expected, strict=True):  # the ids differ, because part of an id is random
+                assert {**one, "id": other.id} == dataclasses.asdict(other)
+            rewards = [(5 * one.round + 3 * len(one.arm)) % 8 / 8 for one in expected]
+            if expected[0].round % 5:
+                learner.observe({one.id: reward for one, reward in zip(expected, rewards, strict=True)})
+                pairs = [{"decision": one["id"], "reward": reward} for one, reward in zip(made, rewards, strict=True)]
+                answer = httpx.post(f"{url}{PATH}/rewards", json={"rewards": pairs}, timeout=60)
+                assert answer.json()["taken"] == len(pairs), answer.text
+
+    with fleet(database, tmp_path, 1, *option) as service:
+        made = httpx.post(f"{service.url}/v1/experiments", json=body, timeout=60)
+        assert made.status_code == 201, made.text
+        go_on(service.url, 12)
+        replace_worker(service)
+        go_on(service.url, 12)
+    with fleet(database, tmp_path, 1, *option) as service:
+        go_on(service.url, 12)
+    verified = run_posse("db", "verify", "--database", database, *option)
+    assert (verified.returncode, verified.stdout) == (0, "all is well: 72 decisions\n"), verified.stderr
 
 
 def test_a_file_that_cannot_be_imported_is_said_before_anything_starts(tmp_path):

@@ -25,19 +25,14 @@ class Metrics:
     """The counters of one worker, and the way to those of all."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self.requests = Counter(
-            "posse_requests", "Requests answered", ["method", "route", "status"], registry=self._registry
-        )
-        self.seconds = Histogram(
-            "posse_request_seconds", "Time to answer", ["method", "route"], registry=self._registry, buckets=SECONDS
-        )
-        self.depth = Gauge(
-            "posse_queue_depth", "Requests that wait to be written", registry=self._registry, multiprocess_mode="sum"
-        )
-        self.group = Histogram(
-            "posse_group_size", "Requests written in one transaction", registry=self._registry, buckets=SIZES
-        )
+        self._registry = registry = CollectorRegistry()
+        route = ["method", "route"]
+        self.requests = Counter("posse_requests", "Requests answered", [*route, "status"], registry=registry)
+        self.seconds = Histogram("posse_request_seconds", "Time to answer", route, registry=registry, buckets=SECONDS)
+        waiting = "Requests that wait to be written"
+        self.depth = Gauge("posse_queue_depth", waiting, registry=registry, multiprocess_mode="sum")
+        written = "Requests written in one transaction"
+        self.group = Histogram("posse_group_size", written, registry=registry, buckets=SIZES)
 
     def text(self) -> bytes:
         """Everything, in Prometheus's format."""

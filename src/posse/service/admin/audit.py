@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import json
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,15 +11,11 @@ import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
-from posse.learner.setup import Setup
-from posse.learner.state import LearnerState
-from posse.service.storage import log_chain
 from posse.service.storage import schema as tables
-from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_chain import Values
+from posse.service.storage.live_experiment import LiveExperiment, first_state
+from posse.service.storage.log_chain import Values, row_digest
 
 TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at"}
-KEYS = {"decisions": "serial", "rewards": "serial", "changes": "link"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ class LogAudit:
         """Go through the log; `live` is the experiment that it leads to, None if the log is damaged."""
         row, names = self._row, {}
         try:
-            if log_chain.origin_digest(row) != row["origin"]:
+            if row_digest("experiments", row) != row["origin"]:
                 self._damaged("experiments", "name, setup, created_at, first_players, first_arms do not match origin")
         except (struct.error, TypeError, AttributeError) as error:
             self._damaged("experiments", f"a column of the set-up is not of its kind: {error}")
@@ -69,13 +64,8 @@ class LogAudit:
             names[table.name] = [one["name"] for one in found]
         rows = self._checked()
         try:
-            state = LearnerState(
-                Setup.from_dict(json.loads(row["setup"])),
-                names["arms"][: row["first_arms"]],
-                names["players"][: row["first_players"]],
-            )
             start = {"links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0}
-            live = LiveExperiment({**row, **start}, state)
+            live = LiveExperiment({**row, **start}, first_state(row, names["arms"], names["players"]))
             live.replay(rows, lambda table, place: names[table.name][place])
         except exc.SQLAlchemyError:
             raise
@@ -85,6 +75,7 @@ class LogAudit:
             if self.whole:
                 self._damaged("log", f"cannot be replayed: {type(error).__name__}: {error}")
             return
+        live.links, live.head, live.time = self.links, self.head, self.time
         self.live = live if self.whole else None
 
     def _damaged(self, where: str, what: str) -> None:
@@ -115,9 +106,9 @@ class LogAudit:
             missing = f"row {link - 1} is" if link == self.links + 2 else f"rows {self.links + 1} to {link - 1} are"
             self._damaged("log", f"{missing} missing")
         try:
-            expected = log_chain.log_digest(self.head, table, row)
+            expected = row_digest(table, row, self.head)
             given = bytes(row["digest"])
-            if follows and expected != given and log_chain.log_digest(self._other, table, row) != given:
+            if follows and expected != given and row_digest(table, row, self._other) != given:
                 self._damaged(place, f"does not match its digest {given.hex()[:12]}…, expected {expected.hex()[:12]}…")
         except (struct.error, TypeError, AttributeError) as error:
             self._damaged(place, f"a column is not of its kind: {error}")
@@ -139,7 +130,7 @@ def stored_rows(connection: Connection, table: str, experiment: int | None, orde
 
 
 def _place(table: str, row: Values) -> str:
-    key = KEYS[table]
+    key = "link" if table == "changes" else "serial"
     return f"{table}, {key} {row[key]}"
 
 

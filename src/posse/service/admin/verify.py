@@ -1,27 +1,22 @@
-"""Compare the database with its log; and if only what stands beside the log is wrong, rebuild it from the log."""
+"""Check a database against its logs, and rebuild everything that follows from the logs."""
 
 from __future__ import annotations
 
-import functools
 import struct
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.service.admin.audit import AddFinding, AuditFinding, LogAudit, first_few, stored_rows
-from posse.service.storage import database, log_chain
+from posse.service.storage import database
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_chain import Values
+from posse.service.storage.log_chain import Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics, all_rows, number_names, summary_of
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit, handle
-
-FOLLOWS = ("rounds", "decisions", "events", "links", "head", "time", "paused", "summary")
-"""The columns of an experiment that follow from its log."""
 
 
 def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
@@ -34,8 +29,7 @@ def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
     try:
         with database.reading(store.engine) as connection:
             _check_file(connection, about(""))
-            rows = list(_experiments(connection, name))
-            for row in rows:
+            for row in _experiments(connection, name):
                 _verify(connection, row, about(str(row["name"])))
             if name is None:
                 _check_orphans(connection, about(""))
@@ -61,10 +55,9 @@ def _check_file(connection: Connection, report: AddFinding) -> None:
     """SQLite's own look at its pages and indexes."""
     if connection.dialect.name != "sqlite":
         return
-    said = [str(row[0]) for row in connection.exec_driver_sql("PRAGMA integrity_check(20)")]
-    for line in said:
+    for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(20)"):
         if line != "ok":
-            report("database file", line.replace("\n", " "))
+            report("database file", str(line).replace("\n", " "))
 
 
 def _verify(connection: Connection, row: Values, report: AddFinding) -> None:
@@ -80,15 +73,15 @@ def _verify(connection: Connection, row: Values, report: AddFinding) -> None:
     if audit.live is None:
         report("stats", "not compared, because the log is damaged")
         return
-    _compare(connection, row, audit, audit.live, report)
+    _compare(connection, row, audit.live, report)
 
 
-def _compare(connection: Connection, row: Values, audit: LogAudit, live: LiveExperiment, report: AddFinding) -> None:
+def _compare(connection: Connection, row: Values, live: LiveExperiment, report: AddFinding) -> None:
     """What stands beside the log, against what the log leads to."""
-    for column, expected in _follows(audit, live).items():
+    state = live.state
+    for column, expected in (live.progress() | {"summary": summary_of(state)}).items():
         if row[column] != expected and column not in ("links", "head"):
             report("experiments", f"{column} is {_shown(row[column])}, but the log says {_shown(expected)}")
-    state = live.state
     for table, roster in (("players", state.player_roster), ("arms", state.arm_roster)):
         found = {one["place"]: one["here"] for one in stored_rows(connection, table, row["id"], "place")}
         if len(found) != len(roster.names):
@@ -135,7 +128,7 @@ def _check_names(connection: Connection, row: Values, report: AddFinding) -> Non
         places = []
         for one in stored_rows(connection, table, row["id"], "place"):
             places.append(one["place"])
-            if not _matches(one, functools.partial(log_chain.name_digest, table)):
+            if not _matches(table, one):
                 report(f"{table}, place {one['place']}", f"the name {one['name']!r} does not match its digest")
         if places != list(range(len(places))):
             report(table, f"places {places[:20]}, but expected 0 to {len(places) - 1}")
@@ -169,23 +162,16 @@ def _check_orphans(connection: Connection, report: AddFinding) -> None:
 
 def _check_tokens(connection: Connection, report: AddFinding) -> None:
     for row in stored_rows(connection, "tokens", None, "id"):
-        if not _matches(row, log_chain.token_digest):
+        if not _matches("tokens", row):
             report(f"tokens, id {row['id']}", "does not match its digest")
 
 
-def _matches(row: Values, digest: Callable[[Values], bytes]) -> bool:
+def _matches(table: str, row: Values) -> bool:
     """Whether a row has the digest that it should have; no, if a column is not of its kind."""
     try:
-        return digest(row) == row["digest"]
+        return bool(row_digest(table, row) == row["digest"])
     except (struct.error, TypeError, AttributeError):
         return False
-
-
-def _follows(audit: LogAudit, live: LiveExperiment) -> dict[str, Any]:
-    """The columns of an experiment, as its log says."""
-    state = live.state
-    values = (state.rounds, state.decisions, state.events, audit.links, audit.head, audit.time, int(live.paused))
-    return dict(zip(FOLLOWS, (*values, summary_of(state)), strict=True))
 
 
 def _hex(value: Any) -> str:
@@ -228,7 +214,6 @@ def _rebuild(command: Rebuild, transaction: Transaction) -> None:
         first = found[0] if found else f"it ends with row {audit.links} of {row['links']}"
         raise Damaged(f"the log of {name!r} is damaged, restore a backup: {first}")
     live = audit.live
-    live.links, live.head, live.time = audit.links, audit.head, audit.time
     connection.execute(sql.delete(tables.stats).where(tables.stats.c.experiment == live.id))
     for kind, roster in ((tables.players, live.state.player_roster), (tables.arms, live.state.arm_roster)):
         for place, here in enumerate(roster.here.tolist()):

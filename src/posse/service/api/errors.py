@@ -14,16 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from posse.service.auth.permissions import AccessDenied
-from posse.service.storage.errors import (
-    ConflictingKey,
-    Damaged,
-    ExperimentExists,
-    Overloaded,
-    Paused,
-    Refused,
-    Unavailable,
-    UnknownExperiment,
-)
+from posse.service.storage import errors as storage
 
 TYPE = "urn:posse:problem:"
 MEDIA_TYPE = "application/problem+json"
@@ -36,10 +27,10 @@ KINDS: dict[str, tuple[int, str]] = {
     "no-token": (401, "A token is needed"),
     "bad-token": (401, "The token is not valid"),
     "forbidden": (403, "The token does not allow this"),
-    "cross-site": (403, "Another site sent this"),
-    "not-found": (404, "There is nothing here"),
+    "cross-site": (403, "The request came from another site"),
+    "not-found": (404, "Not found"),
     "unknown-experiment": (404, "No such experiment"),
-    "wrong-method": (405, "This method does nothing here"),
+    "wrong-method": (405, "Method not allowed"),
     "too-slow": (408, "The body took too long"),
     "experiment-exists": (409, "The experiment exists already"),
     "conflicting-key": (409, "The idempotency key was used for something else"),
@@ -49,11 +40,11 @@ KINDS: dict[str, tuple[int, str]] = {
     "refused": (409, "The experiment cannot do this now"),
     "too-large": (413, "The body is too large"),
     "not-json-type": (415, "The body must be JSON"),
-    "wrong-host": (421, "The service is not known by this name"),
+    "wrong-host": (421, "Wrong host name"),
     "invalid": (422, "The request is not valid"),
     "damaged": (500, "The database is damaged"),
     "internal": (500, "The service failed"),
-    "overloaded": (503, "Too much waits already"),
+    "overloaded": (503, "Too many requests are waiting"),
     "unavailable": (503, "The storage cannot answer now"),
     "timeout": (503, "It took too long"),
 }
@@ -61,14 +52,18 @@ KINDS: dict[str, tuple[int, str]] = {
 
 
 ERRORS: list[tuple[type[Exception], str, str]] = [
-    (UnknownExperiment, "unknown-experiment", "GET /v1/experiments lists those there are."),
-    (ExperimentExists, "experiment-exists", "Take another name, or use the one there is."),
-    (ConflictingKey, "conflicting-key", "Use a new key for each new request, and the same one only to repeat it."),
-    (Paused, "paused", "PATCH the experiment with paused=false to go on."),
-    (Refused, "refused", "Nothing was changed."),
-    (Overloaded, "overloaded", "Try again in a second, with the same idempotency key."),
-    (Unavailable, "unavailable", "Try again in a second, with the same idempotency key or the same reward."),
-    (Damaged, "damaged", "`posse db verify` says what is wrong."),
+    (storage.UnknownExperiment, "unknown-experiment", "GET /v1/experiments lists those there are."),
+    (storage.ExperimentExists, "experiment-exists", "Take another name, or use the one there is."),
+    (
+        storage.ConflictingKey,
+        "conflicting-key",
+        "Use a new key for each new request, and the same one only to repeat it.",
+    ),
+    (storage.Paused, "paused", "PATCH the experiment with paused=false to go on."),
+    (storage.Refused, "refused", "Nothing was changed."),
+    (storage.Overloaded, "overloaded", "Try again in a second, with the same idempotency key."),
+    (storage.Unavailable, "unavailable", "Try again in a second, with the same idempotency key or the same reward."),
+    (storage.Damaged, "damaged", "`posse db verify` says what is wrong."),
 ]
 """The storage's errors, each with the kind of problem that it is and what to do; the first that fits counts."""
 
@@ -100,11 +95,11 @@ class HttpProblem(Exception):
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems that a route may answer with, for OpenAPI."""
-    schema = {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}
-    titles = {
-        status: " · ".join(title for other, title in KINDS.values() if other == status) for status, _ in KINDS.values()
-    }
-    return {status: {"description": titles[status], "content": {MEDIA_TYPE: schema}} for status in statuses}
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
+    titles: dict[int, list[str]] = {}
+    for status, title in KINDS.values():
+        titles.setdefault(status, []).append(title)
+    return {status: {"description": " · ".join(titles[status]), "content": content} for status in statuses}
 
 
 def add_problems(app: FastAPI) -> None:
@@ -128,11 +123,11 @@ def add_problems(app: FastAPI) -> None:
 def answer_of(error: Exception) -> Response:
     """The answer to a request that met an error; one that nobody expected goes to the log only."""
     problem = problem_of(error)
-    if problem is None:
-        logging.getLogger("posse").error("a request failed", exc_info=error)
-        detail = "This is a fault of the service, and its log says more. The request may be repeated."
-        problem = HttpProblem("internal", detail)
-    return problem.response()
+    if problem is not None:
+        return problem.response()
+    logging.getLogger("posse").error("a request failed", exc_info=error)
+    detail = "This is a fault of the service, and its log says more. The request may be repeated."
+    return HttpProblem("internal", detail).response()
 
 
 def problem_of(error: Exception) -> HttpProblem | None:

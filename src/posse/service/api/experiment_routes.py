@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import quote
 
-from fastapi import APIRouter, FastAPI, Header, Path, Request, Response
+from fastapi import FastAPI, Header, Path, Request, Response
 
 from posse.service.api import requests as bodies
 from posse.service.api import responses as answers
 from posse.service.api.errors import HttpProblem, declared
-from posse.service.api.requests import AuthRoute, operation_id
+from posse.service.api.requests import new_router
+from posse.service.api.responses import ExperimentAnswer
 from posse.service.auth.permissions import CHANGE, CREATE, READ, Permission, allows, needs
 from posse.service.commands import Change, Choose, Create, Erase, Observe, Record
 from posse.service.storage import queries
@@ -22,7 +23,7 @@ WITH_BODY = (*ALWAYS, 400, 408, 409, 413, 415)
 PREFIX = "/v1/experiments"
 REFUSED = {"conflict": "conflicting-reward", "unknown": "unknown-decision", "invalid": "invalid"}
 
-router = APIRouter(prefix=PREFIX, route_class=AuthRoute, generate_unique_id_function=operation_id)
+router = new_router(PREFIX)
 Name = Annotated[bodies.ExperimentName, Path(description="The experiment")]
 Key = Annotated[bodies.Key | None, Header(description="Repeat a request with the same key, and it happens once")]
 LOCATION = {"headers": {"Location": {"description": "Where it is", "schema": {"type": "string"}}}}
@@ -31,16 +32,14 @@ LOCATION = {"headers": {"Location": {"description": "Where it is", "schema": {"t
 def add_create_route(app: FastAPI) -> None:
     """Add the route that creates experiments, with all policies that are known by now."""
     bodies.ExperimentBody.model_rebuild(force=True)
-    creation = APIRouter(route_class=AuthRoute, generate_unique_id_function=operation_id)
+    creation = new_router()
     responses = {201: LOCATION, **declared(*WITH_BODY)}
     creation.add_api_route(PREFIX, create_experiment, methods=["POST"], status_code=201, responses=responses)
     app.router.routes.extend(creation.routes)
 
 
 @needs(CREATE)
-async def create_experiment(
-    body: bodies.ExperimentBody, request: Request, response: Response
-) -> answers.ExperimentAnswer:
+async def create_experiment(body: bodies.ExperimentBody, request: Request, response: Response) -> ExperimentAnswer:
     """Create an experiment."""
     try:
         settings = body.model_dump(exclude={"name", "policy"})
@@ -64,14 +63,14 @@ async def list_experiments(request: Request) -> answers.ExperimentsAnswer:
 
 @router.get("/{name}", responses=declared(404, *ALWAYS))
 @needs(READ)
-async def read_experiment(name: Name, request: Request) -> answers.ExperimentAnswer:
+async def read_experiment(name: Name, request: Request) -> ExperimentAnswer:
     """An experiment as it stands."""
     return _described(await request.app.state.read_pool.query(queries.experiment, name))
 
 
 @router.patch("/{name}", responses=declared(404, *WITH_BODY))
 @needs(CHANGE)
-async def change_experiment(name: Name, body: bodies.ChangeBody, request: Request) -> answers.ExperimentAnswer:
+async def change_experiment(name: Name, body: bodies.ChangeBody, request: Request) -> ExperimentAnswer:
     """Let players and arms come and go, pause and resume; all of it or nothing."""
     return _described(await request.app.state.writer.apply(Change(name, **body.model_dump())))
 
@@ -79,10 +78,7 @@ async def change_experiment(name: Name, body: bodies.ChangeBody, request: Reques
 @router.post("/{name}/decisions", responses=declared(404, *WITH_BODY))
 @needs(Permission("decide"))
 async def decide(
-    name: Name,
-    body: bodies.AnyDecisionBody,
-    request: Request,
-    idempotency_key: Key = None,
+    name: Name, body: bodies.AnyDecisionBody, request: Request, idempotency_key: Key = None
 ) -> answers.DecisionsAnswer:
     """Choose an arm for a player, or one for each of several who act in the same round."""
     key = idempotency_key or body.idempotency_key
@@ -96,15 +92,14 @@ async def decide(
 @needs(Permission("reward"))
 async def reward(name: Name, body: bodies.AnyRewardBody, request: Request) -> RewardOutcome | answers.OutcomesAnswer:
     """Report the reward of a decision, or those of several: then each has its own outcome, and good ones are taken."""
-    alone = isinstance(body, bodies.RewardBody)
     reports = [body] if isinstance(body, bodies.RewardBody) else body.rewards
     pairs = [(each.decision, each.reward) for each in reports]
     outcomes: list[RewardOutcome] = await request.app.state.writer.apply(Observe(name, pairs))
-    if alone and outcomes[0].status in REFUSED:
+    if isinstance(body, bodies.RewardsBody):
+        return answers.OutcomesAnswer(outcomes=outcomes, taken=sum(each.status == "taken" for each in outcomes))
+    if outcomes[0].status in REFUSED:
         raise HttpProblem(REFUSED[outcomes[0].status], f"{outcomes[0].detail}. Nothing was changed.")
-    if alone:
-        return outcomes[0]
-    return answers.OutcomesAnswer(outcomes=outcomes, taken=sum(each.status == "taken" for each in outcomes))
+    return outcomes[0]
 
 
 @router.post("/{name}/records", responses=declared(404, *WITH_BODY))
@@ -122,20 +117,16 @@ async def erase(name: Name, body: bodies.ErasureBody, request: Request) -> answe
     return answers.ErasureAnswer(player=await request.app.state.writer.apply(Erase(name, body.player)))
 
 
-def _described(experiment: queries.Experiment) -> answers.ExperimentAnswer:
+def _described(experiment: queries.Experiment) -> ExperimentAnswer:
     """An experiment, for an answer."""
     setup, policy = experiment.setup, experiment.setup.policy
-    return answers.ExperimentAnswer(
-        name=experiment.name,
-        policy=answers.PolicyAnswer(
-            name=type(policy).__name__,
-            constants={name: getattr(policy, name) for name in policy.constant_names()},
-            label=policy.label,
-        ),
+    constants = {name: getattr(policy, name) for name in policy.constant_names()}
+    return ExperimentAnswer(
+        policy=answers.PolicyAnswer(name=type(policy).__name__, constants=constants, label=policy.label),
         arms=[answers.RosterEntry(name=name, here=here) for name, here in experiment.arms],
         players=[answers.RosterEntry(name=name, here=here) for name, here in experiment.players],
         reward_range=[setup.low, setup.high],
         **{name: getattr(setup, name) for name in ("horizon", "floor", "holdout", "default_reward", "patience")},
-        **{name: getattr(experiment, name) for name in ("paused", "rounds", "decisions", "rewards", "waiting")},
-        created_at=experiment.created_at,
+        **{name: getattr(experiment, name) for name in ("name", "created_at", "paused", "rounds", "decisions")},
+        **{name: getattr(experiment, name) for name in ("rewards", "waiting")},
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request
+from fastapi import Query, Request
 from sqlalchemy.engine import Connection
 
 from posse.insight.diagnosis.api import diagnose
@@ -16,7 +16,7 @@ from posse.learner.state import LearnerState
 from posse.service.api import responses as answers
 from posse.service.api.errors import declared
 from posse.service.api.experiment_routes import ALWAYS, PREFIX, Name
-from posse.service.api.requests import AuthRoute, operation_id
+from posse.service.api.requests import new_router
 from posse.service.auth.permissions import READ, needs
 from posse.service.settings import LARGEST_PAGE
 from posse.service.storage import queries
@@ -25,7 +25,7 @@ from posse.text import plain
 LARGEST_NUMBER = 2**53  # of a row of the log
 LEVEL = 0.05  # the probability that any of the intervals is ever wrong
 
-router = APIRouter(prefix=PREFIX, route_class=AuthRoute, generate_unique_id_function=operation_id)
+router = new_router(PREFIX)
 
 
 @router.get("/{name}/log", responses=declared(404, *ALWAYS))

@@ -102,9 +102,7 @@ class RequestLimits:
         self._metrics.seconds.labels(method, route).observe(seconds)
         if self._settings.access_log:
             client = (scope.get("client") or ["?"])[0]
-            path = without_tokens(
-                ascii(scope["path"][:300])[1:-1]
-            )  # no query; nothing that could begin a line of its own
+            path = without_tokens(ascii(scope["path"][:300])[1:-1])  # no query, and no line breaks
             log.info("%s %s %s %d %.1f ms", client, method, path, status, 1e3 * seconds)
 
 
@@ -126,7 +124,7 @@ class BoundedBody:
 
     async def receive(self) -> Message:
         """The next part."""
-        if self._complete:  # from here on it is about whether the client is still there
+        if self._complete:  # after the body, messages only say whether the client is still connected
             return await self._receive()
         message = await self._next()
         if self._taken > LARGEST_BODY:

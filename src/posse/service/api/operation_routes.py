@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from posse.service.api.errors import HttpProblem, declared, problem_of
-from posse.service.api.requests import AuthRoute, operation_id
+from posse.service.api.requests import new_router
 from posse.service.api.responses import HealthAnswer
 from posse.service.auth.permissions import NO_TOKEN, Permission, needs
 from posse.service.storage import database
 from posse.service.storage.errors import Damaged, Unavailable
 
-router = APIRouter(route_class=AuthRoute, generate_unique_id_function=operation_id)
+router = new_router()
 OPEN: dict[str, Any] = {"security": []}
 
 

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
-from fastapi import Request, Response
+from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import (
     AfterValidator,
@@ -46,10 +46,8 @@ class JsonRequest(Request):
             try:
                 self._json = from_json(await self.body(), allow_inf_nan=False)
             except ValueError as error:
-                detail = (
-                    f"{str(error)[:300]}. Send one JSON value in UTF-8, without NaN or Infinity, not nested deeply."
-                )
-                raise HttpProblem("not-json", detail) from None
+                advice = "Send one JSON value in UTF-8, without NaN or Infinity, not nested deeply."
+                raise HttpProblem("not-json", f"{str(error)[:300]}. {advice}") from None
         return self._json
 
 
@@ -75,9 +73,9 @@ class AuthRoute(APIRoute):
         return check_and_handle
 
 
-def operation_id(route: APIRoute) -> str:
-    """How OpenAPI names an endpoint."""
-    return route.name
+def new_router(prefix: str = "") -> APIRouter:
+    """A router for endpoints that say what they need; OpenAPI names them as the code does."""
+    return APIRouter(prefix=prefix, route_class=AuthRoute, generate_unique_id_function=lambda route: route.name)
 
 
 def _check_type(request: Request) -> None:
@@ -140,11 +138,8 @@ def _policy_body(kind: type[Policy]) -> type[PolicyBody]:
     constants: dict[str, Any] = {}
     for field in dataclasses.fields(kind):
         if field.name in kind.constant_names():
-            required = field.default is dataclasses.MISSING
-            constants[field.name] = (
-                Real if field.default is not None else Real | None,
-                ... if required else field.default,
-            )
+            default = ... if field.default is dataclasses.MISSING else field.default
+            constants[field.name] = (Real | None if default is None else Real, default)
     name = kind.__name__
     made = create_model(f"{name}Constants", __base__=Body, **constants)
     required = any(default is ... for _, default in constants.values())

@@ -83,7 +83,7 @@ class ErasureAnswer(BaseModel):
 class LogAnswer(BaseModel):
     """Rows of the log."""
 
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, Any]] = Field(description="`event` is the row's number in the log")
     next: int | None = Field(description="Give it as `after` for the next rows; null at the end")
 
 

@@ -15,8 +15,8 @@ from sqlalchemy.engine import Connection
 
 from posse.checks import number
 from posse.learner.setup import check_name
-from posse.service.storage import log_chain
 from posse.service.storage import schema as tables
+from posse.service.storage.log_chain import row_digest
 from posse.service.storage.transaction import Transaction, handle
 
 SCOPES = ("decide", "reward", "read", "admin")
@@ -108,7 +108,7 @@ def _revoke(command: RevokeToken, transaction: Transaction) -> None:
 
 def _seal(transaction: Transaction, row: dict[str, Any]) -> None:
     """Write a token's row with its digest."""
-    row["digest"] = log_chain.token_digest(row)
+    row["digest"] = row_digest("tokens", row)
     transaction.connection.execute(sql.update(tables.tokens).where(tables.tokens.c.id == row["id"]), row)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
@@ -17,7 +16,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("clients need httpx: pip install 'posse[client]'", name="httpx") from error
 
 from posse.service.client.protocol import ClientProtocol, RewardReport
-from posse.service.client.retry import PauseStep, SendStep, ServiceError, StepResult, Steps
+from posse.service.client.retry import SendStep, ServiceError, StepResult, Steps
 from posse.version import __version__
 
 P = ParamSpec("P")
@@ -46,8 +45,10 @@ def _awaited(verb: Verb[P, T]) -> Callable[Concatenate[AsyncClient, P], Awaitabl
     return method
 
 
-class _BaseClient(ABC, Generic[Http]):
+class _BaseClient(Generic[Http]):
     """What both clients have in common."""
+
+    _http_class: type[Http]
 
     def __init__(
         self,
@@ -65,11 +66,7 @@ class _BaseClient(ABC, Generic[Http]):
             headers["Authorization"] = f"Bearer {token}"
         self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout}
         self._protocol = ClientProtocol(patience, buffer_limit)
-        self._http: Http = self._new_http()
-
-    @abstractmethod
-    def _new_http(self) -> Http:
-        """The HTTP client that makes the requests."""
+        self._http: Http = self._http_class(**self._options)
 
     @property
     def buffered(self) -> int:
@@ -104,8 +101,7 @@ class Client(_BaseClient[httpx.Client]):
         buffer_limit: how many rewards may wait while the service is away.
     """
 
-    def _new_http(self) -> httpx.Client:
-        return httpx.Client(**self._options)
+    _http_class = httpx.Client
 
     choose = _blocking(ClientProtocol.choose)
     observe = _blocking(ClientProtocol.observe)
@@ -133,9 +129,9 @@ class Client(_BaseClient[httpx.Client]):
                 return done.value
             result = self._do(step)
 
-    def _do(self, step: SendStep | PauseStep) -> StepResult:
-        if isinstance(step, PauseStep):
-            time.sleep(step.seconds)
+    def _do(self, step: SendStep | float) -> StepResult:
+        if isinstance(step, float):
+            time.sleep(step)
             return None
         try:
             return self._http.request(step.method, step.path, json=step.body, headers=step.headers)
@@ -164,8 +160,7 @@ class AsyncClient(_BaseClient[httpx.AsyncClient]):
         decision = await client.choose("offers", "Lyon")
     """
 
-    def _new_http(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(**self._options)
+    _http_class = httpx.AsyncClient
 
     choose = _awaited(ClientProtocol.choose)
     observe = _awaited(ClientProtocol.observe)
@@ -193,9 +188,9 @@ class AsyncClient(_BaseClient[httpx.AsyncClient]):
                 return done.value
             result = await self._do(step)
 
-    async def _do(self, step: SendStep | PauseStep) -> StepResult:
-        if isinstance(step, PauseStep):
-            await asyncio.sleep(step.seconds)
+    async def _do(self, step: SendStep | float) -> StepResult:
+        if isinstance(step, float):
+            await asyncio.sleep(step)
             return None
         try:
             return await self._http.request(step.method, step.path, json=step.body, headers=step.headers)

@@ -231,14 +231,12 @@ class ClientProtocol:
         patience: float | None = None,
     ) -> Steps[dict[str, Any]]:
         """Create an experiment with the arguments of `posse.Learner`; return its description."""
+        constants = {name: getattr(policy, name) for name in policy.constant_names()}
         body = {
             "name": experiment,
             "arms": list(arms),
             "players": list(players),
-            "policy": {
-                "name": type(policy).__name__,
-                "constants": {name: getattr(policy, name) for name in policy.constant_names()},
-            },
+            "policy": {"name": type(policy).__name__, "constants": constants},
             "horizon": horizon,
             "seed": seed,
             "reward_range": list(reward_range),
@@ -261,14 +259,9 @@ class ClientProtocol:
         knows_others: bool = True,
     ) -> Steps[dict[str, Any]]:
         """Let players and arms come and go, pause or resume: all of it or nothing. Return the new description."""
-        body = {
-            "join": list(join),
-            "retire": list(retire),
-            "add_arms": list(add_arms),
-            "retire_arms": list(retire_arms),
-            "paused": paused,
-            "knows_others": knows_others,
-        }
+        names = {"join": join, "retire": retire, "add_arms": add_arms, "retire_arms": retire_arms}
+        body: dict[str, Any] = {kind: list(of_kind) for kind, of_kind in names.items()}
+        body |= {"paused": paused, "knows_others": knows_others}
         return self._change("PATCH", _path(experiment), body)
 
     def join(self, experiment: str, player: str, *, knows_others: bool = True) -> Steps[dict[str, Any]]:

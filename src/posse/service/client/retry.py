@@ -1,7 +1,7 @@
 """Requests that are repeated until they are answered. Nothing here does input or output.
 
-A request is a generator: it yields steps, each to send a request or to pause, and receives what came of each step. So
-the blocking and the asynchronous client share all of it.
+A request is a generator. It yields the next step, a request to send or the seconds to wait, and receives the result.
+So the blocking and the asynchronous client share all of this code.
 """
 
 from __future__ import annotations
@@ -46,15 +46,8 @@ class SendStep:
     headers: dict[str, str]
 
 
-@dataclass(frozen=True)
-class PauseStep:
-    """Wait for some seconds."""
-
-    seconds: float
-
-
 StepResult = httpx.Response | httpx.TransportError | None
-Steps = Generator[SendStep | PauseStep, StepResult, T]
+Steps = Generator[SendStep | float, StepResult, T]
 
 
 def ask(
@@ -75,7 +68,7 @@ def ask(
         wait = max(wait, delay * random.uniform(0.5, 1.0))
         if (may_have_happened and not repeatable) or time.monotonic() + wait > until:
             raise error
-        yield PauseStep(wait)
+        yield wait
         delay = min(2 * delay, LONGEST_DELAY)
 
 

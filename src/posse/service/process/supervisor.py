@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -55,10 +55,8 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `announce` is called with the URL once it answers."""
     workers = whole("workers", workers, least=1, most=256)
-    listener = bind(host, whole("port", port, least=0, most=65535))
-    with listener:
-        address = listener.getsockname()[0]
-        settings = replace(settings, loopback=is_loopback(address))
+    with bind(host, whole("port", port, least=0, most=65535)) as listener:
+        settings = replace(settings, loopback=is_loopback(listener.getsockname()[0]))
         prepare(settings, host)
         with tempfile.TemporaryDirectory(prefix="posse-metrics-") as folder:
             Supervisor(listener, settings, workers, folder, lambda: announce(url_of(listener))).run()
@@ -94,15 +92,12 @@ def prepare(settings: Settings, host: str) -> None:
     """Import the user's policies, create the database if there is none, and refuse an open service without a token."""
     if settings.import_file is not None:
         import_file(settings.import_file)
-    store = ServiceStore.open(settings.database, create=True)
-    try:
+    with closing(ServiceStore.open(settings.database, create=True)) as store:
         if not settings.loopback and not store.read(tokens.exist):
             raise ValueError(
                 f"host={host!r} can be reached from other machines, but there is no token yet, so anybody could do "
                 "anything; make one first, with the same --database: posse token create --scope admin"
             )
-    finally:
-        store.close()
 
 
 class Supervisor:
@@ -143,8 +138,7 @@ class Supervisor:
         os.write(self._wake_write, b".")
 
     def _start(self, number: int) -> None:
-        defaults = self._settings.defaults_seconds if number == 0 else None
-        settings = replace(self._settings, defaults_seconds=defaults)
+        settings = self._settings if number == 0 else replace(self._settings, defaults_seconds=None)
         worker = self._context.Process(
             target=run_worker,
             args=(self._listener, settings, number, self._folder, self._tell_ready),
@@ -171,7 +165,7 @@ class Supervisor:
         code = worker.exitcode or 0
         del self._workers[number]  # a closed process cannot be asked anything, and `_stop` would
         worker.close()
-        if code > 0:  # it failed by itself, and will fail again unless something changes meanwhile
+        if code > 0:  # it exited by itself, and would do so again right away
             if not self._announced:
                 raise RuntimeError("the service could not start; the lines above say why")
             self._pause = min(2 * self._pause or 0.1, LONGEST_PAUSE)
@@ -207,8 +201,7 @@ def run_worker(listener: socket.socket, settings: Settings, number: int, folder:
 
 def _stop_with_supervisor(server: WorkerServer) -> None:
     """Stop when the supervisor is gone, even if it was killed."""
-    supervisor = multiprocessing.parent_process()
-    if supervisor is not None:
+    if (supervisor := multiprocessing.parent_process()) is not None:
         supervisor.join()
         server.stop()
 

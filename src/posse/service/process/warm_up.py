@@ -1,6 +1,6 @@
 """Imported by the process that workers are forked from: makes a decision, so that everything is compiled already.
 
-A worker that replaces another then answers its first request without the second or two that a new process needs.
+The first decision of a new process takes a second or two. A worker that is forked after it answers at once.
 """
 
 from posse.learner import Learner

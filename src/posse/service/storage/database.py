@@ -28,15 +28,12 @@ DAMAGE = ("malformed", "not a database", "file is encrypted", "unsupported file 
 def connect(url: str) -> Engine:
     """An engine for a database's address; nothing is opened yet."""
     address = _address(url)
-    if address.get_backend_name() == "sqlite":
-        engine = sql.create_engine(address, connect_args={"timeout": PATIENCE}, pool_size=4, max_overflow=64)
-        sql.event.listen(engine, "connect", _prepare_sqlite)
+    local = address.get_backend_name() == "sqlite"
+    patience = {"timeout" if local else "connect_timeout": PATIENCE}
+    engine = sql.create_engine(address, connect_args=patience, pool_size=4, max_overflow=64, pool_pre_ping=not local)
+    sql.event.listen(engine, "connect", _prepare_sqlite if local else _prepare_postgres)
+    if local:
         sql.event.listen(engine, "begin", _begin_sqlite)
-        return engine
-    engine = sql.create_engine(
-        address, pool_size=4, max_overflow=64, pool_pre_ping=True, connect_args={"connect_timeout": PATIENCE}
-    )
-    sql.event.listen(engine, "connect", _prepare_postgres)
     return engine
 
 
@@ -81,13 +78,11 @@ def _begin_sqlite(connection: Connection) -> None:
 @contextlib.contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """A transaction that sees one moment of the database and changes nothing."""
-    level = (
-        {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    )
-    with explained(engine), engine.connect() as connection:
-        connection = connection.execution_options(posse_reads=True, **level)
-        with connection.begin():
-            yield connection
+    options: dict[str, Any] = {"posse_reads": True}
+    if engine.dialect.name == "postgresql":
+        options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    with explained(engine), engine.connect() as connection, connection.execution_options(**options).begin():
+        yield connection
 
 
 @contextlib.contextmanager
@@ -140,13 +135,10 @@ def check_version(engine: Engine) -> None:
         found = version(connection)
     if found is None:
         raise ValueError(f"{place} holds no posse database; `posse db init --database {place}` makes one")
-    if found > SCHEMA:
-        raise ValueError(f"{place} has schema {found}, but this posse works with {SCHEMA}; use a newer posse")
     if found != SCHEMA:
-        raise ValueError(
-            f"{place} has schema {found}, but this posse works with {SCHEMA}; back it up, then run "
-            f"`posse db upgrade --database {place}`"
-        )
+        upgrade_it = f"back it up, then run `posse db upgrade --database {place}`"
+        advice = "use a newer posse" if found > SCHEMA else upgrade_it
+        raise ValueError(f"{place} has schema {found}, but this posse works with {SCHEMA}; {advice}")
 
 
 def check_file(engine: Engine, create: bool = False) -> None:

@@ -17,7 +17,9 @@ def repeated(
     """Decisions that were made before, if the request is the one that they were made for."""
     players, arms = live.state.player_roster, live.state.arm_roster
     same = [players.names[row["player"]] for row in made] == names
-    offered = _bits(made[0]["offered"])
+    if made[0]["offered"] is None:
+        raise Damaged("a decision with an idempotency key does not say which arms were offered")
+    offered = np.unpackbits(np.frombuffer(made[0]["offered"], np.uint8)).tolist()
     if same and available is not None:
         same = {arm for arm, open_ in zip(arms.names, offered, strict=False) if open_} == set(available)
     if not same or bool(made[0]["restricted"]) != (available is not None):
@@ -26,24 +28,9 @@ def repeated(
         )
     decisions = []
     for row in made:
+        id_, player, arm = write_id(row["serial"], row["tag"]), players.names[row["player"]], arms.names[row["arm"]]
         values = np.frombuffer(row["probabilities"], "<f8").tolist()
-        probabilities = {arms.names[arm]: p for arm, p in enumerate(values) if offered[arm]}
-        decisions.append(
-            Decision(
-                write_id(row["serial"], row["tag"]),
-                players.names[row["player"]],
-                arms.names[row["arm"]],
-                row["propensity"],
-                probabilities,
-                row["round"],
-                row["shared"],
-                bool(row["holdout"]),
-            )
-        )
+        probabilities = {arms.names[place]: p for place, p in enumerate(values) if offered[place]}
+        rest = row["round"], row["shared"], bool(row["holdout"])
+        decisions.append(Decision(id_, player, arm, row["propensity"], probabilities, *rest))
     return decisions
-
-
-def _bits(offered: bytes | None) -> list[int]:
-    if offered is None:
-        raise Damaged("a decision with an idempotency key does not say which arms were offered")
-    return np.unpackbits(np.frombuffer(offered, np.uint8)).tolist()

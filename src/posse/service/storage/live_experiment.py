@@ -20,22 +20,10 @@ from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
 from posse.learner.state import Decision, LearnerState
-from posse.service.storage import log_chain
+from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
-from posse.service.storage.log_chain import Values
-from posse.service.storage.log_rows import (
-    ARM_CHANGES,
-    INSERTS,
-    PLAYER_CHANGES,
-    decision_row,
-    first_decision,
-    name_row,
-    past_row,
-    read_log,
-    read_name,
-    read_names,
-)
+from posse.service.storage.log_chain import Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics, insert_into, summary_of
 
 RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
@@ -55,7 +43,7 @@ class LiveExperiment:
         self.state = state
         self.waiting: OrderedDict[int, Row] = OrderedDict()  # recent decisions without a reward,
         self.answers: OrderedDict[int, Answered] = OrderedDict()  # and with one
-        self.oldest = -math.inf  # when the first decision was made that may still take the default; −∞: unknown
+        self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
         self.statistics = PairStatistics()
         self._log: dict[str, list[dict[str, Any]]] = {"decisions": [], "rewards": [], "changes": []}
@@ -76,14 +64,9 @@ class LiveExperiment:
     ) -> LiveExperiment:
         """A new experiment, written to the database."""
         state = LearnerState(setup, arms, players)
-        row: dict[str, Any] = {
-            "name": name,
-            "setup": json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False),
-            "created_at": now,
-            "first_players": len(players),
-            "first_arms": len(arms),
-        }
-        row["origin"] = row["head"] = log_chain.origin_digest(row)
+        row: dict[str, Any] = {"name": name, "created_at": now, "first_players": len(players), "first_arms": len(arms)}
+        row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
+        row["origin"] = row["head"] = row_digest("experiments", row)
         row |= {"paused": 0, "rounds": 0, "decisions": 0, "events": 0, "links": 0, "time": now}
         row["summary"] = summary_of(state)
         insert = insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
@@ -91,7 +74,7 @@ class LiveExperiment:
         if row["id"] is None:
             raise ExperimentExists(f"there is an experiment {name!r} already")
         for table, names in ((tables.players, players), (tables.arms, arms)):
-            rows = [name_row(table.name, row["id"], place, one, True) for place, one in enumerate(names)]
+            rows = [log_rows.name_row(table.name, row["id"], place, one, True) for place, one in enumerate(names)]
             if rows:
                 connection.execute(sql.insert(table), rows)
         live = cls(row, state)
@@ -103,18 +86,14 @@ class LiveExperiment:
     @classmethod
     def load(cls, connection: Connection, row: Values) -> LiveExperiment:
         """The experiment from the statistics beside the log: the cost does not depend on the log's length."""
-        players, arms = (read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
-        state = LearnerState(
-            Setup.from_dict(json.loads(row["setup"])),
-            [name for name, _ in arms[: row["first_arms"]]],
-            [name for name, _ in players[: row["first_players"]]],
-        )
+        players, arms = (log_rows.read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
+        state = first_state(row, [name for name, _ in arms], [name for name, _ in players])
         live = cls(row, state)
-        live.statistics.load(connection, live.id, state, players, arms, row["summary"])
+        live.statistics.load(connection, row, state, players, arms)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
-            live.oldest_serial = first_decision(
+            live.oldest_serial = log_rows.first_decision(
                 connection, live.id, state.decisions, lambda found: found.decided_at + patience > live.time
             )
         return live
@@ -129,17 +108,17 @@ class LiveExperiment:
         if not 0 < missed <= FEW:
             return False
         head = self.head
-        rows = read_log(connection, self.id, self.links, self.state.decisions)
+        rows = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
         if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in rows):
             return False
         for table, entry in rows:
-            head = log_chain.log_digest(head, table, entry)
+            head = row_digest(table, entry, head)
         if head != row["head"] or len(rows) != missed:
             raise Damaged(
                 f"experiment {self.name!r}: the log after row {self.links} has {len(rows)} rows that do not add up to "
                 f"its head, row {row['links']}; see what `posse db verify` says"
             )
-        self.replay(rows, lambda table, place: read_name(connection, table, self.id, place))
+        self.replay(rows, lambda table, place: log_rows.read_name(connection, table, self.id, place))
         self._stand_at(row)
         self.statistics.keep(self.state)
         return True
@@ -153,7 +132,7 @@ class LiveExperiment:
                 self.state.observe(batch)
                 batch = []
             if table == "decisions":
-                decision = decision_row(row)
+                decision = log_rows.decision_row(row)
                 self.state.rounds, self.state.decisions = decision.round, decision.serial + 1
                 self._wait(decision)
             elif table == "rewards":
@@ -171,11 +150,11 @@ class LiveExperiment:
             self.state.rounds = row["round"]
         elif known is not None:
             self.answers[known.serial] = (known.tag, row["reward"], bool(row["defaulted"]))
-        return past_row(row, max(row["serial"], -1)), row["reward"]
+        return log_rows.past_row(row, max(row["serial"], -1)), row["reward"]
 
     def _replay_change(self, row: Values, name_of: Any) -> None:
         kind, place = row["kind"], row["place"]
-        if kind in (*PLAYER_CHANGES, *ARM_CHANGES):
+        if kind in (*log_rows.PLAYER_CHANGES, *log_rows.ARM_CHANGES):
             table, known = self._names_of(kind)
             name = known.names[place] if place < len(known.names) else name_of(table, place)
             self.state.change(kind, name, bool(row["knows_others"]))
@@ -190,7 +169,7 @@ class LiveExperiment:
 
     def _names_of(self, kind: str) -> tuple[sql.Table, Roster]:
         """The table and the roster that a change is about."""
-        if kind in PLAYER_CHANGES:
+        if kind in log_rows.PLAYER_CHANGES:
             return tables.players, self.state.player_roster
         return tables.arms, self.state.arm_roster
 
@@ -199,19 +178,13 @@ class LiveExperiment:
     def choose(self, players: list[int], available: Any, now: float, key: str | None) -> list[Decision]:
         """One round."""
         offered = self.state.offered(available)
-        bits = np.packbits(offered).tobytes()
+        request = {"offered": np.packbits(offered).tobytes(), "restricted": int(available is not None)}
         made = self.state.choose(players, offered, now)
         for position, (decision, row) in enumerate(made):
             probabilities = np.zeros(offered.size, "<f8")
             probabilities[offered] = list(decision.probabilities.values())
-            self.append_decision(
-                row,
-                probabilities=probabilities.tobytes(),
-                offered=bits,
-                restricted=int(available is not None),
-                request_key=key,
-                position=position,
-            )
+            asked = request | {"request_key": key, "position": position}
+            self.append_decision(row, probabilities=probabilities.tobytes(), **asked)
         return [decision for decision, _ in made]
 
     def append_decision(self, row: Row, **request: Any) -> None:
@@ -257,10 +230,10 @@ class LiveExperiment:
         state = self.state
         players, arms = (Roster.of(roster.kind, list(roster)) for roster in (state.player_roster, state.arm_roster))
         for kind, name in steps:
-            roster = players if kind in PLAYER_CHANGES else arms
+            roster = players if kind in log_rows.PLAYER_CHANGES else arms
             if kind == "add arm":
                 state.setup.check_floor(roster.count + 1)
-            if kind in (PLAYER_CHANGES[0], ARM_CHANGES[0]):
+            if kind in (log_rows.PLAYER_CHANGES[0], log_rows.ARM_CHANGES[0]):
                 roster.add(name)
             else:
                 roster.retire(name)
@@ -287,7 +260,7 @@ class LiveExperiment:
 
     def _append(self, table: str, at: float, row: dict[str, Any]) -> None:
         row["experiment"], row["link"] = self.id, self.links + 1
-        self.head = row["digest"] = log_chain.log_digest(self.head, table, row)
+        self.head = row["digest"] = row_digest(table, row, self.head)
         self.links += 1
         self.time = max(self.time, at)
         self._log[table].append(row)
@@ -304,7 +277,7 @@ class LiveExperiment:
         """Write the rows of the log that are not yet there."""
         for table, rows in self._log.items():
             if rows:
-                connection.execute(INSERTS[table], rows)
+                connection.execute(log_rows.INSERTS[table], rows)
                 rows.clear()
 
     def write(self, connection: Connection) -> None:
@@ -315,20 +288,28 @@ class LiveExperiment:
         self.write_log(connection)
         self._write_names(connection)
         summary = self.statistics.write(connection, self.id, self.state)
-        state = self.state
-        values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
-        values |= {"links": self.links, "head": self.head, "time": self.time, "paused": int(self.paused)}
-        if summary is not None:
-            values["summary"] = summary
+        values = self.progress() if summary is None else self.progress() | {"summary": summary}
         connection.execute(UPDATE, values | {"experiment": self.id})
         self._written = self.links
+
+    def progress(self) -> dict[str, Any]:
+        """How far the experiment is: columns of its row that follow from the log."""
+        state = self.state
+        values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
+        return values | {"links": self.links, "head": self.head, "time": self.time, "paused": int(self.paused)}
 
     def _write_names(self, connection: Connection) -> None:
         for table, place in sorted(self._names):
             roster = self.state.player_roster if table == "players" else self.state.arm_roster
-            row = name_row(table, self.id, place, roster.names[place], bool(roster.here[place]))
+            row = log_rows.name_row(table, self.id, place, roster.names[place], bool(roster.here[place]))
             target = tables.metadata.tables[table]
             found = sql.and_(target.c.experiment == self.id, target.c.place == place)
             if connection.execute(sql.update(target).where(found), row).rowcount == 0:
                 connection.execute(sql.insert(target), row)
         self._names.clear()
+
+
+def first_state(row: Values, arms: list[str], players: list[str]) -> LearnerState:
+    """The learner's state before the first row of the log, with those arms and players that were there then."""
+    setup = Setup.from_dict(json.loads(row["setup"]))
+    return LearnerState(setup, arms[: row["first_arms"]], players[: row["first_players"]])

@@ -17,64 +17,46 @@ Values = Mapping[Any, Any]  # by the names of columns
 
 
 class RowLayout(NamedTuple):
-    """How a table's row becomes bytes: whole numbers, real numbers, then what varies in length or may be missing."""
+    """How a table's row becomes bytes: its numbers, then what varies in length or may be missing."""
 
-    whole: tuple[str, ...]
-    real: tuple[str, ...]
-    varying: tuple[str, ...]
+    numbers: Callable[[Values], tuple[Any, ...]]
     pack: Callable[..., bytes]
-    get: Callable[[Values], tuple[Any, ...]]
+    varying: list[str]
 
 
 def _row_layout(whole: str, real: str, varying: str) -> RowLayout:
-    names = tuple(whole.split()), tuple(real.split()), tuple(varying.split())
-    form = struct.Struct(f">{len(names[0])}q{len(names[1])}d")
-    return RowLayout(*names, form.pack, operator.itemgetter(*names[0], *names[1]))
+    names = [*whole.split(), *real.split()]
+    form = struct.Struct(f">{len(whole.split())}q{len(real.split())}d")
+    return RowLayout(operator.itemgetter(*names), form.pack, varying.split())
 
 
-DECISIONS = _row_layout(
-    "link serial tag round player arm holdout restricted position",
-    "propensity shared decided_at",
-    "probabilities offered request_key",
-)
-REWARDS = _row_layout("link serial event round player arm defaulted", "reward seen_n seen_s observed_at", "")
-CHANGES = _row_layout("link event place knows_others", "at", "kind")
-EXPERIMENTS = _row_layout("first_players first_arms", "created_at", "name setup")
 NAMES = _row_layout("experiment place", "", "name")
-TOKENS = _row_layout("id", "created_at", "hash scopes label experiment expires_at revoked_at")
+LAYOUTS = {
+    "decisions": _row_layout(
+        "link serial tag round player arm holdout restricted position",
+        "propensity shared decided_at",
+        "probabilities offered request_key",
+    ),
+    "rewards": _row_layout("link serial event round player arm defaulted", "reward seen_n seen_s observed_at", ""),
+    "changes": _row_layout("link event place knows_others", "at", "kind"),
+    "experiments": _row_layout("first_players first_arms", "created_at", "name setup"),
+    "players": NAMES,
+    "arms": NAMES,
+    "tokens": _row_layout("id", "created_at", "hash scopes label experiment expires_at revoked_at"),
+}
 
-LOG = {"decisions": DECISIONS, "rewards": REWARDS, "changes": CHANGES}
 
+def row_digest(table: str, row: Values, previous: bytes = b"") -> bytes:
+    """The digest of a row. `previous` is the digest of the row before it in the log.
 
-def row_digest(previous: bytes, table: str, layout: RowLayout, row: Values) -> bytes:
-    """The digest of a row that follows another; `previous` is empty where none comes before.
-
-    Raises struct.error or TypeError where a value is not of its column's kind.
+    An experiment's row is the first in its chain. The rows of names and tokens are in no chain, so that a name can be
+    erased without breaking one. Raises struct.error or TypeError where a value is not of its column's kind.
     """
-    content = previous + table.encode() + layout.pack(*layout.get(row))
+    layout = LAYOUTS[table]
+    content = previous + table.encode() + layout.pack(*layout.numbers(row))
     if layout.varying:
         content += b"".join(_sized(row[name]) for name in layout.varying)
     return hashlib.sha256(content).digest()
-
-
-def log_digest(head: bytes, table: str, row: Values) -> bytes:
-    """The digest of a row of the log, which follows the one with the digest `head`."""
-    return row_digest(head, table, LOG[table], row)
-
-
-def origin_digest(row: Values) -> bytes:
-    """The digest of an experiment's name and set-up, with which its chain begins."""
-    return row_digest(b"", "experiments", EXPERIMENTS, row)
-
-
-def name_digest(table: str, row: Values) -> bytes:
-    """The digest of a player's or an arm's name; it is in no chain, so erasing the name breaks none."""
-    return row_digest(b"", table, NAMES, row)
-
-
-def token_digest(row: Values) -> bytes:
-    """The digest of a token's row."""
-    return row_digest(b"", "tokens", TOKENS, row)
 
 
 def _sized(value: bytes | str | float | None) -> bytes:

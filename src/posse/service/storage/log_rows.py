@@ -9,62 +9,41 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.learner.ledger import Row
-from posse.service.storage import log_chain
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
-from posse.service.storage.log_chain import Values
+from posse.service.storage.log_chain import Values, row_digest
 
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
 
 INSERTS = {name: sql.insert(tables.metadata.tables[name]) for name in ("decisions", "rewards", "changes")}
+
+_MADE, _GIVEN = tables.decisions.c, tables.rewards.c
+_HERE = _MADE.experiment == sql.bindparam("experiment")
+_FROM_SERIAL = sql.and_(_HERE, _MADE.serial >= sql.bindparam("serial"))
+_ROW = [_MADE[name] for name in Row._fields]
+SAME_DECISION = sql.and_(_GIVEN.experiment == _MADE.experiment, _GIVEN.serial == _MADE.serial)
+_ANSWERED = sql.select(_GIVEN.serial).where(SAME_DECISION).scalar_subquery().label("answered")
+
 NEXT_DECISION = (
-    sql.select(tables.decisions.c.serial, tables.decisions.c.decided_at, tables.decisions.c.link)
-    .where(
-        tables.decisions.c.experiment == sql.bindparam("experiment"),
-        tables.decisions.c.serial >= sql.bindparam("serial"),
-    )
-    .order_by(tables.decisions.c.serial)
-    .limit(1)
+    sql.select(_MADE.serial, _MADE.decided_at, _MADE.link).where(_FROM_SERIAL).order_by(_MADE.serial).limit(1)
 )
-KNOWN_KEYS = sql.select(tables.decisions.c.request_key).where(
-    tables.decisions.c.experiment == sql.bindparam("experiment"),
-    tables.decisions.c.request_key.in_(sql.bindparam("keys", expanding=True)),
-)
-SAME_DECISION = sql.and_(
-    tables.rewards.c.experiment == tables.decisions.c.experiment,
-    tables.rewards.c.serial == tables.decisions.c.serial,
-)
+KNOWN_KEYS = sql.select(_MADE.request_key).where(_HERE, _MADE.request_key.in_(sql.bindparam("keys", expanding=True)))
 MADE_BEFORE = (  # bounded by serial numbers: times have no index, and the query would read all that are not yet due
-    sql.select(
-        *(tables.decisions.c[name] for name in Row._fields),
-        sql.select(tables.rewards.c.serial).where(SAME_DECISION).scalar_subquery().label("answered"),
-    )
-    .where(
-        tables.decisions.c.experiment == sql.bindparam("experiment"),
-        tables.decisions.c.serial >= sql.bindparam("serial"),
-        tables.decisions.c.serial < sql.bindparam("until"),
-        tables.decisions.c.decided_at < sql.bindparam("time"),
-    )
-    .order_by(tables.decisions.c.serial)
+    sql.select(*_ROW, _ANSWERED)
+    .where(_FROM_SERIAL, _MADE.serial < sql.bindparam("until"), _MADE.decided_at < sql.bindparam("time"))
+    .order_by(_MADE.serial)
 )
 WITH_REWARDS = (
-    sql.select(
-        *(tables.decisions.c[name] for name in Row._fields),
-        tables.rewards.c.reward.label("given"),
-        tables.rewards.c.defaulted,
-    )
+    sql.select(*_ROW, _GIVEN.reward.label("given"), _GIVEN.defaulted)
     .select_from(tables.decisions.outerjoin(tables.rewards, SAME_DECISION))
-    .where(
-        tables.decisions.c.experiment == sql.bindparam("experiment"),
-        tables.decisions.c.serial.in_(sql.bindparam("serials", expanding=True)),
-    )
+    .where(_HERE, _MADE.serial.in_(sql.bindparam("serials", expanding=True)))
 )
 
 
 def decision_row(values: Values) -> Row:
     """A decision as the learner has it, from a row of the table."""
-    plain = {name: values[name] for name in Row._fields}
-    return Row(**{**plain, "holdout": bool(values["holdout"])})
+    row = Row(*(values[name] for name in Row._fields))
+    return row._replace(holdout=bool(row.holdout))
 
 
 def past_row(values: Values, serial: int = -1) -> Row:
@@ -75,7 +54,7 @@ def past_row(values: Values, serial: int = -1) -> Row:
 def name_row(table: str, experiment: int, place: int, name: str, here: bool) -> dict[str, Any]:
     """A row of players or arms."""
     row: dict[str, Any] = {"experiment": experiment, "place": place, "name": name, "here": int(here)}
-    row["digest"] = log_chain.name_digest(table, row)
+    row["digest"] = row_digest(table, row)
     return row
 
 
@@ -97,12 +76,9 @@ def read_name(connection: Connection, table: sql.Table, experiment: int, place: 
 def read_log(connection: Connection, experiment: int, after: int, serial: int) -> list[tuple[str, Values]]:
     """The rows of the log after one of them, in order, each with its table; `serial` is the first new decision's."""
     found: list[tuple[str, Values]] = []
-    for table, start in (
-        (tables.decisions, tables.decisions.c.serial >= serial),
-        (tables.rewards, tables.rewards.c.link > after),
-        (tables.changes, tables.changes.c.link > after),
-    ):
-        query = sql.select(table).where(table.c.experiment == experiment, start)
+    for table in (tables.decisions, tables.rewards, tables.changes):
+        is_new = table.c.serial >= serial if table is tables.decisions else table.c.link > after
+        query = sql.select(table).where(table.c.experiment == experiment, is_new)
         found += [(table.name, row) for row in connection.execute(query).mappings()]
     return sorted(found, key=lambda entry: entry[1]["link"])
 

@@ -17,9 +17,11 @@ from sqlalchemy.engine import Connection
 from posse.learner.state import LearnerState
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
+from posse.service.storage.log_chain import Values
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 COLUMNS = ("pulls", "waiting", "numbers")
+Entries = list[tuple[str, bool]]  # names, and whether each is here
 
 
 class PairStatistics:
@@ -29,17 +31,9 @@ class PairStatistics:
         self._numbers = np.zeros((0, 0, 0), np.int64)
         self._summary = b""
 
-    def load(
-        self,
-        connection: Connection,
-        experiment: int,
-        state: LearnerState,
-        players: list[tuple[str, bool]],
-        arms: list[tuple[str, bool]],
-        summary: bytes,
-    ) -> None:
-        """Put the state where the table says it stands."""
-        table = tables.stats
+    def load(self, connection: Connection, row: Values, state: LearnerState, players: Entries, arms: Entries) -> None:
+        """Put the state where the tables say it stands; `row` is the experiment's."""
+        table, experiment = tables.stats, row["id"]
         query = sql.select(table.c.waiting, table.c.numbers).where(table.c.experiment == experiment)
         found = connection.execute(query.order_by(table.c.arm, table.c.player)).all()
         if len(found) != len(players) * len(arms):
@@ -63,7 +57,7 @@ class PairStatistics:
             part = stored[..., start : start + len(array)].astype(np.int64)
             arrays[name] = np.ascontiguousarray(part.transpose(2, 0, 1)).view(array.dtype)
             start += len(array)
-        state.restore(players, arms, waiting, arrays | _from_summary(state, shape, arrays, summary))
+        state.restore(players, arms, waiting, arrays | _from_summary(state, shape, arrays, row["summary"]))
         self.keep(state)
 
     def keep(self, state: LearnerState) -> None:

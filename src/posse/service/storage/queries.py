@@ -19,21 +19,12 @@ from posse.learner.ledger import Answer, Row, write_id
 from posse.learner.log import Past, to_arrow
 from posse.learner.setup import Setup, check_name
 from posse.learner.state import LearnerState
+from posse.service.settings import LARGEST_PAGE
+from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_chain import Values
-from posse.service.storage.log_rows import (
-    ARM_CHANGES,
-    PLAYER_CHANGES,
-    SAME_DECISION,
-    decision_row,
-    first_decision,
-    past_row,
-    read_names,
-)
-
-MOST_ROWS = 10_000  # of one page of the log
 
 
 @dataclass(frozen=True)
@@ -89,27 +80,13 @@ def experiments(connection: Connection, only: int | None = None) -> list[Experim
             names[kind.name, row.experiment].append((row.name, bool(row.here)))
     query = sql.select(stats.c.experiment, sql.func.sum(stats.c.pulls), sql.func.sum(stats.c.waiting))
     sums = {id_: found for id_, *found in rows(query.group_by(stats.c.experiment), stats.c.experiment)}
-
-    def total(id_: int, column: int) -> int:
-        return int(sums[id_][column]) if id_ in sums else 0
-
-    return [
-        Experiment(
-            row.name,
-            Setup.from_dict(json.loads(row.setup)),
-            names["players", row.id],
-            names["arms", row.id],
-            bool(row.paused),
-            row.rounds,
-            row.decisions,
-            row.events,
-            total(row.id, 0),
-            total(row.id, 1),
-            row.created_at,
-            row.time,
-        )
-        for row in rows(sql.select(table).order_by(table.c.name), table.c.id)
-    ]
+    found = []
+    for row in rows(sql.select(table).order_by(table.c.name), table.c.id):
+        about = row.name, Setup.from_dict(json.loads(row.setup)), names["players", row.id], names["arms", row.id]
+        rewards, waiting = map(int, sums.get(row.id, (0, 0)))
+        counts = row.rounds, row.decisions, row.events, rewards, waiting
+        found.append(Experiment(*about, bool(row.paused), *counts, row.created_at, row.time))
+    return found
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
@@ -120,15 +97,15 @@ def experiment(connection: Connection, name: str) -> Experiment:
 def with_patience(connection: Connection) -> list[str]:
     """Names of experiments whose decisions take the default after a while; their policy need not be known here."""
     table = tables.experiments
-    found = connection.execute(sql.select(table.c.name, table.c.setup).order_by(table.c.id))
-    return [name for name, setup in found if _has_patience(setup)]
-
-
-def _has_patience(setup: str) -> bool:
-    try:
-        return json.loads(setup)["patience"] is not None
-    except (ValueError, KeyError, TypeError):  # the command that opens it says what is wrong with it
-        return True
+    found = []
+    for name, setup in connection.execute(sql.select(table.c.name, table.c.setup).order_by(table.c.id)):
+        try:
+            patience = json.loads(setup)["patience"]
+        except (ValueError, KeyError, TypeError) as error:  # the command that opens it says what is wrong with it
+            patience = error
+        if patience is not None:
+            found.append(name)
+    return found
 
 
 def find(connection: Connection, name: str) -> Values:
@@ -153,16 +130,8 @@ def has_last_row(connection: Connection, live: LiveExperiment) -> bool:
     row = connection.execute(query).mappings().first()
     if row is None or row["head"] == live.head:
         return row is not None
-    last = live.state.decisions - 1
-    for logged, same in (
-        (tables.decisions, tables.decisions.c.serial == last),
-        (tables.rewards, tables.rewards.c.link == live.links),
-        (tables.changes, tables.changes.c.link == live.links),
-    ):
-        found = connection.execute(sql.select(logged.c.digest).where(logged.c.experiment == live.id, same)).scalar()
-        if found == live.head:
-            return True
-    return False
+    rows = log_rows.read_log(connection, live.id, live.links - 1, live.state.decisions - 1)
+    return any(entry["digest"] == live.head for _, entry in rows)
 
 
 def indices(state: LearnerState) -> Indices:
@@ -185,23 +154,22 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     Each has its number as `event`, its `kind`, and those of the learner's columns that it says something about.
     """
     whole("after", after, least=0)
-    whole("limit", limit, least=1, most=MOST_ROWS)
+    whole("limit", limit, least=1, most=LARGEST_PAGE)
     row = find(connection, name)
     names = {
-        table.name: [one for one, _ in read_names(connection, table, row["id"])]
+        table.name: [one for one, _ in log_rows.read_names(connection, table, row["id"])]
         for table in (tables.players, tables.arms)
     }
     made = tables.decisions
-    serial = first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
+    serial = log_rows.first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
     last = after + limit
-    found: list[dict[str, Any]] = []
     query = sql.select(made).where(made.c.experiment == row["id"], made.c.serial >= serial)
     some = connection.execute(query.order_by(made.c.serial).limit(limit)).mappings()
-    found += [_decision_row(one, names) for one in some if one["link"] <= last]
+    found = [_decision_row(one, names) for one in some if one["link"] <= last]
     known = tables.rewards
     query = (
         sql.select(known, made.c.tag, made.c.round.label("decided_in"))
-        .select_from(known.outerjoin(made, SAME_DECISION))
+        .select_from(known.outerjoin(made, log_rows.SAME_DECISION))
         .where(known.c.experiment == row["id"], known.c.link > after, known.c.link <= last)
     )
     found += [_reward_row(one, names) for one in connection.execute(query).mappings()]
@@ -244,9 +212,9 @@ def _reward_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
 
 def _change_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
     change: dict[str, Any] = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}
-    if row["kind"] in (*PLAYER_CHANGES, "erase"):
+    if row["kind"] in (*log_rows.PLAYER_CHANGES, "erase"):
         change["player"] = names["players"][row["place"]]
-    elif row["kind"] in ARM_CHANGES:
+    elif row["kind"] in log_rows.ARM_CHANGES:
         change["arm"] = names["arms"][row["place"]]
     return change
 
@@ -264,9 +232,9 @@ def log_table(connection: Connection, name: str) -> Any:
         if one["serial"] >= 0:
             answers[one["serial"]] = answer
         else:
-            rows.append((past_row(one), answer))
+            rows.append((log_rows.past_row(one), answer))
     query = sql.select(made).where(made.c.experiment == live.id).order_by(made.c.serial)
-    rows += [(decision_row(one), answers.get(one["serial"])) for one in connection.execute(query).mappings()]
+    rows += [(log_rows.decision_row(one), answers.get(one["serial"])) for one in connection.execute(query).mappings()]
     rows.sort(key=lambda pair: (pair[0].round, pair[0].serial))
     players, arms = live.state.player_roster.names, live.state.arm_roster.names
     first = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}
@@ -275,7 +243,7 @@ def log_table(connection: Connection, name: str) -> Any:
         {
             "event": one["event"],
             "kind": one["kind"],
-            "name": (players if one["kind"] in PLAYER_CHANGES else arms)[one["place"]],
+            "name": (players if one["kind"] in log_rows.PLAYER_CHANGES else arms)[one["place"]],
             "knows_others": bool(one["knows_others"]),
         }
         for one in connection.execute(query).mappings()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,16 +45,3 @@ def check_report(live: LiveExperiment, identity: str, value: Any, fresh: dict[in
         return RewardOutcome(identity, "known")
     how = f", taken by default after {state.setup.patience:g} s" if defaulted else ""
     return RewardOutcome(identity, "conflict", f"it already has the reward {known:g}{how}; {reward:g} is refused")
-
-
-def as_pairs(reports: Any) -> list[tuple[str, Any]]:
-    """Reports as a list of (id, reward)."""
-    if isinstance(reports, (str, bytes)) or not isinstance(reports, Iterable):
-        raise TypeError(f"reports={reports!r}, but expected pairs (decision, reward)")
-    return [_pair(report) for report in reports]
-
-
-def _pair(report: Any) -> tuple[str, Any]:
-    if not (isinstance(report, (tuple, list)) and len(report) == 2):
-        raise TypeError(f"{report!r}, but expected a pair (decision, reward)")
-    return report[0], report[1]

@@ -94,10 +94,8 @@ rewards = sql.Table(
     Column("player", Integer, nullable=False),
     Column("arm", Integer, nullable=False),
     Column("reward", Double, nullable=False),
-    Column(
-        "seen_n", Double, nullable=False
-    ),  # everybody's count and sum for the arm, as the player sees it from now on
-    Column("seen_s", Double, nullable=False),
+    Column("seen_n", Double, nullable=False),  # everybody's count for the arm, as the player sees it from now on,
+    Column("seen_s", Double, nullable=False),  # and their sum
     Column("defaulted", SmallInteger, nullable=False),
     Column("observed_at", Double, nullable=False),
     Column("digest", LargeBinary, nullable=False),

@@ -6,6 +6,7 @@ tokens are in auth/tokens.py; those that import a log or rebuild an experiment a
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import math
@@ -18,6 +19,7 @@ import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
+from posse.learner.learner import as_reports
 from posse.learner.ledger import UnknownDecision, parse_id
 from posse.learner.setup import LONGEST_NAME, Setup, check_name, check_names
 from posse.learner.state import Decision
@@ -29,7 +31,7 @@ from posse.service.storage.idempotency import repeated
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_chain import Values
 from posse.service.storage.log_rows import KNOWN_KEYS, MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, decision_row
-from posse.service.storage.reward_reports import RewardOutcome, as_pairs, check_report
+from posse.service.storage.reward_reports import RewardOutcome, check_report
 from posse.service.storage.store import ServiceStore
 
 Result = TypeVar("Result")
@@ -115,7 +117,7 @@ def _was_committed(store: ServiceStore, transaction: Transaction) -> bool:
                 return bool(touched) and all(queries.has_last_row(connection, live) for live in touched)
         except exc.DBAPIError as error:
             last = error
-    reason = database.explain(store.engine, last)  # no error of the database, which would be tried again
+    reason = database.explain(store.engine, last)  # not a database error, which would repeat the transaction
     raise Unavailable(f"it is not known whether the database took what was written: {reason}") from last
 
 
@@ -197,10 +199,10 @@ class Transaction:
         if not math.isfinite(now):
             raise ValueError(f"the clock says {now}, but expected seconds")
         now = max(now, live.time)
-        patience, default = live.state.setup.patience, live.state.setup.default_reward
-        if patience is not None and default is not None:
-            while live.oldest + patience <= now:
-                self._take_defaults(live, patience, default, now)
+        setup = live.state.setup
+        if setup.patience is not None and setup.default_reward is not None:
+            while live.oldest + setup.patience <= now:
+                self._take_defaults(live, setup.patience, setup.default_reward, now)
         return now
 
     def _take_defaults(self, live: LiveExperiment, patience: float, default: float, now: float) -> None:
@@ -215,9 +217,8 @@ class Transaction:
             if row["answered"] is None:
                 late.append((decision_row(row), default))
         live.observe(late, now, defaulted=True)
-        following = self.connection.execute(
-            NEXT_DECISION, {"experiment": live.id, "serial": live.oldest_serial}
-        ).first()
+        wanted = {"experiment": live.id, "serial": live.oldest_serial}
+        following = self.connection.execute(NEXT_DECISION, wanted).first()
         if following is None:
             live.oldest = math.inf
         else:  # serial numbers may be missing: a learner gave those decisions up before its log was imported
@@ -237,12 +238,10 @@ class Transaction:
         """Load what the database knows of these decisions."""
         wanted = []
         for identity in ids:
-            try:
+            with contextlib.suppress(UnknownDecision):
                 serial, _ = parse_id(identity)
-            except UnknownDecision:
-                continue
-            if serial < live.state.decisions and serial not in live.waiting and serial not in live.answers:
-                wanted.append(serial)
+                if serial < live.state.decisions and serial not in live.waiting and serial not in live.answers:
+                    wanted.append(serial)
         if not wanted:
             return
         live.write_log(self.connection)
@@ -285,7 +284,7 @@ def _choose(command: Choose, transaction: Transaction) -> list[Decision]:
 @handle.register
 def _observe(command: Observe, transaction: Transaction) -> list[RewardOutcome]:
     live = transaction.live(command.experiment)
-    reports = as_pairs(command.reports)
+    reports = as_reports(command.reports, None)
     now = transaction.now(live)
     transaction.look_up_decisions(live, [identity for identity, _ in reports])
     fresh: dict[int, float] = {}

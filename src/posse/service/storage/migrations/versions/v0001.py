@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sql
 from alembic import op
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, LargeBinary, SmallInteger, Text
@@ -9,116 +11,64 @@ from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, LargeBin
 revision = "0001"
 down_revision = None
 
+KINDS = {"int": Integer, "big": BigInteger, "small": SmallInteger, "real": Double, "text": Text, "bytes": LargeBinary}
+EXPERIMENT = """
+    setup text, created_at real, first_players int, first_arms int, origin bytes, paused small, rounds big,
+    decisions big, events big, links big, head bytes, time real, summary bytes
+"""
+TABLES = {  # those whose key begins with the experiment
+    "decisions": """
+        experiment int key, serial big key, link big, tag big, round big, player int, arm int, propensity real,
+        shared real, holdout small, decided_at real, probabilities bytes null, offered bytes null, restricted small,
+        request_key text null, position int, digest bytes
+    """,
+    "rewards": """
+        experiment int key, serial big key, link big, event big, round big, player int, arm int, reward real,
+        seen_n real, seen_s real, defaulted small, observed_at real, digest bytes
+    """,
+    "changes": """
+        experiment int key, link big key, event big, kind text, place big, knows_others small, at real, digest bytes
+    """,
+    "stats": """
+        experiment int key, player int key, arm int key, pulls big, sums big, squares big, own_pulls big, own_sums big,
+        waiting big, seen_n real, seen_s real
+    """,
+}
+
 
 def upgrade() -> None:
     """Create everything."""
-    _create_experiments()
-    _create_log()
-    op.create_table(
-        "stats",
-        *_place("player", "arm"),
-        *(Column(name, BigInteger, nullable=False) for name in ("pulls", "sums", "squares", "own_pulls", "own_sums")),
-        Column("waiting", BigInteger, nullable=False),
-        Column("seen_n", Double, nullable=False),
-        Column("seen_s", Double, nullable=False),
-        sqlite_with_rowid=False,
-    )
-    op.create_table(
-        "tokens",
-        Column("id", Integer, primary_key=True),
-        Column("hash", LargeBinary, nullable=False),
-        Column("scopes", Text, nullable=False),
-        Column("experiment", Integer, ForeignKey("experiments.id")),
-        Column("label", Text, nullable=False),
-        Column("created_at", Double, nullable=False),
-        Column("expires_at", Double),
-        Column("revoked_at", Double),
-        Column("digest", LargeBinary, nullable=False),
-    )
-
-
-def _place(*names: str) -> list[Column[int]]:
-    """The columns of a primary key that begins with the experiment."""
-    kinds = {"link": BigInteger, "serial": BigInteger}
-    return [
-        Column(name, kinds.get(name, Integer), primary_key=True, autoincrement=False) for name in ("experiment", *names)
-    ]
-
-
-def _create_experiments() -> None:
-    op.create_table(
-        "experiments",
-        Column("id", Integer, primary_key=True),
-        Column("name", Text, nullable=False, unique=True),
-        Column("setup", Text, nullable=False),
-        Column("created_at", Double, nullable=False),
-        Column("first_players", Integer, nullable=False),
-        Column("first_arms", Integer, nullable=False),
-        Column("origin", LargeBinary, nullable=False),
-        Column("paused", SmallInteger, nullable=False),
-        *(Column(name, BigInteger, nullable=False) for name in ("rounds", "decisions", "events", "links")),
-        Column("head", LargeBinary, nullable=False),
-        Column("time", Double, nullable=False),
-        Column("summary", LargeBinary, nullable=False),
-    )
+    name = Column("name", Text, nullable=False, unique=True)
+    op.create_table("experiments", Column("id", Integer, primary_key=True), name, *_columns(EXPERIMENT))
     for table in ("players", "arms"):
         op.create_table(
             table,
             Column("experiment", Integer, ForeignKey("experiments.id"), primary_key=True),
-            Column("place", Integer, primary_key=True, autoincrement=False),
-            Column("name", Text, nullable=False),
-            Column("here", SmallInteger, nullable=False),
-            Column("digest", LargeBinary, nullable=False),
+            *_columns("place int key, name text, here small, digest bytes"),
             sql.UniqueConstraint("experiment", "name"),
         )
-
-
-def _create_log() -> None:
-    op.create_table(
-        "decisions",
-        *_place("serial"),
-        *(Column(name, BigInteger, nullable=False) for name in ("link", "tag", "round")),
-        *(Column(name, Integer, nullable=False) for name in ("player", "arm")),
-        *(Column(name, Double, nullable=False) for name in ("propensity", "shared")),
-        Column("holdout", SmallInteger, nullable=False),
-        Column("decided_at", Double, nullable=False),
-        Column("probabilities", LargeBinary),
-        Column("offered", LargeBinary),
-        Column("restricted", SmallInteger, nullable=False),
-        Column("request_key", Text),
-        Column("position", Integer, nullable=False),
-        Column("digest", LargeBinary, nullable=False),
-        sqlite_with_rowid=False,
-    )
+    for table, columns in TABLES.items():
+        op.create_table(table, *_columns(columns), sqlite_with_rowid=False)
     asked = sql.text("request_key IS NOT NULL")
-    op.create_index(
-        "decisions_by_key",
-        "decisions",
-        ["experiment", "request_key", "position"],
-        unique=True,
-        sqlite_where=asked,
-        postgresql_where=asked,
-    )
-    op.create_table(
-        "rewards",
-        *_place("serial"),
-        *(Column(name, BigInteger, nullable=False) for name in ("link", "event", "round")),
-        *(Column(name, Integer, nullable=False) for name in ("player", "arm")),
-        *(Column(name, Double, nullable=False) for name in ("reward", "seen_n", "seen_s")),
-        Column("defaulted", SmallInteger, nullable=False),
-        Column("observed_at", Double, nullable=False),
-        Column("digest", LargeBinary, nullable=False),
-        sqlite_with_rowid=False,
-    )
+    by_key = ["experiment", "request_key", "position"]
+    op.create_index("decisions_by_key", "decisions", by_key, unique=True, sqlite_where=asked, postgresql_where=asked)
     op.create_index("rewards_by_link", "rewards", ["experiment", "link"], unique=True)
     op.create_table(
-        "changes",
-        *_place("link"),
-        Column("event", BigInteger, nullable=False),
-        Column("kind", Text, nullable=False),
-        Column("place", BigInteger, nullable=False),
-        Column("knows_others", SmallInteger, nullable=False),
-        Column("at", Double, nullable=False),
-        Column("digest", LargeBinary, nullable=False),
-        sqlite_with_rowid=False,
+        "tokens",
+        Column("id", Integer, primary_key=True),
+        *_columns("hash bytes, scopes text"),
+        Column("experiment", Integer, ForeignKey("experiments.id")),
+        *_columns("label text, created_at real, expires_at real null, revoked_at real null, digest bytes"),
     )
+
+
+def _columns(described: str) -> list[Column[Any]]:
+    """Columns from their names and kinds; a column has a value unless it says `null`."""
+    made: list[Column[Any]] = []
+    for column in described.split(","):
+        name, kind, *marks = column.split()
+        if "key" in marks:
+            made.append(Column(name, KINDS[kind], primary_key=True, autoincrement=False))
+        else:
+            made.append(Column(name, KINDS[kind], nullable="null" in marks))
+    return made

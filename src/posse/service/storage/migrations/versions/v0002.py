@@ -16,6 +16,7 @@ down_revision = "0001"
 AT_OWN_PULL = ("RobustAggTS", "IndTS", "IndUCB")  # the policies of version 1 by when they were refreshed
 AT_ANY_PULL = ("RobustAggTSV", "RobustAgg", "NaiveAgg", "HierTS")
 BY_SCHEDULE = ("PosseTS", "IndTSV")
+KEPT = ("experiment", "player", "arm", "pulls", "waiting")  # columns that stay as they are
 AT_ONCE = 1000
 
 
@@ -31,33 +32,20 @@ def upgrade() -> None:
         Column("numbers", LargeBinary, nullable=False),
         sqlite_with_rowid=False,
     )
-    old, experiments, arms = (sql.table(name, *map(sql.column, columns)) for name, columns in TABLES.items())
-    for row in connection.execute(sql.select(experiments.c.id, experiments.c.setup, experiments.c.summary)).all():
-        policy = json.loads(row.setup)["policy"]["name"]
-        pairs = connection.execute(sql.select(old).where(old.c.experiment == row.id)).mappings().all()
+    for id_, setup, summary in connection.execute(sql.text("SELECT id, setup, summary FROM experiments")).all():
+        policy, here = json.loads(setup)["policy"]["name"], {"id": id_}
+        pairs = connection.execute(sql.text("SELECT * FROM stats_1 WHERE experiment = :id"), here).mappings().all()
         for start in range(0, len(pairs), AT_ONCE):
-            made = [
-                {name: pair[name] for name in ("experiment", "player", "arm", "pulls", "waiting")}
-                | {"numbers": _numbers(policy, pair)}
-                for pair in pairs[start : start + AT_ONCE]
-            ]
+            some = pairs[start : start + AT_ONCE]
+            made = [{name: pair[name] for name in KEPT} | {"numbers": _numbers(policy, pair)} for pair in some]
             connection.execute(sql.insert(stats), made)
-        summary = bytes(row.summary) if policy in BY_SCHEDULE else b""
+        summary = bytes(summary) if policy in BY_SCHEDULE else b""
         if policy == "IndTSV":  # it had a number for each arm that it never used
-            count = sql.select(sql.func.count()).select_from(arms).where(arms.c.experiment == row.id)
-            summary = summary[:8] + summary[8 + 8 * connection.execute(count).scalar_one() :]
-        connection.execute(sql.update(experiments).where(experiments.c.id == row.id), {"summary": summary})
+            arms = connection.execute(sql.text("SELECT count(*) FROM arms WHERE experiment = :id"), here).scalar_one()
+            summary = summary[:8] + summary[8 + 8 * arms :]
+        update = sql.text("UPDATE experiments SET summary = :summary WHERE id = :id")
+        connection.execute(update, {**here, "summary": summary})
     op.drop_table("stats_1")
-
-
-TABLES = {
-    "stats_1": (
-        *("experiment", "player", "arm", "waiting", "pulls", "sums", "squares"),
-        *("own_pulls", "own_sums", "seen_n", "seen_s"),
-    ),
-    "experiments": ("id", "setup", "summary"),
-    "arms": ("experiment",),
-}
 
 
 def _numbers(policy: str, pair: Any) -> bytes:
