@@ -30,6 +30,17 @@ def problem_means(records: Records, column: str) -> np.ndarray:
     return sums / counts
 
 
+def by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str, np.ndarray]:
+    """A column of each policy that has records, by problem."""
+    parts = {label: records.where(policy=label) for label in labels}
+    return {label: problem_means(rows, column) for label, rows in parts.items() if len(rows)}
+
+
+def percentages(pulls: np.ndarray) -> np.ndarray:
+    """Counts of pulls, [problem, kind of arm], as percentages of the problem's pulls."""
+    return np.asarray(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
+
+
 def mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation over the first axis; the deviation of a single value is 0."""
     mean = values.mean(axis=0)

@@ -9,12 +9,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from posse.figures.style import DPI, PRINT
 from posse.policies.base import Look
@@ -27,9 +31,37 @@ def legend_label(label: str) -> str:
     return " " + shown if shown.startswith("_") else shown
 
 
-def thousands(value: float, _position: int = 0) -> str:
+def thousands(value: float, _position: float = 0) -> str:
     """A number with commas between thousands, for an axis."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,g}"
+
+
+def round_numbers(axis: Axis, most: int, *, whole: bool = False) -> None:
+    """Put at most `most` + 1 round numbers on an axis; if `whole`, no fractions."""
+    axis.set_major_locator(MaxNLocator(most, integer=whole, steps=[1, 2, 5, 10] if whole else [1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(thousands)
+
+
+def label_ends(axes: Axes) -> None:
+    """Write each curve's label where the curve ends, in place of a legend."""
+    low, high = axes.get_ylim()
+    curves = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    ends = {line: float(np.asarray(line.get_ydata())[-1]) / (high - low) for line in curves}
+    lines = sorted(curves, key=ends.__getitem__)
+    heights = np.array([ends[line] for line in lines])
+    gap = 0.062
+    for _ in range(200):  # push neighbors apart until no two labels touch
+        close = np.flatnonzero(np.diff(heights) < gap - 1e-6)
+        if not len(close):
+            break
+        for place in close:
+            middle = heights[place : place + 2].mean()
+            heights[place : place + 2] = middle - gap / 2, middle + gap / 2
+        heights += max(0.0, 0.01 - heights[0]) - max(0.0, heights[-1] - 1)
+    within: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+    for line, height in zip(lines, heights, strict=True):
+        axes.plot([1, 1.035], [ends[line], height], color=line.get_color(), linewidth=0.8, gid="leader", **within)
+        axes.text(1.045, height, str(line.get_label()), va="center", fontsize=8.5, **within)
 
 
 def new_figure(width: float, height: float) -> Figure:

@@ -195,20 +195,22 @@ def _bar(text: str, against: str, limit: float, found: Ratio) -> BatteryBar:
 def ratio(own: np.ndarray, other: np.ndarray, statistic: Statistic) -> Ratio:
     """The ratio of a statistic of two policies, [problem, replication] each, with a percentile bootstrap interval.
 
-    Problems are resampled, the same for both policies, so that what makes a problem hard cancels. 0 to 0 is 1.
+    Problems are resampled, the same for both policies, so that what makes a problem hard cancels.
+    The ratio 0/0 counts as 1.
     """
-    value = float(_quotient(statistic(own[None]), statistic(other[None]))[0])
+    value = float(quotient(statistic(own[None]), statistic(other[None]))[0])
     if len(own) == 1:
         return Ratio(value, 0.0, math.inf)
     draws = np.random.default_rng(0).integers(len(own), size=(RESAMPLES, len(own)))
-    found = _quotient(statistic(own[draws]), statistic(other[draws]))
+    found = quotient(statistic(own[draws]), statistic(other[draws]))
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
     return Ratio(value, float(low), float(high))
 
 
-def _quotient(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+def quotient(above: np.ndarray | float, below: np.ndarray | float) -> np.ndarray:
+    """A ratio that is 1 for 0/0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(above == below, 1.0, above / below)
+        return np.where(above == below, 1.0, np.divide(above, below))
 
 
 def _mean(tables: np.ndarray) -> np.ndarray:

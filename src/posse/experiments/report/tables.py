@@ -13,7 +13,16 @@ import numpy as np
 from posse.experiments.paper.claims import ClaimFinding, to_csv
 from posse.experiments.paper.theory import PAPER_BOUNDS
 from posse.experiments.records import KINDS, Records
-from posse.experiments.summary import SETTING, csv_text, describe, mean_and_deviation, problem_means, settings
+from posse.experiments.summary import (
+    SETTING,
+    by_policy,
+    csv_text,
+    describe,
+    mean_and_deviation,
+    percentages,
+    problem_means,
+    settings,
+)
 from posse.figures.looks import looks
 from posse.problem import Problem
 from posse.text import align_blocks, shorten
@@ -41,19 +50,13 @@ class RegretCell:
     """Whether no other policy has a lower mean."""
 
     def __str__(self) -> str:
-        return f"{self.shown_mean} ± {self.shown_deviation}"
+        return " ± ".join(self.shown)
 
     @property
-    def shown_mean(self) -> str:
-        return f"{self.mean:,.{self._decimals()}f}"
-
-    @property
-    def shown_deviation(self) -> str:
-        return f"{self.deviation:,.{self._decimals()}f}"
-
-    def _decimals(self) -> int:
-        """Enough for three digits of the mean."""
-        return 0 if self.mean >= 100 or self.mean == 0 else min(6, 2 - math.floor(math.log10(self.mean)))
+    def shown(self) -> list[str]:
+        """Mean and deviation, with enough decimals for three digits of the mean."""
+        decimals = 0 if self.mean >= 100 or self.mean == 0 else min(6, 2 - math.floor(math.log10(self.mean)))
+        return [f"{value:,.{decimals}f}" for value in (self.mean, self.deviation)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +81,7 @@ def regret_tables(records: Records) -> list[RegretTable]:
         policies = list(looks(of_study.distinct("policy")))
         rows = []
         for setting, part in settings(of_study):
-            final = {label: part.where(policy=label) for label in policies}
-            values = {label: problem_means(rows_, "final_regret") for label, rows_ in final.items() if len(rows_)}
+            values = by_policy(part, policies, "final_regret")
             least = min(value.mean() for value in values.values())
             cells = {}
             for label, value in values.items():
@@ -143,8 +145,7 @@ def _kind_rows(records: Records) -> Iterable[list[Any]]:
         for _, part, cells in table.rows:
             for label in cells:
                 rows = part.where(policy=label)
-                pulls = problem_means(rows, "pulls_by_kind")
-                shares = mean_and_deviation(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
+                shares = mean_and_deviation(percentages(problem_means(rows, "pulls_by_kind")))
                 regrets = mean_and_deviation(problem_means(rows, "regret_by_kind"))
                 for number, kind in enumerate(KINDS):
                     values = [float(array[number]) for array in (*shares, *regrets)]
