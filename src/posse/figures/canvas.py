@@ -36,6 +36,12 @@ def thousands(value: float, _position: float = 0) -> str:
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,g}"
 
 
+def curve_style(label: str, look: Look) -> dict[str, Any]:
+    """The arguments of matplotlib's `plot` for a policy's curve."""
+    drawn = {"color": look.color, "linestyle": look.line, "marker": look.marker}
+    return {**drawn, "label": legend_label(label), "gid": label}
+
+
 def round_numbers(axis: Axis, most: int, *, whole: bool = False) -> None:
     """Put at most `most` + 1 round numbers on an axis; if `whole`, no fractions."""
     axis.set_major_locator(MaxNLocator(most, integer=whole, steps=[1, 2, 5, 10] if whole else [1, 2, 2.5, 5, 10]))
@@ -89,15 +95,9 @@ def add_legend(figure: Figure, drawn: Mapping[str, Look], *, lines: bool = True,
     length = 5.5 if lines and bars else 3.2
     rows = max(1, math.ceil(sum(0.19 + 0.11 * length + 0.063 * len(label) for label in labels) / (width - 0.1)))
     columns = max(1, math.ceil(len(labels) / rows))
-    figure.legend(
-        handles,
-        labels,
-        loc="upper center",
-        ncols=columns,
-        borderaxespad=0.3,
-        handlelength=length,
-        handler_map={tuple: HandlerTuple(ndivide=None, pad=0.6)},
-    )
+    side_by_side = {tuple: HandlerTuple(ndivide=None, pad=0.6)}
+    place: dict[str, Any] = {"loc": "upper center", "ncols": columns, "borderaxespad": 0.3}
+    figure.legend(handles, labels, handlelength=length, handler_map=side_by_side, **place)
     return (0.1 + 0.18 * math.ceil(len(labels) / columns)) / height
 
 

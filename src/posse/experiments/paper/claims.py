@@ -22,17 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from posse.experiments.paper.verdicts import (
-    LEVEL,
-    LOWER,
-    NOT_WORSE,
-    ON_PAR,
-    DifferenceEstimate,
-    Rule,
-    Verdict,
-    holm,
-    welch,
-)
+from posse.experiments.paper import verdicts
+from posse.experiments.paper.verdicts import DifferenceEstimate, Rule, Verdict
 from posse.experiments.records import Records
 from posse.experiments.summary import csv_text
 from posse.figures.looks import algorithm
@@ -214,7 +205,7 @@ class _Runs:
         return DifferenceEstimate(float(relative.mean()), error, len(pairs) - 1, len(pairs))
 
     def test(
-        self, a: str, b: str, measure: str, v: int | None, rule: Rule = LOWER, beyond_theorem: bool = False
+        self, a: str, b: str, measure: str, v: int | None, rule: Rule = verdicts.LOWER, beyond_theorem: bool = False
     ) -> _Test | None:
         """A rule applied to the relative difference of a against b."""
         estimate = self.compare(a, b, measure, v, beyond_theorem)
@@ -236,15 +227,15 @@ class _Runs:
         others = {v: estimate for v, estimate in found.items() if estimate is not None}
         if best is None or not others:
             return None
-        less = {v: welch(best, estimate) for v, estimate in others.items()}
+        less = {v: verdicts.welch(best, estimate) for v, estimate in others.items()}
         rival = max(less, key=lambda v: (less[v].below(0), less[v].difference))
         statement = (
             f"{a} is {_more(best.difference)} {b} in final regret at v = 9, and {_more(others[rival].difference)} it "
             f"at v = {rival}, the hardest to beat"
         )
-        p_holds, p_fails = LOWER.p_values(less[rival])
+        p_holds, p_fails = verdicts.LOWER.p_values(less[rival])
         case = f"{a} / {b}, v = 9 vs {rival}"
-        return _Test(case, REGRET, less[rival], statement, LOWER, p_holds, len(less) * p_fails)
+        return _Test(case, REGRET, less[rival], statement, verdicts.LOWER, p_holds, len(less) * p_fails)
 
 
 def _tests(runs: _Runs) -> Iterator[tuple[str, str, str, list[_Test | None]]]:
@@ -291,7 +282,7 @@ def _tests(runs: _Runs) -> Iterator[tuple[str, str, str, list[_Test | None]]]:
         "sharing-alike-on-near-optimal",
         "On near-optimal arms sharing changes little: regret there is on par with the counterpart's.",
         "Section 6, Figure 1 right; Appendix E",
-        [runs.test(a, b, REGRET_NEAR_OPTIMAL, v, ON_PAR) for a, b in COUNTERPARTS for v in counts],
+        [runs.test(a, b, REGRET_NEAR_OPTIMAL, v, verdicts.ON_PAR) for a, b in COUNTERPARTS for v in counts],
     )
     yield (
         "v9-favourable",
@@ -303,13 +294,13 @@ def _tests(runs: _Runs) -> Iterator[tuple[str, str, str, list[_Test | None]]]:
         "v0-does-not-hurt",
         "v = 0, no arm is subpar: RobustAgg-TS does not do worse than Ind-TS.",
         "Appendix E",
-        [runs.test("RobustAgg-TS", "Ind-TS", REGRET, 0, NOT_WORSE)],
+        [runs.test("RobustAgg-TS", "Ind-TS", REGRET, 0, verdicts.NOT_WORSE)],
     )
     yield (
         "variant-on-par",
         "RobustAgg-TS-V, which refreshes every posterior in every round, is on par with RobustAgg-TS.",
         "Appendix E.1",
-        [runs.test("RobustAgg-TS-V", "RobustAgg-TS", REGRET, v, ON_PAR) for v in counts],
+        [runs.test("RobustAgg-TS-V", "RobustAgg-TS", REGRET, v, verdicts.ON_PAR) for v in counts],
     )
     yield (
         "transfer-at-5-epsilon",
@@ -323,15 +314,15 @@ def _tests(runs: _Runs) -> Iterator[tuple[str, str, str, list[_Test | None]]]:
 def _decide(claim: Claim, tests: Sequence[_Test]) -> list[ClaimFinding]:
     """The verdicts on the tests of one claim, by Holm's rule over them."""
     findings = []
-    for test, p_value in zip(tests, holm([test.p_value for test in tests]), strict=True):
+    for test, p_value in zip(tests, verdicts.holm([test.p_value for test in tests]), strict=True):
         estimate, rule = test.estimate, test.rule
         verdict: Verdict = "undecided"
-        if p_value <= 1 - LEVEL:
+        if p_value <= 1 - verdicts.LEVEL:
             verdict, where = ("holds", rule.holds) if test.p_holds < test.p_fails else ("does not hold", rule.fails)
             reason = f"the interval is {where}"
         elif estimate.freedom < 1:
             reason = "too few problems for an interval"
-        elif 2 * min(rule.p_values(estimate)) <= 1 - LEVEL:
+        elif 2 * min(rule.p_values(estimate)) <= 1 - verdicts.LEVEL:
             reason = "the interval alone would decide, but many comparisons are made"
         else:
             reason = f"the interval is neither {rule.holds} nor {rule.fails}"

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from posse.experiments.records import KINDS, Records
 from posse.experiments.summary import by_policy, mean_and_deviation, percentages, problem_means
-from posse.figures.canvas import add_legend, finish, legend_label, new_figure, round_numbers, thousands
+from posse.figures.canvas import add_legend, curve_style, finish, legend_label, new_figure, round_numbers, thousands
 from posse.figures.style import DARK, PRINT, WIDTH
 from posse.policies.base import Look
 
@@ -41,20 +41,11 @@ def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look]) -> None
             continue
         rounds = checkpoint_rounds(rows)
         mean, deviation = mean_and_deviation(problem_means(rows, "regret"))
-        axes.fill_between(
-            rounds, np.maximum(mean - deviation, 0), mean + deviation, color=look.color, alpha=0.16, linewidth=0
-        )
+        low, high = np.maximum(mean - deviation, 0), mean + deviation
+        axes.fill_between(rounds, low, high, color=look.color, alpha=0.16, linewidth=0)
         step = max(1, len(rounds) // 6)
-        axes.plot(
-            rounds,
-            mean,
-            color=look.color,
-            linestyle=look.line,
-            marker=look.marker,
-            markevery=(step // 2 + number * step // (2 * len(drawn)), step),
-            label=legend_label(label),
-            gid=label,
-        )
+        marks = step // 2 + number * step // (2 * len(drawn)), step
+        axes.plot(rounds, mean, markevery=marks, **curve_style(label, look))
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
     round_numbers(axes.xaxis, 4, whole=True)

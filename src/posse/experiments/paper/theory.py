@@ -18,7 +18,7 @@ from posse.experiments.paper.figures import paper_rows, subpar_title
 from posse.experiments.paper.panels import checkpoint_rounds
 from posse.experiments.records import Records
 from posse.experiments.summary import by_policy
-from posse.figures.canvas import add_legend, legend_label, new_figure, thousands
+from posse.figures.canvas import add_legend, curve_style, new_figure, thousands
 from posse.figures.style import BLACK, LIGHT, PRINT, WIDTH
 from posse.insight import theory
 from posse.policies.base import Look
@@ -132,8 +132,7 @@ def _theory(
                 lines += axes.plot(x, _positive(heights), label=label, gid=f"bound: {label}", zorder=1.8, **style)
             for label, look in drawn.items():
                 measured = _positive([point.measured.get(label, math.nan) for point in points])
-                style = {"color": look.color, "linestyle": look.line, "marker": look.marker}
-                axes.plot(x, measured, label=legend_label(label), gid=label, **style)
+                axes.plot(x, measured, **curve_style(label, look))
             _log_axes(axes, log, ticks)
             axes.set_xlabel(xlabel)
             axes.set_title(f"{kind} bounds" + (f", {title}" if title else ""))

@@ -10,19 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from posse.experiments import summary
 from posse.experiments.paper.claims import ClaimFinding, to_csv
 from posse.experiments.paper.theory import PAPER_BOUNDS
 from posse.experiments.records import KINDS, Records
-from posse.experiments.summary import (
-    SETTING,
-    by_policy,
-    csv_text,
-    describe,
-    mean_and_deviation,
-    percentages,
-    problem_means,
-    settings,
-)
 from posse.figures.looks import looks
 from posse.problem import Problem
 from posse.text import align_blocks, shorten
@@ -80,12 +71,12 @@ def regret_tables(records: Records) -> list[RegretTable]:
         of_study = records.where(study=study)
         policies = list(looks(of_study.distinct("policy")))
         rows = []
-        for setting, part in settings(of_study):
-            values = by_policy(part, policies, "final_regret")
+        for setting, part in summary.settings(of_study):
+            values = summary.by_policy(part, policies, "final_regret")
             least = min(value.mean() for value in values.values())
             cells = {}
             for label, value in values.items():
-                mean, deviation = mean_and_deviation(value)
+                mean, deviation = summary.mean_and_deviation(value)
                 cells[label] = RegretCell(float(mean), float(deviation), len(value), bool(mean <= least))
             rows.append((setting, part, cells))
         tables.append(RegretTable(study, policies, rows))
@@ -96,7 +87,7 @@ def regret_table(records: Records) -> str:
     """Final regrets for the terminal: mean ± one standard deviation, the lowest of each row marked with a star."""
     parts = []
     for table in regret_tables(records):
-        names = [shorten(describe(setting) or "all problems", 44) for setting, _, _ in table.rows]
+        names = [shorten(summary.describe(setting) or "all problems", 44) for setting, _, _ in table.rows]
         columns = [
             [shorten(label, 26) + " "]
             + [
@@ -116,7 +107,7 @@ def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimF
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     tables = {"final-regret": _final_rows(records), "by-kind": _kind_rows(records), "theory": _theory_rows(records)}
-    texts = {name: csv_text(rows) for name, rows in tables.items()}
+    texts = {name: summary.csv_text(rows) for name, rows in tables.items()}
     if findings is not None:
         texts["claims"] = to_csv(findings)
     for name, text in texts.items():
@@ -125,12 +116,12 @@ def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimF
 
 def _columns(part: Records) -> list[Any]:
     """The setting of some records, every column of it; empty where it differs from row to row."""
-    values = [part.distinct(column) for column in SETTING]
+    values = [part.distinct(column) for column in summary.SETTING]
     return [value[0] if len(value) == 1 else "" for value in values]
 
 
 def _final_rows(records: Records) -> Iterable[list[Any]]:
-    yield ["study", *SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]
+    yield ["study", *summary.SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]
     for table in regret_tables(records):
         for _, part, cells in table.rows:
             for label, cell in cells.items():
@@ -140,13 +131,13 @@ def _final_rows(records: Records) -> Iterable[list[Any]]:
 
 def _kind_rows(records: Records) -> Iterable[list[Any]]:
     names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
-    yield ["study", *SETTING, "policy", "kind", *names]
+    yield ["study", *summary.SETTING, "policy", "kind", *names]
     for table in regret_tables(records):
         for _, part, cells in table.rows:
             for label in cells:
                 rows = part.where(policy=label)
-                shares = mean_and_deviation(percentages(problem_means(rows, "pulls_by_kind")))
-                regrets = mean_and_deviation(problem_means(rows, "regret_by_kind"))
+                shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
+                regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
                 for number, kind in enumerate(KINDS):
                     values = [float(array[number]) for array in (*shares, *regrets)]
                     yield [table.study, *_columns(rows), label, kind, *values]
