@@ -50,8 +50,8 @@ def mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def settings(records: Records) -> list[tuple[dict[str, Any], Records]]:
     """The records by setting: the columns that vary between settings with their values, and the rows.
 
-    |I_5ε| counts as part of a setting if it was asked for, but not if it merely differs between problems of a family. A
-    horizon does not count if the other columns already determine it.
+    The number of subpar arms, |I_5ε|, is part of the setting if the spec asked for it, not if it merely varies between
+    the problems of a family. The horizon is left out if the other columns already determine it.
     """
     columns = [column for column in SETTING if len(records.distinct(column)) > 1]
     for column, beside in (("n_subpar", ["policy", "problem", "replication", "seed"]), ("horizon", [])):

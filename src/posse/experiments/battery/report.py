@@ -8,7 +8,7 @@ from typing import Any
 
 from posse.experiments.battery.figure import battery_figure
 from posse.experiments.battery.score import CANDIDATE, BatteryFamily, quotient, three_digits
-from posse.experiments.report.html import embedded, render, run_facts
+from posse.experiments.report.html import embedded, render
 from posse.experiments.summary import csv_text
 from posse.figures.canvas import to_bytes
 from posse.text import align, to_json
@@ -45,6 +45,7 @@ def _page(families: Sequence[BatteryFamily], picture: bytes, title: str, manifes
     scores = [score for family in families for score in family.scores]
     return render(
         "battery.html",
+        manifest,
         Path(__file__).parent / "templates",
         title=title,
         sections={
@@ -64,8 +65,6 @@ def _page(families: Sequence[BatteryFamily], picture: bytes, title: str, manifes
         three_digits=three_digits,
         rule=RULE,
         picture=embedded(picture),
-        run_facts=run_facts(manifest),
-        spec=manifest.get("spec"),
     )
 
 

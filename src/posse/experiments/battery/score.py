@@ -44,16 +44,11 @@ class PolicyScore:
     """A policy in a family."""
 
     policy: str
-    alone: bool
-    """Whether each player learns from its own data alone."""
-    mean: float
-    """Mean final regret."""
-    error: float
-    """Its standard error, over problems."""
-    tail: float
-    """The 90th percentile of final regret over runs."""
-    lock_ins: float
-    """Players locked in on a bad arm at the end, a run."""
+    alone: bool  # whether each player learns from its own data alone
+    mean: float  # mean final regret
+    error: float  # its standard error, over problems
+    tail: float  # the 90th percentile of final regret over runs
+    lock_ins: float  # players locked in on a bad arm at the end, a run
 
 
 @dataclass(frozen=True)
@@ -61,8 +56,7 @@ class BatteryBar:
     """A limit that the candidate should keep in a family, and whether it did."""
 
     text: str
-    against: str
-    """The policy that it was compared with."""
+    against: str  # the policy that it was compared with
     limit: float
     ratio: Ratio
     verdict: Verdict
@@ -93,13 +87,11 @@ class BatteryFamily:
     arms: int
     horizon: int
     problems: int
-    runs: int
-    """For each policy."""
+    runs: int  # for each policy
     scores: tuple[PolicyScore, ...]
     to_alone: Ratio | None = None
     """The candidate's mean regret to that of the best policy that shares nothing; None where one is missing."""
-    to_other: Ratio | None = None
-    """The candidate's mean regret to that of the best other policy."""
+    to_other: Ratio | None = None  # the candidate's mean regret to that of the best other policy
     bars: tuple[BatteryBar, ...] = ()
 
     @property

@@ -47,10 +47,8 @@ class Claim:
     """Something the paper says about its experiments."""
 
     id: str
-    text: str
-    """The claim, in our words."""
-    source: str
-    """Where the paper says it."""
+    text: str  # the claim, in our words
+    source: str  # where the paper says it
 
 
 @dataclass(frozen=True)
@@ -58,18 +56,13 @@ class ClaimFinding:
     """What the records say about one case of a claim."""
 
     claim: Claim
-    case: str
-    """Which algorithms, at which number v of subpar arms."""
+    case: str  # which algorithms, at which number v of subpar arms
     measure: str
-    difference: float
-    """The relative difference of the first algorithm against the second; 0.1 is ten per cent more."""
-    low: float
-    """The lower end of its plain 95 % interval."""
+    difference: float  # the relative difference of the first algorithm against the second; 0.1 is ten per cent more
+    low: float  # the lower end of its plain 95 % interval
     high: float
-    problems: int
-    """How many problems it rests on."""
-    p_value: float
-    """Adjusted by Holm's rule."""
+    problems: int  # how many problems it rests on
+    p_value: float  # adjusted by Holm's rule
     verdict: Verdict
     explanation: str
 

@@ -30,8 +30,7 @@ from posse.text import plural
 class GalleryEntry:
     """A figure that some records have data for."""
 
-    name: str
-    """The file's name, without ending."""
+    name: str  # the file's name, without ending
     section: str
     """Where it belongs: "paper", "studies", "theory", or "details" (one panel each, and what is of less interest)."""
     title: str

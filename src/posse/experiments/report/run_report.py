@@ -10,7 +10,7 @@ from typing import Any
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, check_records
 from posse.experiments.report.gallery import GalleryEntry, catalogue, save_all
-from posse.experiments.report.html import embedded, render, run_facts
+from posse.experiments.report.html import embedded, render
 from posse.experiments.report.tables import STUDIES, regret_tables, write_tables
 from posse.experiments.summary import describe, schedule_words
 from posse.figures.looks import algorithm, looks
@@ -70,6 +70,7 @@ def _page(
     decisions = sum(horizon * players for horizon, players in records.rows("horizon", "players"))
     return render(
         "report.html",
+        manifest,
         title=title,
         sections=sections,
         runs=plural(len(records), "run"),
@@ -78,7 +79,6 @@ def _page(
         studies=[
             (STUDIES.get(study, study), _study_facts(records.where(study=study))) for study in records.distinct("study")
         ],
-        run_facts=run_facts(manifest),
         tables=regret_tables(records),
         describe=describe,
         claims=list(claims.by_claim(findings or []).items()),
@@ -86,7 +86,6 @@ def _page(
         rule=claims.RULE,
         figures=figures,
         seeds=shorten(", ".join(map(str, records.distinct("seed"))), 200),
-        spec=manifest.get("spec"),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +33,9 @@ class RegretCell:
     """Final regret of one policy in one setting."""
 
     mean: float
-    deviation: float
-    """The standard deviation over problems."""
-    count: int
-    """How many problems (or replications, of a single problem)."""
-    lowest: bool
-    """Whether no other policy has a lower mean."""
+    deviation: float  # the standard deviation over problems
+    count: int  # how many problems (or replications, of a single problem)
+    lowest: bool  # whether no other policy has a lower mean
 
     def __str__(self) -> str:
         return " ± ".join(self.shown)
@@ -114,33 +111,34 @@ def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimF
         (out / f"{name}.csv").write_text(text, encoding="utf-8")
 
 
-def _columns(part: Records) -> list[Any]:
-    """The setting of some records, every column of it; empty where it differs from row to row."""
-    values = [part.distinct(column) for column in summary.SETTING]
-    return [value[0] if len(value) == 1 else "" for value in values]
+def _cells(records: Records) -> Iterator[tuple[list[Any], Records, RegretCell]]:
+    """The cells of all regret tables, each with its records.
+
+    Before them come study, setting and policy; a column of the setting is empty if it differs from row to row.
+    """
+    for table in regret_tables(records):
+        for _, part, cells in table.rows:
+            for label, cell in cells.items():
+                rows = part.where(policy=label)
+                values = [rows.distinct(column) for column in summary.SETTING]
+                setting = [value[0] if len(value) == 1 else "" for value in values]
+                yield [table.study, *setting, label], rows, cell
 
 
 def _final_rows(records: Records) -> Iterable[list[Any]]:
     yield ["study", *summary.SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]
-    for table in regret_tables(records):
-        for _, part, cells in table.rows:
-            for label, cell in cells.items():
-                values = [cell.count, cell.mean, cell.deviation, int(cell.lowest)]
-                yield [table.study, *_columns(part.where(policy=label)), label, *values]
+    for names, _, cell in _cells(records):
+        yield [*names, cell.count, cell.mean, cell.deviation, int(cell.lowest)]
 
 
 def _kind_rows(records: Records) -> Iterable[list[Any]]:
     names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
     yield ["study", *summary.SETTING, "policy", "kind", *names]
-    for table in regret_tables(records):
-        for _, part, cells in table.rows:
-            for label in cells:
-                rows = part.where(policy=label)
-                shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
-                regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
-                for number, kind in enumerate(KINDS):
-                    values = [float(array[number]) for array in (*shares, *regrets)]
-                    yield [table.study, *_columns(rows), label, kind, *values]
+    for cell_names, rows, _ in _cells(records):
+        shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
+        regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
+        for number, kind in enumerate(KINDS):
+            yield [*cell_names, kind, *(float(array[number]) for array in (*shares, *regrets))]
 
 
 def _theory_rows(records: Records) -> Iterable[list[Any]]:

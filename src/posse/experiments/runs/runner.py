@@ -1,4 +1,4 @@
-"""Run an experiment: the units that the store does not have, on threads, processes or a cluster."""
+"""Run a spec: the units that the store does not have, on threads, processes or a cluster."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(
     progress: Progress = None,
     backend: str = "cpu",
 ) -> Records:
-    """Run an experiment into a folder and return all of its results.
+    """Run a spec into a folder and return all of its results.
 
     Units that the folder has results of, computed by the same code, are not computed again. So an interrupted or killed
     run goes on where it stopped. The results are the same, bit for bit, wherever and in whatever order units run.

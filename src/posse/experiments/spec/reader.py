@@ -1,4 +1,4 @@
-"""Read an experiment from a small TOML file.
+"""Read a spec from a TOML file.
 
 A list is a grid: `n_subpar = [0, 5, 8]` runs all three, and several lists run every combination. The commented example
 that `posse init` writes (shipped/example.toml) shows every field.
@@ -112,7 +112,7 @@ def _name(name: str, value: Any) -> str:
 
 
 def _defaults(name: str, value: Any) -> dict[str, Any]:
-    """Fields that studies use unless they say otherwise: any but the name."""
+    """Fields for all studies, any but the name. A study may override them."""
     if not isinstance(value, dict) or "name" in value:
         raise TypeError(f"{name}: expected a table [{name}] with fields of a study, but no name")
     return value
