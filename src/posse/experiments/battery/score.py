@@ -161,27 +161,21 @@ def _judged(family: BatteryFamily, regrets: dict[str, np.ndarray], locks: dict[s
     alone, other = family.best(alone=True), family.best()
     if CANDIDATE not in regrets or other is None:
         return family
-    own = regrets[CANDIDATE]
-    to_other = ratio(own, regrets[other], _mean)
-    to_alone = None
     bars = []
-    if PAPER in family.tags:
-        if ROBUST in regrets:
-            bars.append(_bar("mean, paper's family", ROBUST, PAPER_LIMIT, ratio(own, regrets[ROBUST], _mean)))
-        bars.append(_bar("mean, paper's family", other, OTHER_LIMIT, to_other))
-    if alone is not None:
-        to_alone = ratio(own, regrets[alone], _mean)
-        bars.append(_bar("mean, no harm", alone, 1.10, to_alone))
-        bars.append(_bar("90th percentile, no harm", alone, 1.25, ratio(own, regrets[alone], _tail)))
-        if LONG in family.tags:
-            bars.append(_bar("lock-ins, no harm", alone, 1.0, ratio(locks[CANDIDATE], locks[alone], _mean)))
-        if HELPS in family.tags:
-            bars.append(_bar("mean, sharing helps", alone, 0.5, to_alone))
+    for tag, text, against, limit, tables, statistic in (
+        (PAPER, "mean, paper's family", ROBUST, PAPER_LIMIT, regrets, _mean),
+        (PAPER, "mean, paper's family", other, OTHER_LIMIT, regrets, _mean),
+        (None, "mean, no harm", alone, 1.10, regrets, _mean),
+        (None, "90th percentile, no harm", alone, 1.25, regrets, _tail),
+        (LONG, "lock-ins, no harm", alone, 1.0, locks, _mean),
+        (HELPS, "mean, sharing helps", alone, 0.5, regrets, _mean),
+    ):
+        if against in tables and tag in (None, *family.tags):
+            found = ratio(tables[CANDIDATE], tables[against], statistic)
+            bars.append(BatteryBar(text, against, limit, found, "won" if found.value <= limit else "lost"))
+    to_alone = None if alone is None else ratio(regrets[CANDIDATE], regrets[alone], _mean)
+    to_other = ratio(regrets[CANDIDATE], regrets[other], _mean)
     return dataclasses.replace(family, to_alone=to_alone, to_other=to_other, bars=tuple(bars))
-
-
-def _bar(text: str, against: str, limit: float, found: Ratio) -> BatteryBar:
-    return BatteryBar(text, against, limit, found, "won" if found.value <= limit else "lost")
 
 
 def ratio(own: np.ndarray, other: np.ndarray, statistic: Statistic) -> Ratio:

@@ -68,12 +68,7 @@ class _Point:
 
 
 def theory_over(
-    records: Records,
-    column: str,
-    n_subpar: int | None = None,
-    bounds: Bounds = PAPER_BOUNDS,
-    *,
-    study: str = "subpar",
+    records: Records, column: str, n_subpar: int | None = None, bounds: Bounds = PAPER_BOUNDS, *, study: str = "subpar"
 ) -> Figure:
     """Final regret beside the bounds' leading terms, over "n_subpar" or "players". Bounds are medians over problems."""
     rows, drawn = paper_rows(records, n_subpar, study=study)

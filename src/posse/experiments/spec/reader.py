@@ -185,10 +185,7 @@ STUDY_FIELDS = {
     "problems": Field(anything),
     "policies": Field(anything),
 }
-GIVEN_FIELDS = {
-    "epsilon": Field(_epsilon, None, grid=True),
-    "rewards": Field(_rewards, Bernoulli(), grid=True),
-}
+GIVEN_FIELDS = {"epsilon": Field(_epsilon, None, grid=True), "rewards": Field(_rewards, Bernoulli(), grid=True)}
 SIZE_FIELDS = {
     "count": Field(_whole(1, 1_000_000), 1),
     "players": Field(_whole(1, MAX_PAIRS), 20, grid=True),
