@@ -89,8 +89,7 @@ class BatteryFamily:
     problems: int
     runs: int  # for each policy
     scores: tuple[PolicyScore, ...]
-    to_alone: Ratio | None = None
-    """The candidate's mean regret to that of the best policy that shares nothing; None where one is missing."""
+    to_alone: Ratio | None = None  # the candidate's mean regret to the best one's that shares nothing; None if missing
     to_other: Ratio | None = None  # the candidate's mean regret to that of the best other policy
     bars: tuple[BatteryBar, ...] = ()
 

@@ -31,8 +31,7 @@ class GalleryEntry:
     """A figure that some records have data for."""
 
     name: str  # the file's name, without ending
-    section: str
-    """Where it belongs: "paper", "studies", "theory", or "details" (one panel each, and what is of less interest)."""
+    section: str  # one of SECTIONS; the details are single panels and what is of less interest
     title: str
     caption: str
     draw: Callable[[], Figure]

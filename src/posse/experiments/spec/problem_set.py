@@ -29,7 +29,7 @@ Table = tuple[tuple[float, ...], ...]
 class ProblemSet:
     """A family of problems with its parameters, or given tables of means. Problem k does not depend on the count."""
 
-    family: str  # One of `posse.generate.FAMILIES`, or "given"
+    family: str  # one of `posse.generate.FAMILIES`, or "given"
     count: int
     players: int
     arms: int
