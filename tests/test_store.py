@@ -143,7 +143,7 @@ def test_a_file_of_another_experiment(full, spec, tmp_path):
 def test_a_renamed_file(full, spec):
     first, second, _ = spec.units()
     shutil.copy(full.path(first), full.path(second))
-    refused(full, spec, full.path(second), "another name")
+    refused(full, spec, full.path(second), "does not contain the unit that its name says")
 
 
 def test_another_schema_version(full, spec, tables, monkeypatch):

@@ -1,4 +1,4 @@
-"""Experiments as data: read a spec, run it anywhere, keep its results.
+"""Studies as data: read a spec, run it anywhere, keep its results.
 
 >>> import tempfile
 >>> spec = parse('''

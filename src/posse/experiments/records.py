@@ -101,10 +101,7 @@ class Records:
         """A column as an array: [row], or [row, item] for the list columns (rows must then be of one length)."""
         if column not in SCHEMA.names:
             raise KeyError(f"no column {column!r}; there are {', '.join(SCHEMA.names)}")
-        values = self.table.column(column)
-        if pa.types.is_list(values.type):
-            return np.array(values.to_pylist())
-        return np.asarray(values.to_pylist())
+        return np.array(self.table.column(column).to_pylist())
 
     def where(self, **conditions: Any) -> Records:
         """The rows whose columns have the given values; a value may be a list of allowed ones."""

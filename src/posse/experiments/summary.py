@@ -30,6 +30,17 @@ def problem_means(records: Records, column: str) -> np.ndarray:
     return sums / counts
 
 
+def by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str, np.ndarray]:
+    """A column of each policy that has records, by problem."""
+    parts = {label: records.where(policy=label) for label in labels}
+    return {label: problem_means(rows, column) for label, rows in parts.items() if len(rows)}
+
+
+def percentages(pulls: np.ndarray) -> np.ndarray:
+    """Counts of pulls, [problem, kind of arm], as percentages of the problem's pulls."""
+    return np.asarray(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
+
+
 def mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation over the first axis; the deviation of a single value is 0."""
     mean = values.mean(axis=0)
@@ -39,8 +50,8 @@ def mean_and_deviation(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def settings(records: Records) -> list[tuple[dict[str, Any], Records]]:
     """The records by setting: the columns that vary between settings with their values, and the rows.
 
-    |I_5ε| counts as part of a setting if it was asked for, but not if it merely differs between problems of a family. A
-    horizon does not count if the other columns already determine it.
+    The number of subpar arms, |I_5ε|, is part of the setting if the spec asked for it, not if it merely varies between
+    the problems of a family. The horizon is left out if the other columns already determine it.
     """
     columns = [column for column in SETTING if len(records.distinct(column)) > 1]
     for column, beside in (("n_subpar", ["policy", "problem", "replication", "seed"]), ("horizon", [])):

@@ -9,12 +9,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.legend_handler import HandlerTuple
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 
 from posse.figures.style import DPI, PRINT
 from posse.policies.base import Look
@@ -27,9 +31,43 @@ def legend_label(label: str) -> str:
     return " " + shown if shown.startswith("_") else shown
 
 
-def thousands(value: float, _position: int = 0) -> str:
+def thousands(value: float, _position: float = 0) -> str:
     """A number with commas between thousands, for an axis."""
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,g}"
+
+
+def curve_style(label: str, look: Look) -> dict[str, Any]:
+    """The arguments of matplotlib's `plot` for a policy's curve."""
+    drawn = {"color": look.color, "linestyle": look.line, "marker": look.marker}
+    return {**drawn, "label": legend_label(label), "gid": label}
+
+
+def round_numbers(axis: Axis, most: int, *, whole: bool = False) -> None:
+    """Put at most `most` + 1 round numbers on an axis; if `whole`, no fractions."""
+    axis.set_major_locator(MaxNLocator(most, integer=whole, steps=[1, 2, 5, 10] if whole else [1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(thousands)
+
+
+def label_ends(axes: Axes) -> None:
+    """Write each curve's label where the curve ends, in place of a legend."""
+    low, high = axes.get_ylim()
+    curves = [line for line in axes.get_lines() if not str(line.get_label()).startswith("_")]
+    ends = {line: float(np.asarray(line.get_ydata())[-1]) / (high - low) for line in curves}
+    lines = sorted(curves, key=ends.__getitem__)
+    heights = np.array([ends[line] for line in lines])
+    gap = 0.062
+    for _ in range(200):  # push neighbors apart until no two labels touch
+        close = np.flatnonzero(np.diff(heights) < gap - 1e-6)
+        if not len(close):
+            break
+        for place in close:
+            middle = heights[place : place + 2].mean()
+            heights[place : place + 2] = middle - gap / 2, middle + gap / 2
+        heights += max(0.0, 0.01 - heights[0]) - max(0.0, heights[-1] - 1)
+    within: dict[str, Any] = {"transform": axes.transAxes, "clip_on": False}
+    for line, height in zip(lines, heights, strict=True):
+        axes.plot([1, 1.035], [ends[line], height], color=line.get_color(), linewidth=0.8, gid="leader", **within)
+        axes.text(1.045, height, str(line.get_label()), va="center", fontsize=8.5, **within)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -57,15 +95,9 @@ def add_legend(figure: Figure, drawn: Mapping[str, Look], *, lines: bool = True,
     length = 5.5 if lines and bars else 3.2
     rows = max(1, math.ceil(sum(0.19 + 0.11 * length + 0.063 * len(label) for label in labels) / (width - 0.1)))
     columns = max(1, math.ceil(len(labels) / rows))
-    figure.legend(
-        handles,
-        labels,
-        loc="upper center",
-        ncols=columns,
-        borderaxespad=0.3,
-        handlelength=length,
-        handler_map={tuple: HandlerTuple(ndivide=None, pad=0.6)},
-    )
+    side_by_side = {tuple: HandlerTuple(ndivide=None, pad=0.6)}
+    place: dict[str, Any] = {"loc": "upper center", "ncols": columns, "borderaxespad": 0.3}
+    figure.legend(handles, labels, handlelength=length, handler_map=side_by_side, **place)
     return (0.1 + 0.18 * math.ceil(len(labels) / columns)) / height
 
 

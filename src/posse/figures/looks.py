@@ -52,7 +52,7 @@ def looks(labels: Iterable[str]) -> dict[str, Look]:
     for name in sorted(by_algorithm, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name)):
         look = known[name] if name in known else _other_look(name, taken, others)
         for number, label in enumerate(by_algorithm[name]):
-            found[label] = _variant(look, number)
+            found[label] = variant(look, number)
     return found
 
 
@@ -66,14 +66,11 @@ def _other_look(name: str, taken: set[int], count: int) -> Look:
     return Look(OTHER_COLORS[slot], OTHER_LINES[slot % len(OTHER_LINES)], OTHER_MARKERS[slot], OTHER_HATCHES[slot])
 
 
-def _variant(look: Look, number: int) -> Look:
+def variant(look: Look, number: int) -> Look:
     """The look of the number-th policy of one algorithm, which differs from the first in its constants only."""
     if number == 0:
         return look
     share = 0.65 * number / (number + 1)
     lighter = to_hex([part + (1 - part) * share for part in to_rgb(look.color)])
-    return look._replace(
-        color=lighter,
-        line=OTHER_LINES[number % len(OTHER_LINES)],
-        marker=OTHER_MARKERS[number % len(OTHER_MARKERS)],
-    )
+    line, marker = OTHER_LINES[number % len(OTHER_LINES)], OTHER_MARKERS[number % len(OTHER_MARKERS)]
+    return look._replace(color=lighter, line=line, marker=marker)

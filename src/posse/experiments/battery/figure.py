@@ -8,7 +8,7 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import NullLocator
 
 from posse.experiments.battery.score import CANDIDATE, HELPS, PAPER, BatteryFamily
 from posse.figures.canvas import legend_label, new_figure
@@ -66,9 +66,8 @@ def _prepare(axes: Axes, families: Sequence[BatteryFamily]) -> None:
     axes.grid(True, axis="both")
     axes.tick_params(axis="y", length=0)
     ticks = [0.03, 0.1, 0.3, 1, 3, 10, 30]
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}×"))
     axes.set_xlabel("mean final regret, times that of the best policy that shares nothing")
 
 
@@ -77,10 +76,8 @@ def _draw_row(axes: Axes, row: int, family: BatteryFamily, drawn: dict[str, Look
     base = means[str(family.best(alone=True))]
     for policy, mean in means.items():
         if policy != CANDIDATE and base > 0:
-            look = drawn[policy]
-            axes.plot(
-                _cut(mean / base), row, marker=look.marker, color=look.color, markersize=3.4, alpha=0.75, zorder=3
-            )
+            x, look = _cut(mean / base), drawn[policy]
+            axes.plot(x, row, marker=look.marker, color=look.color, markersize=3.4, alpha=0.75, zorder=3)
     if family.to_alone is not None:
         found = family.to_alone
         axes.plot([_cut(found.low), _cut(found.high)], [row, row], color=own_color, linewidth=1.6, zorder=4)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from posse.experiments.battery.figure import battery_figure
-from posse.experiments.battery.score import CANDIDATE, BatteryFamily, Ratio, three_digits
-from posse.experiments.report.html import embedded, render, run_facts
+from posse.experiments.battery.score import CANDIDATE, BatteryFamily, quotient, three_digits
+from posse.experiments.report.html import embedded, render
 from posse.experiments.summary import csv_text
 from posse.figures.canvas import to_bytes
 from posse.text import align, to_json
 
 RULE = (
-    "A bar is won or lost by its ratio; in brackets is the 95 % interval of the ratio from resampling problems, both "
-    "policies together. If the limit is within the interval, the verdict has a question mark: it may be chance. "
-    "The policy compared with is the one that turned out best in the family, which is hard on the candidate."
+    "The ratio decides whether a bar is won or lost. The brackets hold its 95 % interval, from resampling problems, "
+    "the same ones for both policies. A question mark means that the interval contains the limit, so the verdict may "
+    "be chance. The policy compared with is the one that turned out best in the family, which is hard on the candidate."
 )
 
 
@@ -30,21 +29,23 @@ def write_battery(
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     figure = battery_figure(families)
-    pictures = {ending: to_bytes(figure, ending) for ending in ("png", "svg")}
-    for ending, picture in pictures.items():
-        (out / f"battery.{ending}").write_bytes(picture)
-    (out / "scores.csv").write_text(csv_text(_score_rows(families)), encoding="utf-8")
-    (out / "bars.csv").write_text(csv_text(_bar_rows(families)), encoding="utf-8")
-    (out / "battery.json").write_text(to_json(families) + "\n", encoding="utf-8")
-    page = out / "battery.html"
-    page.write_text(_page(families, pictures["svg"], title, manifest or {}), encoding="utf-8")
-    return page
+    pictures = {f"battery.{ending}": to_bytes(figure, ending) for ending in ("png", "svg")}
+    texts = {
+        "scores.csv": csv_text(_score_rows(families)),
+        "bars.csv": csv_text(_bar_rows(families)),
+        "battery.json": to_json(families) + "\n",
+        "battery.html": _page(families, pictures["battery.svg"], title, manifest or {}),
+    }
+    for name, content in (pictures | {name: text.encode() for name, text in texts.items()}).items():
+        (out / name).write_bytes(content)
+    return out / "battery.html"
 
 
 def _page(families: Sequence[BatteryFamily], picture: bytes, title: str, manifest: Mapping[str, Any]) -> str:
     scores = [score for family in families for score in family.scores]
     return render(
         "battery.html",
+        manifest,
         Path(__file__).parent / "templates",
         title=title,
         sections={
@@ -64,21 +65,17 @@ def _page(families: Sequence[BatteryFamily], picture: bytes, title: str, manifes
         three_digits=three_digits,
         rule=RULE,
         picture=embedded(picture),
-        run_facts=run_facts(manifest),
-        spec=manifest.get("spec"),
     )
 
 
 def to_text(families: Sequence[BatteryFamily]) -> str:
-    """The battery for the terminal: a line for each family, then counts of the bars, then every bar that was lost."""
+    """The battery as text: one line per family, how many bars were won, and every lost bar."""
     head = ["family", "", CANDIDATE, "to best alone", "p90", "best alone", "to best other", "best other", "lock-ins"]
     lines = align([head, *(_line(family) for family in families)], "<<>>><><>")
     lines.append("")
     where = {"": "", "A": " in half A", "B": " in half B"}
     for bar, halves in _counts(families).items():
-        lines.append(
-            f"{bar}: " + ", ".join(f"{count.won} of {count.all} won{where[half]}" for half, count in halves.items())
-        )
+        lines.append(f"{bar}: " + ", ".join(f"{count} won{where[half]}" for half, count in halves.items()))
     lost = [(family, bar) for family in families for bar in family.bars if bar.verdict == "lost"]
     lines += ["", "Lost:" if lost else "No bar is lost."]
     lines += [f"  {family.name}: {bar}" for family, bar in lost]
@@ -92,31 +89,24 @@ def _line(family: BatteryFamily) -> list[str]:
         family.name,
         family.half,
         "–" if own is None else three_digits(own.mean),
-        _ratio(family.to_alone),
-        "–" if own is None or alone is None else f"{_quotient(own.tail, alone.tail):.2f}",
+        str(family.to_alone or "–"),
+        "–" if own is None or alone is None else f"{quotient(own.tail, alone.tail):.2f}",
         "–" if alone is None else alone.policy,
-        _ratio(family.to_other),
+        str(family.to_other or "–"),
         family.best() or "–",
         "–" if own is None or alone is None else f"{own.lock_ins:.2f} / {alone.lock_ins:.2f}",
     ]
 
 
-class BarCount(NamedTuple):
-    """How many bars of a kind were won, of how many."""
-
-    won: int
-    all: int
-
-
-def _counts(families: Sequence[BatteryFamily]) -> dict[str, dict[str, BarCount]]:
-    """For each kind of bar, the counts in all families ("") and in each half."""
-    counts: dict[str, dict[str, BarCount]] = {}
+def _counts(families: Sequence[BatteryFamily]) -> dict[str, dict[str, str]]:
+    """For each kind of bar, how many were won, "3 of 4", in all families ("") and in each half."""
+    counts: dict[str, dict[str, str]] = {}
     for kind in dict.fromkeys(bar.kind for family in families for bar in family.bars):
         for half in ("", "A", "B"):
             bars = [bar for each in families for bar in each.bars if bar.kind == kind and half in ("", each.half)]
             if bars:
                 won = sum(bar.verdict == "won" for bar in bars)
-                counts.setdefault(kind, {})[half] = BarCount(won, len(bars))
+                counts.setdefault(kind, {})[half] = f"{won} of {len(bars)}"
     return counts
 
 
@@ -136,11 +126,3 @@ def _bar_rows(families: Sequence[BatteryFamily]) -> Iterable[list[Any]]:
         for bar in family.bars:
             found = [bar.ratio.value, bar.ratio.low, bar.ratio.high]
             yield [family.name, family.half, bar.text, bar.against, bar.limit, *found, bar.verdict, int(bar.sure)]
-
-
-def _quotient(above: float, below: float) -> float:
-    return 1.0 if above == below else math.inf if below == 0 else above / below
-
-
-def _ratio(found: Ratio | None) -> str:
-    return "–" if found is None else str(found)

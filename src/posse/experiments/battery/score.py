@@ -44,16 +44,11 @@ class PolicyScore:
     """A policy in a family."""
 
     policy: str
-    alone: bool
-    """Whether each player learns from its own data alone."""
-    mean: float
-    """Mean final regret."""
-    error: float
-    """Its standard error, over problems."""
-    tail: float
-    """The 90th percentile of final regret over runs."""
-    lock_ins: float
-    """Players locked in on a bad arm at the end, a run."""
+    alone: bool  # whether each player learns from its own data alone
+    mean: float  # mean final regret
+    error: float  # its standard error, over problems
+    tail: float  # the 90th percentile of final regret over runs
+    lock_ins: float  # players locked in on a bad arm at the end, a run
 
 
 @dataclass(frozen=True)
@@ -61,8 +56,7 @@ class BatteryBar:
     """A limit that the candidate should keep in a family, and whether it did."""
 
     text: str
-    against: str
-    """The policy that it was compared with."""
+    against: str  # the policy that it was compared with
     limit: float
     ratio: Ratio
     verdict: Verdict
@@ -93,13 +87,10 @@ class BatteryFamily:
     arms: int
     horizon: int
     problems: int
-    runs: int
-    """For each policy."""
+    runs: int  # for each policy
     scores: tuple[PolicyScore, ...]
-    to_alone: Ratio | None = None
-    """The candidate's mean regret to that of the best policy that shares nothing; None where one is missing."""
-    to_other: Ratio | None = None
-    """The candidate's mean regret to that of the best other policy."""
+    to_alone: Ratio | None = None  # the candidate's mean regret to the best one's that shares nothing; None if missing
+    to_other: Ratio | None = None  # the candidate's mean regret to that of the best other policy
     bars: tuple[BatteryBar, ...] = ()
 
     @property
@@ -169,46 +160,42 @@ def _judged(family: BatteryFamily, regrets: dict[str, np.ndarray], locks: dict[s
     alone, other = family.best(alone=True), family.best()
     if CANDIDATE not in regrets or other is None:
         return family
-    own = regrets[CANDIDATE]
-    to_other = ratio(own, regrets[other], _mean)
-    to_alone = None
     bars = []
-    if PAPER in family.tags:
-        if ROBUST in regrets:
-            bars.append(_bar("mean, paper's family", ROBUST, PAPER_LIMIT, ratio(own, regrets[ROBUST], _mean)))
-        bars.append(_bar("mean, paper's family", other, OTHER_LIMIT, to_other))
-    if alone is not None:
-        to_alone = ratio(own, regrets[alone], _mean)
-        bars.append(_bar("mean, no harm", alone, 1.10, to_alone))
-        bars.append(_bar("90th percentile, no harm", alone, 1.25, ratio(own, regrets[alone], _tail)))
-        if LONG in family.tags:
-            bars.append(_bar("lock-ins, no harm", alone, 1.0, ratio(locks[CANDIDATE], locks[alone], _mean)))
-        if HELPS in family.tags:
-            bars.append(_bar("mean, sharing helps", alone, 0.5, to_alone))
+    for tag, text, against, limit, tables, statistic in (
+        (PAPER, "mean, paper's family", ROBUST, PAPER_LIMIT, regrets, _mean),
+        (PAPER, "mean, paper's family", other, OTHER_LIMIT, regrets, _mean),
+        (None, "mean, no harm", alone, 1.10, regrets, _mean),
+        (None, "90th percentile, no harm", alone, 1.25, regrets, _tail),
+        (LONG, "lock-ins, no harm", alone, 1.0, locks, _mean),
+        (HELPS, "mean, sharing helps", alone, 0.5, regrets, _mean),
+    ):
+        if against in tables and tag in (None, *family.tags):
+            found = ratio(tables[CANDIDATE], tables[against], statistic)
+            bars.append(BatteryBar(text, against, limit, found, "won" if found.value <= limit else "lost"))
+    to_alone = None if alone is None else ratio(regrets[CANDIDATE], regrets[alone], _mean)
+    to_other = ratio(regrets[CANDIDATE], regrets[other], _mean)
     return dataclasses.replace(family, to_alone=to_alone, to_other=to_other, bars=tuple(bars))
-
-
-def _bar(text: str, against: str, limit: float, found: Ratio) -> BatteryBar:
-    return BatteryBar(text, against, limit, found, "won" if found.value <= limit else "lost")
 
 
 def ratio(own: np.ndarray, other: np.ndarray, statistic: Statistic) -> Ratio:
     """The ratio of a statistic of two policies, [problem, replication] each, with a percentile bootstrap interval.
 
-    Problems are resampled, the same for both policies, so that what makes a problem hard cancels. 0 to 0 is 1.
+    Problems are resampled, the same for both policies, so that what makes a problem hard cancels.
+    The ratio 0/0 counts as 1.
     """
-    value = float(_quotient(statistic(own[None]), statistic(other[None]))[0])
+    value = float(quotient(statistic(own[None]), statistic(other[None]))[0])
     if len(own) == 1:
         return Ratio(value, 0.0, math.inf)
     draws = np.random.default_rng(0).integers(len(own), size=(RESAMPLES, len(own)))
-    found = _quotient(statistic(own[draws]), statistic(other[draws]))
+    found = quotient(statistic(own[draws]), statistic(other[draws]))
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
     return Ratio(value, float(low), float(high))
 
 
-def _quotient(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+def quotient(above: np.ndarray | float, below: np.ndarray | float) -> np.ndarray:
+    """A ratio that is 1 for 0/0."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(above == below, 1.0, above / below)
+        return np.where(above == below, 1.0, np.divide(above, below))
 
 
 def _mean(tables: np.ndarray) -> np.ndarray:

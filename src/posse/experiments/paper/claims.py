@@ -7,33 +7,23 @@ is); its interval is Student's t over problems, a problem's replications average
 - *on par*: holds if the interval is within ± 5 %, does not hold if it is wholly outside;
 - *not worse*: holds if the interval ends at or below + 5 %, does not hold if it begins above;
 
-and is undecided otherwise. As a p-value: twice the smallest one-sided level at which the data would decide, so that
-p ≤ 5 % says just what the 95 % interval says. Many tests: Holm's rule at the 5 % level over all the tests of one
-claim, so that a claim with many cases is not decided by chance in one of them. The interval in the table is the plain
-95 % one; a finding can therefore be undecided although its interval alone would decide.
+and is undecided otherwise. The p-value is twice the smallest one-sided level at which the data would decide, so that
+p ≤ 5 % says just what the 95 % interval says. It is then corrected by Holm's rule; see RULE.
 """
 
 from __future__ import annotations
 
 import math
 import textwrap
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 
-from posse.experiments.paper.verdicts import (
-    LEVEL,
-    LOWER,
-    NOT_WORSE,
-    ON_PAR,
-    DifferenceEstimate,
-    Rule,
-    Verdict,
-    holm,
-    welch,
-)
+from posse.experiments.paper import verdicts
+from posse.experiments.paper.verdicts import DifferenceEstimate, Rule, Verdict
 from posse.experiments.records import Records
 from posse.experiments.summary import csv_text
 from posse.figures.looks import algorithm
@@ -57,10 +47,8 @@ class Claim:
     """Something the paper says about its experiments."""
 
     id: str
-    text: str
-    """The claim, in our words."""
-    source: str
-    """Where the paper says it."""
+    text: str  # the claim, in our words
+    source: str  # where the paper says it
 
 
 @dataclass(frozen=True)
@@ -68,18 +56,13 @@ class ClaimFinding:
     """What the records say about one case of a claim."""
 
     claim: Claim
-    case: str
-    """Which algorithms, at which number v of subpar arms."""
+    case: str  # which algorithms, at which number v of subpar arms
     measure: str
-    difference: float
-    """The relative difference of the first algorithm against the second; 0.1 is ten per cent more."""
-    low: float
-    """The lower end of its plain 95 % interval."""
+    difference: float  # the relative difference of the first algorithm against the second; 0.1 is ten per cent more
+    low: float  # the lower end of its plain 95 % interval
     high: float
-    problems: int
-    """How many problems it rests on."""
-    p_value: float
-    """Adjusted by Holm's rule."""
+    problems: int  # how many problems it rests on
+    p_value: float  # adjusted by Holm's rule
     verdict: Verdict
     explanation: str
 
@@ -136,24 +119,22 @@ def to_text(findings: Sequence[ClaimFinding]) -> str:
     return "\n".join([*lines, "", *textwrap.wrap(RULE, WIDTH)])
 
 
-@dataclass(frozen=True)
-class _Measure:
-    """A number measured in a run: a column of the records, and its entry where the column is by kind of arm."""
-
-    text: str
-    column: str
-    kind: int | None = None
-
-    def of(self, row: dict[str, Any]) -> float:
-        value = row[self.column]
-        return float(value if self.kind is None else value[self.kind])
+REGRET = "final regret"
+PULLS_NEAR_OPTIMAL = "pulls of near-optimal arms"
+PULLS_SUBPAR = "pulls of subpar arms"
+REGRET_NEAR_OPTIMAL = "regret on near-optimal arms"
+REGRET_SUBPAR = "regret on subpar arms"
 
 
-REGRET = _Measure("final regret", "final_regret")
-PULLS_NEAR_OPTIMAL = _Measure("pulls of near-optimal arms", "pulls_by_kind", 1)
-PULLS_SUBPAR = _Measure("pulls of subpar arms", "pulls_by_kind", 2)
-REGRET_NEAR_OPTIMAL = _Measure("regret on near-optimal arms", "regret_by_kind", 1)
-REGRET_SUBPAR = _Measure("regret on subpar arms", "regret_by_kind", 2)
+def _measured(row: dict[str, Any]) -> dict[str, float]:
+    """What was measured in a run."""
+    return {
+        REGRET: row["final_regret"],
+        PULLS_NEAR_OPTIMAL: row["pulls_by_kind"][1],
+        PULLS_SUBPAR: row["pulls_by_kind"][2],
+        REGRET_NEAR_OPTIMAL: row["regret_by_kind"][1],
+        REGRET_SUBPAR: row["regret_by_kind"][2],
+    }
 
 
 @dataclass(frozen=True)
@@ -179,20 +160,17 @@ class _Runs:
     def __init__(self, records: Records) -> None:
         labels = _labels(records.distinct("policy"))
         of_problem = ("players", "arms", "epsilon", "horizon", "schedule", "anytime", "seed", "problem", "n_subpar")
-        measured = ("final_regret", "pulls_by_kind", "regret_by_kind")
-        self.rows: dict[str, dict[tuple[Any, ...], dict[int, dict[str, Any]]]] = {name: {} for name in labels.values()}
+        self.rows: dict[str, dict[tuple[Any, ...], dict[int, dict[str, float]]]] = {
+            name: {} for name in labels.values()
+        }
         self.nothing_at_10: dict[tuple[Any, ...], bool] = {}
-        names = ["policy", "replication", "means", *of_problem, *measured]
-        for row in records.table.select(names).to_pylist():
-            if row["policy"] not in labels:
-                continue
+        for row in records.where(policy=list(labels)).table.to_pylist():
             problem = tuple(row[name] for name in of_problem)
             if problem not in self.nothing_at_10:
                 means = np.reshape(row["means"], (row["players"], row["arms"]))
                 self.nothing_at_10[problem] = len(Problem(means, row["epsilon"]).subpar_10) == 0
             replications = self.rows[labels[row["policy"]]].setdefault(problem, {})
-            values = {name: row[name] for name in measured}
-            if replications.setdefault(row["replication"], values) != values:
+            if replications.setdefault(row["replication"], _measured(row)) != _measured(row):
                 raise ValueError(
                     f"two rows of {row['policy']} on problem {row['problem']} with {row['n_subpar']} subpar arms, "
                     f"replication {row['replication']}, differ"
@@ -200,7 +178,7 @@ class _Runs:
         self.subpar_counts = sorted({problem[-1] for problem in self.nothing_at_10})
 
     def compare(
-        self, a: str, b: str, measure: _Measure, v: int | None = None, beyond_theorem: bool = False
+        self, a: str, b: str, measure: str, v: int | None = None, beyond_theorem: bool = False
     ) -> DifferenceEstimate | None:
         """The relative difference of a against b, at v subpar arms or at all; None where it is not defined."""
         pairs = []
@@ -208,7 +186,7 @@ class _Runs:
         for problem in sorted(of_a.keys() & of_b.keys()):
             both = sorted(of_a[problem].keys() & of_b[problem].keys())
             if both and (v is None or problem[-1] == v) and (self.nothing_at_10[problem] or not beyond_theorem):
-                pairs.append([np.mean([measure.of(of[problem][r]) for r in both]) for of in (of_a, of_b)])
+                pairs.append([np.mean([of[problem][r][measure] for r in both]) for of in (of_a, of_b)])
         if not pairs:
             return None
         first, second = np.array(pairs).T
@@ -220,36 +198,37 @@ class _Runs:
         return DifferenceEstimate(float(relative.mean()), error, len(pairs) - 1, len(pairs))
 
     def test(
-        self, a: str, b: str, measure: _Measure, v: int | None, rule: Rule = LOWER, beyond_theorem: bool = False
+        self, a: str, b: str, measure: str, v: int | None, rule: Rule = verdicts.LOWER, beyond_theorem: bool = False
     ) -> _Test | None:
         """A rule applied to the relative difference of a against b."""
         estimate = self.compare(a, b, measure, v, beyond_theorem)
         if estimate is None:
             return None
         case = f"{a} / {b}, " + ("all v" if v is None else f"v = {v}")
-        statement = f"{a} is {_more(estimate.difference)} {b} in {measure.text}"
-        return _Test(case, measure.text, estimate, statement, rule, *rule.p_values(estimate))
+        statement = f"{a} is {_more(estimate.difference)} {b} in {measure}"
+        return _Test(case, measure, estimate, statement, rule, *rule.p_values(estimate))
 
     def most_savings_at_9(self, a: str, b: str) -> _Test | None:
         """Whether the relative difference at v = 9 is below that at every other v.
 
-        The problems differ, so the interval is Welch's. The test is the comparison that speaks most against the claim:
-        if it supports the claim, all do. Against the claim it counts by Bonferroni's rule.
+        The problems differ, so the interval is Welch's. The comparison that contradicts the claim most decides. If it
+        supports the claim, all others do. If it contradicts the claim, its p-value is multiplied by the number of
+        comparisons (Bonferroni).
         """
         best = self.compare(a, b, REGRET, 9)
-        others = {v: self.compare(a, b, REGRET, v) for v in self.subpar_counts if v != 9}
-        present = {v: estimate for v, estimate in others.items() if estimate is not None}
-        if best is None or not present:
+        found = {v: self.compare(a, b, REGRET, v) for v in self.subpar_counts if v != 9}
+        others = {v: estimate for v, estimate in found.items() if estimate is not None}
+        if best is None or not others:
             return None
-        less = {v: welch(best, estimate) for v, estimate in present.items()}
+        less = {v: verdicts.welch(best, estimate) for v, estimate in others.items()}
         rival = max(less, key=lambda v: (less[v].below(0), less[v].difference))
         statement = (
-            f"{a} is {_more(best.difference)} {b} in final regret at v = 9, and {_more(present[rival].difference)} it "
+            f"{a} is {_more(best.difference)} {b} in final regret at v = 9, and {_more(others[rival].difference)} it "
             f"at v = {rival}, the hardest to beat"
         )
-        p_holds, p_fails = LOWER.p_values(less[rival])
+        p_holds, p_fails = verdicts.LOWER.p_values(less[rival])
         case = f"{a} / {b}, v = 9 vs {rival}"
-        return _Test(case, REGRET.text, less[rival], statement, LOWER, p_holds, len(less) * p_fails)
+        return _Test(case, REGRET, less[rival], statement, verdicts.LOWER, p_holds, len(less) * p_fails)
 
 
 def _tests(runs: _Runs) -> Iterator[tuple[str, str, str, list[_Test | None]]]:
@@ -296,7 +275,7 @@ def _tests(runs: _Runs) -> Iterator[tuple[str, str, str, list[_Test | None]]]:
         "sharing-alike-on-near-optimal",
         "On near-optimal arms sharing changes little: regret there is on par with the counterpart's.",
         "Section 6, Figure 1 right; Appendix E",
-        [runs.test(a, b, REGRET_NEAR_OPTIMAL, v, ON_PAR) for a, b in COUNTERPARTS for v in counts],
+        [runs.test(a, b, REGRET_NEAR_OPTIMAL, v, verdicts.ON_PAR) for a, b in COUNTERPARTS for v in counts],
     )
     yield (
         "v9-favourable",
@@ -308,13 +287,13 @@ def _tests(runs: _Runs) -> Iterator[tuple[str, str, str, list[_Test | None]]]:
         "v0-does-not-hurt",
         "v = 0, no arm is subpar: RobustAgg-TS does not do worse than Ind-TS.",
         "Appendix E",
-        [runs.test("RobustAgg-TS", "Ind-TS", REGRET, 0, NOT_WORSE)],
+        [runs.test("RobustAgg-TS", "Ind-TS", REGRET, 0, verdicts.NOT_WORSE)],
     )
     yield (
         "variant-on-par",
         "RobustAgg-TS-V, which refreshes every posterior in every round, is on par with RobustAgg-TS.",
         "Appendix E.1",
-        [runs.test("RobustAgg-TS-V", "RobustAgg-TS", REGRET, v, ON_PAR) for v in counts],
+        [runs.test("RobustAgg-TS-V", "RobustAgg-TS", REGRET, v, verdicts.ON_PAR) for v in counts],
     )
     yield (
         "transfer-at-5-epsilon",
@@ -328,33 +307,30 @@ def _tests(runs: _Runs) -> Iterator[tuple[str, str, str, list[_Test | None]]]:
 def _decide(claim: Claim, tests: Sequence[_Test]) -> list[ClaimFinding]:
     """The verdicts on the tests of one claim, by Holm's rule over them."""
     findings = []
-    for test, p_value in zip(tests, holm([test.p_value for test in tests]), strict=True):
+    for test, p_value in zip(tests, verdicts.holm([test.p_value for test in tests]), strict=True):
         estimate, rule = test.estimate, test.rule
         verdict: Verdict = "undecided"
-        if p_value <= 1 - LEVEL:
-            verdict = "holds" if test.p_holds < test.p_fails else "does not hold"
-        if verdict != "undecided":
-            reason = f"the interval is {rule.holds if verdict == 'holds' else rule.fails}"
+        if p_value <= 1 - verdicts.LEVEL:
+            verdict, where = ("holds", rule.holds) if test.p_holds < test.p_fails else ("does not hold", rule.fails)
+            reason = f"the interval is {where}"
         elif estimate.freedom < 1:
             reason = "too few problems for an interval"
-        elif 2 * min(rule.p_values(estimate)) <= 1 - LEVEL:
+        elif 2 * min(rule.p_values(estimate)) <= 1 - verdicts.LEVEL:
             reason = "the interval alone would decide, but many comparisons are made"
         else:
             reason = f"the interval is neither {rule.holds} nor {rule.fails}"
-        explanation = f"{test.statement}; {reason}"
         numbers = (estimate.difference, *estimate.interval(), estimate.problems, p_value)
-        findings.append(ClaimFinding(claim, test.case, test.measure, *numbers, verdict, explanation))
+        findings.append(ClaimFinding(claim, test.case, test.measure, *numbers, verdict, f"{test.statement}; {reason}"))
     return findings
 
 
 def _labels(labels: Sequence[str]) -> dict[str, str]:
     """The paper's name of each of its algorithms, by the label of the policy; an error if two policies share one."""
-    names = {label: algorithm(label) for label in labels if algorithm(label) in ALGORITHMS}
-    for name in names.values():
-        same = [label for label in names if names[label] == name]
+    for name in ALGORITHMS:
+        same = [label for label in labels if algorithm(label) == name]
         if len(same) > 1:
             raise ValueError(f"policies {', '.join(map(repr, same))} are all {name}, but expected at most one")
-    return names
+    return {label: algorithm(label) for label in labels if algorithm(label) in ALGORITHMS}
 
 
 def _more(difference: float) -> str:
@@ -364,12 +340,8 @@ def _more(difference: float) -> str:
 
 def _count(cases: Sequence[ClaimFinding]) -> str:
     """How often a claim holds, in words."""
-    holds, fails, undecided = (
-        sum(finding.verdict == verdict for finding in cases) for verdict in ("holds", "does not hold", "undecided")
-    )
     if len(cases) == 1:
         return f"Verdict: {cases[0].verdict}."
-    parts = [f"Holds in {holds} of {len(cases)} cases"]
-    parts += [f"does not hold in {fails}"] if fails else []
-    parts += [f"undecided in {undecided}"] if undecided else []
-    return ", ".join(parts) + "."
+    counts = Counter(finding.verdict for finding in cases)
+    others = [f", {verdict} in {counts[verdict]}" for verdict in ("does not hold", "undecided") if counts[verdict]]
+    return f"Holds in {counts['holds']} of {len(cases)} cases{''.join(others)}."

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import matplotlib
 from matplotlib.figure import Figure
 
-from posse.experiments.paper.panels import DRAWS, checkpoint_rounds, label_ends, sheet
+from posse.experiments.paper.panels import DRAWS, checkpoint_rounds, sheet
 from posse.experiments.records import Records
 from posse.experiments.summary import describe
-from posse.figures.canvas import add_legend, finish, new_figure
+from posse.figures.canvas import add_legend, finish, label_ends, new_figure
 from posse.figures.looks import algorithm, looks
 from posse.figures.style import PRINT, WIDTH
 from posse.policies.base import Look
@@ -18,25 +18,23 @@ from posse.policies.base import Look
 VARIANT = "RobustAgg-TS-V"
 
 
-def paper_rows(records: Records, n_subpar: int | None, *, with_v: bool, study: str) -> Records:
-    """The records of a study with one |I_5ε| (any if None), with RobustAgg-TS-V or not; an error if there are none."""
-    rows = records.where(study=study)
-    if n_subpar is not None:
-        rows = rows.where(n_subpar=n_subpar)
+def paper_rows(
+    records: Records, n_subpar: int | None, *, study: str, with_v: bool = False
+) -> tuple[Records, dict[str, Look]]:
+    """The records of a study with one |I_5ε| (any if None), with RobustAgg-TS-V or not; an error if there are none.
+
+    With them come the looks of their policies, the same as in every other figure of the study.
+    """
+    of_study = records.where(study=study)
+    rows = of_study if n_subpar is None else of_study.where(n_subpar=n_subpar)
     others = [label for label in rows.distinct("policy") if algorithm(label) != VARIANT]
     if others and not with_v:
         rows = rows.where(policy=others)
     if not len(rows):
-        there = sorted(records.where(study=study).distinct("n_subpar"))
+        there = sorted(of_study.distinct("n_subpar"))
         raise ValueError(f"no records of study {study!r} with n_subpar={n_subpar}; there are {there}")
-    return rows
-
-
-def study_looks(records: Records, study: str, rows: Records) -> dict[str, Look]:
-    """The looks of the policies in the rows, as in every other figure of the study."""
-    shown = set(rows.distinct("policy"))
-    all_looks = looks(records.where(study=study).distinct("policy"))
-    return {label: look for label, look in all_looks.items() if label in shown}
+    shown = rows.distinct("policy")
+    return rows, {label: look for label, look in looks(of_study.distinct("policy")).items() if label in shown}
 
 
 def panel(records: Records, kind: str, n_subpar: int | None, *, with_v: bool = False, study: str = "subpar") -> Figure:
@@ -45,8 +43,7 @@ def panel(records: Records, kind: str, n_subpar: int | None, *, with_v: bool = F
     `kind` is "regret" (cumulative), "pulls" (percentages by kind of arm) or "regret by kind" (of arm); `with_v` shows
     RobustAgg-TS-V among the algorithms, as in the paper's last figure.
     """
-    rows = paper_rows(records, n_subpar, with_v=with_v, study=study)
-    drawn = study_looks(records, study, rows)
+    rows, drawn = paper_rows(records, n_subpar, with_v=with_v, study=study)
     with matplotlib.rc_context(PRINT):
         figure = new_figure(5.4, 3.2)
         axes = figure.add_subplot()
@@ -62,15 +59,15 @@ def panel(records: Records, kind: str, n_subpar: int | None, *, with_v: bool = F
 
 def overview(records: Records, kind: str, *, with_v: bool = False, study: str = "subpar") -> Figure:
     """A panel for every |I_5ε|, from the largest to the smallest, as in the paper's appendix."""
-    rows = paper_rows(records, None, with_v=with_v, study=study)
+    rows, drawn = paper_rows(records, None, with_v=with_v, study=study)
     panels = [(subpar_title(v), rows.where(n_subpar=v)) for v in sorted(rows.distinct("n_subpar"), reverse=True)]
-    return sheet(panels, study_looks(records, study, rows), kind)
+    return sheet(panels, drawn, kind)
 
 
 def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5), *, study: str = "subpar") -> Figure:
     """The paper's Figure 1: regret, pulls and regret by kind of arm, a row for each |I_5ε|."""
-    parts = [paper_rows(records, v, with_v=False, study=study) for v in n_subpar]
-    drawn = study_looks(records, study, paper_rows(records, None, with_v=False, study=study))
+    parts = [paper_rows(records, v, study=study)[0] for v in n_subpar]
+    _, drawn = paper_rows(records, None, study=study)
     with matplotlib.rc_context(PRINT):
         figure = new_figure(WIDTH, 0.45 + 2.2 * len(parts))
         for row, (v, rows) in enumerate(zip(n_subpar, parts, strict=True)):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from posse.experiments.records import KINDS, Records
-from posse.experiments.summary import mean_and_deviation, problem_means
-from posse.figures.canvas import add_legend, finish, legend_label, new_figure, thousands
+from posse.experiments.summary import by_policy, mean_and_deviation, percentages, problem_means
+from posse.figures.canvas import add_legend, curve_style, finish, legend_label, new_figure, round_numbers, thousands
 from posse.figures.style import DARK, PRINT, WIDTH
 from posse.policies.base import Look
 
@@ -41,56 +41,17 @@ def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look]) -> None
             continue
         rounds = checkpoint_rounds(rows)
         mean, deviation = mean_and_deviation(problem_means(rows, "regret"))
-        axes.fill_between(
-            rounds, np.maximum(mean - deviation, 0), mean + deviation, color=look.color, alpha=0.16, linewidth=0
-        )
+        low, high = np.maximum(mean - deviation, 0), mean + deviation
+        axes.fill_between(rounds, low, high, color=look.color, alpha=0.16, linewidth=0)
         step = max(1, len(rounds) // 6)
-        axes.plot(
-            rounds,
-            mean,
-            color=look.color,
-            linestyle=look.line,
-            marker=look.marker,
-            markevery=(step // 2 + number * step // (2 * len(drawn)), step),
-            label=legend_label(label),
-            gid=label,
-        )
+        marks = step // 2 + number * step // (2 * len(drawn)), step
+        axes.plot(rounds, mean, markevery=marks, **curve_style(label, look))
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=0)
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(thousands))
-    axes.yaxis.set_major_formatter(FuncFormatter(thousands))
+    round_numbers(axes.xaxis, 4, whole=True)
+    round_numbers(axes.yaxis, 5)
     axes.set_xlabel("round")
     axes.set_ylabel("cumulative regret")
-
-
-def label_ends(axes: Axes) -> None:
-    """Write each curve's name where the curve ends, in place of a legend."""
-    lines = sorted(axes.get_lines(), key=lambda line: np.asarray(line.get_ydata())[-1])
-    low, high = axes.get_ylim()
-    heights = np.array([np.asarray(line.get_ydata())[-1] for line in lines], float) / (high - low)
-    gap = 0.062
-    for _ in range(200):  # push neighbours apart until no two names touch
-        close = np.flatnonzero(np.diff(heights) < gap - 1e-6)
-        if not len(close):
-            break
-        for place in close:
-            middle = heights[place : place + 2].mean()
-            heights[place], heights[place + 1] = middle - gap / 2, middle + gap / 2
-        heights += max(0.0, 0.01 - heights[0])
-    for line, height in zip(lines, heights, strict=True):
-        end = np.asarray(line.get_ydata())[-1] / (high - low)
-        axes.plot(
-            [1.0, 1.035],
-            [end, height],
-            transform=axes.transAxes,
-            color=line.get_color(),
-            linewidth=0.8,
-            clip_on=False,
-            gid="leader",
-        )
-        axes.text(1.045, height, str(line.get_label()), transform=axes.transAxes, va="center", fontsize=8.5)
 
 
 def _draw_bars(
@@ -121,24 +82,19 @@ def _draw_bars(
             gid=label,
         )
         if numbers:
+            above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
             for place, height, whisker in zip(places, mean, deviation, strict=True):
-                text = _short_number(height)
-                axes.annotate(
-                    text, (place, height + whisker), (0, 2), textcoords="offset points", ha="center", fontsize=8
-                )
+                axes.annotate(_short_number(height), (place, height + whisker), (0, 2), **above)
     axes.set_xticks(range(len(groups)), groups if numbers else [group.replace("-", "-\n") for group in groups])
     axes.tick_params(axis="x", length=0)
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(thousands))
+    round_numbers(axes.yaxis, 5)
 
 
 def draw_pulls(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbers: bool = False) -> None:
     """Percentage of pulls of optimal, near-optimal and subpar arms."""
-    shares = {
-        label: mean_and_deviation(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
-        for label, pulls in _by_policy(records, drawn, "pulls_by_kind").items()
-    }
+    pulls = by_policy(records, drawn, "pulls_by_kind")
+    shares = {label: mean_and_deviation(percentages(values)) for label, values in pulls.items()}
     _draw_bars(axes, KINDS, shares, drawn, numbers=numbers)
     axes.set_ylim(0, 108 if numbers else 103)
     axes.set_yticks(range(0, 101, 20))
@@ -147,16 +103,10 @@ def draw_pulls(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbe
 
 def draw_kinds(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbers: bool = False) -> None:
     """Regret from near-optimal and from subpar arms; optimal ones cost nothing."""
-    regrets = _by_policy(records, drawn, "regret_by_kind")
+    regrets = by_policy(records, drawn, "regret_by_kind")
     heights = {label: mean_and_deviation(values[:, 1:]) for label, values in regrets.items()}
     _draw_bars(axes, KINDS[1:], heights, drawn, numbers=numbers)
     axes.set_ylabel("cumulative regret")
-
-
-def _by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str, np.ndarray]:
-    """A column of each policy that has records, by problem."""
-    parts = {label: records.where(policy=label) for label in labels}
-    return {label: problem_means(rows, column) for label, rows in parts.items() if len(rows)}
 
 
 DRAWS: dict[str, Callable[..., None]] = {"regret": draw_curves, "pulls": draw_pulls, "regret by kind": draw_kinds}

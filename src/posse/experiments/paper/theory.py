@@ -12,13 +12,13 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from posse.experiments.paper.figures import paper_rows, study_looks, subpar_title
+from posse.experiments.paper.figures import paper_rows, subpar_title
 from posse.experiments.paper.panels import checkpoint_rounds
 from posse.experiments.records import Records
-from posse.experiments.summary import problem_means
-from posse.figures.canvas import add_legend, legend_label, new_figure, thousands
+from posse.experiments.summary import by_policy
+from posse.figures.canvas import add_legend, curve_style, new_figure, thousands
 from posse.figures.style import BLACK, LIGHT, PRINT, WIDTH
 from posse.insight import theory
 from posse.policies.base import Look
@@ -53,8 +53,8 @@ BOUND_LINES: tuple[dict[str, Any], ...] = (
 )
 
 
+# What theory is drawn over: the label of the axis, and whether it is a log scale.
 AXES = {"n_subpar": (r"subpar arms, $|\mathcal{I}_{5\epsilon}|$", False), "players": ("players, M", True)}
-"""What theory is drawn over: the label of the axis, and whether it is a log scale."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,21 +68,14 @@ class _Point:
 
 
 def theory_over(
-    records: Records,
-    column: str,
-    n_subpar: int | None = None,
-    bounds: Bounds = PAPER_BOUNDS,
-    *,
-    study: str = "subpar",
+    records: Records, column: str, n_subpar: int | None = None, bounds: Bounds = PAPER_BOUNDS, *, study: str = "subpar"
 ) -> Figure:
     """Final regret beside the bounds' leading terms, over "n_subpar" or "players". Bounds are medians over problems."""
-    rows = paper_rows(records, n_subpar, with_v=False, study=study)
-    drawn = study_looks(records, study, rows)
+    rows, drawn = paper_rows(records, n_subpar, study=study)
     points = []
     for value in sorted(rows.distinct(column)):
         part = rows.where(**{column: value})
-        final = {label: part.where(policy=label) for label in drawn}
-        measured = {label: float(problem_means(of, "final_regret").mean()) for label, of in final.items() if len(of)}
+        measured = {label: float(of.mean()) for label, of in by_policy(part, drawn, "final_regret").items()}
         points.append(_Point(value, max(part.distinct("horizon")), part.problems(), measured))
     words, log = AXES[column]
     ticks = [point.x for point in points]
@@ -93,13 +86,12 @@ def theory_over_time(
     records: Records, n_subpar: int | None, bounds: Bounds = PAPER_BOUNDS, *, study: str = "subpar"
 ) -> Figure:
     """Regret at checkpoints beside the bounds' leading terms for horizons of that length."""
-    rows = paper_rows(records, n_subpar, with_v=False, study=study)
-    drawn = study_looks(records, study, rows)
+    rows, drawn = paper_rows(records, n_subpar, study=study)
     rounds = checkpoint_rounds(rows)
     wanted = np.geomspace(max(rounds[0], rounds[-1] / 300), rounds[-1], 16)
     chosen = sorted({int(np.abs(np.log(rounds / want)).argmin()) for want in wanted})
     problems = rows.problems()
-    means = {label: problem_means(rows.where(policy=label), "regret").mean(axis=0) for label in drawn}
+    means = {label: regret.mean(axis=0) for label, regret in by_policy(rows, drawn, "regret").items()}
     points = [
         _Point(t, t, problems, {label: float(mean[place]) for label, mean in means.items()})
         for place, t in zip(chosen, rounds[chosen].tolist(), strict=True)
@@ -130,22 +122,17 @@ def _theory(
             axes = figure.add_subplot(1, len(panels), number + 1, sharey=first)
             lines = []
             for place, (label, bound) in enumerate(functions.items()):
-                heights = [
-                    float(np.median([float(bound(problem, p.horizon)) for problem in p.problems])) for p in points
-                ]
+                heights = [np.median([float(bound(problem, p.horizon)) for problem in p.problems]) for p in points]
                 style = BOUND_LINES[place % len(BOUND_LINES)]
                 lines += axes.plot(x, _positive(heights), label=label, gid=f"bound: {label}", zorder=1.8, **style)
             for label, look in drawn.items():
                 measured = _positive([point.measured.get(label, math.nan) for point in points])
-                style = {"color": look.color, "linestyle": look.line, "marker": look.marker}
-                axes.plot(x, measured, label=legend_label(label), gid=label, **style)
+                axes.plot(x, measured, **curve_style(label, look))
             _log_axes(axes, log, ticks)
             axes.set_xlabel(xlabel)
             axes.set_title(f"{kind} bounds" + (f", {title}" if title else ""))
-            under = -0.4 / (top * height - below)
-            axes.legend(
-                handles=lines, loc="upper left", bbox_to_anchor=(-0.02, under), borderaxespad=0, handletextpad=0.8
-            )
+            under = (-0.02, -0.4 / (top * height - below))
+            axes.legend(handles=lines, loc="upper left", bbox_to_anchor=under, borderaxespad=0, handletextpad=0.8)
             if first is None:
                 first = axes
                 axes.set_ylabel("regret (log scale)")
@@ -167,7 +154,7 @@ def _log_axes(axes: Axes, log: bool, ticks: Sequence[int] | None) -> None:
         axes.set_xscale("log")
         scaled.append(axes.xaxis)
     for axis in scaled:
-        axis.set_major_formatter(FuncFormatter(thousands))
+        axis.set_major_formatter(thousands)
         axis.set_minor_formatter(NullFormatter())
     if ticks is not None:
         axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])

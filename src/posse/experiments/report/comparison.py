@@ -31,15 +31,16 @@ def compare(first: Records, second: Records) -> list[ComparisonRow]:
     """Mean final regret in both, for every policy and setting that both have."""
     check_records("first", first)
     check_records("second", second)
-    others = {(study, *setting.values(), label): part for study, setting, label, part in _parts(second)}
-    parts = _parts(first)
-    varying = [name for name in SETTING if len({setting[name] for _, setting, _, _ in parts}) > 1]
+    parts, others = (records.groups("study", *SETTING, "policy") for records in (first, second))
+    varying = [name for name in SETTING if len(first.distinct(name)) > 1]
     rows = []
-    for study, setting, label, part in parts:
-        other = others.get((study, *setting.values(), label))
-        if other is not None:
+    for key, part in parts.items():
+        if key in others:
+            study, *values, label = key
+            setting = dict(zip(SETTING, values, strict=True))
             shown = describe({name: setting[name] for name in varying})
-            rows.append(ComparisonRow(study, shown, label, _mean(part), _mean(other), _difference(part, other)))
+            a, b = (float(records["final_regret"].mean()) for records in (part, others[key]))
+            rows.append(ComparisonRow(study, shown, label, a, b, _difference(part, others[key])))
     return rows
 
 
@@ -47,9 +48,9 @@ def to_text(rows: list[ComparisonRow], first: str, second: str) -> str:
     """The comparison as a table for the terminal."""
     if not rows:
         return "The two runs have no study, setting and policy in common."
-    names = [f"{row.study}: {row.setting}" if row.setting else row.study for row in rows]
     table = [["study", "policy", "A", "B", "B − A, 95 % interval"]]
-    for name, row in zip(names, rows, strict=True):
+    for row in rows:
+        name = f"{row.study}: {row.setting}" if row.setting else row.study
         table.append([name, row.policy, f"{row.first:,.1f}", f"{row.second:,.1f}", _shown(row.difference)])
     return "\n".join([f"A = {first}", f"B = {second}", "", *align(table, "<<>><")])
 
@@ -61,18 +62,6 @@ def _shown(difference: Difference | None) -> str:
         return "the same"
     interval = f" [{difference.low:,.1f}, {difference.high:,.1f}]" if math.isfinite(difference.low) else ""
     return f"{difference.mean:+,.1f}{interval}"
-
-
-def _parts(records: Records) -> list[tuple[str, dict[str, Any], str, Records]]:
-    """The records by study, setting (every column of it, whether it varies or not) and policy."""
-    return [
-        (study, dict(zip(SETTING, setting, strict=True)), label, part)
-        for (study, *setting, label), part in records.groups("study", *SETTING, "policy").items()
-    ]
-
-
-def _mean(records: Records) -> float:
-    return float(records["final_regret"].mean())
 
 
 def _difference(first: Records, second: Records) -> Difference | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from posse.version import __version__
 FOLDER = Path(__file__).parent / "templates"
 
 
-def render(template: str, folder: Path = FOLDER, **values: Any) -> str:
-    """A page from a template in a folder, which may build on the templates here."""
+def render(template: str, manifest: Mapping[str, Any], folder: Path = FOLDER, **values: Any) -> str:
+    """A page about the runs of a manifest, from a template in a folder, which may build on the templates here."""
     environment = Environment(
         loader=FileSystemLoader([folder, FOLDER]),
         autoescape=True,
@@ -24,7 +24,8 @@ def render(template: str, folder: Path = FOLDER, **values: Any) -> str:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    return environment.get_template(template).render(plural=plural, **values)
+    values |= {"plural": plural, "run_facts": _run_facts(manifest), "spec": manifest.get("spec")}
+    return environment.get_template(template).render(values)
 
 
 def embedded(picture: bytes) -> str:
@@ -32,7 +33,7 @@ def embedded(picture: bytes) -> str:
     return base64.b64encode(picture).decode()
 
 
-def run_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _run_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What a report says about the runs behind it: versions, machine and times."""
     facts = [("report by", f"posse {__version__}")]
     if "seed" in manifest:
@@ -43,10 +44,8 @@ def run_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "machine" in manifest:
         facts.append(("machine", str(manifest["machine"])))
     runs = manifest.get("runs")
-    if isinstance(runs, Sequence) and not isinstance(runs, str):
-        for run in (run for run in runs if isinstance(run, Mapping)):
-            took = f", {run['seconds']:,.0f} s" if isinstance(run.get("seconds"), (int, float)) else ", not finished"
-            facts.append(
-                ("run", f"{run.get('started', '?')}, {run.get('units', '?')} units on {run.get('on', '?')}{took}")
-            )
+    for run in runs if isinstance(runs, list) else []:
+        took = f"{run['seconds']:,.0f} s" if isinstance(run.get("seconds"), (int, float)) else "not finished"
+        start, units, place = (run.get(name, "?") for name in ("started", "units", "on"))
+        facts.append(("run", f"{start}, {units} units on {place}, {took}"))
     return facts

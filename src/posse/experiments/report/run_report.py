@@ -9,8 +9,8 @@ from typing import Any
 
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, check_records
-from posse.experiments.report.gallery import catalogue, save_all
-from posse.experiments.report.html import embedded, render, run_facts
+from posse.experiments.report.gallery import GalleryEntry, catalogue, save_all
+from posse.experiments.report.html import embedded, render
 from posse.experiments.report.tables import STUDIES, regret_tables, write_tables
 from posse.experiments.summary import describe, schedule_words
 from posse.figures.looks import algorithm, looks
@@ -54,26 +54,23 @@ def _page(
     findings: Sequence[claims.ClaimFinding] | None,
     manifest: Mapping[str, Any],
 ) -> str:
-    entries = catalogue(records)
     headings = {"paper": "The paper's figures", "studies": "Further studies", "theory": "Theory beside practice"}
-    if not any(entry.section == "paper" for entry in entries):
+    figures: dict[str, list[tuple[GalleryEntry, str]]] = {}
+    for entry in catalogue(records):
+        if entry.section in headings:
+            picture = embedded((pictures / f"{entry.name}.svg").read_bytes())
+            figures.setdefault(entry.section, []).append((entry, picture))
+    if "paper" not in figures:
         headings["studies"] = "Figures"
-    figures = {
-        section: [
-            (entry, embedded((pictures / f"{entry.name}.svg").read_bytes()))
-            for entry in entries
-            if entry.section == section
-        ]
-        for section in headings
-    }
     sections = {"run": "What was run", "regret": "Final regret"}
     if findings is not None:
         sections["claims"] = "What the paper claims, and what the data says"
-    sections |= {section: heading for section, heading in headings.items() if figures[section]}
+    sections |= {section: headings[section] for section in figures}
     sections["reproduce"] = "How to reproduce this"
     decisions = sum(horizon * players for horizon, players in records.rows("horizon", "players"))
     return render(
         "report.html",
+        manifest,
         title=title,
         sections=sections,
         runs=plural(len(records), "run"),
@@ -82,15 +79,13 @@ def _page(
         studies=[
             (STUDIES.get(study, study), _study_facts(records.where(study=study))) for study in records.distinct("study")
         ],
-        run_facts=run_facts(manifest),
         tables=regret_tables(records),
         describe=describe,
         claims=list(claims.by_claim(findings or []).items()),
         percent=_percent,
         rule=claims.RULE,
-        figures={section: figures[section] for section in headings if figures[section]},
+        figures=figures,
         seeds=shorten(", ".join(map(str, records.distinct("seed"))), 200),
-        spec=manifest.get("spec"),
     )
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from typing import Any
 
 import matplotlib
 import numpy as np
 import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
 from posse.experiments.paper.figures import subpar_title
 from posse.experiments.paper.panels import sheet
 from posse.experiments.records import Records
 from posse.experiments.summary import by_subpar, describe, mean_and_deviation, problem_means, schedule_words, settings
-from posse.figures.canvas import add_legend, finish, legend_label, new_figure, thousands
+from posse.figures.canvas import add_legend, curve_style, finish, new_figure, round_numbers
 from posse.figures.looks import looks
 from posse.figures.style import PRINT, WIDTH
 from posse.policies.base import Look
@@ -89,12 +88,10 @@ def _draw_sizes(axes: Axes, records: Records, drawn: Mapping[str, Look], *, each
             if len(part)
         ]
         x, mean, deviation = np.array(points, float).reshape(-1, 3).T
-        style: dict[str, Any] = {"color": look.color, "linestyle": look.line, "marker": look.marker}
-        axes.errorbar(x, mean, deviation, elinewidth=0.9, capsize=2, label=legend_label(label), gid=label, **style)
+        axes.errorbar(x, mean, deviation, elinewidth=0.9, capsize=2, **curve_style(label, look))
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.set_ylim(bottom=0)
-    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
-    axes.yaxis.set_major_formatter(FuncFormatter(thousands))
+    round_numbers(axes.yaxis, 6)
     axes.set_xlabel("players, M")

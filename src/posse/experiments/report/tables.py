@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from posse.experiments import summary
 from posse.experiments.paper.claims import ClaimFinding, to_csv
 from posse.experiments.paper.theory import PAPER_BOUNDS
 from posse.experiments.records import KINDS, Records
-from posse.experiments.summary import SETTING, csv_text, describe, mean_and_deviation, problem_means, settings
 from posse.figures.looks import looks
 from posse.problem import Problem
 from posse.text import align_blocks, shorten
@@ -33,27 +33,18 @@ class RegretCell:
     """Final regret of one policy in one setting."""
 
     mean: float
-    deviation: float
-    """The standard deviation over problems."""
-    count: int
-    """How many problems (or replications, of a single problem)."""
-    lowest: bool
-    """Whether no other policy has a lower mean."""
+    deviation: float  # the standard deviation over problems
+    count: int  # how many problems (or replications, of a single problem)
+    lowest: bool  # whether no other policy has a lower mean
 
     def __str__(self) -> str:
-        return f"{self.shown_mean} ± {self.shown_deviation}"
+        return " ± ".join(self.shown)
 
     @property
-    def shown_mean(self) -> str:
-        return f"{self.mean:,.{self._decimals()}f}"
-
-    @property
-    def shown_deviation(self) -> str:
-        return f"{self.deviation:,.{self._decimals()}f}"
-
-    def _decimals(self) -> int:
-        """Enough for three digits of the mean."""
-        return 0 if self.mean >= 100 or self.mean == 0 else min(6, 2 - math.floor(math.log10(self.mean)))
+    def shown(self) -> list[str]:
+        """Mean and deviation, with enough decimals for three digits of the mean."""
+        decimals = 0 if self.mean >= 100 or self.mean == 0 else min(6, 2 - math.floor(math.log10(self.mean)))
+        return [f"{value:,.{decimals}f}" for value in (self.mean, self.deviation)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,13 +68,12 @@ def regret_tables(records: Records) -> list[RegretTable]:
         of_study = records.where(study=study)
         policies = list(looks(of_study.distinct("policy")))
         rows = []
-        for setting, part in settings(of_study):
-            final = {label: part.where(policy=label) for label in policies}
-            values = {label: problem_means(rows_, "final_regret") for label, rows_ in final.items() if len(rows_)}
+        for setting, part in summary.settings(of_study):
+            values = summary.by_policy(part, policies, "final_regret")
             least = min(value.mean() for value in values.values())
             cells = {}
             for label, value in values.items():
-                mean, deviation = mean_and_deviation(value)
+                mean, deviation = summary.mean_and_deviation(value)
                 cells[label] = RegretCell(float(mean), float(deviation), len(value), bool(mean <= least))
             rows.append((setting, part, cells))
         tables.append(RegretTable(study, policies, rows))
@@ -94,7 +84,7 @@ def regret_table(records: Records) -> str:
     """Final regrets for the terminal: mean ± one standard deviation, the lowest of each row marked with a star."""
     parts = []
     for table in regret_tables(records):
-        names = [shorten(describe(setting) or "all problems", 44) for setting, _, _ in table.rows]
+        names = [shorten(summary.describe(setting) or "all problems", 44) for setting, _, _ in table.rows]
         columns = [
             [shorten(label, 26) + " "]
             + [
@@ -114,41 +104,41 @@ def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimF
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     tables = {"final-regret": _final_rows(records), "by-kind": _kind_rows(records), "theory": _theory_rows(records)}
-    texts = {name: csv_text(rows) for name, rows in tables.items()}
+    texts = {name: summary.csv_text(rows) for name, rows in tables.items()}
     if findings is not None:
         texts["claims"] = to_csv(findings)
     for name, text in texts.items():
         (out / f"{name}.csv").write_text(text, encoding="utf-8")
 
 
-def _columns(part: Records) -> list[Any]:
-    """The setting of some records, every column of it; empty where it differs from row to row."""
-    values = [part.distinct(column) for column in SETTING]
-    return [value[0] if len(value) == 1 else "" for value in values]
+def _cells(records: Records) -> Iterator[tuple[list[Any], Records, RegretCell]]:
+    """The cells of all regret tables, each with its records.
 
-
-def _final_rows(records: Records) -> Iterable[list[Any]]:
-    yield ["study", *SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]
+    Before them come study, setting and policy; a column of the setting is empty if it differs from row to row.
+    """
     for table in regret_tables(records):
         for _, part, cells in table.rows:
             for label, cell in cells.items():
-                values = [cell.count, cell.mean, cell.deviation, int(cell.lowest)]
-                yield [table.study, *_columns(part.where(policy=label)), label, *values]
+                rows = part.where(policy=label)
+                values = [rows.distinct(column) for column in summary.SETTING]
+                setting = [value[0] if len(value) == 1 else "" for value in values]
+                yield [table.study, *setting, label], rows, cell
+
+
+def _final_rows(records: Records) -> Iterable[list[Any]]:
+    yield ["study", *summary.SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]
+    for names, _, cell in _cells(records):
+        yield [*names, cell.count, cell.mean, cell.deviation, int(cell.lowest)]
 
 
 def _kind_rows(records: Records) -> Iterable[list[Any]]:
     names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
-    yield ["study", *SETTING, "policy", "kind", *names]
-    for table in regret_tables(records):
-        for _, part, cells in table.rows:
-            for label in cells:
-                rows = part.where(policy=label)
-                pulls = problem_means(rows, "pulls_by_kind")
-                shares = mean_and_deviation(100 * pulls / np.maximum(pulls.sum(axis=1, keepdims=True), 1))
-                regrets = mean_and_deviation(problem_means(rows, "regret_by_kind"))
-                for number, kind in enumerate(KINDS):
-                    values = [float(array[number]) for array in (*shares, *regrets)]
-                    yield [table.study, *_columns(rows), label, kind, *values]
+    yield ["study", *summary.SETTING, "policy", "kind", *names]
+    for cell_names, rows, _ in _cells(records):
+        shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
+        regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
+        for number, kind in enumerate(KINDS):
+            yield [*cell_names, kind, *(float(array[number]) for array in (*shares, *regrets))]
 
 
 def _theory_rows(records: Records) -> Iterable[list[Any]]:

@@ -1,1 +1,1 @@
-"""Run an experiment: the units of work, where they run, and the folder that keeps their results."""
+"""Run a spec: the units of work, where they run, and the folder that keeps their results."""

@@ -1,4 +1,4 @@
-"""Run an experiment: the units that the store does not have, on threads, processes or a cluster."""
+"""Run a spec: the units that the store does not have, on threads, processes or a cluster."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(
     progress: Progress = None,
     backend: str = "cpu",
 ) -> Records:
-    """Run an experiment into a folder and return all of its results.
+    """Run a spec into a folder and return all of its results.
 
     Units that the folder has results of, computed by the same code, are not computed again. So an interrupted or killed
     run goes on where it stopped. The results are the same, bit for bit, wherever and in whatever order units run.
@@ -81,10 +81,14 @@ def run(
     with store.lock():
         store.check(units)
         todo = [unit for unit in units if not store.path(unit).exists()]
-        manifest = store.manifest()
-        if todo or manifest.get("spec") != spec.text or manifest.get("units") != [unit.id for unit in units]:
+        before = store.manifest()
+        manifest = _manifest(spec, units) | {"runs": before.get("runs", [])}
+        if todo:
             place = "GPU" if on_gpu else on if executor is None else type(executor).__name__
-            _note_start(store, manifest, spec, units, todo, place)
+            this = {"started": _now(), "on": place, "units": len(todo), "finished": None, "seconds": None}
+            manifest["runs"].append(this)
+        if todo or any(before.get(name) != manifest[name] for name in ("spec", "units")):
+            store.write_manifest(manifest)
         if todo:
             started = time.monotonic()
             shown = RunProgress(units, todo, Bar() if progress is True else progress or None)
@@ -98,7 +102,8 @@ def run(
             else:
                 with _dask(on, todo) as pool:
                     _run_all(todo, lambda unit: pool.submit(unit.run), store, shown)
-            _note_end(store, time.monotonic() - started)
+            this |= {"finished": _now(), "seconds": round(time.monotonic() - started, 3)}
+            store.write_manifest(manifest)
     return store.read(spec)
 
 
@@ -114,12 +119,12 @@ def _submitter(executor: Executor) -> Submit:
     return lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit))
 
 
-def _run_pickled(files: list[Path], unit: bytes) -> pa.Table:
+def _run_pickled(files: list[Path], pickled: bytes) -> pa.Table:
     """Run a unit after the import of the files, whose classes unpickling needs."""
     for file in files:
         import_file(file)
-    found: Unit = pickle.loads(unit)
-    return found.run()
+    unit: Unit = pickle.loads(pickled)
+    return unit.run()
 
 
 def _run_local(todo: list[Unit], workers: int, store: ResultStore, progress: RunProgress) -> None:
@@ -150,17 +155,12 @@ def _run_all(todo: list[Unit], submit: Submit, store: ResultStore, progress: Run
             waiting[submit(unit)] = unit
         while waiting:
             done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-            failures = []
-            for future in done:
+            for future in sorted(done, key=lambda future: future.exception() is not None):  # failures after the rest
                 unit = waiting.pop(future)
-                error = future.exception()
-                if error is not None:
-                    failures.append((unit, error))
-                    continue
+                if error := future.exception():
+                    raise RunError(f"{unit} failed: {type(error).__name__}: {error}") from error
                 store.write(unit, future.result())
                 progress.done(unit)
-            for unit, error in failures:
-                raise RunError(f"{unit} failed: {type(error).__name__}: {error}") from error
             progress.show()
         progress.show(complete=True)
     finally:
@@ -202,30 +202,17 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def _note_start(
-    store: ResultStore, manifest: dict[str, Any], spec: Spec, units: list[Unit], todo: list[Unit], place: str
-) -> None:
-    runs = manifest.get("runs", [])
-    if todo:
-        runs = [*runs, {"started": _now(), "on": place, "units": len(todo), "finished": None, "seconds": None}]
-    store.write_manifest(
-        {
-            "title": spec.title,
-            "seed": str(spec.seed),
-            "versions": {
-                "posse": __version__,
-                "python": platform.python_version(),
-                **{name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")},
-            },
-            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-            "units": [unit.id for unit in units],
-            "runs": runs,
-            "spec": spec.text,
-        }
-    )
-
-
-def _note_end(store: ResultStore, seconds: float) -> None:
-    manifest = store.manifest()
-    manifest["runs"][-1] |= {"finished": _now(), "seconds": round(seconds, 3)}
-    store.write_manifest(manifest)
+def _manifest(spec: Spec, units: list[Unit]) -> dict[str, Any]:
+    """What a folder says about the results in it."""
+    return {
+        "title": spec.title,
+        "seed": str(spec.seed),
+        "versions": {
+            "posse": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")},
+        },
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "units": [unit.id for unit in units],
+        "spec": spec.text,
+    }

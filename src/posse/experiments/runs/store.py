@@ -35,7 +35,7 @@ class StoreError(ValueError):
 
 
 class ResultStore:
-    """The results of one experiment in a folder, which is made if it is not there.
+    """The results of one spec in a folder, which is made if it is not there.
 
     A file that other code computed, before an edit of a policy or of posse, stays in the folder but is not used.
 
@@ -95,7 +95,7 @@ class ResultStore:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder for one writer. The lock ends with its process; what killed writers left is removed."""
+        """Lock the folder for one writing process, until it ends. Temporary files of killed processes are removed."""
         with open(self.folder / LOCK, "w", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -188,7 +188,7 @@ def _read(path: Path) -> tuple[str, pa.Table]:
         raise StoreError(f"{path} is damaged (it cannot be read as Parquet); remove it to compute it again")
     if found[0] != _digest(content.replace(found[0], _BLANK)):
         raise StoreError(f"{path} is damaged (its digest does not fit its content); remove it to compute it again")
-    # On this thread alone: a thread of pyarrow's that lets go of `content` while Python exits aborts the process.
+    # Read on this thread only. A pyarrow thread that releases `content` while Python exits would abort the process.
     table = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False).read(use_threads=False)
     metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
     if metadata.get("posse_schema") not in [str(version) for version in READABLE]:
@@ -197,7 +197,7 @@ def _read(path: Path) -> tuple[str, pa.Table]:
             f"{' and '.join(map(str, READABLE))}; use another folder, or remove it"
         )
     if path.name != f"unit-{unit_id(metadata['posse_unit'])}.parquet":
-        raise StoreError(f"{path} has another name than its content; remove it to compute it again")
+        raise StoreError(f"{path} does not contain the unit that its name says; remove it to compute it again")
     for column in set(SCHEMA.names) - set(table.column_names):  # of an older version
         table = table.append_column(column, pa.nulls(len(table), SCHEMA.field(column).type))
     return without_code(json.loads(metadata["posse_unit"])), table.select(SCHEMA.names).cast(SCHEMA)

@@ -1,1 +1,1 @@
-"""What an experiment is: a TOML file, its studies, and the units of work that they are cut into."""
+"""A spec: a TOML file, its studies, and the units of work that they are cut into."""

@@ -29,21 +29,19 @@ def to_toml(document: Mapping[str, Any]) -> str:
 
 
 def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    """The lines of a table: first its plain values, then the lists of tables in it, each under a header."""
-    listed = {key: value for key, value in table.items() if value and _is_list_of_tables(value)}
-    headed = {key: value for key, value in table.items() if isinstance(value, dict) and not path}
+    """The lines of a table: first its plain values, then the tables in it, each under a header."""
+    headed = {}
     for key, value in table.items():
-        if key not in listed and key not in headed:
+        entries = value if isinstance(value, list) else [] if path else [value]
+        if entries and all(isinstance(entry, dict) for entry in entries):
+            headed[key] = entries
+        else:
             yield f"{_key(key)} = {_value(value)}"
-    for key, value in (headed | listed).items():
+    for key, entries in headed.items():
         header = ".".join(map(_key, (*path, key)))
-        for entry in value if key in listed else [value]:
-            yield from ("", f"[[{header}]]" if key in listed else f"[{header}]")
+        for entry in entries:
+            yield from ("", f"[[{header}]]" if isinstance(table[key], list) else f"[{header}]")
             yield from _lines(entry, (*path, key))
-
-
-def _is_list_of_tables(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
 
 def _key(key: str) -> str:

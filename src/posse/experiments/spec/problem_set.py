@@ -29,19 +29,15 @@ Table = tuple[tuple[float, ...], ...]
 class ProblemSet:
     """A family of problems with its parameters, or given tables of means. Problem k does not depend on the count."""
 
-    family: str
-    """One of `posse.generate.FAMILIES`, or "given"."""
+    family: str  # one of `posse.generate.FAMILIES`, or "given"
     count: int
     players: int
     arms: int
-    epsilon: float | None
-    """None: the family's own, or the smallest that holds for each table."""
+    epsilon: float | None  # None: the family's own, or the smallest that holds for each table
     rewards: Family
     n_subpar: int | None = None
-    options: tuple[tuple[str, Any], ...] = ()
-    """Further parameters of the family, by name."""
-    tables: tuple[Table, ...] = ()
-    """The means of problems first, first + 1, …"""
+    options: tuple[tuple[str, Any], ...] = ()  # further parameters of the family, by name
+    tables: tuple[Table, ...] = ()  # the means of problems first, first + 1, …
     first: int = 0
 
     def make(self, start: int, stop: int, seed: int) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Read an experiment from a small TOML file.
+"""Read a spec from a TOML file.
 
 A list is a grid: `n_subpar = [0, 5, 8]` runs all three, and several lists run every combination. The commented example
 that `posse init` writes (shipped/example.toml) shows every field.
@@ -85,36 +85,36 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
         if study.name in [other.name for other in studies]:
             raise here.error("name", f"name={study.name!r}, but another study has that name; each needs its own")
         with here.blame():
-            for _ in study.units(seed):
-                units += 1
-                if units > MAX_UNITS:
-                    raise ValueError(f"more than {MAX_UNITS:,} units of work; make the grid, count or horizon smaller")
+            units += sum(1 for _ in itertools.islice(study.units(seed), MAX_UNITS + 1 - units))
+            if units > MAX_UNITS:
+                raise ValueError(f"more than {MAX_UNITS:,} units of work; make the grid, count or horizon smaller")
         studies.append(study)
     return Spec(title=top["title"][0], seed=seed, studies=tuple(studies), text=text)
 
 
-def _string(name: str, value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{name}={value!r}, but expected a text in quotes")
-    return value
+def _of_type(kind: type, expected: str) -> Check:
+    def check(name: str, value: Any) -> Any:
+        if not isinstance(value, kind):
+            raise TypeError(f"{name}={value!r}, but expected {expected}")
+        return value
+
+    return check
+
+
+_string = _of_type(str, "a text in quotes")
 
 
 def _name(name: str, value: Any) -> str:
-    if not _string(name, value).strip():
+    text: str = _string(name, value)
+    if not text.strip():
         raise ValueError(f"{name}={value!r}, but expected a text that is not empty")
-    return value
+    return text
 
 
 def _defaults(name: str, value: Any) -> dict[str, Any]:
-    """Fields that studies use unless they say otherwise: any but the name."""
+    """Fields for all studies, any but the name. A study may override them."""
     if not isinstance(value, dict) or "name" in value:
         raise TypeError(f"{name}: expected a table [{name}] with fields of a study, but no name")
-    return value
-
-
-def _boolean(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}={value!r}, but expected true or false")
     return value
 
 
@@ -145,10 +145,10 @@ def _schedule(name: str, value: Any) -> Schedule:
     }
     if isinstance(value, str) and value in named:
         return named[value]
-    if isinstance(value, dict) and set(value) == {"random"}:
-        return Random(value["random"])
-    if isinstance(value, dict) and set(value) == {"late"}:
-        return Late(value["late"])
+    if isinstance(value, dict) and len(value) == 1:
+        ((kind, share),) = value.items()
+        if kind in ("random", "late"):
+            return Random(share) if kind == "random" else Late(share)
     allowed = ", ".join(f'"{word}"' for word in named)
     raise ValueError(f"{name}={value!r}, but expected {allowed}, {{ random = 0.5 }} or {{ late = 0.5 }}")
 
@@ -162,17 +162,15 @@ def _rewards(name: str, value: Any) -> Family:
 
 
 def _constant(name: str, value: Any) -> float | str:
-    if name in ("epsilon", "spread") and value == OWN:
-        return OWN
-    if name in ("epsilon", "spread") and isinstance(value, str):
+    if name not in ("epsilon", "spread") or not isinstance(value, str):
+        return number(name, value)
+    if value != OWN:
         raise ValueError(f'{name}={value!r}, but expected a number or "problem", for the problem\'s own')
-    return number(name, value)
+    return OWN
 
 
 def _tags(name: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"{name}={value!r}, but expected a list of texts")
-    return tuple(_name(name, tag) for tag in value)
+    return tuple(_name(name, tag) for tag in _of_type(list, "a list of texts")(name, value))
 
 
 STUDY_FIELDS = {
@@ -182,15 +180,12 @@ STUDY_FIELDS = {
     "turns": Field(_whole(1, MAX_PLAYER_ROUNDS), None, grid=True),
     "replications": Field(_whole(1, 1_000_000), 1),
     "checkpoints": Field(_whole(1, 10_000), 200),
-    "anytime": Field(_boolean, False, grid=True),
+    "anytime": Field(_of_type(bool, "true or false"), False, grid=True),
     "schedule": Field(_schedule, Concurrent(), grid=True),
     "problems": Field(anything),
     "policies": Field(anything),
 }
-GIVEN_FIELDS = {
-    "epsilon": Field(_epsilon, None, grid=True),
-    "rewards": Field(_rewards, Bernoulli(), grid=True),
-}
+GIVEN_FIELDS = {"epsilon": Field(_epsilon, None, grid=True), "rewards": Field(_rewards, Bernoulli(), grid=True)}
 SIZE_FIELDS = {
     "count": Field(_whole(1, 1_000_000), 1),
     "players": Field(_whole(1, MAX_PAIRS), 20, grid=True),
@@ -259,14 +254,13 @@ def _check_labels(choices: list[tuple[SpecLocation, PolicyChoice]], epsilons: se
 def _read_problems(place: SpecLocation, table: dict[str, Any], folder: Path) -> Iterator[ProblemSet]:
     sources = [key for key in ("family", "means", "file") if key in table]
     if len(sources) != 1:
-        raise place.error(
-            sources[-1] if sources else "family", "expected exactly one of family, means and file to say what problems"
-        )
+        key = sources[-1] if sources else "family"
+        raise place.error(key, "expected exactly one of family, means and file to say what problems")
     if sources == ["family"]:
         name = place.read({"family": table["family"]}, {"family": Field(_one_of(*FAMILIES))})["family"][0]
         values = place.read(table, {"family": Field(anything), **FAMILIES[name]})
-        settings = [dict(zip(values, point, strict=True)) for point in _product(place, values)]
-        for setting in settings:
+        for point in _product(place, values):
+            setting = dict(zip(values, point, strict=True))
             options = tuple((key, setting.pop(key)) for key in OPTION_FIELDS if key in setting)
             problems = ProblemSet(**{"epsilon": None, **setting}, options=options)
             pairs = problems.players * problems.arms

@@ -1,4 +1,4 @@
-"""An experiment as data: its studies, with their problems and policies."""
+"""A spec: its studies, with their problems and policies."""
 
 from __future__ import annotations
 
@@ -41,14 +41,12 @@ class Study:
     problems: tuple[ProblemSet, ...]
     policies: tuple[PolicyChoice, ...]
     horizons: tuple[int, ...]
-    turns: tuple[int, ...]
-    """In place of horizons: how often a player acts, on average."""
+    turns: tuple[int, ...]  # in place of horizons: how often a player acts, on average
     schedules: tuple[Schedule, ...] = (Concurrent(),)
     anytime: tuple[bool, ...] = (False,)
     replications: int = 1
     checkpoints: int = 200
-    tags: tuple[str, ...] = ()
-    """Words by which a report groups studies."""
+    tags: tuple[str, ...] = ()  # words by which a report groups studies
 
     @property
     def settings(self) -> int:
@@ -87,7 +85,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Spec:
-    """An experiment: its studies and its seed. `text` is the TOML text that it was read from."""
+    """What `posse run` runs: studies and a seed. `text` is the TOML text that it was read from."""
 
     title: str
     seed: int
@@ -95,7 +93,7 @@ class Spec:
     text: str = ""
 
     def units(self) -> list[Unit]:
-        """The whole experiment in units of work, in order."""
+        """All studies in units of work, in order."""
         return [unit for study in self.studies for unit in study.units(self.seed)]
 
 

@@ -29,15 +29,12 @@ class Unit:
 
     study: str
     problems: ProblemSet
-    start: int
-    """The number of the first problem."""
-    stop: int
-    """The number past the last problem."""
+    start: int  # the number of the first problem
+    stop: int  # the number past the last problem
     policies: tuple[Policy, ...]
     horizon: int
     schedule: Schedule
-    replications: tuple[int, int]
-    """The number of the first replication, and the number past the last."""
+    replications: tuple[int, int]  # the number of the first replication, and the number past the last
     checkpoints: int
     anytime: bool
     seed: int

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posse.figures.style import HOUSE
+from posse.figures.style import BAND, BLUE, DPI, HOUSE, INK, VERMILION
 from posse.insight.diagnosis.text import headline, why_no_estimate
 from posse.text import decimals, figure_label
 
@@ -27,8 +27,7 @@ MOST_ARMS = 10
 MOST_PLAYERS = 40
 LONGEST_NAME = 26
 COLUMNS = (0, 1, 2, 3, 4, 3, 3, 4, 4, 5, 5)  # of panels, for 0, 1, 2, … arms
-DPI = 150
-PLAIN, BROKEN, BAND, INK = "#0072B2", "#D55E00", "#BBBBBB", "#444444"  # Okabe and Ito's blue and vermilion, and greys
+PLAIN, BROKEN = BLUE, VERMILION
 STYLE: dict[str, Any] = {
     **HOUSE,
     "axes.spines.left": False,

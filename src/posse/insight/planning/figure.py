@@ -7,42 +7,29 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.ticker import NullLocator
 
-from posse.figures.style import HOUSE
-from posse.policies.base import Policy
+from posse.figures.canvas import label_ends, legend_label, new_figure, round_numbers, thousands
+from posse.figures.looks import variant
+from posse.figures.style import INK, OTHER_COLORS, PRINT, SOFT
+from posse.policies.base import Look, Policy
 from posse.simulation.statistics import paired_difference
-from posse.text import figure_label
 
 if TYPE_CHECKING:
     from posse.insight.planning.api import Plan
 
-STYLE: dict[str, Any] = {
-    **HOUSE,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.5,
-    "svg.fonttype": "path",
-}
-
-Line = str | tuple[int, tuple[float, ...]]
-OTHER_COLORS = ("#332288", "#882255", "#117733", "#999933", "#666666")  # of policies without a look of their own
-OTHER_LINES: tuple[Line, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
-
 
 def draw(plan: Plan) -> Figure:
     """Left, rewards lost over traffic for each policy compared; right, at the end, against the assumed ε."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9.6, 3.7), dpi=150)
-        FigureCanvasAgg(figure)
+    with matplotlib.rc_context(PRINT):
+        figure = new_figure(9.6, 3.7)
         left, right = figure.subplots(1, 2, width_ratios=(1, 0.82))
         _draw_traffic(left, plan)
         _draw_wrong_epsilon(right, plan)
         count = len(plan.result.problems)
         note = f"Means over {count} problems; bands: 95 % intervals of the difference to Ind-TS on the same problems."
-        figure.text(0.01, 0.015, note, color="#666666", fontsize=7.5)
+        figure.text(0.01, 0.015, note, color=SOFT, fontsize=7.5)
         figure.tight_layout(w_pad=2.5, rect=(0, 0.04, 1, 1))
         return figure
 
@@ -51,38 +38,29 @@ def _draw_traffic(axes: Axes, plan: Plan) -> None:
     traffic = np.insert(plan.traffic, 0, 0.0)  # nothing is lost before the first decision
     if plan.days is not None:
         traffic *= plan.days / traffic[-1]
-    ends = []
     lost = np.insert(plan.lost_over_time, 0, 0.0, axis=2)
-    for policy, (color, line) in _looks(plan).items():
-        mean = _band(axes, traffic, lost[policy].T, lost[plan.alone].T, color)
-        axes.plot(traffic, mean, color=color, linestyle=line, gid=plan.labels[policy])
-        ends.append((mean[-1], plan.labels[policy], color))
+    for policy, look in _looks(plan).items():
+        _curve(axes, traffic, lost[policy].T, lost[plan.alone].T, look, plan.labels[policy])
     axes.set_xlim(0, traffic[-1])
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.set_title("Rewards lost as decisions go by")
     one = "" if (plan.decisions == plan.decisions[0]).all() else ", on average"
     axes.set_xlabel(f"decisions a player{one}" if plan.days is None else "days")
     axes.set_ylabel("rewards lost")
-    axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 5, 10]))
-    _thousands(axes.xaxis)
-    _thousands(axes.yaxis)
-    _name_ends(axes, ends)
+    round_numbers(axes.xaxis, 4, whole=True)
+    axes.yaxis.set_major_formatter(thousands)
+    label_ends(axes)
 
 
 def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
     across = np.array([plan.sweep_epsilons[0] / 1.1, plan.sweep_epsilons[-1] * 1.1])
-    ends = []
+    policies, alone = plan.result.policies, plan.lost[plan.alone]
     for policy in (plan.alone, plan.pooled):
-        (color, line), name = _look(plan.result.policies[policy]), plan.labels[policy]
-        mean = _band(axes, across, np.tile(plan.lost[policy], (2, 1)), plan.lost[plan.alone], color)
-        axes.plot(across, mean, color=color, linestyle=line, gid=name)
-        ends.append((mean[-1], name, color))
-    right = plan.result.policies[plan.right]
-    color, line = _look(right)
-    mean = _band(axes, plan.sweep_epsilons, plan.lost[list(plan.sweep)], plan.lost[plan.alone], color)
-    axes.plot(plan.sweep_epsilons, mean, color=color, linestyle=line, marker="o", gid="sweep")
-    ends.append((mean[-1], right.name, color))
-    axes.axvline(plan.epsilon, color="#444444", linewidth=0.8, linestyle=(0, (1.2, 1.2)))
+        lost = np.tile(plan.lost[policy], (2, 1))
+        _curve(axes, across, lost, alone, _look(policies[policy]), plan.labels[policy])
+    right, lost = policies[plan.right], plan.lost[list(plan.sweep)]
+    _curve(axes, plan.sweep_epsilons, lost, alone, _look(right), right.name, marker="o", gid="sweep")
+    axes.axvline(plan.epsilon, color=INK, linewidth=0.8, linestyle=(0, (1.2, 1.2)))
     axes.set_xscale("log")
     axes.set_xlim(across[0], across[1])
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
@@ -95,54 +73,31 @@ def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
     axes.set_title("What a wrong ε costs")
     axes.set_xlabel("ε given to the policy")
     axes.set_ylabel("rewards lost in the end")
-    _thousands(axes.yaxis)
-    _name_ends(axes, ends)
+    axes.yaxis.set_major_formatter(thousands)
+    label_ends(axes)
 
 
-def _looks(plan: Plan) -> dict[int, tuple[Any, Line]]:
-    """Color and line of each policy compared: the algorithm's own, paler if only a constant differs."""
+def _looks(plan: Plan) -> dict[int, Look]:
+    """The look of each policy compared: the algorithm's own, paler if only a constant differs."""
     kinds: dict[type[Policy], list[int]] = {}
     for policy in sorted(plan.compared, key=lambda number: number not in (plan.alone, plan.right)):
         kinds.setdefault(type(plan.result.policies[policy]), []).append(policy)
-    found: dict[int, tuple[Any, Line]] = {}
+    found: dict[int, Look] = {}
     for place, members in enumerate(kinds.values()):
-        color, line = _look(plan.result.policies[members[0]], place)
-        for number, policy in enumerate(members):
-            share = 0.65 * number / (number + 1)
-            paler = tuple(part + (1 - part) * share for part in to_rgb(color))
-            found[policy] = (paler, OTHER_LINES[number % len(OTHER_LINES)] if number else line)
+        look = _look(plan.result.policies[members[0]], place)
+        found |= {policy: variant(look, number) for number, policy in enumerate(members)}
     return found
 
 
-def _look(policy: Policy, place: int = 0) -> tuple[str, Line]:
-    """Color and line of a policy; if it has none, a color by its place among the policies."""
-    return (OTHER_COLORS[place % len(OTHER_COLORS)], "-") if policy.look is None else policy.look[:2]
+def _look(policy: Policy, place: int = 0) -> Look:
+    """A policy's own look; if it has none, a color by its place among the policies."""
+    return policy.look or Look(OTHER_COLORS[place % len(OTHER_COLORS)], "-", "", "")
 
 
-def _band(axes: Axes, x: np.ndarray, lost: np.ndarray, alone: np.ndarray, color: Any) -> np.ndarray:
-    """Draw the interval of the difference to learning alone around the mean of `lost[place, problem]`; the mean."""
+def _curve(axes: Axes, x: np.ndarray, lost: np.ndarray, alone: np.ndarray, look: Look, name: str, **style: Any) -> None:
+    """Draw the mean of `lost[place, problem]`, and the interval of its difference to learning alone around it."""
     mean = lost.mean(axis=1)
     intervals = [paired_difference(differences) for differences in lost - alone]
     low, high = (np.array([getattr(one, end) - one.mean for one in intervals]) for end in ("low", "high"))
-    axes.fill_between(x, mean + low, mean + high, color=color, alpha=0.2, linewidth=0)
-    return mean
-
-
-def _thousands(axis: Any) -> None:
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value == int(value) else f"{value:g}"))
-
-
-def _name_ends(axes: Axes, ends: list[tuple[float, str, Any]]) -> None:
-    """Write each curve's name where it ends, names pushed apart until none touch."""
-    top = axes.get_ylim()[1]
-    ends = sorted(ends, key=lambda end: end[0])
-    heights = np.array([end / top for end, _, _ in ends])
-    gap = 0.066
-    for _ in range(300):
-        for place in np.flatnonzero(np.diff(heights) < gap - 1e-6):
-            middle = heights[place : place + 2].mean()
-            heights[place : place + 2] = middle - gap / 2, middle + gap / 2
-        heights += max(0.0, 0.02 - heights[0]) - max(0.0, heights[-1] - 1)
-    for (end, name, color), height in zip(ends, heights, strict=True):
-        axes.plot([1, 1.03], [end / top, height], transform=axes.transAxes, color=color, linewidth=0.8, clip_on=False)
-        axes.text(1.04, height, figure_label(name, 32), transform=axes.transAxes, va="center")
+    axes.fill_between(x, mean + low, mean + high, color=look.color, alpha=0.2, linewidth=0)
+    axes.plot(x, mean, color=look.color, linestyle=look.line, label=legend_label(name), **{"gid": name, **style})
