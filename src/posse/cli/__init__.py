@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import io
 import os
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,12 @@ def _failed(message: str, status: int) -> int:
     return status
 
 
+def call(function: Callable[..., Any], options: argparse.Namespace) -> Any:
+    """Call a function with the options that are named like its parameters."""
+    names = inspect.signature(function).parameters
+    return function(**{name: value for name, value in vars(options).items() if name in names})
+
+
 def add_outputs(parser: argparse._ActionsContainer, *, figure: bool) -> None:
     """Add the options that say where else a result goes: --json, and --figure if it can be drawn."""
     if figure:
@@ -73,16 +80,16 @@ def add_outputs(parser: argparse._ActionsContainer, *, figure: bool) -> None:
     parser.add_argument("--json", metavar="FILE", help="also write it as JSON to FILE; - prints only JSON")
 
 
-def check_outputs(options: argparse.Namespace) -> None:
-    """Refuse files that cannot be written, before any long work."""
+def answer(function: Callable[..., Any], options: argparse.Namespace) -> None:
+    """Call a function, print its result in words or as JSON, and write the files that were asked for.
+
+    Files that cannot be written are refused before any long work.
+    """
     if options.figure is not None:
         output_file(options.figure, "--figure", endings=FIGURES)
     if options.json not in (None, "-"):
         output_file(options.json, "--json")
-
-
-def write_outputs(options: argparse.Namespace, result: Any) -> None:
-    """Print a result in words, or as JSON, and write the files that were asked for."""
+    result = call(function, options)
     text = to_json(result.to_dict()) if options.json is not None else ""
     print(text if options.json == "-" else result)
     if options.json not in (None, "-"):
@@ -98,6 +105,7 @@ def add_rewards(parser: argparse._ActionsContainer, default: str | None = "rewar
     )
     parser.add_argument(
         "--range",
+        dest="reward_range",
         nargs=2,
         type=float,
         metavar=("LOW", "HIGH"),

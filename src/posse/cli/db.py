@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from posse.text import plural
 
 if TYPE_CHECKING:
     from posse.service.storage.store import ServiceStore
@@ -66,19 +67,14 @@ def add_import(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@contextlib.contextmanager
-def opened(options: argparse.Namespace) -> Iterator[ServiceStore]:
-    """The store, closed at the end; the user's policies are imported first."""
+def opened(options: argparse.Namespace) -> contextlib.closing[ServiceStore]:
+    """The store, to be closed at the end; the user's policies are imported first."""
     from posse.policies.user import import_file
     from posse.service.storage.store import ServiceStore
 
     if getattr(options, "import_file", None) is not None:
         import_file(options.import_file)
-    store = ServiceStore(options.database)
-    try:
-        yield store
-    finally:
-        store.close()
+    return contextlib.closing(ServiceStore(options.database))
 
 
 def _upgrade(options: argparse.Namespace) -> None:
@@ -99,7 +95,7 @@ def _verify(options: argparse.Namespace) -> None:
     for finding in findings:
         print(finding)
     if findings:
-        raise RuntimeError("1 finding" if len(findings) == 1 else f"{len(findings)} findings")
+        raise RuntimeError(plural(len(findings), "finding"))
     print(f"all is well: {rows:,} decisions")
 
 

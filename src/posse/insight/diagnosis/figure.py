@@ -11,39 +11,31 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 
-from posse.figures.style import HOUSE
+from posse.figures.canvas import new_figure
+from posse.figures.style import BAND, BLUE, HOUSE, INK, VERMILION
 from posse.insight.diagnosis.text import headline, why_no_estimate
 from posse.text import decimals, figure_label
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from posse.insight.diagnosis.api import Diagnosis
 
 MOST_ARMS = 10
 MOST_PLAYERS = 40
 LONGEST_NAME = 26
 COLUMNS = (0, 1, 2, 3, 4, 3, 3, 4, 4, 5, 5)  # of panels, for 0, 1, 2, … arms
-DPI = 150
-PLAIN, BROKEN, BAND, INK = "#0072B2", "#D55E00", "#BBBBBB", "#444444"  # Okabe and Ito's blue and vermilion, and greys
-STYLE: dict[str, Any] = {
-    **HOUSE,
-    "axes.spines.left": False,
-    "axes.grid.axis": "x",
-    "ytick.left": False,
-}
+STYLE: dict[str, Any] = {**HOUSE, "axes.spines.left": False, "axes.grid.axis": "x", "ytick.left": False}
 
 
 def draw(diagnosis: Diagnosis) -> Figure:
     """The picture as a matplotlib Figure; `figure.savefig(file)` writes it."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
     arms = _arms(diagnosis)
     rows = {arm: _rows(diagnosis, arm) for arm in arms}
     columns = COLUMNS[len(arms)]
@@ -56,8 +48,8 @@ def draw(diagnosis: Diagnosis) -> Figure:
     size = (width, lines * (0.75 + 0.155 * max(tallest, 3)) + head)
     with matplotlib.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(rect=(0, 0, 1, 1 - head / size[1]), hspace=0.04, wspace=0.03)
-        figure = Figure(figsize=size, dpi=DPI, layout=layout)
-        FigureCanvasAgg(figure)
+        figure = new_figure(*size)
+        figure.set_layout_engine(layout)
         panels = figure.subplots(lines, columns, sharex=True, squeeze=False).ravel()
         for axes, arm in zip(panels, arms, strict=False):
             _panel(axes, diagnosis, arm, rows[arm])
@@ -108,27 +100,19 @@ def _panel(axes: Axes, diagnosis: Diagnosis, arm: int, players: np.ndarray) -> N
         axes.axvspan(*band, color=BAND, alpha=0.45, linewidth=0, zorder=0)
     for row, player in enumerate(players):
         broken = off[player]
-        color = BROKEN if broken else PLAIN
+        color = VERMILION if broken else BLUE
         ends = diagnosis.lower[player, arm], diagnosis.upper[player, arm]
         width = (ends[1] - ends[0]) / (diagnosis.high - diagnosis.low)
         alpha = 1.0 if broken else float(np.clip(1.15 - width, 0.3, 1))  # wide intervals are drawn faintly
         axes.plot(ends, (row, row), color=color, alpha=alpha, linewidth=2.2 if broken else 1.4, solid_capstyle="butt")
-        axes.plot(
-            diagnosis.means[player, arm],
-            row,
-            marker="D" if broken else "o",
-            markersize=4.2 if broken else 3.6,
-            color=color,
-            alpha=alpha,
-            markeredgecolor="white",
-            markeredgewidth=0.4,
-        )
-    axes.set_yticks(
-        range(len(players)), [figure_label(diagnosis.players[player], LONGEST_NAME) for player in players], fontsize=7
-    )
+        marker: dict[str, Any] = {"marker": "D" if broken else "o", "markersize": 4.2 if broken else 3.6}
+        edge: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.4}
+        axes.plot(diagnosis.means[player, arm], row, color=color, alpha=alpha, **marker, **edge)
+    names = [figure_label(diagnosis.players[player], LONGEST_NAME) for player in players]
+    axes.set_yticks(range(len(players)), names, fontsize=7)
     for label, player in zip(axes.get_yticklabels(), players, strict=True):
         if off[player]:
-            label.set_color(BROKEN)
+            label.set_color(VERMILION)
             label.set_fontweight("bold")
     axes.set_ylim(-0.7, max(len(players), 3) - 0.3)
     axes.tick_params(labelbottom=True)
@@ -160,18 +144,15 @@ def _limits(axes: Axes, diagnosis: Diagnosis, rows: dict[int, np.ndarray]) -> No
 
 def _words(figure: Figure, diagnosis: Diagnosis, verdict: list[str], note: list[str]) -> None:
     """The verdict, the note and the legend, from the top down."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     height = figure.get_size_inches()[1]
     text: dict[str, Any] = {"x": 0.012, "ha": "left", "va": "top"}
     figure.text(y=1 - 0.1 / height, s="\n".join(verdict), fontsize=10, fontweight="bold", **text)
     below = 0.16 + 0.18 * len(verdict)
     figure.text(y=1 - below / height, s="\n".join(note), fontsize=7.5, color=INK, **text)
-    handles: list[Any] = [Line2D([], [], color=PLAIN, marker="o", markersize=4, label="mean reward and its interval")]
+    handles: list[Any] = [Line2D([], [], color=BLUE, marker="o", markersize=4, label="mean reward and its interval")]
     if diagnosis.alarm:
         label = "differs from some player by more than ε"
-        handles.append(Line2D([], [], color=BROKEN, marker="D", markersize=4.5, linewidth=2.2, label=label))
+        handles.append(Line2D([], [], color=VERMILION, marker="D", markersize=4.5, linewidth=2.2, label=label))
     if diagnosis.epsilon is not None:
         handles.append(Patch(color=BAND, alpha=0.45, label=f"as wide as ε = {diagnosis.epsilon:g}"))
     place = (0.0, 1 - (below + 0.04 + 0.14 * len(note)) / height)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
-from posse.figures.style import HOUSE
+from posse.figures.canvas import new_figure, thousands
+from posse.figures.style import INK, PRINT, SOFT
 from posse.policies.base import Policy
 from posse.simulation.statistics import paired_difference
 from posse.text import figure_label
@@ -20,29 +20,21 @@ from posse.text import figure_label
 if TYPE_CHECKING:
     from posse.insight.planning.api import Plan
 
-STYLE: dict[str, Any] = {
-    **HOUSE,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.5,
-    "svg.fonttype": "path",
-}
-
 Line = str | tuple[int, tuple[float, ...]]
-OTHER_COLORS = ("#332288", "#882255", "#117733", "#999933", "#666666")  # of policies without a look of their own
+OTHER_COLORS = ("#332288", "#882255", "#117733", "#999933", SOFT)  # of policies without a look of their own
 OTHER_LINES: tuple[Line, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.5, 1.5)))
 
 
 def draw(plan: Plan) -> Figure:
     """Left, rewards lost over traffic for each policy compared; right, at the end, against the assumed ε."""
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9.6, 3.7), dpi=150)
-        FigureCanvasAgg(figure)
+    with matplotlib.rc_context(PRINT):
+        figure = new_figure(9.6, 3.7)
         left, right = figure.subplots(1, 2, width_ratios=(1, 0.82))
         _draw_traffic(left, plan)
         _draw_wrong_epsilon(right, plan)
         count = len(plan.result.problems)
         note = f"Means over {count} problems; bands: 95 % intervals of the difference to Ind-TS on the same problems."
-        figure.text(0.01, 0.015, note, color="#666666", fontsize=7.5)
+        figure.text(0.01, 0.015, note, color=SOFT, fontsize=7.5)
         figure.tight_layout(w_pad=2.5, rect=(0, 0.04, 1, 1))
         return figure
 
@@ -64,8 +56,8 @@ def _draw_traffic(axes: Axes, plan: Plan) -> None:
     axes.set_xlabel(f"decisions a player{one}" if plan.days is None else "days")
     axes.set_ylabel("rewards lost")
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 5, 10]))
-    _thousands(axes.xaxis)
-    _thousands(axes.yaxis)
+    axes.xaxis.set_major_formatter(FuncFormatter(thousands))
+    axes.yaxis.set_major_formatter(FuncFormatter(thousands))
     _name_ends(axes, ends)
 
 
@@ -82,7 +74,7 @@ def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
     mean = _band(axes, plan.sweep_epsilons, plan.lost[list(plan.sweep)], plan.lost[plan.alone], color)
     axes.plot(plan.sweep_epsilons, mean, color=color, linestyle=line, marker="o", gid="sweep")
     ends.append((mean[-1], right.name, color))
-    axes.axvline(plan.epsilon, color="#444444", linewidth=0.8, linestyle=(0, (1.2, 1.2)))
+    axes.axvline(plan.epsilon, color=INK, linewidth=0.8, linestyle=(0, (1.2, 1.2)))
     axes.set_xscale("log")
     axes.set_xlim(across[0], across[1])
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
@@ -95,7 +87,7 @@ def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
     axes.set_title("What a wrong ε costs")
     axes.set_xlabel("ε given to the policy")
     axes.set_ylabel("rewards lost in the end")
-    _thousands(axes.yaxis)
+    axes.yaxis.set_major_formatter(FuncFormatter(thousands))
     _name_ends(axes, ends)
 
 
@@ -126,10 +118,6 @@ def _band(axes: Axes, x: np.ndarray, lost: np.ndarray, alone: np.ndarray, color:
     low, high = (np.array([getattr(one, end) - one.mean for one in intervals]) for end in ("low", "high"))
     axes.fill_between(x, mean + low, mean + high, color=color, alpha=0.2, linewidth=0)
     return mean
-
-
-def _thousands(axis: Any) -> None:
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value == int(value) else f"{value:g}"))
 
 
 def _name_ends(axes: Axes, ends: list[tuple[float, str, Any]]) -> None:
