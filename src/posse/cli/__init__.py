@@ -20,12 +20,7 @@ from posse.checks import output_file
 from posse.text import align, to_json
 from posse.version import __version__
 
-GROUPS = {
-    0: "Simulate",
-    20: "Plan, check and judge from data",
-    50: "Run the decision service",
-    90: "Measure",
-}
+GROUPS = {0: "Simulate", 20: "Plan, check and judge from data", 50: "Run the decision service", 90: "Measure"}
 """The groups of commands in the help; each begins at this PLACE."""
 FIGURES = (".png", ".svg", ".pdf")
 

@@ -30,8 +30,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
     bench.add_argument("--policy", action="append", metavar="NAME", help="only this policy (may be repeated)")
     add_import(
-        bench,
-        "also measure the policies of this Python file: those in its list POLICIES, or an example of each class",
+        bench, "also measure the policies of this Python file: those in its list POLICIES, or an example of each class"
     )
     bench.add_argument("--json", metavar="FILE", help="also write the figures as JSON to FILE; - prints only JSON")
     bench.add_argument(

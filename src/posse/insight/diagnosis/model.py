@@ -89,7 +89,8 @@ def estimate_spread(
     random = np.random.Generator(np.random.PCG64(seed))
     observed, noise = observations(pulls, sums, squares)
     arms = [_Arm(observed[informed[:, a], a], noise[informed[:, a], a]) for a in compared]
-    prior = _half_normals()
+    prior = _WEIGHTS * np.exp(-0.5 * (_SCALES / _SCALES[:, None]) ** 2)  # of each τ_a, in columns, for each τ, in rows
+    prior /= prior.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore"):  # a τ that is far too small explains nothing
         together = np.sum([np.log(np.exp(arm.evidence) @ prior.T) for arm in arms], axis=0)
     together -= together.max()
@@ -172,12 +173,6 @@ class _Arm:
         return float(min(apart[~np.eye(len(apart), dtype=bool)].max(), 1.0))
 
 
-def _half_normals() -> np.ndarray:
-    """The probability of each τ_a, in columns, for each τ, in rows."""
-    density = _WEIGHTS * np.exp(-0.5 * (_SCALES / _SCALES[:, None]) ** 2)
-    return np.asarray(density / density.sum(axis=1, keepdims=True))
-
-
 class NormalShape:
     """θ ~ Normal(μ, τ²)."""
 
@@ -212,7 +207,8 @@ class _BoundedShape(ABC):
         for count in (COARSE, FINE):
             width = (last[kept] - first[kept]) / count
             places = first[kept, None] + width[:, None] * (np.arange(count) + 0.5)
-            density = self._log_density(places, self.half[kept, None])
+            low, high = ((places + sign * self.half[kept, None])[..., None] for sign in (-1, 1))
+            density = np.log(np.maximum(self._density(low, high), 1e-300)).sum(axis=-1)  # of all observed means
             top = density.max(axis=1)
             if count == COARSE:
                 likely = density > top[:, None] - NEGLIGIBLE
@@ -231,11 +227,6 @@ class _BoundedShape(ABC):
         node = (cumulative < random.random((len(own), 1)) * cumulative[:, -1:]).sum(axis=1)
         place, half = self.places[own, node][:, None], self.half[own, None]
         return self._draw(place - half, place + half, random.random((len(own), len(self.observed))))
-
-    def _log_density(self, places: np.ndarray, half: np.ndarray) -> np.ndarray:
-        """Logarithm of the density of all observed means, given μ and half the width."""
-        low, high = (places - half)[..., None], (places + half)[..., None]
-        return np.asarray(np.log(np.maximum(self._density(low, high), 1e-300)).sum(axis=-1))
 
     @abstractmethod
     def _density(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:

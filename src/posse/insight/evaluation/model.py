@@ -79,12 +79,6 @@ class Target:
     name: str
     probabilities: np.ndarray | None
 
-    def plays(self, rows: Rows) -> np.ndarray:
-        """Whether it ever plays each arm."""
-        if self.probabilities is None:
-            return np.zeros(len(rows.arms), bool)
-        return np.asarray((self.probabilities > 0).any(axis=0))
-
 
 def target_of(what: Any, rows: Rows) -> Target:
     """The target that a user named: an arm, "uniform", "logged", a table, or anything with `probabilities(player)`."""
@@ -173,20 +167,12 @@ class Evaluator:
     def estimate(self, scored: ScoredTarget, player: int | None) -> Estimate:
         """The value for one player, or overall."""
         weights = scored.weights[self._rows(player)]
-        low, span = self.rows.low, self.rows.high - self.rows.low
         found, estimator, kind = self._interval(scored, player, self.level)
-        return Estimate(
-            scored.name,
-            None if player is None else self.rows.players[player],
-            low + span * found.value,
-            low + span * found.low,
-            low + span * found.high,
-            estimator,
-            kind,
-            int((weights > 0).sum()),
-            estimators.effective_rows(weights),
-            float(weights.max(initial=0)),
-        )
+        span = self.rows.high - self.rows.low
+        value, low, high = (self.rows.low + span * end for end in (found.value, found.low, found.high))
+        who = None if player is None else self.rows.players[player]
+        rows, effective, largest = (weights > 0).sum(), estimators.effective_rows(weights), weights.max(initial=0)
+        return Estimate(scored.name, who, value, low, high, estimator, kind, int(rows), effective, float(largest))
 
     def difference(self, scored: ScoredTarget, baseline: ScoredTarget, player: int | None) -> Interval:
         """From the rows' differences where both have normal intervals; else from both ends, each at half the level."""
@@ -251,7 +237,8 @@ class Evaluators:
 
     def of(self, *targets: Target) -> Evaluator:
         """The evaluator by the rows in which all that these targets play was on offer."""
-        played = np.any([target.plays(self.rows) for target in targets], axis=0)
+        tables = [target.probabilities for target in targets if target.probabilities is not None]
+        played = np.asarray(np.vstack([np.zeros(len(self.rows.arms)), *tables]).any(axis=0))
         return self._during(self.rows.on_offer(played))
 
     def estimates(self, target: Target, baseline: Target | None) -> Iterator[Estimate]:

@@ -43,51 +43,37 @@ def _draw_traffic(axes: Axes, plan: Plan) -> None:
     traffic = np.insert(plan.traffic, 0, 0.0)  # nothing is lost before the first decision
     if plan.days is not None:
         traffic *= plan.days / traffic[-1]
-    ends = []
     lost = np.insert(plan.lost_over_time, 0, 0.0, axis=2)
-    for policy, (color, line) in _looks(plan).items():
-        mean = _band(axes, traffic, lost[policy].T, lost[plan.alone].T, color)
-        axes.plot(traffic, mean, color=color, linestyle=line, gid=plan.labels[policy])
-        ends.append((mean[-1], plan.labels[policy], color))
+    ends = [
+        _curve(axes, traffic, lost[policy].T, lost[plan.alone].T, look, plan.labels[policy], gid=plan.labels[policy])
+        for policy, look in _looks(plan).items()
+    ]
     axes.set_xlim(0, traffic[-1])
-    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-    axes.set_title("Rewards lost as decisions go by")
     one = "" if (plan.decisions == plan.decisions[0]).all() else ", on average"
-    axes.set_xlabel(f"decisions a player{one}" if plan.days is None else "days")
-    axes.set_ylabel("rewards lost")
+    across = f"decisions a player{one}" if plan.days is None else "days"
+    axes.set(title="Rewards lost as decisions go by", xlabel=across, ylabel="rewards lost")
     axes.xaxis.set_major_locator(MaxNLocator(4, integer=True, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(thousands))
-    axes.yaxis.set_major_formatter(FuncFormatter(thousands))
     _name_ends(axes, ends)
 
 
 def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
     across = np.array([plan.sweep_epsilons[0] / 1.1, plan.sweep_epsilons[-1] * 1.1])
-    ends = []
+    alone, ends = plan.lost[plan.alone], []
     for policy in (plan.alone, plan.pooled):
-        (color, line), name = _look(plan.result.policies[policy]), plan.labels[policy]
-        mean = _band(axes, across, np.tile(plan.lost[policy], (2, 1)), plan.lost[plan.alone], color)
-        axes.plot(across, mean, color=color, linestyle=line, gid=name)
-        ends.append((mean[-1], name, color))
-    right = plan.result.policies[plan.right]
-    color, line = _look(right)
-    mean = _band(axes, plan.sweep_epsilons, plan.lost[list(plan.sweep)], plan.lost[plan.alone], color)
-    axes.plot(plan.sweep_epsilons, mean, color=color, linestyle=line, marker="o", gid="sweep")
-    ends.append((mean[-1], right.name, color))
+        look, name = _look(plan.result.policies[policy]), plan.labels[policy]
+        ends.append(_curve(axes, across, np.tile(plan.lost[policy], (2, 1)), alone, look, name, gid=name))
+    right, lost = plan.result.policies[plan.right], plan.lost[list(plan.sweep)]
+    ends.append(_curve(axes, plan.sweep_epsilons, lost, alone, _look(right), right.name, marker="o", gid="sweep"))
     axes.axvline(plan.epsilon, color=INK, linewidth=0.8, linestyle=(0, (1.2, 1.2)))
     axes.set_xscale("log")
     axes.set_xlim(across[0], across[1])
-    axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
-    axes.annotate(
-        "right ε", (plan.epsilon, 0.02), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points"
-    )
+    place: dict[str, Any] = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+    axes.annotate("right ε", (plan.epsilon, 0.02), (3, 0), **place)
     shown = [e for e in plan.sweep_epsilons if np.isclose(e / plan.epsilon, (1 / 10, 1 / 3, 1, 3, 10)).any()]
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(shown, [f"{epsilon:.3g}" for epsilon in shown])
-    axes.set_title("What a wrong ε costs")
-    axes.set_xlabel("ε given to the policy")
-    axes.set_ylabel("rewards lost in the end")
-    axes.yaxis.set_major_formatter(FuncFormatter(thousands))
+    axes.set(title="What a wrong ε costs", xlabel="ε given to the policy", ylabel="rewards lost in the end")
     _name_ends(axes, ends)
 
 
@@ -111,18 +97,27 @@ def _look(policy: Policy, place: int = 0) -> tuple[str, Line]:
     return (OTHER_COLORS[place % len(OTHER_COLORS)], "-") if policy.look is None else policy.look[:2]
 
 
-def _band(axes: Axes, x: np.ndarray, lost: np.ndarray, alone: np.ndarray, color: Any) -> np.ndarray:
-    """Draw the interval of the difference to learning alone around the mean of `lost[place, problem]`; the mean."""
+def _curve(
+    axes: Axes, x: np.ndarray, lost: np.ndarray, alone: np.ndarray, look: tuple[Any, Line], name: str, **line: Any
+) -> tuple[float, str, Any]:
+    """Draw the mean of `lost[place, problem]` with the interval of the difference to learning alone.
+
+    Returns where it ends, its name and its color.
+    """
+    color, style = look
     mean = lost.mean(axis=1)
     intervals = [paired_difference(differences) for differences in lost - alone]
     low, high = (np.array([getattr(one, end) - one.mean for one in intervals]) for end in ("low", "high"))
     axes.fill_between(x, mean + low, mean + high, color=color, alpha=0.2, linewidth=0)
-    return mean
+    axes.plot(x, mean, color=color, linestyle=style, **line)
+    return mean[-1], name, color
 
 
 def _name_ends(axes: Axes, ends: list[tuple[float, str, Any]]) -> None:
-    """Write each curve's name where it ends, names pushed apart until none touch."""
-    top = axes.get_ylim()[1]
+    """Leave room above, and write each curve's name where it ends, names pushed apart until none touch."""
+    axes.yaxis.set_major_formatter(FuncFormatter(thousands))
+    top = 1.1 * axes.get_ylim()[1]
+    axes.set_ylim(0, top)
     ends = sorted(ends, key=lambda end: end[0])
     heights = np.array([end / top for end, _, _ in ends])
     gap = 0.066
