@@ -118,16 +118,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"posse {__version__}")
     commands = parser.add_subparsers(prog="posse", metavar="COMMAND", help=argparse.SUPPRESS)
     modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
-    grouped: dict[str, list[list[str]]] = {title: [] for title in GROUPS.values()}
+    titles: dict[int, str] = {}  # by the number of the group's first command
     for module in sorted(modules, key=lambda module: module.PLACE):
-        before = len(commands._choices_actions)
+        if module.PLACE in GROUPS:
+            titles[len(commands._choices_actions)] = GROUPS[module.PLACE]
         module.add(commands)
-        group = grouped[GROUPS[max(first for first in GROUPS if first <= module.PLACE)]]
-        group += [[f"  {each.dest}", str(each.help)] for each in commands._choices_actions[before:]]
-    lines = align((row for rows in grouped.values() for row in rows), "<")
-    parts = []
-    for title, rows in grouped.items():
-        parts.append("\n".join([f"{title}:", *lines[: len(rows)]]))
-        lines = lines[len(rows) :]
-    parser.epilog = "\n\n".join([*parts, "posse COMMAND --help says more about a command."])
+    lines = align(([f"  {each.dest}", str(each.help)] for each in commands._choices_actions), "<")
+    for number, title in titles.items():
+        lines[number] = f"\n{title}:\n{lines[number]}"
+    parser.epilog = "\n".join([*lines, "", "posse COMMAND --help says more about a command."]).lstrip()
     return parser

@@ -100,28 +100,19 @@ def read_log(source: Any, reward: str = "reward", also: Iterable[str] = (), *, i
     own = () if about else ("observed", "decision")  # in a log from elsewhere, such a column means something else
     wanted = [name for name in also if name in table.column_names and name not in own]
     for name in ("player", "arm", reward, *wanted):
-        if table.column_names.count(name) > 1:
-            raise ValueError(
-                f"the log has column {name!r} {table.column_names.count(name)} times, but expected it once"
-            )
+        times = table.column_names.count(name)
+        if times > 1:
+            raise ValueError(f"the log has column {name!r} {times} times, but expected it once")
     if table.num_rows == 0:
         raise ValueError("the log has no rows")
     players, player = _names(table, "player", about.get("players", []), in_order)
     arms, arm = _names(table, "arm", about.get("arms", []), in_order)
-    columns = {name: _numbers(table, name) for name in wanted if name != "decision"}
-    log = Log(
-        players,
-        arms,
-        player,
-        arm,
-        _numbers(table, reward),
-        columns.get("propensity"),
-        columns.get("shared"),
-        about,
-        columns["holdout"] == 1 if "holdout" in columns else None,
-        columns.get("observed"),
-        table["decision"].is_valid().to_numpy() if "decision" in wanted else None,
-    )
+    columns = {
+        **{name: _numbers(table, name) if name in wanted else None for name in ("propensity", "shared", "observed")},
+        "holdout": _numbers(table, "holdout") == 1 if "holdout" in wanted else None,
+        "is_decision": table["decision"].is_valid().to_numpy() if "decision" in wanted else None,
+    }
+    log = Log(players, arms, player, arm, _numbers(table, reward), about=about, **columns)
     _refuse(f"{reward}=", log.reward, np.isinf(log.reward), "expected a finite number")
     if log.propensity is not None:
         outside = (log.propensity <= 0) | (log.propensity > 1)
