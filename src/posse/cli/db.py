@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posse.cli.experiments import add_import, import_policies
 from posse.text import plural
 
 if TYPE_CHECKING:
@@ -63,20 +64,11 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_import(parser: argparse.ArgumentParser) -> None:
-    """Add the option that imports a user's policies."""
-    parser.add_argument(
-        "--import", dest="import_file", metavar="FILE", help="a Python file with policies of your own, imported first"
-    )
-
-
 def opened(options: argparse.Namespace) -> contextlib.closing[ServiceStore]:
     """The store, to be closed at the end; the user's policies are imported first."""
-    from posse.policies.user import import_file
     from posse.service.storage.store import ServiceStore
 
-    if getattr(options, "import_file", None) is not None:
-        import_file(options.import_file)
+    import_policies(options)
     return contextlib.closing(ServiceStore(options.database))
 
 

@@ -80,7 +80,7 @@ def import_policies(options: argparse.Namespace) -> None:
     """Import the files that were named with --import."""
     from posse.policies.user import import_file
 
-    for file in options.imports:
+    for file in getattr(options, "imports", []):
         import_file(file)
 
 

@@ -6,7 +6,8 @@ import argparse
 import datetime
 import re
 
-from posse.cli.db import add_action, add_import, opened
+from posse.cli.db import add_action, opened
+from posse.cli.experiments import add_import
 
 PLACE = 71
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

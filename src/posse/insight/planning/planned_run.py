@@ -98,7 +98,7 @@ def from_history(
     if epsilon is not None:
         epsilon = number("epsilon", epsilon, above=0, most=unit)
     if decisions is None and days is not None:
-        raise ValueError(f"days={days}, but decisions is missing; give the decisions per day too")
+        raise ValueError(f"days={days}, but how many decisions a day is not said; give decisions too")
     pulls = counts.pulls.sum(axis=1)
     traffic = np.maximum(pulls, 1) if decisions is None else _traffic(decisions, days, len(counts.players))
     problems = population_of(counts, dispersion).problems(count=count or _affordable(traffic), seed=seed)
