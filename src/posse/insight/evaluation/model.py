@@ -82,10 +82,9 @@ class Target:
 
 def target_of(what: Any, rows: Rows) -> Target:
     """The target that a user named: an arm, "uniform", "logged", a table, or anything with `probabilities(player)`."""
-    if what == LOGGED and what not in rows.arms:
-        return Target(LOGGED, None)
     if isinstance(what, str):
-        return Target(what, _named_table(what, rows))
+        logged = what == LOGGED and what not in rows.arms
+        return Target(what, None if logged else _named_table(what, rows))
     if isinstance(what, Mapping):
         what = FixedPolicy("table", what)
     if not callable(getattr(what, "probabilities", None)):
@@ -103,7 +102,7 @@ def target_of(what: Any, rows: Rows) -> Target:
 
 def _named_table(name: str, rows: Rows) -> np.ndarray:
     if name in rows.arms:
-        return np.tile(np.array(rows.arms) == name, (len(rows.players), 1)).astype(float)
+        return np.tile([float(arm == name) for arm in rows.arms], (len(rows.players), 1))
     if name == UNIFORM:
         return np.full(rows.shape, 1 / len(rows.arms))
     learns = name.partition("(")[0] in {policy.__name__ for policy in all_policies()}

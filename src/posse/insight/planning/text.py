@@ -176,7 +176,7 @@ def _role(plan: Plan, number: int) -> str:
     roles: dict[int | None, str] = {plan.pooled: "pooling blindly", plan.alone: "alone"}
     for policy, epsilon in zip(plan.sweep, plan.sweep_epsilons, strict=True):
         roles[policy] = "sharing, ε too small" if epsilon < plan.epsilon else "sharing, ε too large"
-    roles |= {plan.given: "sharing, ε as given"} | {plan.right: "sharing, right ε"}
+    roles |= {plan.given: "sharing, ε as given", plan.right: "sharing, right ε"}  # the right one, if they are the same
     return roles.get(number) or role(plan.result.policies[number])
 
 
