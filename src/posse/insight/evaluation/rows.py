@@ -83,24 +83,10 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
     design = _design(log, drawn)
     if adaptive is None:
         adaptive = bool(log.about.get("adaptive", design is None))
-    since, until = _offers(log.kept(use))
-    return Rows(
-        log.players,
-        log.arms,
-        log.player[use],
-        log.arm[use],
-        (log.reward[use] - low) / (high - low),
-        propensity[use],
-        low,
-        high,
-        design,
-        adaptive,
-        int((drawn & ~known).sum()),
-        int((~drawn).sum()),
-        log.given_up,
-        since,
-        until,
-    )
+    kept = log.kept(use)
+    columns = kept.player, kept.arm, (kept.reward - low) / (high - low), propensity[use]
+    left_out = int((drawn & ~known).sum()), int((~drawn).sum()), log.given_up
+    return Rows(log.players, log.arms, *columns, low, high, design, adaptive, *left_out, *_offers(kept))
 
 
 def _offers(log: Log) -> tuple[np.ndarray, np.ndarray]:
