@@ -12,12 +12,7 @@ import numpy as np
 
 
 def number(
-    name: str,
-    value: Any,
-    *,
-    least: float = -math.inf,
-    most: float = math.inf,
-    above: float = -math.inf,
+    name: str, value: Any, *, least: float = -math.inf, most: float = math.inf, above: float = -math.inf
 ) -> float:
     """`value` as a float if it is a finite real number in [least, most] and greater than `above`."""
     expected = _range(least, most, above)

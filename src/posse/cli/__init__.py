@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import io
 import os
 import pkgutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,7 @@ from posse.checks import output_file
 from posse.text import align, to_json
 from posse.version import __version__
 
-GROUPS = {
-    0: "Simulate",
-    20: "Plan, check and judge from data",
-    50: "Run the decision service",
-    90: "Measure",
-}
+GROUPS = {0: "Simulate", 20: "Plan, check and judge from data", 50: "Run the decision service", 90: "Measure"}
 """The groups of commands in the help; each begins at this PLACE."""
 FIGURES = (".png", ".svg", ".pdf")
 
@@ -64,6 +60,12 @@ def _failed(message: str, status: int) -> int:
     return status
 
 
+def call(function: Callable[..., Any], options: argparse.Namespace) -> Any:
+    """Call a function with the options that are named like its parameters."""
+    names = inspect.signature(function).parameters
+    return function(**{name: value for name, value in vars(options).items() if name in names})
+
+
 def add_outputs(parser: argparse._ActionsContainer, *, figure: bool) -> None:
     """Add the options that say where else a result goes: --json, and --figure if it can be drawn."""
     if figure:
@@ -73,16 +75,16 @@ def add_outputs(parser: argparse._ActionsContainer, *, figure: bool) -> None:
     parser.add_argument("--json", metavar="FILE", help="also write it as JSON to FILE; - prints only JSON")
 
 
-def check_outputs(options: argparse.Namespace) -> None:
-    """Refuse files that cannot be written, before any long work."""
+def answer(function: Callable[..., Any], options: argparse.Namespace) -> None:
+    """Call a function, print its result in words or as JSON, and write the files that were asked for.
+
+    Files that cannot be written are refused before any long work.
+    """
     if options.figure is not None:
         output_file(options.figure, "--figure", endings=FIGURES)
     if options.json not in (None, "-"):
         output_file(options.json, "--json")
-
-
-def write_outputs(options: argparse.Namespace, result: Any) -> None:
-    """Print a result in words, or as JSON, and write the files that were asked for."""
+    result = call(function, options)
     text = to_json(result.to_dict()) if options.json is not None else ""
     print(text if options.json == "-" else result)
     if options.json not in (None, "-"):
@@ -98,6 +100,7 @@ def add_rewards(parser: argparse._ActionsContainer, default: str | None = "rewar
     )
     parser.add_argument(
         "--range",
+        dest="reward_range",
         nargs=2,
         type=float,
         metavar=("LOW", "HIGH"),
@@ -115,16 +118,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"posse {__version__}")
     commands = parser.add_subparsers(prog="posse", metavar="COMMAND", help=argparse.SUPPRESS)
     modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
-    grouped: dict[str, list[list[str]]] = {title: [] for title in GROUPS.values()}
+    titles: dict[int, str] = {}  # by the number of the group's first command
     for module in sorted(modules, key=lambda module: module.PLACE):
-        before = len(commands._choices_actions)
+        if module.PLACE in GROUPS:
+            titles[len(commands._choices_actions)] = GROUPS[module.PLACE]
         module.add(commands)
-        group = grouped[GROUPS[max(first for first in GROUPS if first <= module.PLACE)]]
-        group += [[f"  {each.dest}", str(each.help)] for each in commands._choices_actions[before:]]
-    lines = align((row for rows in grouped.values() for row in rows), "<")
-    parts = []
-    for title, rows in grouped.items():
-        parts.append("\n".join([f"{title}:", *lines[: len(rows)]]))
-        lines = lines[len(rows) :]
-    parser.epilog = "\n\n".join([*parts, "posse COMMAND --help says more about a command."])
+    lines = align(([f"  {each.dest}", str(each.help)] for each in commands._choices_actions), "<")
+    for number, title in titles.items():
+        lines[number] = f"\n{title}:\n{lines[number]}"
+    parser.epilog = "\n".join([*lines, "", "posse COMMAND --help says more about a command."]).lstrip()
     return parser

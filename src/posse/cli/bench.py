@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from posse.cli.experiments import add_import
+
 if TYPE_CHECKING:
     from posse.bench.table import BenchReport
 
@@ -27,14 +29,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bench.add_argument("--quick", action="store_true", help="shorter runs: rougher figures in a fraction of the time")
     bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
     bench.add_argument("--policy", action="append", metavar="NAME", help="only this policy (may be repeated)")
-    bench.add_argument(
-        "--import",
-        dest="imports",
-        action="append",
-        default=[],
-        metavar="FILE.py",
-        help="also measure the policies of this Python file: those in its list POLICIES, or an example of each class "
-        "(may be repeated)",
+    add_import(
+        bench, "also measure the policies of this Python file: those in its list POLICIES, or an example of each class"
     )
     bench.add_argument("--json", metavar="FILE", help="also write the figures as JSON to FILE; - prints only JSON")
     bench.add_argument(
@@ -62,8 +58,7 @@ def _bench(options: argparse.Namespace) -> None:
         if sys.stderr.isatty():
             print(f"\r\033[Kmeasuring {text} …", end="", file=sys.stderr, flush=True)
 
-    measure = _measure_service if options.service else _measure_gpu if options.backend == "cuda" else _measure_simulator
-    report = measure(options, note)
+    report = _measure(options, note)
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
     if options.json == "-":
@@ -74,26 +69,22 @@ def _bench(options: argparse.Namespace) -> None:
         Path(options.json).write_text(report.to_json() + "\n", encoding="utf-8")
 
 
-def _measure_simulator(options: argparse.Namespace, note: Callable[[str], None]) -> BenchReport:
+def _measure(options: argparse.Namespace, note: Callable[[str], None]) -> BenchReport:
+    if options.service:
+        options.extra = "service"
+        from posse.bench import service
+
+        if options.imports:
+            raise ValueError("--service measures the service with PosseTS, so --import does not go with it")
+        return service.run(options.quick, options.past, options.minutes, options.postgres, note)
+    if options.backend == "cuda":
+        from posse.bench import gpu
+
+        if options.paper or options.policy or options.imports:
+            raise ValueError(
+                "--backend cuda measures the paper's five policies, so --paper, --policy and --import do not go with it"
+            )
+        return gpu.run(options.quick, note)
     from posse.bench import simulator
 
     return simulator.run(options.quick, options.policy, options.paper, options.imports, note)
-
-
-def _measure_gpu(options: argparse.Namespace, note: Callable[[str], None]) -> BenchReport:
-    from posse.bench import gpu
-
-    if options.paper or options.policy or options.imports:
-        raise ValueError(
-            "--backend cuda measures the paper's five policies, so --paper, --policy and --import do not go with it"
-        )
-    return gpu.run(options.quick, note)
-
-
-def _measure_service(options: argparse.Namespace, note: Callable[[str], None]) -> BenchReport:
-    options.extra = "service"
-    from posse.bench import service
-
-    if options.imports:
-        raise ValueError("--service measures the service with PosseTS, so --import does not go with it")
-    return service.run(options.quick, options.past, options.minutes, options.postgres, note)

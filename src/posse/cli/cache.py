@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 
+from posse.text import plural
+
 PLACE = 95
 
 
@@ -22,5 +24,5 @@ def _cache(options: argparse.Namespace) -> None:
     from posse.compile.cache import cache_use, clear_cache
 
     use = clear_cache() if options.clear else cache_use()
-    kernels = f"{use.kernels:,} kernel{'' if use.kernels == 1 else 's'}, {use.bytes / 1e6:,.1f} MB"
+    kernels = f"{plural(use.kernels, 'kernel')}, {use.bytes / 1e6:,.1f} MB"
     print(f"Removed {kernels}, from {use.folder}" if options.clear else f"{kernels}, in {use.folder}")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from posse.cli.experiments import add_import, import_policies
+from posse.text import plural
 
 if TYPE_CHECKING:
     from posse.service.storage.store import ServiceStore
@@ -20,29 +22,32 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the care of the service's database."""
     parser = commands.add_parser("db", help="look after the service's database", description="The service's database.")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    _add(actions, "init", _upgrade, "make a new database")
-    _add(actions, "upgrade", _upgrade, "bring an older database to the newest schema; back it up before")
-    verify = _add(actions, "verify", _verify, "replay the logs, check their digests, compare with everything beside")
-    rebuild = _add(actions, "rebuild", _rebuild, "make everything beside the logs anew from them")
+    add_action(actions, "init", _upgrade, "make a new database")
+    add_action(actions, "upgrade", _upgrade, "bring an older database to the newest schema; back it up before")
+    verify = add_action(
+        actions, "verify", _verify, "replay the logs, check their digests, compare with everything beside"
+    )
+    rebuild = add_action(actions, "rebuild", _rebuild, "make everything beside the logs anew from them")
     for one in (verify, rebuild):
         one.add_argument("--experiment", metavar="NAME", help="only this one (default: all)")
-    export = _add(actions, "export", _export, "write an experiment's log to a Parquet file")
-    from_file = _add(actions, "import", _import, "begin an experiment with a log from a Parquet file")
+    export = add_action(actions, "export", _export, "write an experiment's log to a Parquet file")
+    from_file = add_action(actions, "import", _import, "begin an experiment with a log from a Parquet file")
     for one in (export, from_file):
         one.add_argument("experiment", metavar="EXPERIMENT")
         one.add_argument("file", metavar="FILE", type=Path, help="a .parquet file")
-    erase = _add(actions, "erase", _erase, "replace a player's name for good; what it taught the others stays")
+    erase = add_action(actions, "erase", _erase, "replace a player's name for good; what it taught the others stays")
     erase.add_argument("experiment", metavar="EXPERIMENT")
     erase.add_argument("player", metavar="PLAYER")
     for one in (verify, rebuild, export, from_file, erase):
         add_import(one)
-    backup = _add(actions, "backup", _backup, "copy a SQLite database while it is in use")
+    backup = add_action(actions, "backup", _backup, "copy a SQLite database while it is in use")
     backup.add_argument("file", metavar="FILE", type=Path, help="a new file")
 
 
-def _add(
+def add_action(
     actions: argparse._SubParsersAction[argparse.ArgumentParser], name: str, run: object, text: str
 ) -> argparse.ArgumentParser:
+    """Add an action on the service's database."""
     parser = actions.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
     add_database(parser)
     parser.set_defaults(run=run, extra="service")
@@ -59,26 +64,12 @@ def add_database(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_import(parser: argparse.ArgumentParser) -> None:
-    """Add the option that imports a user's policies."""
-    parser.add_argument(
-        "--import", dest="import_file", metavar="FILE", help="a Python file with policies of your own, imported first"
-    )
-
-
-@contextlib.contextmanager
-def opened(options: argparse.Namespace) -> Iterator[ServiceStore]:
-    """The store, closed at the end; the user's policies are imported first."""
-    from posse.policies.user import import_file
+def opened(options: argparse.Namespace) -> contextlib.closing[ServiceStore]:
+    """The store, to be closed at the end; the user's policies are imported first."""
     from posse.service.storage.store import ServiceStore
 
-    if getattr(options, "import_file", None) is not None:
-        import_file(options.import_file)
-    store = ServiceStore(options.database)
-    try:
-        yield store
-    finally:
-        store.close()
+    import_policies(options)
+    return contextlib.closing(ServiceStore(options.database))
 
 
 def _upgrade(options: argparse.Namespace) -> None:
@@ -99,7 +90,7 @@ def _verify(options: argparse.Namespace) -> None:
     for finding in findings:
         print(finding)
     if findings:
-        raise RuntimeError("1 finding" if len(findings) == 1 else f"{len(findings)} findings")
+        raise RuntimeError(plural(len(findings), "finding"))
     print(f"all is well: {rows:,} decisions")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from posse.cli import add_outputs, add_rewards, check_outputs, write_outputs
+from posse.cli import add_outputs, add_rewards, answer
 
 PLACE = 20
 
@@ -18,7 +18,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "ε, and what is likely, with a suggestion for ε. The result is void if rewards go missing because of their "
         "value.",
     )
-    parser.add_argument("log", metavar="LOG", help="a .parquet or .csv file with columns player, arm and a reward")
+    parser.add_argument("source", metavar="LOG", help="a .parquet or .csv file with columns player, arm and a reward")
     parser.add_argument("--epsilon", type=float, metavar="E", help="the ε in question (default: the log's own)")
     add_rewards(parser)
     parser.add_argument(
@@ -33,10 +33,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _diagnose(options: argparse.Namespace) -> None:
-    check_outputs(options)
     from posse.insight import diagnose
 
-    found = diagnose(
-        options.log, epsilon=options.epsilon, reward=options.reward, reward_range=options.range, level=options.level
-    )
-    write_outputs(options, found)
+    answer(diagnose, options)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.cli import add_outputs, add_rewards, check_outputs, write_outputs
+from posse.cli import add_outputs, add_rewards, answer
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.model import FixedPolicy
@@ -29,7 +29,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "reward. A CSV file carries no metadata, so pass --adaptive and --range yourself. Without a policy to judge, "
         "it judges every arm, the uniform policy and what the log itself did.",
     )
-    parser.add_argument("log", metavar="LOG", help="a .parquet or .csv file")
+    parser.add_argument("source", metavar="LOG", help="a .parquet or .csv file")
     what = parser.add_argument_group("the policies to judge (all options may be repeated and combined)")
     what.add_argument("--arm", action="append", default=[], metavar="NAME", help="always this arm, for all players")
     what.add_argument("--uniform", action="store_true", help="every arm with the same probability")
@@ -42,17 +42,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help='a fixed policy: JSON {player: arm} or {player: {arm: probability}}, or CSV "player,arm,probability"; '
         "the player * stands for all players that are not named",
     )
-    what.add_argument(
-        "--policy",
-        action="append",
-        default=[],
-        metavar="POLICY",
-        help="a policy that learns, such as 'RobustAggTS(0.1)'",
-    )
+    learns = "a policy that learns, such as 'RobustAggTS(0.1)'"
+    what.add_argument("--policy", action="append", default=[], metavar="POLICY", help=learns)
     parser.add_argument(
         "--against", metavar="NAME", help="also show the differences to this: an arm, uniform or logged"
     )
-    parser.add_argument("--player", action="append", metavar="NAME", help="only these players' rows (may be repeated)")
+    parser.add_argument(
+        "--player", dest="players", action="append", metavar="NAME", help="only these players' rows (may be repeated)"
+    )
     parser.add_argument("--holdout", action="store_true", help="only the decisions that a learner held out")
     add_rewards(parser)
     parser.add_argument(
@@ -73,7 +70,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    check_outputs(options)
     from posse.insight import evaluate
     from posse.simulation.progress import Bar
 
@@ -81,22 +77,9 @@ def _evaluate(options: argparse.Namespace) -> None:
     targets += options.arm
     targets += [read_table(Path(path)) for path in options.table]
     targets += [read_policy(text) for text in options.policy]
-    evaluation = evaluate(
-        options.log,
-        targets or None,
-        reward=options.reward,
-        level=options.level,
-        estimator=options.estimator,
-        against=options.against,
-        players=options.player,
-        holdout=options.holdout,
-        reward_range=options.range,
-        adaptive=options.adaptive,
-        passes=options.passes,
-        seed=options.seed,
-        progress=Bar() if sys.stderr.isatty() else None,
-    )
-    write_outputs(options, evaluation)
+    options.target = targets or None
+    options.progress = Bar() if sys.stderr.isatty() else None
+    answer(evaluate, options)
 
 
 def read_policy(text: str) -> Policy:

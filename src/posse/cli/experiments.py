@@ -9,13 +9,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posse.cli import call
 from posse.simulation.backend import BACKENDS
 
 if TYPE_CHECKING:
     from posse.experiments import Records, Spec
 
-
-PLACE = 0  # where its commands stand in the list
+PLACE = 0
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -38,7 +38,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
     run = commands.add_parser(
         "run",
-        help="run an experiment of your own",
+        help="run the studies of a spec file",
         description="Run the experiment that a TOML file describes, and write its results, figures and a report. "
         "`posse init` writes a commented example. After an interrupt, the same command goes on.",
     )
@@ -48,7 +48,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     _add_backend(run)
     run.set_defaults(run=_run, resumes=True)
 
-    init = commands.add_parser("init", help="write a commented example of an experiment")
+    init = commands.add_parser("init", help="write a commented example of a spec")
     init.add_argument("file", nargs="?", default="experiment.toml", help="default: experiment.toml")
     init.set_defaults(run=_init)
 
@@ -70,23 +70,17 @@ def add_place(parser: argparse.ArgumentParser, folder: str) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="how many threads to use (default: all cores)")
 
 
-def add_import(parser: argparse.ArgumentParser) -> None:
+def add_import(parser: argparse.ArgumentParser, what: str = "a Python file with policies of your own") -> None:
     """Add the option that imports users' own policies."""
-    parser.add_argument(
-        "--import",
-        dest="imports",
-        action="append",
-        default=[],
-        metavar="FILE.py",
-        help="a Python file with policies of your own (may be repeated)",
-    )
+    text = f"{what} (may be repeated)"
+    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="FILE.py", help=text)
 
 
 def import_policies(options: argparse.Namespace) -> None:
     """Import the files that were named with --import."""
     from posse.policies.user import import_file
 
-    for file in options.imports:
+    for file in getattr(options, "imports", []):
         import_file(file)
 
 
@@ -99,16 +93,10 @@ def _add_backend(parser: argparse.ArgumentParser) -> None:
 def _paper(options: argparse.Namespace) -> None:
     from posse.experiments.paper.evaluation import paper_spec
 
-    subpar = None if options.subpar is None else [_whole(part, "--subpar") for part in options.subpar.split(",")]
-    spec = paper_spec(
-        horizon=options.horizon,
-        instances=options.instances,
-        subpar=subpar,
-        seed=options.seed,
-        own_only=options.own_only,
-        quick=options.quick,
-    )
-    _run_spec(spec, Path(options.out or ("results/paper-quick" if options.quick else "results/paper")), options)
+    if options.subpar is not None:
+        options.subpar = [_whole(part, "--subpar") for part in options.subpar.split(",")]
+    out = Path(options.out or ("results/paper-quick" if options.quick else "results/paper"))
+    _run_spec(call(paper_spec, options), out, options)
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from posse.cli import add_outputs, add_rewards, check_outputs, write_outputs
+from posse.cli import add_outputs, add_rewards, answer
 
 PLACE = 40
 
@@ -14,7 +14,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     plan = commands.add_parser(
         "plan",
         help="say before a run what sharing would save and a wrong ε would cost",
-        description="Simulate a planned run on many problems that it may turn out to be, drawn from a guess or from "
+        description="Simulate a planned run on many problems, drawn from a guess or from "
         "historical data. Say what learning alone would lose, what sharing would save and what a wrong ε would cost. "
         "Takes some seconds.",
     )
@@ -46,7 +46,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     both.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of all draws (default: 0)")
     both.add_argument("--threads", type=int, metavar="N", help="how many threads to use (default: all cores)")
     add_outputs(both, figure=True)
-    plan.set_defaults(run=_plan)
+    plan.set_defaults(run=_plan, progress=True)
 
 
 def _numbers(text: str) -> float | list[float]:
@@ -59,27 +59,11 @@ def _numbers(text: str) -> float | list[float]:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    check_outputs(options)
     if options.history is None and options.reward is not None:
         raise ValueError(f"--reward {options.reward}, but that is a column of a log; give one with --from")
-    if options.history is None and options.range is not None:
+    if options.history is None and options.reward_range is not None:
         raise ValueError("--range is about the rewards of a log, but a guess is about rewards of 0 and 1; leave it out")
     from posse.insight import plan
 
-    found = plan(
-        options.history,
-        players=options.players,
-        arms=options.arms,
-        decisions=options.decisions,
-        days=options.days,
-        epsilon=options.epsilon,
-        effect=options.effect,
-        base=options.base,
-        reward=options.reward or "reward",
-        reward_range=options.range,
-        problems=options.problems,
-        seed=options.seed,
-        threads=options.threads,
-        progress=True,
-    )
-    write_outputs(options, found)
+    options.reward = options.reward or "reward"
+    answer(plan, options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from posse.cli.db import add_database, add_import
+from posse.cli.db import add_database
 
 PLACE = 50
 
@@ -21,7 +21,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: this machine only)")
     serve.add_argument("--port", type=int, default=8080, metavar="N", help="default: 8080; 0 takes a free one")
     add_database(serve)
-    add_import(serve)
+    own = "a Python file with policies of your own, imported first"
+    serve.add_argument("--import", dest="import_file", metavar="FILE", help=own)
     serve.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
     serve.add_argument("--access-log", action="store_true", help="write a line for each request to standard error")
     serve.set_defaults(run=_serve, extra="service")

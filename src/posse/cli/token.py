@@ -6,7 +6,8 @@ import argparse
 import datetime
 import re
 
-from posse.cli.db import add_database, add_import, opened
+from posse.cli.db import add_action, opened
+from posse.cli.experiments import add_import
 
 PLACE = 71
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -18,7 +19,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "token", help="make and revoke the service's tokens", description="The service's tokens."
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    create = actions.add_parser("create", help="make a token; its secret is shown once")
+    create = add_action(actions, "create", _create, "make a token; its secret is shown once")
     create.add_argument(
         "--scope",
         action="append",
@@ -30,12 +31,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     create.add_argument("--expires", type=_duration, metavar="TIME", help="such as 12h or 90d (default: never)")
     create.add_argument("--label", default="", metavar="TEXT", help="to know it by")
     add_import(create)
-    listing = actions.add_parser("list", help="list the tokens, without their secrets")
-    revoke = actions.add_parser("revoke", help="end a token")
+    add_action(actions, "list", _list, "list the tokens, without their secrets")
+    revoke = add_action(actions, "revoke", _revoke, "end a token")
     revoke.add_argument("token", type=int, metavar="NUMBER", help="as in the list, and after posse_ in the token")
-    for action, run in ((create, _create), (listing, _list), (revoke, _revoke)):
-        add_database(action)
-        action.set_defaults(run=run, extra="service")
 
 
 def _duration(text: str) -> float:

@@ -20,30 +20,19 @@ GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in an
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """A log: each array has one entry for each row, in the log's order."""
+    """A log: each array has one entry for each row, in the log's order; None where there is no such column."""
 
-    players: tuple[str, ...]
-    """The players' names; `player` has places in this tuple."""
-    arms: tuple[str, ...]
-    """The arms' names; `arm` has places in this tuple."""
-    player: np.ndarray
-    """The player of each row, int64."""
-    arm: np.ndarray
-    """The arm that was chosen, int64."""
-    reward: np.ndarray
-    """The reward, float64; NaN where none came."""
-    propensity: np.ndarray | None
-    """The probability with which the arm was chosen, NaN where unknown; None if there is no such column."""
-    shared: np.ndarray | None
-    """How much of the decision rested on other players' data; None if there is no such column."""
-    about: dict[str, Any] = field(default_factory=dict)
-    """What a learner wrote about itself, empty for a log from elsewhere."""
-    holdout: np.ndarray | None = None
-    """Whether the decision was held out, its arm drawn uniformly; None if there is no such column."""
-    observed: np.ndarray | None = None
-    """The number of the learner's event that brought the reward, NaN without one; None if there is no such column."""
-    is_decision: np.ndarray | None = None
-    """Whether the row is a decision, not a past reward that a learner was given; None if there is no such column."""
+    players: tuple[str, ...]  # names; `player` has places in this tuple
+    arms: tuple[str, ...]  # names; `arm` has places in this tuple
+    player: np.ndarray  # the player of each row, int64
+    arm: np.ndarray  # the arm that was chosen, int64
+    reward: np.ndarray  # float64; NaN where none came
+    propensity: np.ndarray | None  # the probability with which the arm was chosen, NaN where unknown
+    shared: np.ndarray | None  # how much of the decision rested on other players' data
+    about: dict[str, Any] = field(default_factory=dict)  # what a learner wrote about itself
+    holdout: np.ndarray | None = None  # whether the decision was held out, its arm drawn uniformly
+    observed: np.ndarray | None = None  # the number of the learner's event that brought the reward, NaN without one
+    is_decision: np.ndarray | None = None  # whether the row is a decision, not a past reward that a learner was given
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -111,30 +100,23 @@ def read_log(source: Any, reward: str = "reward", also: Iterable[str] = (), *, i
     own = () if about else ("observed", "decision")  # in a log from elsewhere, such a column means something else
     wanted = [name for name in also if name in table.column_names and name not in own]
     for name in ("player", "arm", reward, *wanted):
-        if table.column_names.count(name) > 1:
-            raise ValueError(
-                f"the log has column {name!r} {table.column_names.count(name)} times, but expected it once"
-            )
+        times = table.column_names.count(name)
+        if times > 1:
+            raise ValueError(f"the log has column {name!r} {times} times, but expected it once")
     if table.num_rows == 0:
         raise ValueError("the log has no rows")
     players, player = _names(table, "player", about.get("players", []), in_order)
     arms, arm = _names(table, "arm", about.get("arms", []), in_order)
-    columns = {name: _numbers(table, name) for name in wanted if name != "decision"}
-    log = Log(
-        players,
-        arms,
-        player,
-        arm,
-        _numbers(table, reward),
-        columns.get("propensity"),
-        columns.get("shared"),
-        about,
-        columns["holdout"] == 1 if "holdout" in columns else None,
-        columns.get("observed"),
-        table["decision"].is_valid().to_numpy() if "decision" in wanted else None,
-    )
-    _check_finite(log, reward)
-    _check_propensities(log)
+    columns = {
+        **{name: _numbers(table, name) if name in wanted else None for name in ("propensity", "shared", "observed")},
+        "holdout": _numbers(table, "holdout") == 1 if "holdout" in wanted else None,
+        "is_decision": table["decision"].is_valid().to_numpy() if "decision" in wanted else None,
+    }
+    log = Log(players, arms, player, arm, _numbers(table, reward), about=about, **columns)
+    _refuse(f"{reward}=", log.reward, np.isinf(log.reward), "expected a finite number")
+    if log.propensity is not None:
+        outside = (log.propensity <= 0) | (log.propensity > 1)
+        _refuse("propensity=", log.propensity, outside, "the arm was chosen, so it is in (0, 1]")
     return log
 
 
@@ -160,11 +142,8 @@ def with_range(rewards: Log | Counts, reward_range: Any = None) -> Log | Counts:
 
 def _log_with(log: Log, reward_range: Any) -> Log:
     low, high = _checked(log.about.get("reward_range", (0.0, 1.0)) if reward_range is None else reward_range)
-    bad = np.flatnonzero((log.reward < low) | (log.reward > high))
-    if bad.size:
-        raise ValueError(
-            f"row {bad[0] + 1} has reward {log.reward[bad[0]]:g}, but rewards are in [{low:g}, {high:g}]; {GIVE_RANGE}"
-        )
+    outside = (log.reward < low) | (log.reward > high)
+    _refuse("reward ", log.reward, outside, f"rewards are in [{low:g}, {high:g}]; {GIVE_RANGE}")
     return replace(log, about={**log.about, "reward_range": (low, high)})
 
 
@@ -282,17 +261,8 @@ def _numbers(table: Any, column: str) -> np.ndarray:
     return np.asarray(cast.to_numpy(), np.float64)
 
 
-def _check_finite(log: Log, reward: str) -> None:
-    bad = np.flatnonzero(np.isinf(log.reward))
-    if bad.size:
-        raise ValueError(f"row {bad[0] + 1} has {reward}={log.reward[bad[0]]:g}, but expected a finite number")
-
-
-def _check_propensities(log: Log) -> None:
-    if log.propensity is None:
-        return
-    bad = np.flatnonzero((log.propensity <= 0) | (log.propensity > 1))
-    if bad.size:
-        raise ValueError(
-            f"row {bad[0] + 1} has propensity={log.propensity[bad[0]]:g}, but the arm was chosen, so it is in (0, 1]"
-        )
+def _refuse(name: str, column: np.ndarray, bad: np.ndarray, expected: str) -> None:
+    """An error for the first row whose value is bad, if there is one."""
+    if bad.any():
+        row = int(bad.argmax())
+        raise ValueError(f"row {row + 1} has {name}{column[row]:g}, but {expected}")

@@ -128,9 +128,7 @@ def _shared_gap_independent(
 
 def _mask(problem: Problem, alpha: float) -> np.ndarray:
     """Whether each arm is in I_α."""
-    mask = np.zeros(problem.arms, bool)
-    mask[problem.subpar(alpha)] = True
-    return mask
+    return np.isin(np.arange(problem.arms), problem.subpar(alpha))
 
 
 def _logarithm_over(gaps: np.ndarray, horizon: int) -> np.ndarray:

@@ -133,20 +133,22 @@ def diagnose(
     """
     level = number("level", level, above=0, most=0.5)
     seed = whole("seed", seed, least=0)
-    given = _read(source, reward, reward_range)
-    counts, unit = given.counts, given.counts.high - given.counts.low
+    counts, squares, shared, decisions, missing = _read(source, reward, reward_range)
+    players, arms = counts.pulls.shape
+    if not (players and arms):
+        raise ValueError(f"{players} players and {arms} arms, but expected one of each at least")
+    unit, pulls = counts.high - counts.low, counts.pulls
     chosen = counts.epsilon if epsilon is None else epsilon
     chosen = None if chosen is None else number("epsilon", chosen, least=0, most=unit)
-    pulls = counts.pulls
     sums = np.clip((counts.sums - pulls * counts.low) / unit, 0, pulls)
-    lower, upper = interval(pulls, sums, level * np.outer(shares(len(counts.players)), shares(len(counts.arms))))
+    lower, upper = interval(pulls, sums, level * np.outer(shares(players), shares(arms)))
     best, worst = lower.argmax(axis=0), upper.argmin(axis=0)
     bounds = np.maximum(lower.max(axis=0) - upper.min(axis=0), 0.0)
     pairs = tuple(
         (counts.players[p], counts.players[q]) if bound > 0 else None
         for p, q, bound in zip(best, worst, bounds, strict=True)
     )
-    spread = estimate_spread(pulls, sums, given.squares, bounds, level, seed)
+    spread = estimate_spread(pulls, sums, squares, bounds, level, seed)
     return Diagnosis(
         counts.players,
         counts.arms,
@@ -161,41 +163,27 @@ def diagnose(
         counts.high,
         chosen,
         level,
-        given.shared,
-        given.decisions,
-        given.missing,
+        shared,
+        decisions,
+        missing,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Given:
-    """What a source says."""
-
-    counts: Counts
-    squares: np.ndarray | None = None
-    """Sums of squares of the rewards, scaled to [0, 1], [player, arm]."""
-    shared: np.ndarray | None = None
-    decisions: int | None = None
-    missing: int | None = None
-
-    def __post_init__(self) -> None:
-        players, arms = self.counts.pulls.shape
-        if not (players and arms):
-            raise ValueError(f"{players} players and {arms} arms, but expected one of each at least")
-
-
-def _read(source: Any, reward: str, reward_range: tuple[float, float] | None) -> _Given:
+def _read(
+    source: Any, reward: str, reward_range: tuple[float, float] | None
+) -> tuple[Counts, np.ndarray | None, np.ndarray | None, int | None, int | None]:
+    """Counts, sums of squares of the rewards on [0, 1], others' weight by player, decisions, and missing rewards."""
     if isinstance(source, Counts):
-        return _Given(with_range(source, reward_range))
+        return with_range(source, reward_range), None, None, None, None
     if hasattr(source, "counts") and hasattr(source, "shared_weights"):
-        return _Given(with_range(source.counts(), reward_range), shared=np.asarray(source.shared_weights()))
+        return with_range(source.counts(), reward_range), None, np.asarray(source.shared_weights()), None, None
     log = with_range(read_log(source, reward, also=("shared", "decision"), in_order=True), reward_range)
     player, arm, rewards = log.scaled_rewards()
     squares = by_cell(player, arm, log.shape, rewards**2)
     # Past rewards that a learner was given are not its decisions.
     decision = np.ones(log.player.shape, bool) if log.is_decision is None else log.is_decision | np.isnan(log.reward)
     decisions, missing = int(decision.sum()) + log.given_up, log.missing + log.given_up
-    return _Given(log.counts(), squares, _mean_shared(log.kept(decision)), decisions, missing)
+    return log.counts(), squares, _mean_shared(log.kept(decision)), decisions, missing
 
 
 def _mean_shared(log: Log) -> np.ndarray | None:

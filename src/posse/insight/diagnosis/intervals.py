@@ -54,7 +54,9 @@ def interval(pulls: np.ndarray, sums: np.ndarray, level: np.ndarray | float) -> 
     ([0.0, 0.166], [1.0, 0.463])
     """
     pulls, sums, level = np.broadcast_arrays(pulls, sums, level)
-    target = math.log(math.pi) - _log_beta(sums + 0.5, pulls - sums + 0.5) - np.log(level)  # B(½, ½) = π
+    a, b = sums + 0.5, pulls - sums + 0.5
+    log_beta = _lgamma(a) + _lgamma(b) - _lgamma(a + b)
+    target = math.log(math.pi) - log_beta - np.log(level)  # B(½, ½) = π
     mean = np.divide(sums, pulls, out=np.full(pulls.shape, 0.5), where=pulls > 0)
     return _crossing(pulls, sums, target, mean, 0.0), _crossing(pulls, sums, target, mean, 1.0)
 
@@ -75,7 +77,3 @@ def _log_loss(pulls: np.ndarray, sums: np.ndarray, mean: np.ndarray) -> np.ndarr
     rest = pulls - sums
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(sums > 0, -sums * np.log(mean), 0.0) + np.where(rest > 0, -rest * np.log1p(-mean), 0.0)
-
-
-def _log_beta(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return _lgamma(a) + _lgamma(b) - _lgamma(a + b)

@@ -80,15 +80,17 @@ def estimate_spread(
     [0.0, 0.3]
     """
     ranges, deviations = np.full((2, len(bounds), DRAWS), np.nan)
-    informed = _informed(pulls, sums)
+    arm_means = _arm_means(pulls, sums)
+    informed = pulls * arm_means * (1 - arm_means) >= 1  # enough pulls to treat a cell's mean as normal
     compared = np.flatnonzero(informed.sum(axis=0) >= 2)
     if compared.size == 0:
         nothing = np.full(len(bounds), np.nan)
         return SpreadEstimate(nothing, nothing, nothing, nothing, math.nan, math.nan, math.nan, math.nan)
     random = np.random.Generator(np.random.PCG64(seed))
     observed, noise = observations(pulls, sums, squares)
-    arms = [_Arm.of(observed[informed[:, a], a], noise[informed[:, a], a]) for a in compared]
-    prior = _half_normals()
+    arms = [_Arm(observed[informed[:, a], a], noise[informed[:, a], a]) for a in compared]
+    prior = _WEIGHTS * np.exp(-0.5 * (_SCALES / _SCALES[:, None]) ** 2)  # of each τ_a, in columns, for each τ, in rows
+    prior /= prior.sum(axis=1, keepdims=True)
     with np.errstate(divide="ignore"):  # a τ that is far too small explains nothing
         together = np.sum([np.log(np.exp(arm.evidence) @ prior.T) for arm in arms], axis=0)
     together -= together.max()
@@ -111,10 +113,8 @@ def estimate_spread(
     if together[0, 0] <= -slack:  # the largest of many lower ends is right only if each is right more often
         lowest = np.quantile(ranges[compared], level / 2 / len(arms), axis=1).max()
     deviation = np.median(np.sqrt((deviations[compared] ** 2).mean(axis=0)))
-    overall = [
-        float(max(value, bounds.max()))
-        for value in (middles[compared].max(), lowest, max(highest, highs[compared].max()))
-    ]
+    ends = middles[compared].max(), lowest, max(highest, highs[compared].max())
+    overall = [float(max(value, bounds.max())) for value in ends]
     return SpreadEstimate(np.median(deviations, axis=1), middles, lows, highs, float(deviation), *overall)
 
 
@@ -129,7 +129,7 @@ def observations(pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray | None
     >>> mean.ravel().round(3).tolist(), np.sqrt(noise).ravel().round(3).tolist()
     ([0.083, 0.917], [0.124, 0.124])
     """
-    total, mean = _arm_means(pulls, sums)
+    total, mean = pulls.sum(axis=0), _arm_means(pulls, sums)
     shrunk = (sums + mean) / (pulls + 1)
     own = shrunk * (1 - shrunk)
     average = ((pulls + 1) * own * (pulls > 0)).sum(axis=0) / np.maximum(total, 1)
@@ -141,33 +141,20 @@ def observations(pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray | None
     return shrunk, variance / (pulls + 1)
 
 
-def _arm_means(pulls: np.ndarray, sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How often each arm was pulled, and its mean reward over all players, 0 without pulls."""
+def _arm_means(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """The mean reward of each arm over all players, 0 without pulls."""
     total = pulls.sum(axis=0)
-    return total, np.divide(sums.sum(axis=0), total, out=np.zeros(total.shape), where=total > 0)
+    return np.divide(sums.sum(axis=0), total, out=np.zeros(total.shape), where=total > 0)
 
 
-def _informed(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
-    """Whether a cell has enough pulls to treat its mean as normal: n m(1−m) ≥ 1, where m is the arm's mean."""
-    _, mean = _arm_means(pulls, sums)
-    return np.asarray(pulls * mean * (1 - mean) >= 1)
-
-
-@dataclass(frozen=True, eq=False)
 class _Arm:
     """One arm: its players with data, and how well each τ_a of the grid explains them."""
 
-    shapes: tuple[NormalShape | _BoundedShape, ...]
-    evidence: np.ndarray
-    """Logarithm of the marginal likelihood, [shape, grid], shifted so that the largest is 0."""
-    observed: np.ndarray
-    noise: np.ndarray
-
-    @staticmethod
-    def of(observed: np.ndarray, noise: np.ndarray) -> _Arm:
-        shapes = tuple(shape(observed, noise, _SCALES) for shape in SHAPES)
-        evidence = np.array([shape.evidence for shape in shapes])
-        return _Arm(shapes, evidence - evidence.max(), observed, noise)
+    def __init__(self, observed: np.ndarray, noise: np.ndarray) -> None:
+        self.observed, self.noise = observed, noise
+        self.shapes = [shape(observed, noise, _SCALES) for shape in SHAPES]
+        evidence = np.array([shape.evidence for shape in self.shapes])
+        self.evidence = evidence - evidence.max()  # logarithm of the marginal likelihood, [shape, grid]
 
     def draw(self, shape: np.ndarray, prior: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """Players' means, [draw, player], given each draw's shape and the probabilities of its τ_a, [draw, grid]."""
@@ -179,17 +166,11 @@ class _Arm:
         return np.asarray(np.clip(means, 0, 1))
 
     def without_population(self, z: float) -> float:
-        """The most by which two of a few players can differ if no population is assumed; 0 for many players."""
+        """For a few players, the largest plausible difference between two without a model of them; 0 for many."""
         if len(self.observed) > FEW:
             return 0.0
         apart = self.observed[:, None] - self.observed + z * np.sqrt(self.noise[:, None] + self.noise)
         return float(min(apart[~np.eye(len(apart), dtype=bool)].max(), 1.0))
-
-
-def _half_normals() -> np.ndarray:
-    """The probability of each τ_a, in columns, for each τ, in rows."""
-    density = _WEIGHTS * np.exp(-0.5 * (_SCALES / _SCALES[:, None]) ** 2)
-    return np.asarray(density / density.sum(axis=1, keepdims=True))
 
 
 class NormalShape:
@@ -226,7 +207,8 @@ class _BoundedShape(ABC):
         for count in (COARSE, FINE):
             width = (last[kept] - first[kept]) / count
             places = first[kept, None] + width[:, None] * (np.arange(count) + 0.5)
-            density = self._log_density(places, self.half[kept, None])
+            low, high = ((places + sign * self.half[kept, None])[..., None] for sign in (-1, 1))
+            density = np.log(np.maximum(self._density(low, high), 1e-300)).sum(axis=-1)  # of all observed means
             top = density.max(axis=1)
             if count == COARSE:
                 likely = density > top[:, None] - NEGLIGIBLE
@@ -245,11 +227,6 @@ class _BoundedShape(ABC):
         node = (cumulative < random.random((len(own), 1)) * cumulative[:, -1:]).sum(axis=1)
         place, half = self.places[own, node][:, None], self.half[own, None]
         return self._draw(place - half, place + half, random.random((len(own), len(self.observed))))
-
-    def _log_density(self, places: np.ndarray, half: np.ndarray) -> np.ndarray:
-        """Logarithm of the density of all observed means, given μ and half the width."""
-        low, high = (places - half)[..., None], (places + half)[..., None]
-        return np.asarray(np.log(np.maximum(self._density(low, high), 1e-300)).sum(axis=-1))
 
     @abstractmethod
     def _density(self, low: np.ndarray, high: np.ndarray) -> np.ndarray:

@@ -11,11 +11,11 @@ from statistics import NormalDist
 
 import numpy as np
 
+from posse.insight.logs import by_cell
+
 FOLDS = 5
-PRIOR = 10.0
-"""How many rows the model's prior means are worth: an arm's mean for a cell, one half for an arm."""
-_CLOSE = 1e-5
-"""How accurately the ends of a betting interval are found; the error makes the interval wider."""
+PRIOR = 10.0  # how many rows the model's prior means are worth: an arm's mean for a cell, one half for an arm
+_CLOSE = 1e-5  # how accurately the ends of a betting interval are found; the error makes the interval wider
 _BETS = 2.0 ** np.arange(-6, 5)
 _PRIOR_OF_BETS = 1 / (1 + np.abs(np.arange(-6, 5))) ** 2
 _PRIOR_OF_BETS /= _PRIOR_OF_BETS.sum()
@@ -64,10 +64,8 @@ def cross_fitted(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape:
     starts = np.searchsorted(cell[order], cell[order])
     fold = np.empty(cell.size, np.int64)
     fold[order] = (np.arange(cell.size) - starts) % FOLDS
-    size = (FOLDS, *shape)
-    place = (fold * shape[0] + player) * shape[1] + arm
-    pulls = np.bincount(place, minlength=math.prod(size)).reshape(size)
-    sums = np.bincount(place, weights=reward, minlength=math.prod(size)).reshape(size)
+    cells = fold * shape[0] + player, arm, (FOLDS * shape[0], shape[1])
+    pulls, sums = (by_cell(*cells, weights).reshape(FOLDS, *shape) for weights in (None, reward))
     pulls, sums = pulls.sum(axis=0) - pulls, sums.sum(axis=0) - sums
     model = _shrunken(pulls, sums, pulls.sum(axis=1, keepdims=True), sums.sum(axis=1, keepdims=True))
     return np.asarray(model[fold, player])
@@ -75,8 +73,7 @@ def cross_fitted(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape:
 
 def from_the_past(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """A model of rewards, [row, arm], from the rows before, so that scores are fair if choices depend on the past."""
-    played = np.zeros((player.size, shape[1]))
-    played[np.arange(player.size), arm] = 1
+    played = (arm[:, None] == np.arange(shape[1])).astype(float)
     order = np.argsort(player, kind="stable")
     starts = np.searchsorted(player[order], player[order])
     before = []

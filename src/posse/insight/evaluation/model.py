@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,7 @@ from posse.text import listed
 
 LOGGED = "logged"
 UNIFORM = "uniform"
-PLENTY = 10
-"""The normal interval needs this many effective rows with a reward of 1, and as many with a reward of 0."""
+PLENTY = 10  # effective rows with a reward of 1, and as many with a reward of 0, that the normal interval needs
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,12 @@ class Target:
     name: str
     probabilities: np.ndarray | None
 
-    def plays(self, rows: Rows) -> np.ndarray:
-        """Whether it ever plays each arm."""
-        if self.probabilities is None:
-            return np.zeros(len(rows.arms), bool)
-        return np.asarray((self.probabilities > 0).any(axis=0))
-
 
 def target_of(what: Any, rows: Rows) -> Target:
     """The target that a user named: an arm, "uniform", "logged", a table, or anything with `probabilities(player)`."""
     if isinstance(what, str):
-        return _named_target(what, rows)
+        logged = what == LOGGED and what not in rows.arms
+        return Target(what, None if logged else _named_table(what, rows))
     if isinstance(what, Mapping):
         what = FixedPolicy("table", what)
     if not callable(getattr(what, "probabilities", None)):
@@ -105,15 +100,11 @@ def target_of(what: Any, rows: Rows) -> Target:
     return Target(name, table)
 
 
-def _named_target(name: str, rows: Rows) -> Target:
+def _named_table(name: str, rows: Rows) -> np.ndarray:
     if name in rows.arms:
-        table = np.zeros(rows.shape)
-        table[:, rows.arms.index(name)] = 1
-        return Target(name, table)
+        return np.tile([float(arm == name) for arm in rows.arms], (len(rows.players), 1))
     if name == UNIFORM:
-        return Target(name, np.full(rows.shape, 1 / len(rows.arms)))
-    if name == LOGGED:
-        return Target(name, None)
+        return np.full(rows.shape, 1 / len(rows.arms))
     learns = name.partition("(")[0] in {policy.__name__ for policy in all_policies()}
     hint = "; a policy is given as an object, such as posse.RobustAggTS(0.1), or with --policy" if learns else ""
     raise ValueError(f"the log has no arm {name!r}; its arms are {listed(rows.arms)}{hint}")
@@ -137,7 +128,7 @@ class ScoredTarget:
     name: str
     logged: bool
     weights: np.ndarray
-    doubly_robust: np.ndarray
+    doubly_robust: np.ndarray  # scores; the rewards themselves for the log's own choices
     by_design: np.ndarray | None
     """Weights from the arms' shares of each player's rows, which are not random; None where there are none."""
     unseen: np.ndarray
@@ -149,19 +140,14 @@ class Evaluator:
 
     def __init__(self, rows: Rows, level: float, estimator: str) -> None:
         self.rows, self.level, self.estimator = rows, level, estimator
-        self._scored: dict[Target, ScoredTarget] = {}
-        self._halves: dict[tuple[ScoredTarget, int | None], tuple[Interval, str, str]] = {}
         model = estimators.from_the_past if rows.adaptive else estimators.cross_fitted
         self.model = model(rows.player, rows.arm, rows.reward, rows.shape)
         self.pulls = rows.pulls()
-
-    def score(self, target: Target) -> ScoredTarget:
-        """What each row says about a target; an error if the log lacks an arm that the target plays."""
-        if target not in self._scored:
-            self._scored[target] = self._score(target)
-        return self._scored[target]
+        self.score = cache(self._score)
+        self._kept_interval = cache(self._interval)  # every target asks for the baseline's
 
     def _score(self, target: Target) -> ScoredTarget:
+        """What each row says about a target; an error if the log lacks an arm that the target plays."""
         rows = self.rows
         if target.probabilities is None:
             ones = np.ones(rows.reward.size)
@@ -180,25 +166,17 @@ class Evaluator:
     def estimate(self, scored: ScoredTarget, player: int | None) -> Estimate:
         """The value for one player, or overall."""
         weights = scored.weights[self._rows(player)]
-        low, span = self.rows.low, self.rows.high - self.rows.low
         found, estimator, kind = self._interval(scored, player, self.level)
-        return Estimate(
-            scored.name,
-            None if player is None else self.rows.players[player],
-            low + span * found.value,
-            low + span * found.low,
-            low + span * found.high,
-            estimator,
-            kind,
-            int((weights > 0).sum()),
-            estimators.effective_rows(weights),
-            float(weights.max(initial=0)),
-        )
+        span = self.rows.high - self.rows.low
+        value, low, high = (self.rows.low + span * end for end in (found.value, found.low, found.high))
+        who = None if player is None else self.rows.players[player]
+        rows, effective, largest = (weights > 0).sum(), estimators.effective_rows(weights), weights.max(initial=0)
+        return Estimate(scored.name, who, value, low, high, estimator, kind, int(rows), effective, float(largest))
 
     def difference(self, scored: ScoredTarget, baseline: ScoredTarget, player: int | None) -> Interval:
         """From the rows' differences where both have normal intervals; else from both ends, each at half the level."""
-        first, one, kind = self._half(scored, player)
-        second, other, other_kind = self._half(baseline, player)
+        first, one, kind = self._kept_interval(scored, player, self.level / 2)
+        second, other, other_kind = self._kept_interval(baseline, player, self.level / 2)
         low, high = first.low - second.high, first.high - second.low
         if kind == other_kind == "normal":
             scores = self._scores(scored, player, one) - self._scores(baseline, player, other)
@@ -222,21 +200,14 @@ class Evaluator:
             kind, (low, high) = "normal", estimators.normal_interval(scores, level)
         elif scored.logged and self.rows.adaptive:
             kind, (low, high) = "hoeffding", estimators.hoeffding_interval(rewards, level)
-        elif scored.by_design is not None and not lacking:
-            by_design = scored.by_design[chosen]
-            kind, (low, high) = "betting", estimators.betting_interval(by_design, rewards, level, by_design=True)
         else:
-            kind, (low, high) = "betting", estimators.betting_interval(weights, rewards, level, by_design=False)
+            design = None if lacking or scored.by_design is None else scored.by_design[chosen]
+            used = weights if design is None else design
+            bet = estimators.betting_interval(used, rewards, level, by_design=design is not None)
+            kind, (low, high) = "betting", bet
         value = float(scores.mean())
         within = min(max(value, 0.0), 1.0)
         return Interval(value, min(max(low, 0.0), within), max(min(high, 1.0), within)), estimator, kind
-
-    def _half(self, scored: ScoredTarget, player: int | None) -> tuple[Interval, str, str]:
-        """The interval at half the level; it is kept, because every target asks for the baseline's."""
-        key = (scored, player)
-        if key not in self._halves:
-            self._halves[key] = self._interval(scored, player, self.level / 2)
-        return self._halves[key]
 
     def _plenty(self, weights: np.ndarray, rewards: np.ndarray) -> bool:
         """Whether there are enough rows for the normal law: n v ≥ 10 and n (1 − v) ≥ 10, with n effective rows."""
@@ -247,12 +218,10 @@ class Evaluator:
 
     def _scores(self, scored: ScoredTarget, player: int | None, estimator: str) -> np.ndarray:
         chosen = self._rows(player)
-        weights, rewards = scored.weights[chosen], self.rows.reward[chosen]
-        if estimator == "mean":
-            return np.asarray(rewards)
-        if estimator == "dr":
+        if estimator in ("mean", "dr"):
             return np.asarray(scored.doubly_robust[chosen])
-        return (estimators.ips_scores if estimator == "ips" else estimators.snips_scores)(weights, rewards)
+        score = estimators.ips_scores if estimator == "ips" else estimators.snips_scores
+        return score(scored.weights[chosen], self.rows.reward[chosen])
 
     def _rows(self, player: int | None) -> Any:
         return slice(None) if player is None else self.rows.player == player
@@ -262,16 +231,14 @@ class Evaluators:
     """An evaluator for each span of rows: a target is judged by the rows in which all that it plays was on offer."""
 
     def __init__(self, rows: Rows, level: float, estimator: str) -> None:
-        self.rows, self.level, self.estimator = rows, level, estimator
-        self._evaluators: dict[tuple[int, int], Evaluator] = {}
+        self.rows = rows
+        self._during = cache(lambda span: Evaluator(rows.during(*span), level, estimator))
 
     def of(self, *targets: Target) -> Evaluator:
         """The evaluator by the rows in which all that these targets play was on offer."""
-        played = np.any([target.plays(self.rows) for target in targets], axis=0)
-        span = self.rows.on_offer(played)
-        if span not in self._evaluators:
-            self._evaluators[span] = Evaluator(self.rows.during(*span), self.level, self.estimator)
-        return self._evaluators[span]
+        tables = [target.probabilities for target in targets if target.probabilities is not None]
+        played = np.asarray(np.vstack([np.zeros(len(self.rows.arms)), *tables]).any(axis=0))
+        return self._during(self.rows.on_offer(played))
 
     def estimates(self, target: Target, baseline: Target | None) -> Iterator[Estimate]:
         """The estimate overall, then player by player."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from posse.insight.evaluation.model import Estimate
 from posse.insight.evaluation.rows import Rows, unseen
+from posse.insight.logs import by_cell
 from posse.learner import Learner
 from posse.policies.base import Policy
 from posse.simulation.statistics import student_quantile
@@ -19,10 +20,8 @@ from posse.simulation.statistics import student_quantile
 class Replay:
     """What came of the passes over a log."""
 
-    times: np.ndarray
-    """In how many passes each row was used."""
-    rows: np.ndarray
-    """How many rows were used, [pass, player]."""
+    times: np.ndarray  # in how many passes each row was used
+    rows: np.ndarray  # how many rows were used, [pass, player]
     means: np.ndarray
     """Pseudo-rewards, which have no noise: for each row used, the mean reward of its cell, summed, [pass, player]."""
 
@@ -110,7 +109,6 @@ def _one_pass(rows: Rows, learner: Learner, chance: np.ndarray, rng: np.random.G
 
 def _cells(rows: Rows) -> tuple[np.ndarray, np.ndarray]:
     """For each row, the mean reward of its player and arm, and how many rows they have."""
-    cell = rows.player * len(rows.arms) + rows.arm
-    sizes = np.bincount(cell)
-    means = np.bincount(cell, weights=rows.reward) / np.maximum(sizes, 1)
-    return np.asarray(means[cell]), np.asarray(sizes[cell])
+    sizes = rows.pulls()[rows.player, rows.arm]
+    sums = by_cell(rows.player, rows.arm, rows.shape, rows.reward)
+    return np.asarray(sums[rows.player, rows.arm] / sizes), sizes

@@ -12,14 +12,10 @@ import numpy as np
 from posse.insight.logs import Log, by_cell
 from posse.text import listed
 
-UNLIKELY = math.log(1e5)
-"""One in 1e5 correct logs may be doubted, for each arm and direction."""
-SEEN = 20
-"""A player whose rarest seen arm is expected this often has surely seen every arm that it may play."""
-_SAME = 1e-6
-"""Propensities whose relative difference is smaller count as equal."""
-_ROUNDED = 0.05
-"""How far from 1 the sum of propensities may be that were rounded to two digits, such as 0.17 for a sixth."""
+UNLIKELY = math.log(1e5)  # one in 1e5 correct logs may be doubted, for each arm and direction
+SEEN = 20  # a player whose rarest seen arm is expected this often has surely seen every arm that it may play
+_SAME = 1e-6  # propensities whose relative difference is smaller count as equal
+_ROUNDED = 0.05  # how far from 1 the sum of propensities that were rounded may be, such as 0.17 for a sixth
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,25 +26,18 @@ class Rows:
     arms: tuple[str, ...]
     player: np.ndarray
     arm: np.ndarray
-    reward: np.ndarray
-    """Rewards, moved from the range to [0, 1]."""
+    reward: np.ndarray  # moved from the range to [0, 1]
     propensity: np.ndarray
     low: float
     high: float
     design: np.ndarray | None
     """The propensity of each player and arm, NaN where unknown; None if propensities vary within a player and arm."""
-    adaptive: bool
-    """Whether choices may depend on earlier rewards."""
-    missing: int
-    """How many rows were left out because their reward is unknown."""
-    undrawn: int
-    """How many were left out because their propensity is unknown: they are past rewards, not decisions."""
-    given_up: int
-    """How many decisions are not in the log because the learner gave them up: their rewards did not come."""
-    since: np.ndarray
-    """The first row in which each arm is known to be on offer, [arm]."""
-    until: np.ndarray
-    """One past the last such row, [arm]."""
+    adaptive: bool  # whether choices may depend on earlier rewards
+    missing: int  # how many rows were left out because their reward is unknown
+    undrawn: int  # how many were left out because their propensity is unknown: past rewards, not decisions
+    given_up: int  # how many decisions are not in the log because the learner gave them up
+    since: np.ndarray  # the first row in which each arm is known to be on offer, [arm]
+    until: np.ndarray  # one past the last such row, [arm]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -94,24 +83,10 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
     design = _design(log, drawn)
     if adaptive is None:
         adaptive = bool(log.about.get("adaptive", design is None))
-    since, until = _offers(log.kept(use))
-    return Rows(
-        log.players,
-        log.arms,
-        log.player[use],
-        log.arm[use],
-        (log.reward[use] - low) / (high - low),
-        propensity[use],
-        low,
-        high,
-        design,
-        adaptive,
-        int((drawn & ~known).sum()),
-        int((~drawn).sum()),
-        log.given_up,
-        since,
-        until,
-    )
+    kept = log.kept(use)
+    columns = kept.player, kept.arm, (kept.reward - low) / (high - low), propensity[use]
+    left_out = int((drawn & ~known).sum()), int((~drawn).sum()), log.given_up
+    return Rows(log.players, log.arms, *columns, low, high, design, adaptive, *left_out, *_offers(kept))
 
 
 def _offers(log: Log) -> tuple[np.ndarray, np.ndarray]:
@@ -164,7 +139,7 @@ def held_out(log: Log) -> Log:
 
 
 def unseen(rows: Rows, probabilities: np.ndarray, target: str) -> np.ndarray:
-    """Whether each player lacks rows of an arm that the target plays there; an error unless that is mere chance.
+    """For each player, whether the log has no row of an arm that the target plays; an error unless by mere chance.
 
     It is chance if propensities are fixed, each arm has the same one for all players, and they add up to 1: then the
     arm could have been played, and weights stay fair.

@@ -13,12 +13,9 @@ from posse.text import align, align_blocks, bullet, decimals, listed, plural, sh
 if TYPE_CHECKING:
     from posse.insight.evaluation.api import Evaluation
 
-SHOWN = 20
-"""How many players the text shows: those with most rows."""
-HANDFUL = 30
-"""Fewer effective rows than this are called a handful."""
-CERTAIN = 1 - 1e-12
-"""From this propensity on, nothing else could have been played."""
+SHOWN = 20  # players in the text: those with most rows
+HANDFUL = 30  # fewer effective rows than this are called a handful
+CERTAIN = 1 - 1e-12  # from this propensity on, nothing else could have been played
 
 
 def to_text(evaluation: Evaluation) -> str:

@@ -134,6 +134,7 @@ class Plan(PlannedRun, PolicyRoles):
         """The plan as numbers, lists and words, ready for JSON."""
         said = ("players", "arms", "decisions", "days", "epsilon", "given_epsilon")
         means = ("attainable", "lost_by_random", "lost_by_one_arm")
+        sweep = zip(self.sweep_epsilons, self.sweep, strict=True)
         found = {
             **{name: getattr(self, name) for name in said},
             "reward_range": [self.low, self.high],
@@ -143,10 +144,7 @@ class Plan(PlannedRun, PolicyRoles):
             **{name: getattr(self, name).mean() for name in means},
             "traffic": self.traffic,
             "policies": [self._policy_as_dict(policy) for policy in self.compared],
-            "wrong_epsilon": [
-                {"epsilon": epsilon, "lost": _interval(self.mean_lost(policy))}
-                for epsilon, policy in zip(self.sweep_epsilons, self.sweep, strict=True)
-            ],
+            "wrong_epsilon": [{"epsilon": e, "lost": _interval(self.mean_lost(policy))} for e, policy in sweep],
             "conclusions": self.conclusions(),
         }
         return dict(plain(found))
@@ -183,7 +181,7 @@ def plan(
     threads: int | None = None,
     progress: Progress = None,
 ) -> Plan:
-    """Simulate a planned run on many problems that it may turn out to be.
+    """Simulate a planned run on many problems that are consistent with the guess or the data.
 
     Args:
         history: data to draw the problems from: a learner, its counts, a `Log`, or what `read_log` reads. The problems

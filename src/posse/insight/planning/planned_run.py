@@ -140,9 +140,8 @@ def _check(counts: Counts) -> None:
         raise ValueError(f"the history has {players} × {arms} players and arms, but a plan needs at least two of each")
     known = (counts.pulls > 0).sum(axis=0)
     if known.min() == 0:
-        raise ValueError(
-            f"arm {counts.arms[known.argmin()]!r} has no rewards on record, so nothing can be said about it"
-        )
+        name = counts.arms[known.argmin()]
+        raise ValueError(f"arm {name!r} has no rewards on record, so nothing can be said about it")
     if known.max() == 1:
         raise ValueError(
             "no arm has rewards of two players on record, so nothing says how far players differ; expected at least one"
@@ -153,9 +152,8 @@ def _traffic(decisions: float | Sequence[float], days: int | None, players: int)
     """Decisions of each player over the whole run, int64 [player]."""
     each = list(decisions) if isinstance(decisions, Iterable) and np.ndim(decisions) else [decisions] * players
     if len(each) != players:
-        raise ValueError(
-            f"decisions are {len(each)} numbers, but there are {players} players; expected one or {players}"
-        )
+        there = f"there are {players} players; expected one or {players}"
+        raise ValueError(f"decisions are {len(each)} numbers, but {there}")
     total = [round(number("decisions", value, above=0) * (days or 1)) for value in each]
     if min(total) < 1:
         raise ValueError(f"decisions={each[total.index(0)]:g}, but expected at least one for each player over the run")

@@ -110,11 +110,9 @@ def _distinct(policies: list[Policy]) -> tuple[list[Policy], list[int]]:
     kept: list[Policy] = []
     numbers = []
     for policy in policies:
-        same = [_same(policy, other) for other in kept]
-        if True not in same:
+        numbers.append(next((place for place, other in enumerate(kept) if _same(policy, other)), len(kept)))
+        if numbers[-1] == len(kept):
             kept.append(policy)
-            same.append(True)
-        numbers.append(same.index(True))
     return kept, numbers
 
 

@@ -23,22 +23,29 @@ WRONG = {1 / 3: "a third of that ε", 3.0: "three times that ε"}
 
 def to_text(plan: Plan) -> str:
     """Assumptions, table and conclusions, for the terminal."""
-    assumed, concluded = (
-        "\n".join(bullet(line, WIDTH) for line in lines) for lines in (_assumptions(plan), conclusions(plan))
-    )
-    return "\n\n".join([assumed, _table(plan), concluded])
+    assumed, concluded = ([bullet(line, WIDTH) for line in lines] for lines in (_assumptions(plan), conclusions(plan)))
+    return "\n".join([*assumed, "", _table(plan), "", *concluded])
 
 
 def conclusions(plan: Plan) -> list[str]:
     """What is at stake, what sharing saves, and what a wrong ε and blind pooling cost."""
-    found = [_stake(plan), _sharing(plan)]
+    found = [
+        f"Choosing at random throughout would lose {amount(float(plan.lost_by_random.mean()))}; learning alone "
+        f"(Ind-TS) loses {with_interval(plan.mean_lost(plan.alone))}.",
+        _sharing(plan),
+    ]
     if plan.given is not None and plan.given_epsilon is not None and plan.given != plan.right:
         times = plan.given_epsilon / plan.epsilon
         found.append(_wrong(plan, f"ε = {plan.given_epsilon:g} as given, {times:.2g} times that,", plan.given))
     for factor, words in WRONG.items():
         near = np.isclose(plan.sweep_epsilons, factor * plan.epsilon)
         found += [_wrong(plan, words, plan.sweep[number]) for number in np.flatnonzero(near)]
-    return [*found, _pooling(plan), *_hierarchy(plan), *_unequal_traffic(plan)]
+    found.append(
+        f"Pooling blindly (Naive-Agg) loses {amount(plan.mean_lost(plan.pooled).mean)}, "
+        f"{_beside_alone(plan, plan.pooled)}; the best single arm for all players, known from the start, would lose "
+        f"{amount(float(plan.lost_by_one_arm.mean()))}."
+    )
+    return [*found, *_hierarchy(plan), *_unequal_traffic(plan)]
 
 
 def amount(value: float) -> str:
@@ -166,25 +173,11 @@ def _table(plan: Plan) -> str:
 
 def _role(plan: Plan, number: int) -> str:
     """What a policy stands for in this plan, in a few words."""
-    if number == plan.alone:
-        return "alone"
-    if number == plan.right:
-        return "sharing, right ε"
-    if number == plan.given:
-        return "sharing, ε as given"
-    if number in plan.sweep:
-        epsilon = plan.sweep_epsilons[plan.sweep.index(number)]
-        return "sharing, ε too small" if epsilon < plan.epsilon else "sharing, ε too large"
-    if number == plan.pooled:
-        return "pooling blindly"
-    return role(plan.result.policies[number])
-
-
-def _stake(plan: Plan) -> str:
-    return (
-        f"Choosing at random throughout would lose {amount(float(plan.lost_by_random.mean()))}; learning alone "
-        f"(Ind-TS) loses {with_interval(plan.mean_lost(plan.alone))}."
-    )
+    roles: dict[int | None, str] = {plan.pooled: "pooling blindly", plan.alone: "alone"}
+    for policy, epsilon in zip(plan.sweep, plan.sweep_epsilons, strict=True):
+        roles[policy] = "sharing, ε too small" if epsilon < plan.epsilon else "sharing, ε too large"
+    roles |= {plan.given: "sharing, ε as given", plan.right: "sharing, right ε"}  # the right one, if they are the same
+    return roles.get(number) or role(plan.result.policies[number])
 
 
 def _sharing(plan: Plan) -> str:
@@ -225,14 +218,6 @@ def _beside_alone(plan: Plan, policy: int) -> str:
     if saving.low > 0:
         return "less than learning alone"
     return "more than learning alone" if saving.high < 0 else "about as much as learning alone"
-
-
-def _pooling(plan: Plan) -> str:
-    return (
-        f"Pooling blindly (Naive-Agg) loses {amount(plan.mean_lost(plan.pooled).mean)}, "
-        f"{_beside_alone(plan, plan.pooled)}; the best single arm for all players, known from the start, would lose "
-        f"{amount(float(plan.lost_by_one_arm.mean()))}."
-    )
 
 
 def _hierarchy(plan: Plan) -> list[str]:
