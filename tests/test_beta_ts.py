@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from posse.compile import bind
-from posse.policies.beta import BLOCKS, beta_draw
+from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.beta_propensity import BETA_SCRATCH, fill_beta_propensities
 from posse.streams import SAMPLE, block
 from slow_learner import beta_race

@@ -16,7 +16,7 @@ from posse.experiments.paper import figures, theory
 from posse.experiments.records import Records, from_result
 from posse.experiments.report import gallery, study_figures
 from posse.figures import canvas
-from posse.figures.looks import algorithm, looks
+from posse.figures.policy_looks import algorithm, looks
 from posse.figures.style import OTHER_COLORS
 
 FIVE = ["RobustAgg-TS(0.15)", "RobustAgg-TS-V(0.15)", "RobustAgg(0.15)", "Ind-TS", "Ind-UCB"]

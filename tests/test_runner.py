@@ -21,7 +21,9 @@ import posse
 from posse.experiments import ResultStore, RunError, StoreError, load, parse, run
 from posse.experiments.runs import runner
 from posse.experiments.spec.unit import Unit
+from posse.policies.bindings import bindings
 from posse.policies.user import import_file
+from posse.simulation import engine
 
 TEXT = """
 title = "Many small units"
@@ -121,10 +123,17 @@ def other_index(n, s, N, S, M, log_T, c2):
     return -s / max(n, 1), 1.0
 
 
+def forget_the_code():
+    """Forget what is kept of policies' code, as a new process would have to after an edit."""
+    for cached in (bindings, engine.kernels, engine._code_digest, vars(posse.Policy)["named_by"].__func__):
+        cached.cache_clear()
+
+
 def test_after_an_edit_of_a_policy_it_is_computed_anew(small, tmp_path, monkeypatch):
     """Results of the old code must not answer for the new, in the same folder, though the spec is the same."""
     before = run(small, tmp_path / "out")
     monkeypatch.setattr(posse.IndTS, "index", staticmethod(other_index))
+    forget_the_code()
     after = run(small, tmp_path / "out")
     fresh = run(small, tmp_path / "fresh")
     assert after.table.equals(fresh.table)
@@ -132,6 +141,7 @@ def test_after_an_edit_of_a_policy_it_is_computed_anew(small, tmp_path, monkeypa
     assert ResultStore(tmp_path / "out").read().table.equals(fresh.table)
     assert len(files(tmp_path / "out")) == 2 * len(files(tmp_path / "fresh")), "nothing is thrown away"
     monkeypatch.undo()
+    forget_the_code()
     monkeypatch.setattr(Unit, "run", None)
     assert run(small, tmp_path / "out").table.equals(before.table), "the old code finds its results again"
     assert ResultStore(tmp_path / "out").read().table.equals(before.table)

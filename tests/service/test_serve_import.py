@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pytest
 from fleet import Fleet, fleet, run_posse
-from high_ts import HighSummaryTS, HighTS
 
+from high_ts import HighSummaryTS, HighTS
 from posse import Learner
 
 POLICY = """

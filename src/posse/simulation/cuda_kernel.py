@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numba import cuda, int32
 
-from posse.policies.beta import BLOCKS, beta_draw
+from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.refresh import counts_at_once, summary_is_due
 from posse.policies.state import (
     add_contributions,

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posse.compile import out_of_line
-from posse.policies.beta import BLOCKS, beta_draw
+from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.refresh import counts_at_once
 from posse.policies.state import count_reward, own_of, see, share_everything, share_round, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT

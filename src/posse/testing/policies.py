@@ -266,7 +266,7 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
 def _check_picks(policy: Policy, problem: Problem, run: Trace, schedule: Schedule) -> None:
     """Recompute every draw in full, and with it every pick."""
     if policy.law is Law.BETA:
-        return  # a Beta draw is compared with its law in the tests of `posse.policies.beta`
+        return  # a Beta draw is compared with its law in the tests of `posse.policies.beta_draw`
     key = streams.key(6, problem.stream, 0)
     for row, player in np.argwhere(run.active):
         t = int(row) + 1

@@ -12,7 +12,7 @@ from matplotlib.ticker import NullLocator
 
 from posse.experiments.battery.score import CANDIDATE, HELPS, PAPER, BatteryFamily
 from posse.figures.canvas import legend_label, new_figure
-from posse.figures.looks import looks
+from posse.figures.policy_looks import looks
 from posse.figures.style import FAVORABLE, INK, MIDDLE, PRINT, WIDTH
 from posse.policies.base import Look
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from posse.experiments.records import Records, check_records
 from posse.experiments.spec.study import Study
-from posse.figures.looks import algorithm
+from posse.figures.policy_looks import algorithm
 from posse.policies.base import all_policies
 
 CANDIDATE = "PosseTS"

@@ -26,7 +26,7 @@ from posse.experiments.paper import verdicts
 from posse.experiments.paper.verdicts import DifferenceEstimate, Rule, Verdict
 from posse.experiments.records import Records
 from posse.experiments.summary import csv_text
-from posse.figures.looks import algorithm
+from posse.figures.policy_looks import algorithm
 from posse.problem import Problem
 
 STUDY = "subpar"

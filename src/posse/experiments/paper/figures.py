@@ -11,7 +11,7 @@ from posse.experiments.paper.panels import DRAWS, checkpoint_rounds, sheet
 from posse.experiments.records import Records
 from posse.experiments.summary import describe
 from posse.figures.canvas import add_legend, finish, label_ends, new_figure
-from posse.figures.looks import algorithm, looks
+from posse.figures.policy_looks import algorithm, looks
 from posse.figures.style import PRINT, WIDTH
 from posse.policies.base import Look
 

@@ -21,7 +21,7 @@ from posse.experiments.records import Records
 from posse.experiments.report.study_figures import SHEET, participation, regret_by_players, study_sheet
 from posse.experiments.summary import by_subpar, settings
 from posse.figures.canvas import to_bytes
-from posse.figures.looks import algorithm
+from posse.figures.policy_looks import algorithm
 from posse.policies.user import import_file, imported_files
 from posse.text import plural
 

@@ -13,7 +13,7 @@ from posse.experiments.report.gallery import GalleryEntry, catalogue, save_all
 from posse.experiments.report.html import embedded, render
 from posse.experiments.report.tables import STUDIES, regret_tables, write_tables
 from posse.experiments.summary import describe, schedule_words
-from posse.figures.looks import algorithm, looks
+from posse.figures.policy_looks import algorithm, looks
 from posse.text import plural, shorten
 
 

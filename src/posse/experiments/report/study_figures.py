@@ -17,7 +17,7 @@ from posse.experiments.paper.panels import sheet
 from posse.experiments.records import Records
 from posse.experiments.summary import by_subpar, describe, mean_and_deviation, problem_means, schedule_words, settings
 from posse.figures.canvas import add_legend, curve_style, finish, new_figure, round_numbers
-from posse.figures.looks import looks
+from posse.figures.policy_looks import looks
 from posse.figures.style import PRINT, WIDTH
 from posse.policies.base import Look
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from posse.figures.canvas import label_ends, legend_label, new_figure, round_numbers, thousands
-from posse.figures.looks import variant
+from posse.figures.policy_looks import variant
 from posse.figures.style import INK, OTHER_COLORS, PRINT, SOFT
 from posse.policies.base import Look, Policy
 from posse.simulation.statistics import paired_difference

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from posse.service.admin.audit import AddFinding, AuditFinding, LogAudit, first_few, stored_rows
+from posse.service.admin.log_audit import AddFinding, AuditFinding, LogAudit, first_few, stored_rows
 from posse.service.storage import database
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, UnknownExperiment
