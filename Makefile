@@ -10,8 +10,9 @@ OLDEST_VENV := .venv-oldest
 .DEFAULT_GOAL := help
 PAPER ?=
 FULL ?=
+MUTANTS ?=
 
-.PHONY: help venv paper test test-python test-oldest test-service lint check format bench lock clean
+.PHONY: help venv paper test test-python test-oldest test-service mutants lint check format bench lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +50,9 @@ $(OLDEST_VENV)/.stamp: requirements-oldest.lock
 test-service: $(STAMP) ## run the service's tests with PostgreSQL and Chromium, installed by apt-get if missing (FULL=1: all of it, half an hour)
 	@tests/service/provide.sh
 	POSSE_FULL=$(FULL) $(BIN)/python tests/service/cluster.py $(BIN)/python -m pytest $(if $(FULL),-p no:xdist -s,-n 2 --dist loadfile) tests/service
+
+mutants: $(STAMP) ## break the code in small ways, one at a time, and list what no test notices (MUTANTS="--most 60 policies/ind_ts.py")
+	$(BIN)/python tests/mutate.py $(MUTANTS)
 
 lint: $(STAMP) ## check format, style, types and the layers of imports
 	$(BIN)/ruff format --check .

@@ -209,6 +209,7 @@ class TestRecord:
             (posse.NaiveAgg(), (2.0,)),
             (posse.IndTS(), (1.0,)),
             (posse.IndUCB(), (2.0,)),
+            (posse.HierTS(0.04), (0.04, 0.5, 0.5, 0.5)),
         ],
         ids=lambda value: getattr(value, "label", ""),
     )
@@ -269,6 +270,10 @@ class TestRecord:
     def test_upper_confidence_bounds_need_no_draws(self):
         for cls in (posse.RobustAgg, posse.NaiveAgg, posse.IndUCB):
             assert not cls.randomised
+
+    @by_name
+    def test_a_policy_shares_unless_its_players_learn_alone(self, cls):
+        assert cls.shares == (cls not in (posse.IndTS, posse.IndTSV, posse.IndUCB, posse.BetaTS))
 
     def test_a_replaced_constant_shows_in_the_label(self):
         assert dataclasses.replace(posse.RobustAggTS(0.15), epsilon=0.3).label == "RobustAgg-TS(0.3)"

@@ -1,0 +1,188 @@
+"""Mutation testing: break the code in small ways, one at a time, and see whether the tests notice.
+
+A mutant is a copy of `src` in which one file differs by one step: a comparison, an operator, a constant, a negated
+condition, a dropped statement or a function that returns None. `python tests/mutate.py` makes mutants of the files in
+`TESTS`, chosen by a seed, runs the tests named there on each, and prints the mutants that pass them: the survivors.
+docs/testing.md has the numbers, and says of each survivor that is left why no test can or should notice it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import copy
+import multiprocessing
+import os
+import random
+import resource
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis  # noqa: F401  imported once, here, for all mutants
+import numpy  # noqa: F401
+import pytest
+import scipy.optimize
+import scipy.stats  # noqa: F401
+
+ROOT = Path(__file__).resolve().parent.parent
+FORMULAS = "tests/test_policies.py tests/test_agreement.py"
+STORE = [f"tests/service/test_store_{name}.py" for name in ("requests", "writer", "faults")]
+TESTS = {
+    "policies/robustagg.py": f"{FORMULAS} -k '(RobustAgg and not TS) or Record or Constants'",
+    "policies/robustagg_ts.py": f"{FORMULAS} -k 'RobustAggTS or Record or Constants'",
+    "policies/ind_ts.py": f"{FORMULAS} -k 'IndTS or Record or Constants'",
+    "policies/ind_ucb.py": f"{FORMULAS} -k 'IndUCB or Record or Constants'",
+    "policies/hier_ts.py": f"{FORMULAS} tests/test_learner_agreement.py -k 'HierTS or Record or Constants'",
+    "policies/fourth_root.py": "tests/test_posse_ts.py -k 'not Runs and not Noise'",
+    "policies/posse_ts.py": "tests/test_posse_ts.py -k 'not Runs and not Noise'",
+    "policies/refresh.py": "tests/test_agreement.py -k PosseTS",
+    "policies/statistics.py": "tests/test_agreement.py -k 'PosseTS or IndTSV or IndUCB'",
+    "policies/beta_propensity.py": "tests/test_beta_ts.py",
+    "policies/propensity.py": "tests/test_propensity.py",
+    "service/auth/permissions.py": "tests/service/test_access.py",
+    "service/storage/transaction.py": " ".join(STORE),
+    "insight/evaluation/model.py": "tests/test_evaluate.py tests/test_evaluate_intervals.py -k 'not Replay and not Doubts'",
+    "insight/evaluation/estimators.py": "tests/test_evaluate.py tests/test_evaluate_intervals.py -k 'Hand or Models or Offer or Betting or RandomisedLogs'",
+}
+COMPARISONS = {
+    ast.Lt: [ast.LtE, ast.GtE],
+    ast.LtE: [ast.Lt, ast.Gt],
+    ast.Gt: [ast.GtE, ast.LtE],
+    ast.GtE: [ast.Gt, ast.Lt],
+    ast.Eq: [ast.NotEq],
+    ast.NotEq: [ast.Eq],
+    ast.Is: [ast.IsNot],
+    ast.IsNot: [ast.Is],
+    ast.In: [ast.NotIn],
+    ast.NotIn: [ast.In],
+}
+OPERATORS = {
+    ast.Add: ast.Sub,
+    ast.Sub: ast.Add,
+    ast.Mult: ast.Div,
+    ast.Div: ast.Mult,
+    ast.FloorDiv: ast.Mult,
+    ast.Mod: ast.Mult,
+    ast.Pow: ast.Mult,
+    ast.BitOr: ast.BitAnd,
+    ast.BitAnd: ast.BitOr,
+}
+
+
+def changes(node: ast.AST) -> Iterator[ast.AST]:
+    """What may stand in a node's place."""
+    if isinstance(node, ast.Compare):
+        for place, operator in enumerate(node.ops):
+            for other in COMPARISONS[type(operator)]:
+                changed = copy.deepcopy(node)
+                changed.ops[place] = other()
+                yield changed
+    elif isinstance(node, (ast.BinOp, ast.AugAssign)) and type(node.op) in OPERATORS:
+        changed = copy.deepcopy(node)
+        changed.op = OPERATORS[type(node.op)]()
+        yield changed
+    elif isinstance(node, ast.BoolOp):
+        yield ast.BoolOp(ast.And() if isinstance(node.op, ast.Or) else ast.Or(), node.values)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        yield ast.Constant(not node.value)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        yield from (ast.Constant(node.value + 1), ast.Constant(node.value - 1))
+    elif isinstance(node, (ast.If, ast.IfExp, ast.While)):
+        changed = copy.copy(node)
+        changed.test = ast.UnaryOp(ast.Not(), node.test)
+        yield changed
+    elif isinstance(node, ast.Return) and node.value is not None:
+        yield ast.Return(ast.Constant(None))
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    if isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr, ast.Raise)) and not is_text:
+        yield ast.Pass()
+
+
+def mutants(source: str) -> Iterator[tuple[str, str]]:
+    """Each mutant of a module: what was changed where, and its text."""
+    tree = ast.parse(source)
+    looks = [part for node in tree.body if isinstance(node, ast.ClassDef) for part in node.body if is_look(part)]
+    of_looks = {id(node) for look in looks for node in ast.walk(look)}
+    for parent in ast.walk(tree):
+        if id(parent) in of_looks:  # colors and line styles
+            continue
+        for name, field in ast.iter_fields(parent):
+            if name in ("annotation", "returns", "decorator_list"):
+                continue
+            for place, node in enumerate(field if isinstance(field, list) else [field]):
+                if not isinstance(node, ast.AST):
+                    continue
+                for changed in changes(node):
+                    put(parent, name, place, changed)
+                    text = ast.unparse(ast.fix_missing_locations(tree))
+                    put(parent, name, place, node)
+                    was, now = (ast.unparse(part).split("\n")[0] for part in (node, changed))
+                    yield f"line {getattr(node, 'lineno', 0)}: {was}  →  {now}", text
+
+
+def is_look(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Assign) and ast.unparse(statement).startswith("look = ")
+
+
+def put(parent: ast.AST, name: str, place: int, node: ast.AST) -> None:
+    field = getattr(parent, name)
+    if isinstance(field, list):
+        field[place] = node
+    else:
+        setattr(parent, name, node)
+
+
+def survives(file: str, text: str, seconds: int) -> bool:
+    """Whether the tests of a file pass with this text in its place; a run without end counts as noticed."""
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(ROOT / "src", f"{folder}/src", ignore=shutil.ignore_patterns("__pycache__"))
+        Path(folder, "src/posse", file).write_text(text)
+        tests = multiprocessing.get_context("fork").Process(target=run_tests, args=(file, folder, seconds))
+        tests.start()
+        tests.join()
+        return tests.exitcode == 0
+
+
+def run_tests(file: str, folder: str, seconds: int) -> None:
+    """In a process of its own, forked from one that has imported all but posse, which saves most of the time."""
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    signal.alarm(20 * seconds)  # for one that sleeps without end
+    os.environ |= {"NUMBA_DISABLE_JIT": "1", "POSSE_SMALL": "1", "PYTHONPATH": f"{folder}/src"}
+    sys.path[:0] = [f"{folder}/src", f"{ROOT}/tests"]
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={ROOT}", f"--basetemp={folder}/tmp"]
+    os._exit(pytest.main([*options, *shlex.split(TESTS[file]), f"{folder}/src/posse/{file}"]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument(
+        "files", nargs="*", default=list(TESTS), help="files of src/posse; default: all that have tests here"
+    )
+    parser.add_argument("--most", type=int, default=30, help="mutants for each file (default 30)")
+    parser.add_argument("--seed", type=int, default=0, help="chooses the mutants (default 0)")
+    parser.add_argument("--seconds", type=int, default=100, help="of processor time for a mutant (default 100)")
+    given = parser.parse_args()
+    for file in given.files:
+        source = (ROOT / "src/posse" / file).read_text()
+        if not survives(file, source, given.seconds):
+            sys.exit(f"{file}: the tests fail without a mutant: {TESTS[file]}")
+        every = list(mutants(source))
+        chosen = random.Random(given.seed).sample(every, min(given.most, len(every)))
+        killed = 0
+        for what, text in chosen:
+            alive = survives(file, text, given.seconds)
+            killed += not alive
+            print("SURVIVES" if alive else "killed  ", file, what, flush=True)
+        print(f"{file}: {len(chosen)} of {len(every)} mutants, {killed} killed", flush=True)
+
+
+if __name__ == "__main__":
+    main()
