@@ -57,6 +57,26 @@ def slow_wealth(weights, rewards, value, level, by_design):
     return total / sum(prior)
 
 
+class TestIntervalsByHand:
+    def test_the_normal_interval(self):
+        error = math.sqrt(1 / 3) / 2  # of the mean of four scores with variance 1/3
+        interval = estimators.normal_interval(np.array([0.0, 1.0, 1.0, 0.0]), 0.05)
+        assert interval == pytest.approx((0.5 - 1.959964 * error, 0.5 + 1.959964 * error), rel=1e-6)
+
+    def test_one_score_says_nothing_and_two_say_something(self):
+        assert estimators.normal_interval(np.array([0.5]), 0.05) == (-math.inf, math.inf)
+        assert estimators.normal_interval(np.array([0.5, 0.5]), 0.05) == (0.5, 0.5)
+
+    def test_hoeffdings_interval(self):
+        half = math.sqrt(math.log(40) / 100)
+        interval = estimators.hoeffding_interval(np.repeat([0.0, 1.0], [20, 30]), 0.05)
+        assert interval == pytest.approx((0.6 - half, 0.6 + half))
+
+    def test_without_any_weight_there_is_nothing_to_say(self):
+        assert estimators.effective_rows(np.zeros(3)) == 0.0
+        assert np.isnan(estimators.snips_scores(np.zeros(3), np.ones(3))).all()
+
+
 class TestBetting:
     @pytest.mark.parametrize("by_design", [True, False])
     def test_it_refutes_what_the_slow_oracle_refutes_and_nothing_above(self, by_design):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import tempfile
@@ -14,6 +15,7 @@ import httpx
 import pytest
 from fastapi.routing import APIRoute
 from serving import problem_of, service
+from starlette.datastructures import Headers
 
 from posse.policies.posse_ts import PosseTS
 from posse.service.api.app import create_app
@@ -231,6 +233,43 @@ def test_no_more_tokens_are_remembered_than_there_is_room_for(monkeypatch):
         asyncio.run(authenticator.look_up(f"token {number}"))
         sizes.append(len(authenticator._known))
     assert sizes == [1, 2, 3, 1, 2, 3, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("method", "origin", "refused"),
+    [
+        ("POST", "http://posse.example:8000", False),
+        ("POST", None, False),
+        ("GET", "http://other.example", False),
+        ("HEAD", "http://other.example", False),
+        ("POST", "http://other.example", True),
+        ("POST", "http://posse.example", True),  # another port is another site
+        ("PATCH", "null", True),
+        ("POST", "http://[", True),
+    ],
+)
+def test_only_the_services_own_pages_may_change_anything(method, origin, refused):
+    headers = Headers({"host": "posse.example:8000"} | ({} if origin is None else {"origin": origin}))
+    with pytest.raises(permissions.AccessDenied) if refused else contextlib.nullcontext() as denied:
+        permissions.check_origin(method, headers)
+    assert not refused or denied.value.kind == "cross-site"
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("localhost", True),
+        ("127.0.0.1", True),
+        ("127.1.2.3", True),
+        ("::1", True),
+        ("0.0.0.0", False),
+        ("10.0.0.1", False),
+        ("localhost.example", False),
+        ("", False),
+    ],
+)
+def test_which_hosts_are_this_machine(host, local):
+    assert permissions.is_loopback(host) is local
 
 
 def test_that_there_are_tokens_is_asked_until_there_are(tmp_path, monkeypatch):
