@@ -50,24 +50,22 @@ TESTS = {
 }
 COMPARISONS = "Lt LtE GtE, LtE Lt Gt, Gt GtE LtE, GtE Gt Lt, Eq NotEq, NotEq Eq, Is IsNot, IsNot Is, In NotIn, NotIn In"
 ARITHMETIC = "Add Sub, Sub Add, Mult Div, Div Mult, FloorDiv Mult, Mod Mult, Pow Mult, BitOr BitAnd, BitAnd BitOr"
-OTHERS = {first: rest for first, *rest in (line.split() for line in f"{COMPARISONS}, {ARITHMETIC}".split(", "))}
-
-
-def others(operator: ast.AST) -> list[ast.AST]:
-    """The operators that may stand in the place of one."""
-    return [getattr(ast, name)() for name in OTHERS.get(type(operator).__name__, [])]
+OTHERS = {
+    getattr(ast, first): [getattr(ast, name)() for name in rest]
+    for first, *rest in (entry.split() for entry in f"{COMPARISONS}, {ARITHMETIC}".split(", "))
+}
 
 
 def changes(node: ast.AST) -> Iterator[ast.AST]:
     """What may stand in a node's place."""
     if isinstance(node, ast.Compare):
         for place, operator in enumerate(node.ops):
-            for other in others(operator):
+            for other in OTHERS[type(operator)]:
                 changed = copy.deepcopy(node)
                 changed.ops[place] = other
                 yield changed
     elif isinstance(node, (ast.BinOp, ast.AugAssign)):
-        for other in others(node.op):
+        for other in OTHERS.get(type(node.op), []):
             changed = copy.copy(node)
             changed.op = other
             yield changed
@@ -91,35 +89,23 @@ def changes(node: ast.AST) -> Iterator[ast.AST]:
 def mutants(source: str) -> Iterator[tuple[str, str]]:
     """Each mutant of a module: what was changed where, and its text."""
     tree = ast.parse(source)
-    looks = [part for node in tree.body if isinstance(node, ast.ClassDef) for part in node.body if is_look(part)]
-    of_looks = {id(node) for look in looks for node in ast.walk(look)}
+    looks = [node for node in ast.walk(tree) if isinstance(node, ast.Assign) and ast.unparse(node).startswith("look =")]
+    skipped = {id(node) for look in looks for node in ast.walk(look)}  # colors and line styles
     for parent in ast.walk(tree):
-        if id(parent) in of_looks:  # colors and line styles
+        if id(parent) in skipped:
             continue
         for name, field in ast.iter_fields(parent):
-            if name in ("annotation", "returns", "decorator_list"):
+            nodes, place_in = (field, field) if isinstance(field, list) else ([field], vars(parent))
+            if name in ("annotation", "returns", "decorator_list") or not isinstance(next(iter(nodes), None), ast.AST):
                 continue
-            for place, node in enumerate(field if isinstance(field, list) else [field]):
-                if not isinstance(node, ast.AST):
-                    continue
+            for place, node in enumerate(list(nodes)):
                 for changed in changes(node):
-                    put(parent, name, place, changed)
+                    key = place if place_in is field else name
+                    place_in[key] = changed
                     text = ast.unparse(ast.fix_missing_locations(tree))
-                    put(parent, name, place, node)
+                    place_in[key] = node
                     was, now = (ast.unparse(part).split("\n")[0] for part in (node, changed))
                     yield f"line {getattr(node, 'lineno', 0)}: {was}  →  {now}", text
-
-
-def is_look(statement: ast.stmt) -> bool:
-    return isinstance(statement, ast.Assign) and ast.unparse(statement).startswith("look = ")
-
-
-def put(parent: ast.AST, name: str, place: int, node: ast.AST) -> None:
-    field = getattr(parent, name)
-    if isinstance(field, list):
-        field[place] = node
-    else:
-        setattr(parent, name, node)
 
 
 def survives(file: str, text: str, seconds: int) -> bool:
@@ -142,7 +128,16 @@ def run_tests(file: str, folder: str, seconds: int) -> None:
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)
-    options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", f"--rootdir={ROOT}", f"--basetemp={folder}/tmp"]
+    os.chdir(ROOT)
+    options = [
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+        "--config-file=pyproject.toml",
+        f"--basetemp={folder}/tmp",
+    ]
     os._exit(pytest.main([*options, *shlex.split(TESTS[file]), f"{folder}/src/posse/{file}"]))
 
 

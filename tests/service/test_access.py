@@ -235,6 +235,20 @@ def test_no_more_tokens_are_remembered_than_there_is_room_for(monkeypatch):
     assert sizes == [1, 2, 3, 1, 2, 3, 1, 2]
 
 
+def test_a_token_that_is_revoked_is_forgotten():
+    class GoodOnce:
+        answers = iter([permissions.EVERYTHING, None])
+
+        async def query(self, *_):
+            return next(self.answers)
+
+    settings = Settings("sqlite://", trust_seconds=0.0)
+    authenticator = permissions.Authenticator(settings, GoodOnce(), clock=lambda: 0.0)
+    assert asyncio.run(authenticator.look_up("token")) == permissions.EVERYTHING
+    assert asyncio.run(authenticator.look_up("token")) is None
+    assert authenticator._known == {}
+
+
 @pytest.mark.parametrize(
     ("method", "origin", "refused"),
     [
