@@ -112,6 +112,12 @@ class TestExperiments:
         assert whole(one) == before
         assert commit(other, Change("teas", join=["north"])).players[0] == ("north", True)
 
+    def test_flags_are_true_or_false_and_the_error_says_which_is_not(self, store):
+        for flag, value in (("paused", "yes"), ("paused", 1), ("knows_others", None), ("knows_others", 0)):
+            with pytest.raises(TypeError, match=f"^{flag}={value!r}, but expected True or False"):
+                commit(store, Change("teas", join=["new"], **{flag: value}))
+        assert commit(store, Change("teas", paused=None)).paused is False
+
     def test_a_paused_one_takes_rewards_and_decides_nothing(self, opened):
         one, other, _ = opened
         new(one)
