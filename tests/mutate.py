@@ -30,7 +30,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FORMULAS = "tests/test_policies.py tests/test_agreement.py"
 EVALUATE = "tests/test_evaluate.py tests/test_evaluate_intervals.py"
-STORE = [f"tests/service/test_store_{name}.py" for name in ("requests", "writer")]
+STORE = [f"tests/service/test_store_{name}.py" for name in ("requests", "writer", "faults")]
 TESTS = {
     "policies/robustagg.py": f"{FORMULAS} -k '(RobustAgg and not TS) or Record or Constants'",
     "policies/robustagg_ts.py": f"{FORMULAS} -k 'RobustAggTS or Record or Constants'",

@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import types
 
 import psycopg
 import pytest
@@ -14,7 +15,7 @@ from sqlalchemy import exc
 
 from posse.service.admin.verify import verify
 from posse.service.commands import Change, Choose, Erase, Observe, Record
-from posse.service.storage import database, queries
+from posse.service.storage import database, queries, transaction
 from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
@@ -300,3 +301,14 @@ class TestPostgres:
         with pytest.raises(Unavailable):
             database.check_version(store.engine)
         monkeypatch.undo()
+
+
+@pytest.mark.parametrize(
+    ("there", "committed"), [({}, False), ({"teas": True}, True), ({"teas": True, "pies": False}, False)]
+)
+def test_a_commit_without_an_answer_counts_only_if_every_last_row_is_there(tmp_path, monkeypatch, there, committed):
+    """After a broken connection the database is asked; without anything to ask for, nothing counts as written."""
+    monkeypatch.setattr(transaction.queries, "has_last_row", lambda connection, live: there[live])
+    written = types.SimpleNamespace(touched={name: name for name in there})
+    with stores("sqlite", tmp_path) as (store,):
+        assert transaction._was_committed(store, written) is committed
