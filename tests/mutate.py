@@ -32,7 +32,7 @@ FORMULAS = "tests/test_policies.py tests/test_agreement.py"
 EVALUATE = "tests/test_evaluate.py tests/test_evaluate_intervals.py"
 STORE = [f"tests/service/test_store_{name}.py" for name in ("requests", "writer", "faults")]
 TESTS = {
-    "policies/robustagg.py": f"{FORMULAS} -k '(RobustAgg and not TS) or Record or Constants'",
+    "policies/robustagg.py": f"{FORMULAS} -k 'RobustAgg or Record or Constants'",
     "policies/robustagg_ts.py": f"{FORMULAS} -k 'RobustAggTS or Record or Constants'",
     "policies/ind_ts.py": f"{FORMULAS} -k 'IndTS or Record or Constants'",
     "policies/ind_ucb.py": f"{FORMULAS} -k 'IndUCB or Record or Constants'",
@@ -135,7 +135,7 @@ def run_tests(file: str, folder: str, seconds: int) -> None:
         "no:cacheprovider",
         "-p",
         "no:xdist",
-        "--config-file=pyproject.toml",
+        f"--rootdir={ROOT}",
         f"--basetemp={folder}/tmp",
     ]
     os._exit(pytest.main([*options, *shlex.split(TESTS[file]), f"{folder}/src/posse/{file}"]))
