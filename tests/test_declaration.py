@@ -20,7 +20,7 @@ from posse.rewards import GRID
 def declared(**members):
     """A policy with these members, on top of an index that takes nothing."""
     members = {"index": staticmethod(lambda: (0.0, 1.0))} | members
-    return dataclass(frozen=True)(type("Mine", (Policy,), {"__annotations__": {}} | members))
+    return dataclass(frozen=True)(type("Declared", (Policy,), {"__annotations__": {}} | members))
 
 
 class TestNames:
@@ -29,30 +29,36 @@ class TestNames:
         [
             (
                 {"index": staticmethod(lambda n, mean: (0.0, 1.0))},
-                r"Mine\.index takes 'mean', but it can take only: n, s",
+                r"Declared\.index takes 'mean', but it can take only: n, s",
             ),
             (
                 {"belief": staticmethod(lambda x: (0.0, 1.0))},
-                r"Mine\.belief takes 'x', but it can take only: n, s, q, N",
+                r"Declared\.belief takes 'x', but it can take only: n, s, q, N",
             ),
             (
                 {"contribution": staticmethod(lambda N: (0.0, 0.0))},
-                r"Mine\.contribution takes 'N', but .* only: n, s, q$",
+                r"Declared\.contribution takes 'N', but .* only: n, s, q$",
             ),
-            ({"others_weight": staticmethod(lambda s: 1.0)}, r"Mine\.others_weight takes 's', but .* only: n, N, S$"),
+            (
+                {"others_weight": staticmethod(lambda s: 1.0)},
+                r"Declared\.others_weight takes 's', but .* only: n, N, S$",
+            ),
             (
                 {"index": staticmethod(lambda *, n: (0.0, 1.0))},
-                r"Mine\.index has the parameter n, but expected plain names",
+                r"Declared\.index has the parameter n, but expected plain names",
             ),
-            ({"index": lambda n: (0.0, 1.0)}, r"Mine needs a static method index"),
-            ({"of_player": ("N",)}, "Mine gives the name 'N' to two numbers"),
-            ({"statistics": (*BASIC, Statistic("M", max))}, "Mine gives the name 'M' to two numbers"),
-            ({"statistics": (*BASIC, BASIC[1])}, "Mine gives the name 's' to two numbers"),
-            ({"__annotations__": {"log_T": float}, "log_T": 1.0}, "Mine gives the name 'log_T' to two numbers"),
-            ({"statistics": BASIC[:2]}, r"Mine\.statistics must begin with those of Policy: n, s and q"),
-            ({"statistics": (Statistic("high", max), *BASIC)}, r"Mine\.statistics must begin with those of Policy"),
-            ({"statistics": (Statistic("n", max), *BASIC[1:])}, r"Mine\.statistics must begin with those of Policy"),
-            ({"shared": ("mean", "spread")}, "Mine shares mean, spread, but has no contribution that makes them"),
+            ({"index": lambda n: (0.0, 1.0)}, r"Declared needs a static method index"),
+            ({"of_player": ("N",)}, "Declared gives the name 'N' to two numbers"),
+            ({"statistics": (*BASIC, Statistic("M", max))}, "Declared gives the name 'M' to two numbers"),
+            ({"statistics": (*BASIC, BASIC[1])}, "Declared gives the name 's' to two numbers"),
+            ({"__annotations__": {"log_T": float}, "log_T": 1.0}, "Declared gives the name 'log_T' to two numbers"),
+            ({"statistics": BASIC[:2]}, r"Declared\.statistics must begin with those of Policy: n, s and q"),
+            ({"statistics": (Statistic("high", max), *BASIC)}, r"Declared\.statistics must begin with those of Policy"),
+            (
+                {"statistics": (Statistic("n", max), *BASIC[1:])},
+                r"Declared\.statistics must begin with those of Policy",
+            ),
+            ({"shared": ("mean", "spread")}, "Declared shares mean, spread, but has no contribution that makes them"),
             (
                 {"refresh": Refresh.SCHEDULE},
                 r"a summary goes with refresh = Refresh\.SCHEDULE, but it is Refresh\.SCHEDULE",

@@ -157,7 +157,7 @@ from dataclasses import dataclass
 import posse
 
 @dataclass(frozen=True)
-class Mine(posse.Policy):
+class OwnTS(posse.Policy):
     weight: float = 1.0
     shares = False
     look = posse.policies.base.Look("#123456", "-", "o", "")
@@ -171,7 +171,7 @@ OWN_SPEC = """
 name = "own"
 horizon = 30
 problems = { family = "uniform", count = 2, players = 2, arms = 3 }
-policies = [{ name = "Mine", weight = [1, 2] }, { name = "IndTS" }]
+policies = [{ name = "OwnTS", weight = [1, 2] }, { name = "IndTS" }]
 """
 
 
@@ -193,14 +193,14 @@ def test_policies_of_ones_own_run_and_are_drawn_everywhere(own_files, tmp_path):
         return done.stdout + done.stderr
 
     spec, own = own_files / "own.toml", own_files / "policies_of_mine.py"
-    assert "line 6: study 'own', policy 1: name='Mine', but expected one of BetaTS, HierTS" in posse(
+    assert "line 6: study 'own', policy 1: name='OwnTS', but expected one of BetaTS, HierTS" in posse(
         "run", spec, fails=True
     )
     text = posse("run", spec, "--import", own, "--out", "out")
-    assert "Mine(weight=2)" in text
+    assert "OwnTS(weight=2)" in text
     posse("report", "out", "--import", own)
     assert "#123456" in (tmp_path / "out" / "figures" / "own.svg").read_text()
-    assert "Mine(weight=2)" in posse("compare", "out", "out")
+    assert "OwnTS(weight=2)" in posse("compare", "out", "out")
     spec.write_text(OWN_SPEC.replace("weight = [1, 2]", "weight = true"))
     assert f"{spec}, line 6: study 'own', policy 1: weight=True, but expected" in posse(
         "run", spec, "--import", own, fails=True

@@ -30,7 +30,6 @@ PURPOSES = {
     "GENERATE": streams.GENERATE,
     "DECISION": streams.DECISION,
     "SAMPLE": streams.SAMPLE,
-    "TRIAL": streams.TRIAL,
 }
 
 
