@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from posse.learner.setup import check_name
+from posse.text import listed
 
 
 class Roster:
@@ -39,9 +40,8 @@ class Roster:
         """The place of a name, retired or not."""
         check_name(self.kind, name)
         if name not in self._places:
-            known = ", ".join(self.names[:10]) + (", …" if len(self.names) > 10 else "")
             how = "join" if self.kind == "player" else "add_arm"
-            raise ValueError(f"no {self.kind} {name!r}; there are {known or 'none'} ({how} adds one)")
+            raise ValueError(f"no {self.kind} {name!r}; there are {listed(self.names, 10) or 'none'} ({how} adds one)")
         return self._places[name]
 
     def current(self, name: str) -> int:

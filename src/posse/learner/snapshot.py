@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posse.checks import output_file
 from posse.learner.ledger import Ledger
 from posse.learner.setup import Setup
 from posse.version import __version__
@@ -36,7 +37,7 @@ def write(learner: Learner, path: Path) -> None:
     lines = [f'"kind": {json.dumps(KIND)}', f'"schema": {SCHEMA}', f'"version": {json.dumps(__version__)}']
     lines += [f'"sha256": "{_digest(body)}"', '"learner": {\n  ' + ",\n  ".join(_lines(body)) + "\n }"]
     text = "{\n " + ",\n ".join(lines) + "\n}\n"
-    path = _target(path)
+    path = output_file(os.path.realpath(path), to="save")  # behind links
     beside = path.with_name(path.name + ".new")
     with _writing:
         try:
@@ -50,16 +51,6 @@ def write(learner: Learner, path: Path) -> None:
         finally:
             beside.unlink(missing_ok=True)
         _sync_folder(path.parent)
-
-
-def _target(path: Path) -> Path:
-    """The file to replace, behind links, or an error that says why there can be none."""
-    path = Path(os.path.realpath(path))
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder, but expected a file to save to")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to save {path.name} in")
-    return path
 
 
 def _sync_folder(folder: Path) -> None:

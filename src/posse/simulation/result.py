@@ -17,6 +17,7 @@ from posse.simulation.statistics import Difference, paired_difference
 
 if TYPE_CHECKING:
     import pyarrow
+from posse.text import plural
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -135,7 +136,7 @@ class Result:
     def __repr__(self) -> str:
         width = max(len("policy"), *(len(label) for label in self.labels))
         lines = [
-            f"Result: {_count(self.problems, 'problem')} × {_count(self.replications, 'replication')}, "
+            f"Result: {plural(len(self.problems), 'problem')} × {plural(len(self.replications), 'replication')}, "
             f"horizon {self.horizon:,}, seed {self.seed}, {self.schedule}",
             f"{'policy':<{width}}  {'final regret':>14}  {'± sd':>10}  {'± se':>10}",
         ]
@@ -220,7 +221,3 @@ def _union(groups: Iterable[Sequence[Any]]) -> list[Any]:
 def _units(final: np.ndarray) -> np.ndarray:
     """The independent units of [problem, replication]: problems, or replications of a single problem."""
     return final[0] if len(final) == 1 else final.mean(axis=1)
-
-
-def _count(things: Sequence[Any], name: str) -> str:
-    return f"{len(things)} {name}" + ("" if len(things) == 1 else "s")

@@ -7,6 +7,7 @@ import itertools
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from posse.checks import output_file
 from posse.learner.ledger import parse_id
 from posse.learner.log import read, row_of
 from posse.learner.setup import Setup, check_names
@@ -39,6 +40,7 @@ def export_log(store: ServiceStore, name: str, path: Path) -> int:
     """Write an experiment's log to a Parquet file; return how many rows it has."""
     import pyarrow.parquet
 
+    output_file(path)
     table = store.read(queries.log_table, name)
     pyarrow.parquet.write_table(table, path)
     return int(table.num_rows)
