@@ -435,9 +435,7 @@ class TestDigest:
 def test_collecting_the_tests_compiles_nothing(tmp_path):
     """What is compiled while tests are collected is waited for by everybody who runs a single one."""
     here = Path(__file__).parent
-    names = [
-        here / f"test_{name}.py" for name in ("agreement", "contract", "learner_state", "normal", "posse_ts", "rewards")
-    ]
+    names = [here / f"test_{name}.py" for name in ("agreement", "contract", "normal", "posse_ts", "rewards")]
     collect = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *map(str, names)]
     done = subprocess.run(
         collect, env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}, capture_output=True, text=True, check=False
