@@ -278,7 +278,7 @@ def policy_in_words(policy: Policy) -> str:
         return "See the documentation of posse."
     if defaults["epsilon"] is None:
         return "It learns how alike players are and how noisy rewards are, and shares as far as it helps."
-    epsilon: float = policy.epsilon  # type: ignore[attr-defined]
+    epsilon = dict(zip(policy.constant_names(), policy.constants(), strict=True))["epsilon"]
     return f"Players share, relying on your promise that they differ by at most ε = {epsilon:g}."
 
 
