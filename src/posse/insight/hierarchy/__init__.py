@@ -1,0 +1,1 @@
+"""How players differ: one hierarchical model, behind diagnosis, planning and the dashboard."""
