@@ -338,7 +338,8 @@ class TestHostileInput:
             ("z", {}, "no arm 'z'; its arms are x, y$"),
             ("IndTS", {}, "no arm 'IndTS'; .* a policy is given as an object, such as posse.RobustAggTS"),
             ("RobustAggTS(0.1)", {}, "a policy is given as an object"),
-            (3, {}, "3 is no policy"),
+            (3, {}, "no arm '3'"),
+            (0.5, {}, "0.5 is no policy"),
             ({"b": "x"}, {}, "nothing for player 'a'"),
             ({"a": "z"}, {}, "no arm 'z'"),
             ({"a": {"x": 0.5}}, {}, "add up to 0.5"),
@@ -402,8 +403,9 @@ class TestCommandLine:
         (tmp_path / "best.json").write_text('{"p0": "a2", "p1": {"a1": 0.5, "a2": 0.5}}')
         (tmp_path / "mine.csv").write_text("player,arm,probability\np0,a2,1\np1,a1,0.25\np1,a0,0.75\n")
         out = tmp_path / "out.json"
-        options = ["--arm", "a0", "--uniform", "--table", str(tmp_path / "best.json"), "--policy", "IndUCB"]
-        options += ["--table", str(tmp_path / "mine.csv"), "--against", "logged", "--passes", "2", "--json", str(out)]
+        wanted = ["uniform", "a0", str(tmp_path / "best.json"), str(tmp_path / "mine.csv"), "IndUCB"]
+        options = [part for policy in wanted for part in ("--policy", policy)]
+        options += ["--against", "logged", "--passes", "2", "--json", str(out)]
         assert main(["evaluate", log, *options]) == 0
         assert "minus logged" in capsys.readouterr().out
         written = json.loads(out.read_text())
@@ -415,8 +417,28 @@ class TestCommandLine:
             "Ind-UCB",
         ]
 
+    def test_columns_by_other_names_give_the_same_answer(self, log, capsys, tmp_path):
+        made = pyarrow.csv.read_csv(log)
+        lost = pyarrow.array(1 - made["reward"].to_numpy())
+        channel = pyarrow.array(["web"] * made.num_rows)
+        other = pyarrow.table(
+            {"zip": made["player"], "channel": channel, "variant": made["arm"], "day30": lost, "e": made["propensity"]}
+        )
+        pyarrow.csv.write_csv(other, tmp_path / "other.csv")
+        options = ["--player", "zip, channel", "--arm", "variant", "--reward", "1 - day30", "--propensity", "e"]
+        values = []
+        for line in ([log], [str(tmp_path / "other.csv"), *options]):
+            assert main(["evaluate", *line, "--json", "-"]) == 0
+            values.append([each["value"] for each in json.loads(capsys.readouterr().out)["estimates"]])
+        assert values[0] == values[1]
+        only = ["--only", "p0 / web", "--policy", "a1", "--propensity", "empirical"]
+        assert main(["evaluate", str(tmp_path / "other.csv"), *options, *only]) == 0
+        shown = capsys.readouterr().out
+        assert "1 - day30 of" in shown
+        assert "how often each player's rows have the arm" in " ".join(shown.split())
+
     def test_json_alone(self, log, capsys):
-        assert main(["evaluate", log, "--arm", "a0", "--json", "-"]) == 0
+        assert main(["evaluate", log, "--policy", "a0", "--json", "-"]) == 0
         assert json.loads(capsys.readouterr().out)["rows"] == 300
 
     @pytest.mark.parametrize(
@@ -427,9 +449,12 @@ class TestCommandLine:
             (["--policy", "RobustAggTS("], "a name and numbers"),
             (["--policy", "RobustAggTS(x)"], "a name and numbers"),
             (["--policy", "RobustAggTS()"], "epsilon"),
-            (["--table", "nowhere.json"], "nowhere.json"),
-            (["--table", "table.txt"], ".json or .csv"),
-            (["--arm", "z"], "its arms are a0, a1, a2"),
+            (["--policy", "nowhere.json"], "nowhere.json"),
+            (["--policy", "z"], "its arms are a0, a1, a2"),
+            (["--arm", "z"], "no column 'z'"),
+            (["--player", "player,z"], "no column 'z'"),
+            (["--propensity", "1/0"], "propensity=inf"),
+            (["--reward", "reward +"], "neither a column nor a calculation"),
             (["--json", ""], "--json ''"),
             (["--json", "nowhere/out.json"], "there is no folder nowhere"),
             (["--range", "0", "0.5"], "give --range LOW HIGH"),

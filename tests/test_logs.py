@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 
 import posse
+from posse.insight.columns import Columns
 from posse.insight.logs import read_log, with_range
 from posse.learner import Counts
 
@@ -83,7 +84,7 @@ class TestReading:
         np.testing.assert_array_equal(log.reward, [1.0, 0.0, np.nan, 1.0])
 
     def test_another_column_of_rewards(self):
-        log = read_log(TABLE.append_column("sales", [[3.0, 4.0, 5.0, 6.0]]), reward="sales")
+        log = read_log(TABLE.append_column("sales", [[3.0, 4.0, 5.0, 6.0]]), "sales")
         assert log.reward.tolist() == [3.0, 4.0, 5.0, 6.0]
 
     def test_a_learners_log_brings_its_names_range_and_epsilon(self):
@@ -129,13 +130,128 @@ class TestReading:
         log = read_log(TABLE, also=EVERYTHING).kept(np.array([True, False, False, True]))
         assert (log.player.tolist(), log.propensity.tolist(), log.holdout) == ([1, 1], [0.5, 0.5], None)
 
-    def test_a_data_frame(self):
-        pandas = pytest.importorskip("pandas")
-        frame = pandas.DataFrame({"player": ["b", "a"], "arm": [1, 2], "reward": [1.0, None]})
+    @pytest.mark.parametrize("kind", ["pandas", "polars", "duckdb", "lazy"])
+    def test_data_frames(self, kind):
+        module = pytest.importorskip("polars" if kind == "lazy" else kind)
+        columns = {"player": ["b", "a"], "arm": [10, 9], "reward": [1.0, None]}
+        if kind == "duckdb":
+            frame = module.sql("select * from (values ('b', 10, 1.0), ('a', 9, null)) as log(player, arm, reward)")
+        else:
+            frame = module.DataFrame(columns).lazy() if kind == "lazy" else module.DataFrame(columns)
         log = read_log(frame)
-        assert (log.players, log.arms, log.missing) == (("a", "b"), ("1", "2"), 1)
+        assert (log.players, log.arms, log.missing) == (("a", "b"), ("9", "10"), 1)
+
+    def test_a_data_frame_with_names_and_numbers_in_one_column(self):
+        frame = pytest.importorskip("pandas").DataFrame({"player": ["a", 3], "arm": [1, 2], "reward": [1.0, None]})
         with pytest.raises(ValueError, match=r"DataFrame cannot be made an Arrow table.*player"):
-            read_log(frame.assign(player=["a", 3]))
+            read_log(frame)
+
+
+class TestColumns:
+    LOG = TABLE.append_column("week", [[1, 1, 2, 2]]).append_column("day30", [[1, 0, None, 1]])
+
+    def test_several_columns_are_the_player_together(self):
+        for player in ("player, week", ["player", "week"]):
+            log = read_log(self.LOG, Columns(player=player))
+            assert log.players == ("a / 1", "a / 2", "b / 1", "b / 2")
+            assert log.player.tolist() == [2, 0, 1, 3]
+        assert read_log(self.LOG, Columns(player=["player", "week"]), in_order=True).players[0] == "b / 1"
+        same_names = {"one": ["a / b", "a"], "two": ["c", "b / c"], "arm": [1, 1], "reward": [1, 0]}
+        with pytest.raises(ValueError, match="give different players the same name"):
+            read_log(same_names, Columns(player="one,two"))
+
+    @pytest.mark.parametrize(
+        ("formula", "expected"),
+        [
+            ("1 - day30", [0, 1, np.nan, 0]),
+            ("-(day30 + week) / 2", [-1, -0.5, np.nan, -1.5]),
+            ("2 * week", [2, 2, 4, 4]),
+        ],
+    )
+    def test_a_reward_may_be_a_calculation(self, formula, expected):
+        np.testing.assert_array_equal(read_log(self.LOG, formula).reward, expected)
+
+    @pytest.mark.parametrize(
+        ("formula", "expected"),
+        [
+            ("1 - sales", "no column 'sales'"),
+            ("__import__('os')", "no column '__import__'"),
+            ("day30.real", "no calculation"),
+            ("day30 ** 2", "no calculation"),
+            ("day30 if week else 1", "no calculation"),
+            ("'a' + day30", "no calculation"),
+            ("True", "no calculation"),
+            ("1 -", "neither a column nor a calculation"),
+            ("day30 / (week - 1)", "row 1 has day30 / .* expected a finite number"),
+            ("arm + 1", "column 'arm' must hold numbers"),
+        ],
+    )
+    def test_anything_else_is_refused(self, formula, expected):
+        with pytest.raises(ValueError, match=expected):
+            read_log(self.LOG, formula)
+
+    def test_a_column_may_be_called_like_a_calculation(self):
+        log = read_log(TABLE.append_column("1 - day30", [[0.0, 1.0, 0.5, 1.0]]), "1 - day30")
+        assert log.reward.tolist() == [0.0, 1.0, 0.5, 1.0]
+
+    @pytest.mark.parametrize(
+        ("propensity", "expected"),
+        [
+            ("1/3", [1 / 3] * 4),
+            (0.25, [0.25] * 4),
+            ("week / 4", [0.25, 0.25, 0.5, 0.5]),
+            ("empirical", [1, 0.5, 0.5, 1]),
+        ],
+    )
+    def test_propensities(self, propensity, expected):
+        log = read_log(self.LOG, Columns(propensity=propensity), also=["propensity"])
+        np.testing.assert_allclose(log.propensity, expected)
+
+    def test_a_propensity_that_is_named_must_be_there(self):
+        with pytest.raises(ValueError, match="no column 'chance'"):
+            read_log(self.LOG, Columns(propensity="chance"), also=["propensity"])
+        assert read_log(self.LOG.drop_columns(["propensity"]), also=["propensity"]).propensity is None
+
+    def test_names_that_are_numbers_or_truth_values(self):
+        log = read_log({"player": [10.0, 9.0], "arm": [True, False], "reward": [1, 0]})
+        assert (log.players, log.arms) == (("9", "10"), ("False", "True"))
+
+    def test_rows_can_be_grouped_by_any_column(self):
+        log = read_log(self.LOG, by="week")
+        assert (log.groups, log.group.tolist()) == (("1", "2"), [0, 0, 1, 1])
+
+
+class TestRepeatedIds:
+    IDS = ("0-000000ff", "1-000000ff", None, "0-000000ff")
+
+    @pytest.mark.parametrize(
+        ("column", "ids"), [("decision", IDS), ("id", (3, 4, 5, 3)), ("id", ("a", "b", None, "a"))]
+    )
+    def test_they_are_refused_with_id_and_rows(self, column, ids, tmp_path):
+        log = TABLE.append_column(column, [list(ids)])
+        with pytest.raises(ValueError, match=f"rows 1 and 4 have the same {column}, {ids[0]!r}"):
+            read_log(log)
+        pyarrow.csv.write_csv(log, tmp_path / "log.csv")
+        with pytest.raises(ValueError, match=f"rows 1 and 4 have the same {column}"):
+            read_log(tmp_path / "log.csv")
+        assert read_log(log, Columns(id="none")).player.size == 4
+        assert read_log(TABLE.append_column(column, [[*ids[:3], None]])).player.size == 4
+
+    def test_any_column_can_be_the_id_and_other_decisions_are_none(self):
+        log = TABLE.append_column("visit", [[1, 2, 2, 3]]).append_column("decision", [["buy"] * 4])
+        assert read_log(log).player.size == 4
+        with pytest.raises(ValueError, match="rows 2 and 3 have the same visit, 2"):
+            read_log(log, Columns(id="visit"))
+
+    def test_a_learners_log_twice(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y"], ["a"], seed=1)
+        learner.observe(learner.choose("a").id, 1.0)
+        learner.record([("a", "x", 1.0), ("a", "x", 1.0)])
+        log = learner.log()
+        assert read_log(log).player.size == 3
+        for insight in (posse.insight.evaluate, posse.insight.diagnose):
+            with pytest.raises(ValueError, match="have the same decision"):
+                insight(pyarrow.concat_tables([log, log]))
 
 
 class TestTheRangeOfRewards:

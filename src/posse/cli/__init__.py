@@ -93,10 +93,35 @@ def answer(function: Callable[..., Any], options: argparse.Namespace) -> None:
         result.figure().savefig(options.figure)
 
 
+def add_columns(parser: argparse._ActionsContainer, *, propensity: bool, reward: str | None = "reward") -> None:
+    """Add the options that say which columns of a log hold what, and which range its rewards have."""
+    parser.add_argument(
+        "--player", default="player", metavar="COLUMN", help="the player: a column, or several with commas between them"
+    )
+    parser.add_argument("--arm", default="arm", metavar="COLUMN", help="the arm that was chosen")
+    add_rewards(parser, reward)
+    if propensity:
+        parser.add_argument(
+            "--propensity",
+            default="propensity",
+            metavar="COLUMN",
+            help="the probability with which the arm was chosen: a column, a number such as 0.5 or 1/3, or empirical, "
+            "how often each player's rows have the arm",
+        )
+    parser.add_argument(
+        "--id",
+        metavar="COLUMN",
+        help="a column that may not repeat (default: decision or id, if there; none: no check)",
+    )
+
+
 def add_rewards(parser: argparse._ActionsContainer, default: str | None = "reward") -> None:
     """Add the options that say which column of a log has the rewards, and what range they have."""
     parser.add_argument(
-        "--reward", default=default, metavar="COLUMN", help="the log's column of rewards (default: reward)"
+        "--reward",
+        default=default,
+        metavar="COLUMN",
+        help="the reward: a column, or a calculation such as '1 - day30' (default: reward)",
     )
     parser.add_argument(
         "--range",

@@ -6,11 +6,12 @@ import argparse
 import ast
 import csv
 import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.cli import add_outputs, add_rewards, answer
+from posse.cli import add_columns, add_outputs, answer
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.model import FixedPolicy
@@ -25,33 +26,33 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "evaluate",
         help="judge policies from a log of decisions",
         description="Say what other policies would have earned, overall and for each player. The log is a Parquet or "
-        "CSV file with the columns player, arm, propensity (the probability with which the arm was chosen) and a "
-        "reward. A CSV file carries no metadata, so pass --adaptive and --range yourself. Without a policy to judge, "
-        "it judges every arm, the uniform policy and what the log itself did.",
+        "CSV file with a player, an arm, a propensity (the probability with which the arm was chosen) and a reward. A "
+        "CSV file carries no metadata, so pass --adaptive and --range yourself. Without a policy to judge, it judges "
+        "every arm, the uniform policy and what the log itself did.",
     )
     parser.add_argument("source", metavar="LOG", help="a .parquet or .csv file")
-    what = parser.add_argument_group("the policies to judge (all options may be repeated and combined)")
-    what.add_argument("--arm", action="append", default=[], metavar="NAME", help="always this arm, for all players")
-    what.add_argument("--uniform", action="store_true", help="every arm with the same probability")
-    what.add_argument("--logged", action="store_true", help="what the log itself did")
+    what = parser.add_argument_group("what to judge")
     what.add_argument(
-        "--table",
+        "--policy",
         action="append",
         default=[],
-        metavar="FILE",
-        help='a fixed policy: JSON {player: arm} or {player: {arm: probability}}, or CSV "player,arm,probability"; '
-        "the player * stands for all players that are not named",
+        metavar="POLICY",
+        help="an arm for all players; uniform: every arm with the same probability; logged: what the log itself did; a "
+        "policy that learns, such as 'RobustAggTS(0.1)'; or a file with a fixed policy: JSON {player: arm} or {player: "
+        '{arm: probability}}, or CSV "player,arm,probability", where the player * stands for all that are not named '
+        "(may be repeated)",
     )
-    learns = "a policy that learns, such as 'RobustAggTS(0.1)'"
-    what.add_argument("--policy", action="append", default=[], metavar="POLICY", help=learns)
-    parser.add_argument(
-        "--against", metavar="NAME", help="also show the differences to this: an arm, uniform or logged"
+    what.add_argument(
+        "--against", metavar="POLICY", help="also show the differences to this: an arm, uniform or logged"
     )
-    parser.add_argument(
-        "--player", dest="players", action="append", metavar="NAME", help="only these players' rows (may be repeated)"
+    what.add_argument(
+        "--only", dest="players", action="append", metavar="PLAYER", help="only this player's rows (may be repeated)"
     )
-    parser.add_argument("--holdout", action="store_true", help="only the decisions that a learner held out")
-    add_rewards(parser)
+    what.add_argument(
+        "--by", metavar="COLUMN", help="show results by this column's values, such as a week, not by player"
+    )
+    what.add_argument("--holdout", action="store_true", help="only the decisions that a learner held out")
+    add_columns(parser.add_argument_group("which columns of the log hold what"), propensity=True)
     parser.add_argument(
         "--level", type=float, default=0.05, metavar="P", help="how often an interval may miss (default: 0.05)"
     )
@@ -73,13 +74,19 @@ def _evaluate(options: argparse.Namespace) -> None:
     from posse.insight import evaluate
     from posse.simulation.progress import Bar
 
-    targets: list[Any] = [*(["logged"] if options.logged else []), *(["uniform"] if options.uniform else [])]
-    targets += options.arm
-    targets += [read_table(Path(path)) for path in options.table]
-    targets += [read_policy(text) for text in options.policy]
-    options.target = targets or None
+    options.target = [_target(text) for text in options.policy] or None
     options.progress = Bar() if sys.stderr.isatty() else None
     answer(evaluate, options)
+
+
+def _target(text: str) -> Any:
+    """What --policy names: a file, a policy that learns, or else an arm, uniform or logged."""
+    from posse.policies import all_policies
+
+    if Path(text).suffix.lower() in (".json", ".csv"):
+        return read_table(Path(text))
+    learns = text.strip() in {policy.__name__ for policy in all_policies()} or re.match(r"\s*[A-Za-z]\w*\(", text)
+    return read_policy(text) if learns else text
 
 
 def read_policy(text: str) -> Policy:
@@ -111,8 +118,6 @@ def read_table(path: Path) -> FixedPolicy:
     """A fixed policy from a JSON or CSV file; it gets the file's name."""
     from posse.insight.evaluation.model import FixedPolicy
 
-    if path.suffix.lower() not in (".json", ".csv"):
-        raise ValueError(f"--table {path}, but expected a .json or .csv file")
     text = path.read_text(encoding="utf-8-sig")
     if path.suffix.lower() == ".csv":
         return FixedPolicy(path.stem, _table_of_csv(path, text))

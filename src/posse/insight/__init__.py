@@ -1,5 +1,6 @@
 """What theory says about a problem, whether ε is right, what other policies would have earned, what to expect."""
 
+from posse.insight.columns import Columns
 from posse.insight.diagnosis.api import Diagnosis, diagnose
 from posse.insight.evaluation.api import Evaluation, evaluate
 from posse.insight.evaluation.model import Estimate, FixedPolicy
@@ -18,6 +19,7 @@ from posse.insight.theory import (
 
 __all__ = [
     "Bound",
+    "Columns",
     "Diagnosis",
     "Estimate",
     "Evaluation",

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 from posse.checks import number
+from posse.insight.columns import EMPIRICAL, Columns, Source, id_column, names_of, numbers_of, refuse_repeated_ids
 from posse.learner import Counts
 from posse.learner.setup import NARROWEST, WIDEST
-from posse.text import listed
 
 GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
 
@@ -33,6 +31,8 @@ class Log:
     holdout: np.ndarray | None = None  # whether the decision was held out, its arm drawn uniformly
     observed: np.ndarray | None = None  # the number of the learner's event that brought the reward, NaN without one
     is_decision: np.ndarray | None = None  # whether the row is a decision, not a past reward that a learner was given
+    groups: tuple[str, ...] = ()  # the values of the column to group by; `group` has places in this tuple
+    group: np.ndarray | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -53,6 +53,11 @@ class Log:
         """The log with only the rows for which `keep` is True."""
         columns = {name: column[keep] for name, column in vars(self).items() if isinstance(column, np.ndarray)}
         return replace(self, **columns)
+
+    def with_frequencies(self) -> Log:
+        """The log with the arms' frequencies in each player's rows as propensities."""
+        pulls = by_cell(self.player, self.arm, self.shape)
+        return replace(self, propensity=pulls[self.player, self.arm] / pulls.sum(axis=1)[self.player])
 
     def counts(self) -> Counts:
         """Pulls and sums by player and arm, over the rows whose reward is known."""
@@ -76,48 +81,66 @@ def by_cell(
     return np.bincount(player * shape[1] + arm, weights=weights, minlength=shape[0] * shape[1]).reshape(shape)
 
 
-def read_log(source: Any, reward: str = "reward", also: Iterable[str] = (), *, in_order: bool = False) -> Log:
-    """Read a log from a Parquet or CSV file, an Arrow table, a DataFrame, or a learner.
+def read_log(
+    source: Any,
+    columns: Columns | str = Columns(),
+    also: Iterable[str] = (),
+    *,
+    by: str | None = None,
+    in_order: bool = False,
+) -> Log:
+    """Read a log from a Parquet or CSV file, an Arrow table, a DataFrame, a mapping of columns, or a learner.
 
-    The log must have the columns player, arm, and the one named by `reward`, which may be empty where the reward is
-    unknown. `also` names further columns to read if they are there: propensity, shared, holdout, and from a learner's
-    log observed and decision. Other columns are not read. `with_range` checks that rewards are in their range.
+    `columns` says which columns are the player, the arm, the reward and the propensity; a text is the reward. Rewards
+    may be empty where unknown. `also` names what else to read if it is there: propensity, shared, holdout, and from a
+    learner's log observed and decision; `by` is a column to group rows by. Other columns are not read. Repeated ids are
+    refused. `with_range` checks that rewards are in their range.
 
     Players and arms are in their learner's order; in a log from elsewhere they are sorted by name, or `in_order` of
     their first rows.
 
-    >>> import pyarrow
-    >>> table = pyarrow.table({"player": ["a", "b", "a"], "arm": ["x", "x", "y"], "sales": [1.0, 0.0, None]})
-    >>> read_log(table, reward="sales").counts().pulls.tolist()
-    [[1, 0], [1, 0]]
+    >>> log = {"zip": [1, 2, 1], "by": ["web", "web", "shop"], "arm": ["x", "x", "y"], "back": [True, False, None]}
+    >>> read_log(log, Columns(player="zip, by", reward="1 - back")).counts().players
+    ('1 / shop', '1 / web', '2 / web')
     """
-    table = _table(source)
-    for name in ("player", "arm", reward):
-        if name not in table.column_names:
-            there = listed(table.column_names, 30) or "none"
-            raise ValueError(f"the log has no column {name!r}; its columns are {there}{_separator(table.column_names)}")
-    about = _about(table)
+    columns = Columns(reward=columns) if isinstance(columns, str) else columns
+    found = Source(source)
+    about = found.about
     own = () if about else ("observed", "decision")  # in a log from elsewhere, such a column means something else
-    wanted = [name for name in also if name in table.column_names and name not in own]
-    for name in ("player", "arm", reward, *wanted):
-        times = table.column_names.count(name)
-        if times > 1:
-            raise ValueError(f"the log has column {name!r} {times} times, but expected it once")
-    if table.num_rows == 0:
-        raise ValueError("the log has no rows")
-    players, player = _names(table, "player", about.get("players", []), in_order)
-    arms, arm = _names(table, "arm", about.get("arms", []), in_order)
-    columns = {
-        **{name: _numbers(table, name) if name in wanted else None for name in ("propensity", "shared", "observed")},
-        "holdout": _numbers(table, "holdout") == 1 if "holdout" in wanted else None,
-        "is_decision": table["decision"].is_valid().to_numpy() if "decision" in wanted else None,
-    }
-    log = Log(players, arms, player, arm, _numbers(table, reward), about=about, **columns)
-    _refuse(f"{reward}=", log.reward, np.isinf(log.reward), "expected a finite number")
+    wanted = [name for name in also if name in found.names and name not in (*own, "propensity")]
+    propensity = columns.propensity if "propensity" in also else None
+    if propensity not in found.names and propensity in (Columns.propensity, EMPIRICAL):
+        propensity, empirical = None, propensity == EMPIRICAL
+    else:
+        empirical = False
+    players, identity = found.players(columns.player), id_column(columns, found)
+    names = [*players, columns.arm, *(name for name in (by, identity) if name is not None)]
+    numeric = [name for each in (columns.reward, propensity) if each is not None for name in found.inputs(each)]
+    table = found.read([*names, *numeric, *wanted], text=names)
+    if identity is not None:
+        refuse_repeated_ids(table, identity, sure=bool(about) or columns.id is not None)
+    all_players, player = names_of(table, players, "player", about.get("players", []), in_order)
+    all_arms, arm = names_of(table, [columns.arm], "arm", about.get("arms", []), in_order)
+    groups, group = ((), None) if by is None else names_of(table, [by], by, [], in_order)
+    log = Log(
+        all_players,
+        all_arms,
+        player,
+        arm,
+        numbers_of(table, columns.reward),
+        None if propensity is None else numbers_of(table, propensity),
+        about=about,
+        holdout=numbers_of(table, "holdout") == 1 if "holdout" in wanted else None,
+        is_decision=table["decision"].is_valid().to_numpy() if "decision" in wanted else None,
+        groups=groups,
+        group=group,
+        **{name: numbers_of(table, name) if name in wanted else None for name in ("shared", "observed")},
+    )
+    _refuse(f"{columns.reward}=", log.reward, np.isinf(log.reward), "expected a finite number")
     if log.propensity is not None:
         outside = (log.propensity <= 0) | (log.propensity > 1)
         _refuse("propensity=", log.propensity, outside, "the arm was chosen, so it is in (0, 1]")
-    return log
+    return log.with_frequencies() if empirical else log
 
 
 @overload
@@ -173,92 +196,6 @@ def _checked(given: Any) -> tuple[float, float]:
             "(0, 100) or --range 0 100"
         )
     return low, high
-
-
-def _table(source: Any) -> Any:
-    import pyarrow
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    if callable(getattr(source, "log", None)):
-        source = source.log()
-    if isinstance(source, pyarrow.Table):
-        return source
-    if hasattr(source, "__arrow_c_stream__") or type(source).__name__ == "DataFrame":
-        try:
-            return pyarrow.table(source)
-        except (pyarrow.ArrowException, TypeError) as error:
-            raise ValueError(f"the {type(source).__name__} cannot be made an Arrow table: {error}") from None
-    if not isinstance(source, (str, Path)):
-        raise TypeError(
-            f"a {type(source).__name__} is no log; expected a path to a .parquet or .csv file, an Arrow table, a "
-            "DataFrame, or a learner"
-        )
-    path = Path(source)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        if path.suffix.lower() == ".csv":
-            names = pyarrow.csv.ConvertOptions(
-                column_types={"player": pyarrow.string(), "arm": pyarrow.string()}, strings_can_be_null=False
-            )
-            return pyarrow.csv.read_csv(path, convert_options=names)
-        if path.suffix.lower() in (".parquet", ".pq"):
-            return pyarrow.parquet.read_table(path)
-    except pyarrow.ArrowInvalid as error:
-        raise ValueError(f"{path} cannot be read: {error}") from None
-    raise ValueError(f"{path} ends in {path.suffix!r}, but a log is a .parquet or .csv file")
-
-
-def _separator(columns: list[str]) -> str:
-    """A hint for a file whose columns seem to be separated by something else than commas."""
-    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
-        if any(mark in column for column in columns):
-            return f"; they seem to be separated by {name}, but a .csv file has commas"
-    return ""
-
-
-def _about(table: Any) -> dict[str, Any]:
-    """What a learner wrote about itself in the table's metadata."""
-    written = (table.schema.metadata or {}).get(b"posse", b"{}")
-    try:
-        about = json.loads(written)
-    except ValueError:
-        about = None
-    if not isinstance(about, dict):
-        raise ValueError(f"what the log says of itself cannot be read: {written[:60]!r}, but expected a JSON object")
-    return about
-
-
-def _names(table: Any, column: str, first: list[str], in_order: bool) -> tuple[tuple[str, ...], np.ndarray]:
-    """The names in a column, those in `first` before the others, and for each row the place of its name."""
-    import pyarrow
-
-    try:
-        encoded = table[column].combine_chunks().cast(pyarrow.string()).dictionary_encode()
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
-        raise ValueError(f"column {column!r} holds {table[column].type}, but expected names") from None
-    found = encoded.dictionary.to_pylist()
-    empty = encoded.is_null().to_numpy(zero_copy_only=False)
-    if "" in found:
-        empty |= encoded.indices.fill_null(-1).to_numpy() == found.index("")
-    if empty.any():
-        raise ValueError(f"row {int(empty.argmax()) + 1} has no {column}; every row needs one")
-    names = list(dict.fromkeys([*first, *(found if in_order else sorted(found))]))  # found is in order of first rows
-    place = {name: number for number, name in enumerate(names)}
-    mapping = np.array([place[name] for name in found], np.int64)
-    return tuple(names), mapping[encoded.indices.to_numpy()]
-
-
-def _numbers(table: Any, column: str) -> np.ndarray:
-    """A column as float64, NaN where empty."""
-    import pyarrow
-
-    try:
-        cast = table[column].cast(pyarrow.float64())
-    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
-        raise ValueError(f"column {column!r} must hold numbers: {error}") from None
-    return np.asarray(cast.to_numpy(), np.float64)
 
 
 def _refuse(name: str, column: np.ndarray, bad: np.ndarray, expected: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from posse.checks import number, whole
+from posse.insight.columns import EMPIRICAL, Columns
 from posse.insight.evaluation.model import LOGGED, UNIFORM, Estimate, Evaluators, Target, target_of
 from posse.insight.evaluation.replay import check_replay, replay, replay_estimates
 from posse.insight.evaluation.rows import held_out, only, usable
@@ -19,6 +20,10 @@ from posse.streams import check_seed
 from posse.text import plain
 
 _COLUMNS = ("propensity", "observed")
+FREQUENCIES = (
+    "propensities are how often each player's rows have the arm, which is right only if arms were drawn at random with "
+    "the same chances throughout"
+)
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,11 @@ def evaluate(
     source: Any,
     target: Any = None,
     *,
+    player: str | Iterable[str] = "player",
+    arm: str = "arm",
     reward: str = "reward",
+    propensity: str | float = "propensity",
+    id: str | None = None,
     level: float = 0.05,
     estimator: str = "auto",
     against: Any = None,
@@ -82,11 +91,11 @@ def evaluate(
     """Judge one target, or a list of targets, from a log with propensities. Methods and sources: docs/evaluation.md.
 
     Args:
-        source: the log: a Parquet or CSV file, an Arrow table, a DataFrame, or a learner.
+        source: the log: a Parquet or CSV file, an Arrow table, a DataFrame, a mapping of columns, or a learner.
         target: an arm's name, "uniform", "logged" (what the log itself did), a table player → arm or player →
             {arm: probability}, an object with `probabilities(player)`, or a policy that learns, such as
             `posse.RobustAggTS(0.1)`, which is replayed. Omitted: every arm, uniform and logged.
-        reward: the column of rewards.
+        player, arm, reward, propensity, id: which columns hold what, see `posse.insight.Columns`.
         level: each interval misses the truth with at most this probability.
         estimator: "dr", "snips", "ips", or "auto", which is dr, and snips where rows are few.
         against: a target whose value is subtracted from the others'.
@@ -113,7 +122,8 @@ def evaluate(
     seed = check_seed(seed)
     if adaptive not in (None, True, False):
         raise TypeError(f"adaptive={adaptive!r}, but expected True, False or None")
-    log = with_range(read_log(source, reward, _COLUMNS + (("holdout",) if holdout else ())), reward_range)
+    columns = Columns(player, arm, reward, propensity, id)
+    log = with_range(read_log(source, columns, _COLUMNS + (("holdout",) if holdout else ())), reward_range)
     log = log if players is None else only(log, players)
     rows = usable(held_out(log) if holdout else log, adaptive)
     evaluators = Evaluators(rows, level, estimator)
@@ -121,6 +131,7 @@ def evaluate(
     if baseline is not None:
         evaluators.of(baseline).score(baseline)
     prepared, notes = _prepared(target, evaluators)
+    notes += [FREQUENCIES] if propensity == EMPIRICAL else []
     estimates: list[Estimate] = []
     for each in prepared:
         if isinstance(each, Policy):

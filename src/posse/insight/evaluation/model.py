@@ -82,7 +82,8 @@ class Target:
 
 def target_of(what: Any, rows: Rows) -> Target:
     """The target that a user named: an arm, "uniform", "logged", a table, or anything with `probabilities(player)`."""
-    if isinstance(what, str):
+    if isinstance(what, (str, int)):  # a number or a truth value may be an arm's name
+        what = str(what)
         logged = what == LOGGED and what not in rows.arms
         return Target(what, None if logged else _named_table(what, rows))
     if isinstance(what, Mapping):

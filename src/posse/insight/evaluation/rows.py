@@ -70,7 +70,8 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
     propensity = log.propensity
     if propensity is None:
         raise ValueError(
-            "the log has no column 'propensity'; without the probabilities of its choices, no policy can be judged"
+            "the log has no column 'propensity'; without the probabilities of its choices, no policy can be judged "
+            "(--propensity 1/3 gives one for all rows, --propensity empirical the arms' frequencies)"
         )
     low, high = log.about["reward_range"]
     drawn = ~np.isnan(propensity)

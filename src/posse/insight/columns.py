@@ -1,0 +1,278 @@
+"""Which columns of a file or table say what, and reading them: `diagnose`, `evaluate` and `plan` all ask here."""
+
+from __future__ import annotations
+
+import ast
+import json
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posse.learner.ledger import UnknownDecision, parse_id
+from posse.text import listed
+
+EMPIRICAL = "empirical"
+NO_ID = "none"
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns hold the player, the arm, the reward and the propensity of each row.
+
+    `player` may be several columns: a list, or names with commas between them. `reward` is a column or a calculation
+    with columns and numbers, such as "1 - day30". `propensity` is a column, a number, a fraction such as "1/3", or
+    "empirical": how often each player's rows have the arm. `id` is a column whose values must not repeat: by default
+    a posse decision's id in "decision", or "id"; "none" checks nothing.
+    """
+
+    player: str | Iterable[str] = "player"
+    arm: str = "arm"
+    reward: str = "reward"
+    propensity: str | float = "propensity"
+    id: str | None = None
+
+
+class Source:
+    """A file or a table: the names of its columns, and the columns themselves, read when they are asked for."""
+
+    def __init__(self, source: Any) -> None:
+        import pyarrow
+
+        if callable(getattr(source, "log", None)):
+            source = source.log()
+        self._path = Path(source) if isinstance(source, (str, Path)) else None
+        if self._path is not None:
+            schema = self._schema(self._path)
+        else:
+            self._table = source if isinstance(source, pyarrow.Table) else _to_arrow(source)
+            schema = self._table.schema
+        self.names: list[str] = schema.names
+        self.about = _about(schema.metadata or {})
+
+    def players(self, player: str | Iterable[str]) -> list[str]:
+        """The columns that together are the player."""
+        if not isinstance(player, str):
+            return list(player)
+        return [player] if player in self.names else [name.strip() for name in player.split(",")]
+
+    def inputs(self, formula: str | float) -> list[str]:
+        """The columns that a calculation uses."""
+        if isinstance(formula, str) and formula not in self.names:
+            return [node.id for node in ast.walk(_parsed(formula)) if isinstance(node, ast.Name)]
+        return [formula] if isinstance(formula, str) else []
+
+    def read(self, columns: Iterable[str], text: Iterable[str]) -> Any:
+        """A table with these columns; those in `text` are not taken for numbers. Each must be there, and once."""
+        wanted = list(dict.fromkeys(columns))
+        for name in wanted:
+            times = self.names.count(name)
+            if times > 1:
+                raise ValueError(f"the log has column {name!r} {times} times, but expected it once")
+            if times == 0:
+                there = listed(self.names, 30) or "none"
+                raise ValueError(f"the log has no column {name!r}; its columns are {there}{_separator(self.names)}")
+        table = self._table.select(wanted) if self._path is None else self._from_file(self._path, wanted, text)
+        if table.num_rows == 0:
+            raise ValueError("the log has no rows")
+        return table
+
+    @staticmethod
+    def _schema(path: Path) -> Any:
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}")
+        ending = path.suffix.lower()
+        if ending not in (".csv", ".parquet", ".pq"):
+            raise ValueError(f"{path} ends in {path.suffix!r}, but a log is a .parquet or .csv file")
+        try:
+            return pyarrow.csv.open_csv(path).schema if ending == ".csv" else pyarrow.parquet.read_schema(path)
+        except pyarrow.ArrowInvalid as error:
+            raise ValueError(f"{path} cannot be read: {error}") from None
+
+    @staticmethod
+    def _from_file(path: Path, wanted: list[str], text: Iterable[str]) -> Any:
+        import pyarrow.csv
+        import pyarrow.parquet
+
+        try:
+            if path.suffix.lower() != ".csv":
+                return pyarrow.parquet.read_table(path, columns=wanted)
+            kinds = {name: pyarrow.string() for name in text}
+            options = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=wanted, strings_can_be_null=False)
+            return pyarrow.csv.read_csv(path, convert_options=options)
+        except pyarrow.ArrowInvalid as error:
+            raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _to_arrow(source: Any) -> Any:
+    """Any data frame as an Arrow table: pandas, polars, a DuckDB relation, or a mapping of columns."""
+    import pyarrow
+
+    if hasattr(source, "collect") and not hasattr(source, "__arrow_c_stream__"):
+        source = source.collect()  # polars' lazy frame
+    known = isinstance(source, Mapping) or hasattr(source, "__arrow_c_stream__") or hasattr(source, "__dataframe__")
+    if not known and not hasattr(source, "fetch_arrow_table"):
+        raise TypeError(
+            f"a {type(source).__name__} is no log; expected a path to a .parquet or .csv file, an Arrow table, a "
+            "DataFrame, or a learner"
+        )
+    try:
+        return pyarrow.table(source) if known else source.fetch_arrow_table()  # DuckDB before it had the Arrow stream
+    except (pyarrow.ArrowException, TypeError) as error:
+        raise ValueError(f"the {type(source).__name__} cannot be made an Arrow table: {error}") from None
+
+
+def _separator(columns: list[str]) -> str:
+    """A hint for a file whose columns seem to be separated by something else than commas."""
+    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+        if any(mark in column for column in columns):
+            return f"; they seem to be separated by {name}, but a .csv file has commas"
+    return ""
+
+
+def _about(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """What a learner wrote about itself in the table's metadata."""
+    written = metadata.get(b"posse", b"{}")
+    try:
+        about = json.loads(written)
+    except ValueError:
+        about = None
+    if not isinstance(about, dict):
+        raise ValueError(f"what the log says of itself cannot be read: {written[:60]!r}, but expected a JSON object")
+    return about
+
+
+def names_of(table: Any, columns: list[str], what: str, first: list[str], in_order: bool) -> Any:
+    """The names in one or several columns, those in `first` before the others, and the place of each row's name.
+
+    Several columns make names such as "10115 / mail". Whole numbers are sorted as numbers.
+    """
+    found, places = _encoded(table, columns[0], what)
+    for column in columns[1:]:
+        others, more = _encoded(table, column, what)
+        pairs, start, places = np.unique(places * len(others) + more, return_index=True, return_inverse=True)
+        rank = np.empty(pairs.size, np.int64)
+        rank[np.argsort(start, kind="stable")] = np.arange(pairs.size)
+        ordered = pairs[np.argsort(start, kind="stable")]
+        found, places = [f"{found[k // len(others)]} / {others[k % len(others)]}" for k in ordered], rank[places]
+        if len(set(found)) < len(found):
+            raise ValueError(f"columns {listed(columns)} give different players the same name; use other names")
+    key = int if all(name.isdecimal() for name in found) else str
+    names = list(dict.fromkeys([*first, *(found if in_order else sorted(found, key=key))]))
+    place = {name: number for number, name in enumerate(names)}
+    mapping = np.array([place[name] for name in found], np.int64)
+    return tuple(names), mapping[places]
+
+
+def _encoded(table: Any, column: str, what: str) -> tuple[list[str], np.ndarray]:
+    """The names in a column, in the order of their first rows, and for each row the place of its name."""
+    import pyarrow
+
+    values = table[column].combine_chunks()
+    try:
+        if pyarrow.types.is_floating(values.type):
+            values = values.cast(pyarrow.int64())  # whole numbers, in a column that has gaps elsewhere
+    except pyarrow.ArrowInvalid:
+        pass
+    try:
+        encoded = values.cast(pyarrow.string()).dictionary_encode()
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
+        raise ValueError(f"column {column!r} holds {table[column].type}, but expected names") from None
+    found = encoded.dictionary.to_pylist()
+    places = encoded.indices.fill_null(-1).to_numpy()
+    empty = places == (found.index("") if "" in found else -1)
+    empty |= places == -1
+    if empty.any():
+        raise ValueError(f"row {int(empty.argmax()) + 1} has no {what}; every row needs one")
+    if pyarrow.types.is_boolean(values.type):
+        found = [name.capitalize() for name in found]
+    return found, places
+
+
+def numbers_of(table: Any, formula: str | float) -> np.ndarray:
+    """A column, or a calculation with columns and numbers, as float64, NaN where empty.
+
+    >>> import pyarrow
+    >>> numbers_of(pyarrow.table({"day30": [1, 0], "day 7": [0, 1]}), "1 - day30").tolist()
+    [0.0, 1.0]
+    """
+    import pyarrow
+
+    if isinstance(formula, str) and formula not in table.column_names:
+        return np.full(table.num_rows, 1.0) * _value(_parsed(formula).body, table, formula)
+    if not isinstance(formula, str):
+        return np.full(table.num_rows, float(formula))
+    try:
+        cast = table[formula].cast(pyarrow.float64())
+    except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
+        raise ValueError(f"column {formula!r} must hold numbers: {error}") from None
+    return np.asarray(cast.to_numpy(), np.float64)
+
+
+def _parsed(formula: str) -> ast.Expression:
+    try:
+        return ast.parse(formula.strip(), mode="eval")
+    except (SyntaxError, ValueError):
+        raise ValueError(f"{formula!r} is neither a column nor a calculation such as '1 - day30'") from None
+
+
+def _value(node: ast.AST, table: Any, formula: str) -> Any:
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            left, right = np.float64(_value(node.left, table, formula)), _value(node.right, table, formula)
+            return _OPERATORS[type(node.op)](left, right)
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_value(node.operand, table, formula))
+    if isinstance(node, ast.Name):
+        return numbers_of(table, node.id)
+    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
+        return node.value
+    raise ValueError(f"{formula!r} is no calculation with columns and numbers; it may have + - * / and parentheses")
+
+
+def id_column(columns: Columns, source: Source) -> str | None:
+    """The column whose values must not repeat, or None."""
+    if columns.id is not None:
+        return None if columns.id == NO_ID else columns.id
+    return next((name for name in ("decision", "id") if name in source.names), None)
+
+
+def refuse_repeated_ids(table: Any, column: str, sure: bool) -> None:
+    """An error if two rows have the same id. Unless `sure`, a column "decision" without posse's ids is something else.
+
+    Rows without an id are not decisions.
+    """
+    ids = table[column].combine_chunks().dictionary_encode()
+    if ids.null_count + len(ids.dictionary) == len(ids) or (column == "decision" and not sure and not _own(ids)):
+        return
+    places = ids.indices.fill_null(-1).to_numpy()
+    known = np.flatnonzero(places >= 0)
+    _, first, inverse = np.unique(places[known], return_index=True, return_inverse=True)
+    again = int(np.flatnonzero(first[inverse] != np.arange(known.size))[0])
+    rows = known[first[inverse[again]]] + 1, known[again] + 1
+    raise ValueError(
+        f"rows {rows[0]:,} and {rows[1]:,} have the same {column}, {ids[int(known[again])].as_py()!r}: rows that are "
+        f"there twice would make intervals too narrow (id='{NO_ID}' or --id {NO_ID} if this column may repeat)"
+    )
+
+
+def _own(ids: Any) -> bool:
+    try:
+        parse_id(ids.dictionary[0].as_py())
+    except UnknownDecision:
+        return False
+    return True
