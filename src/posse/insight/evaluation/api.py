@@ -237,4 +237,4 @@ def _estimates(
         estimates = judges.estimates(replays[judged.label])
     if baseline is None or _name(baseline) == _name(judged):
         return estimates
-    return with_differences(estimates, judges.differences(scored(judged), scored(baseline)))
+    return with_differences(estimates, judges.differences(scored(judged), scored(baseline)), evaluators.rows)

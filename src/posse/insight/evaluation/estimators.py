@@ -15,6 +15,7 @@ from posse.insight.logs import by_cell
 
 FOLDS = 5
 PRIOR = 10.0  # how many rows the model's prior means are worth: an arm's mean for a cell, one half for an arm
+STEADY = 100  # how many rows a variance that all players share is worth
 ENOUGH = 10  # how often the largest possible squared deviation the scores' squared deviations must add up to
 
 
@@ -141,6 +142,15 @@ def hoeffding_interval(rewards: np.ndarray, level: float) -> tuple[float, float]
     """Mean ± √(ln(2/level) / 2n), for bounded rewards whose means may depend on the past (Azuma, 1967)."""
     half = math.sqrt(math.log(2 / level) / (2 * rewards.size))
     return float(rewards.mean()) - half, float(rewards.mean()) + half
+
+
+def steadied(errors: np.ndarray, rows: np.ndarray, variance: float) -> np.ndarray:
+    """Standard errors of means of few rows, as if each had 100 more rows with the given variance.
+
+    >>> steadied(np.array([0.0, 0.01]), np.array([4, 10_000]), 1.0).round(3).tolist()
+    [0.49, 0.01]
+    """
+    return np.sqrt((errors**2 * rows**2 + STEADY * variance) / (rows * (rows + STEADY)))
 
 
 def shrink(values: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -320,7 +320,7 @@ class Evaluators:
         if pair is None:
             return estimates
         both, first, second = pair
-        return with_differences(estimates, [both.difference(first, second, group) for group in groups])
+        return with_differences(estimates, [both.difference(first, second, group) for group in groups], self.rows)
 
     def _pair(self, target: Target, baseline: Target) -> tuple[Evaluator, ScoredTarget, ScoredTarget] | None:
         """Both scored by the same evaluator; None if no rows can judge both."""
@@ -331,13 +331,13 @@ class Evaluators:
             return None
 
 
-def with_differences(estimates: list[Estimate], differences: list[Interval]) -> list[Estimate]:
+def with_differences(estimates: list[Estimate], differences: list[Interval], rows: Rows) -> list[Estimate]:
     """The estimates with their differences; those of groups, which follow the first, are also shrunk to their mean."""
+    sizes = np.array([rows.group.size, *filter(None, np.bincount(rows.group).tolist())])
     known = [place for place, each in enumerate(differences) if place and each.error > 0]
-    if known:
-        values, errors = (
-            np.array([getattr(differences[place], name) for place in known]) for name in ("value", "error")
-        )
-        for place, value, error in zip(known, *estimators.shrink(values, errors), strict=True):
+    if known and differences[0].error > 0:
+        values, errors = (np.array([getattr(each, name) for each in differences]) for name in ("value", "error"))
+        errors = estimators.steadied(errors, sizes, errors[0] ** 2 * sizes[0])
+        for place, value, error in zip(known, *estimators.shrink(values[known], errors[known]), strict=True):
             differences[place] = replace(differences[place], shrunken=float(value), shrunken_error=float(error))
     return [replace(estimate, difference=each) for estimate, each in zip(estimates, differences, strict=True)]
