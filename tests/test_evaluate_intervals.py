@@ -16,7 +16,7 @@ from scipy.stats import binomtest
 
 import posse
 from posse.insight import evaluate
-from posse.insight.evaluation import estimators
+from posse.insight.evaluation import betting, estimators
 
 
 def thompson_logs(seed, logs, rounds, means):
@@ -42,18 +42,23 @@ def agrees(hits, trials, promised=0.95):
     return binomtest(int(hits), trials, promised, alternative="less").pvalue > 1e-3
 
 
-def slow_wealth(weights, rewards, value, level, by_design):
-    """The average wealth of the bets against `value`, term by term."""
-    n = len(weights)
-    square = sum(w * w for w in weights) / n
-    variance = square * value * (1 - value) if by_design else 2 * value - value**2
-    stakes = weights if by_design else [1.0] * n
-    total, prior = 0.0, [1 / (1 + abs(j)) ** 2 for j in range(-6, 5)]
-    for share, j in zip(prior, range(-6, 5), strict=True):
-        bet = min(math.sqrt(2 * math.log(1 / level) / (n * variance)) * 2.0**j, 0.9 / (max(stakes) * value))
-        total += share * math.prod(
-            1 + bet * (w * r - s * value) for w, r, s in zip(weights, rewards, stakes, strict=True)
-        )
+def slow_design_wealth(weights, rewards, value, level):
+    """The average wealth of the bets on w (r − value), term by term."""
+    variance = sum(w * w for w in weights) * value * (1 - value)
+    total, prior = 0.0, [1 / (1 + abs(j)) for j in range(-1, 8)]
+    for share, j in zip(prior, range(-1, 8), strict=True):
+        bet = min(math.sqrt(2 * math.log(1 / level) / variance) * 2.0**j, 0.9 / (max(weights) * value))
+        total += share * math.prod(1 + bet * w * (r - value) for w, r in zip(weights, rewards, strict=True))
+    return total / sum(prior)
+
+
+def slow_row_wealth(terms, value, level, most):
+    """The average wealth of the bets on T − value, term by term; `terms` gives the rows' terms for a bet."""
+    total, prior = 0.0, [1 / (1 + abs(j)) ** 1.5 for j in range(-5, 5)]
+    for share, j in zip(prior, range(-5, 5), strict=True):
+        size = len(terms(0.1))
+        bet = min(math.sqrt(2 * math.log(1 / level) / size) * 2.0 ** (j + 1 - most), 0.9 / most)
+        total += share * math.prod(1 + bet * (term - value) for term in terms(bet))
     return total / sum(prior)
 
 
@@ -62,6 +67,30 @@ class TestIntervalsByHand:
         error = math.sqrt(1 / 3) / 2  # of the mean of four scores with variance 1/3
         interval = estimators.normal_interval(np.array([0.0, 1.0, 1.0, 0.0]), 0.05)
         assert interval == pytest.approx((0.5 - 1.959964 * error, 0.5 + 1.959964 * error), rel=1e-6)
+
+    def test_skewness_moves_the_normal_interval_to_the_long_tail(self):
+        scores = np.repeat([0.0, 1.0], [90, 10])
+        low, high = estimators.normal_interval(scores, 0.05)
+        # Hall's cubic by hand: n = 100, s = √(9/99), skewness Σ((x − x̄)/s)³/n
+        deviation = math.sqrt(9 / 99)
+        a = (10 * 0.9**3 - 90 * 0.1**3) / 100 / deviation**3 / 10
+        for end, z in ((low, 1.959964), (high, -1.959964)):
+            t = (0.1 - end) / (deviation / 10)
+            assert t + a * t**2 / 3 + a**2 * t**3 / 27 + a / 6 == pytest.approx(z, abs=1e-6)
+        assert high - 0.1 > 1.2 * (0.1 - low)
+
+    def test_values_are_shrunk_as_if_by_hand(self):
+        values, errors = np.array([0.1, 0.2, 0.6]), np.array([0.1, 0.2, 0.1])
+        w = [100, 25, 100]
+        mean = sum(a * b for a, b in zip(w, values, strict=True)) / 225
+        q = sum(a * (b - mean) ** 2 for a, b in zip(w, values, strict=True))
+        tau = (q - 2) / (225 - (100**2 + 25**2 + 100**2) / 225)
+        w = [1 / (e**2 + tau) for e in errors]
+        mean = sum(a * b for a, b in zip(w, values, strict=True)) / sum(w)
+        expected = [mean + tau / (tau + e**2) * (v - mean) for v, e in zip(values, errors, strict=True)]
+        np.testing.assert_allclose(estimators.shrink(values, errors)[0], expected)
+        np.testing.assert_allclose(estimators.shrink(np.array([0.1, 0.11]), np.array([0.1, 0.1]))[0], 0.105)
+        assert estimators.shrink(np.array([0.3]), np.array([0.1]))[0].tolist() == [0.3]
 
     def test_one_score_says_nothing_and_two_say_something(self):
         assert estimators.normal_interval(np.array([0.5]), 0.05) == (-math.inf, math.inf)
@@ -78,37 +107,116 @@ class TestIntervalsByHand:
 
 
 class TestBetting:
-    @pytest.mark.parametrize("by_design", [True, False])
-    def test_it_refutes_what_the_slow_oracle_refutes_and_nothing_above(self, by_design):
+    def test_bets_by_design_refute_what_the_slow_oracle_refutes_and_nothing_above(self):
         rng = np.random.default_rng(5)
         for _ in range(4):
             weights = rng.choice([0.0, 0.5, 1.0, 6.0], size=60)
-            weights = weights / weights.mean() if by_design else weights
+            weights /= weights.mean()
             rewards = (rng.random(60) < 0.6) * 1.0
-            low, high = estimators.betting_interval(weights, rewards, 0.1, by_design=by_design)
+            low, high = betting.design_interval(weights, rewards, 0.1)
             for value in np.linspace(0.01, 0.99, 99):
-                wealth = slow_wealth(weights.tolist(), rewards.tolist(), value, 0.05, by_design)
+                wealth = slow_design_wealth(weights.tolist(), rewards.tolist(), value, 0.05)
                 if abs(value - low) > 0.002:
                     assert (wealth > 20) == (value < low), value
-                mirrored = slow_wealth(weights.tolist(), (1 - rewards).tolist(), 1 - value, 0.05, by_design)
+                mirrored = slow_design_wealth(weights.tolist(), (1 - rewards).tolist(), 1 - value, 0.05)
                 if abs(value - high) > 0.002:
                     assert (mirrored > 20) == (value > high), value
+
+    @pytest.mark.parametrize("known", [True, False])
+    def test_bets_on_rows_refute_only_what_the_slow_oracle_refutes(self, known):
+        """Two arms, one of them judged; and the difference of both."""
+        rng = np.random.default_rng(6)
+        chance = rng.uniform(0.1, 0.9, size=200)
+        arm = (rng.random(200) < chance) * 1
+        rewards = (rng.random(200) < 0.3 + 0.4 * arm) * 1.0
+        guess = np.full(200, 0.5)
+
+        def terms_of(number, given):
+            own = chance if number else 1 - chance
+            weights = (arm == number) / own
+            return betting.BetTerms(weights, given, arm, [(number, np.ones(200), own * known, guess)])
+
+        def slow(number, given, bet, most):
+            own = chance if number else 1 - chance
+            control = [min(0.5, (0.9 / bet - most) * e) if known else 0.0 for e in own]
+            rows = zip(arm, own, given, control, strict=True)
+            return [(r - c) / e + c if a == number else c for a, e, r, c in rows]
+
+        one, other = terms_of(1, rewards), terms_of(0, rewards)
+        low, _ = betting.martingale_interval(one, 0.1)
+        below, _ = betting.martingale_difference(one, other, 0.1)
+        for value in np.linspace(0.01, 0.99, 99):
+            if slow_row_wealth(lambda bet: slow(1, rewards, bet, 1), value, 0.05, 1) < 20:
+                assert value >= low - 1e-9
+            elif value > low:
+                assert value - low < 0.02  # only the bets near the best are followed
+
+            def both(bet):
+                return np.add(slow(1, rewards, bet, 2), slow(0, 1 - rewards, bet, 2))
+
+            if slow_row_wealth(both, 1 + value, 0.05, 2) < 20:
+                assert value >= below - 1e-9
 
     @settings(max_examples=200, deadline=None, derandomize=True)
     @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1)), min_size=1, max_size=20), st.booleans())
     def test_any_weights_and_rewards_give_an_interval_within_the_range(self, pairs, by_design):
         weights, rewards = (np.array(each) for each in zip(*pairs, strict=True))
-        if by_design and not weights.mean() > 1e-9:
-            weights = np.ones_like(weights)
-        weights = weights / weights.mean() if by_design else weights
-        low, high = estimators.betting_interval(weights, rewards, 0.05, by_design=by_design)
+        if by_design:
+            weights = weights / weights.mean() if weights.mean() > 1e-9 else np.ones_like(weights)
+            low, high = betting.design_interval(weights, rewards, 0.05)
+        else:
+            ones, chances = np.ones(weights.size), 1 / np.maximum(weights, 1)
+            arms = [(0, ones, chances, 0.5 * ones)]
+            low, high = betting.martingale_interval(betting.BetTerms(1 / chances, rewards, 0 * rewards, arms), 0.05)
         assert 0 <= low <= 1
         assert 0 <= high <= 1
 
     def test_a_single_row_says_next_to_nothing(self):
-        low, high = estimators.betting_interval(np.ones(1), np.ones(1), 0.05, by_design=True)
+        low, high = betting.design_interval(np.ones(1), np.ones(1), 0.05)
         assert low < 0.05
         assert high == 1
+
+
+LOTTERIES = {
+    "0.2, or 1 with probability 0.005": (lambda rng, n: np.where(rng.random(n) < 0.005, 1.0, 0.2), 0.204, 200),
+    "0.05, or 1 with probability 0.002": (lambda rng, n: np.where(rng.random(n) < 0.002, 1.0, 0.05), 0.0519, 800),
+    "0.8, or 0 with probability 0.005": (lambda rng, n: np.where(rng.random(n) < 0.005, 0.0, 0.8), 0.796, 200),
+    "always 0.5": (lambda rng, n: np.full(n, 0.5), 0.5, 200),
+}
+
+
+class TestSkewedRewards:
+    RUNS = 120
+
+    @pytest.mark.parametrize("name", LOTTERIES)
+    def test_lotteries(self, name):
+        draw, mean, rows = LOTTERIES[name]
+        hits = ordinary = differences = 0
+        for seed in range(self.RUNS):
+            rng = np.random.default_rng(seed)
+            arm = rng.choice(["x", "y"], size=2 * rows)
+            log = table(["a"] * (2 * rows), arm, [0.5] * (2 * rows), draw(rng, 2 * rows))
+            estimate = evaluate(log, "x", against="y").of("x")
+            assert estimate.interval == "betting"
+            hits += estimate.low <= mean <= estimate.high
+            differences += estimate.difference.low <= 0 <= estimate.difference.high
+            low, high = estimators.normal_interval(np.array(log["reward"])[arm == "x"], 0.05)
+            ordinary += low <= mean <= high
+            assert estimate.low < estimate.high
+        assert agrees(hits, self.RUNS)
+        assert agrees(differences, self.RUNS)
+        if name != "always 0.5":
+            assert not agrees(ordinary, self.RUNS, 0.93)
+
+    def test_the_text_says_which_interval_and_why(self):
+        rng = np.random.default_rng(1)
+        rewards = LOTTERIES["0.2, or 1 with probability 0.005"][0](rng, 400)
+        shown = " ".join(str(evaluate(table(["a"] * 400, ["x", "y"] * 200, [0.5] * 400, rewards))).split())
+        assert "by betting, which holds for any rewards in their range: the rewards vary too little" in shown
+        coins = " ".join(
+            str(evaluate(table(["a"] * 400, ["x", "y"] * 200, [0.5] * 400, [0.0, 1.0, 1.0, 0.0] * 100))).split()
+        )
+        assert "normal, corrected for skewness: the rewards vary enough" in coins
 
 
 class TestCoverageOnRandomisedLogs:
@@ -209,12 +317,25 @@ class TestCoverageOnAdaptiveLogs:
         assert agrees(overall, self.RUNS)
         assert agrees(by_player, self.RUNS)
 
+    def test_differences_are_one_bet(self, logs):
+        """Which covers, and is narrower than the two values' intervals together."""
+        hits, widths = 0, []
+        for log in logs:
+            evaluation = evaluate(log, ["a0", "a1"], against="a0", level=0.05)
+            found = evaluation.of("a1").difference
+            assert found.kind == "betting"
+            hits += found.low <= (self.MEANS[:, 1] - self.MEANS[:, 0]).mean() <= found.high
+            apart = evaluate(log, ["a0", "a1"], level=0.025)
+            ends = sum(each.high - each.low for each in (apart.of("a0"), apart.of("a1")))
+            widths.append((found.high - found.low) / ends)
+        assert agrees(hits, self.RUNS)
+        assert np.mean(widths) < 0.85
+
     def test_the_plain_mean_of_the_worse_arm_does_not_cover(self, logs):
         hits = 0
         for log in logs:
             rows = [row["reward"] for row in log.to_pylist() if row["arm"] == "a0" and row["player"] == "p1"]
-            low, high = estimators.normal_interval(np.array(rows), 0.05)
-            hits += low <= 0.45 <= high
+            hits += abs(np.mean(rows) - 0.45) <= 1.96 * np.std(rows) / math.sqrt(len(rows))
         assert not agrees(hits, self.RUNS)
 
     def test_dr_is_unbiased_where_the_plain_mean_is_not(self, logs):

@@ -110,6 +110,16 @@ def decimals(low: float, high: float, for_unit: int) -> int:
     return max(0, for_unit - math.floor(math.log10(high - low)))
 
 
+def interval_decimals(low: float, high: float) -> int:
+    """How many decimals show two significant digits of half the interval's width, at most 6.
+
+    >>> interval_decimals(0.011, 0.019), interval_decimals(1.02, 1.31), interval_decimals(-400, 400)
+    (4, 2, 0)
+    """
+    half = (high - low) / 2
+    return min(max(0, 1 - math.floor(math.log10(half))), 6) if half > 0 else 4
+
+
 def fixed(value: float, digits: int) -> str:
     """A number with that many decimals, commas between thousands, and a true minus sign, which 0 does not get.
 

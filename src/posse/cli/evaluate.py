@@ -42,9 +42,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         '{arm: probability}}, or CSV "player,arm,probability", where the player * stands for all that are not named '
         "(may be repeated)",
     )
-    what.add_argument(
-        "--against", metavar="POLICY", help="also show the differences to this: an arm, uniform or logged"
-    )
+    what.add_argument("--against", metavar="POLICY", help="also show the differences to this one")
     what.add_argument(
         "--only", dest="players", action="append", metavar="PLAYER", help="only this player's rows (may be repeated)"
     )
@@ -75,6 +73,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     from posse.simulation.progress import Bar
 
     options.target = [_target(text) for text in options.policy] or None
+    options.against = None if options.against is None else _target(options.against)
     options.progress = Bar() if sys.stderr.isatty() else None
     answer(evaluate, options)
 

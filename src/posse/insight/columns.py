@@ -223,6 +223,18 @@ def numbers_of(table: Any, formula: str | float) -> np.ndarray:
     return np.asarray(cast.to_numpy(), np.float64)
 
 
+def lists_of(table: Any, column: str, most: int) -> np.ndarray:
+    """A column of lists as a table, [row, place]: 0 where a place is empty or missing, NaN where a row has no list."""
+    lists = table[column].combine_chunks()
+    sizes = np.nan_to_num(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)).astype(np.int64)
+    rows = np.repeat(np.arange(sizes.size), sizes)
+    places = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    found = np.zeros((sizes.size, most))
+    found[rows, places] = lists.flatten().fill_null(0.0).to_numpy(zero_copy_only=False)
+    found[lists.is_null().to_numpy(zero_copy_only=False)] = np.nan
+    return found
+
+
 def _parsed(formula: str) -> ast.Expression:
     try:
         return ast.parse(formula.strip(), mode="eval")

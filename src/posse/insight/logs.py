@@ -9,7 +9,16 @@ from typing import Any, overload
 import numpy as np
 
 from posse.checks import number
-from posse.insight.columns import EMPIRICAL, Columns, Source, id_column, names_of, numbers_of, refuse_repeated_ids
+from posse.insight.columns import (
+    EMPIRICAL,
+    Columns,
+    Source,
+    id_column,
+    lists_of,
+    names_of,
+    numbers_of,
+    refuse_repeated_ids,
+)
 from posse.learner import Counts
 from posse.learner.setup import NARROWEST, WIDEST
 
@@ -33,6 +42,7 @@ class Log:
     is_decision: np.ndarray | None = None  # whether the row is a decision, not a past reward that a learner was given
     groups: tuple[str, ...] = ()  # the values of the column to group by; `group` has places in this tuple
     group: np.ndarray | None = None
+    probabilities: np.ndarray | None = None  # of all arms, [row, arm], NaN where unknown; a learner writes them
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -93,8 +103,8 @@ def read_log(
 
     `columns` says which columns are the player, the arm, the reward and the propensity; a text is the reward. Rewards
     may be empty where unknown. `also` names what else to read if it is there: propensity, shared, holdout, and from a
-    learner's log observed and decision; `by` is a column to group rows by. Other columns are not read. Repeated ids are
-    refused. `with_range` checks that rewards are in their range.
+    learner's log observed, decision and probabilities; `by` is a column to group rows by. Other columns are not read.
+    Repeated ids are refused. `with_range` checks that rewards are in their range.
 
     Players and arms are in their learner's order; in a log from elsewhere they are sorted by name, or `in_order` of
     their first rows.
@@ -106,7 +116,9 @@ def read_log(
     columns = Columns(reward=columns) if isinstance(columns, str) else columns
     found = Source(source)
     about = found.about
-    own = () if about else ("observed", "decision")  # in a log from elsewhere, such a column means something else
+    own = (
+        () if about else ("observed", "decision", "probabilities")
+    )  # in a log from elsewhere, such a column means something else
     wanted = [name for name in also if name in found.names and name not in (*own, "propensity")]
     propensity = columns.propensity if "propensity" in also else None
     if propensity not in found.names and propensity in (Columns.propensity, EMPIRICAL):
@@ -134,6 +146,7 @@ def read_log(
         is_decision=table["decision"].is_valid().to_numpy() if "decision" in wanted else None,
         groups=groups,
         group=group,
+        probabilities=lists_of(table, "probabilities", len(all_arms)) if "probabilities" in wanted else None,
         **{name: numbers_of(table, name) if name in wanted else None for name in ("shared", "observed")},
     )
     _refuse(f"{columns.reward}=", log.reward, np.isinf(log.reward), "expected a finite number")

@@ -10,8 +10,17 @@ import numpy as np
 
 from posse.checks import number, whole
 from posse.insight.columns import EMPIRICAL, Columns
-from posse.insight.evaluation.model import LOGGED, UNIFORM, Estimate, Evaluators, Target, target_of
-from posse.insight.evaluation.replay import check_replay, replay, replay_estimates
+from posse.insight.evaluation.model import (
+    LOGGED,
+    UNIFORM,
+    Estimate,
+    Evaluators,
+    ScoredTarget,
+    Target,
+    target_of,
+    with_differences,
+)
+from posse.insight.evaluation.replay import Replay, Replays, check_replay, replay
 from posse.insight.evaluation.rows import held_out, only, usable
 from posse.insight.evaluation.text import doubtful_arms, general_warnings, target_warnings, to_text
 from posse.insight.logs import read_log, with_range
@@ -19,7 +28,7 @@ from posse.policies.base import Policy
 from posse.streams import check_seed
 from posse.text import plain
 
-_COLUMNS = ("propensity", "observed")
+_COLUMNS = ("propensity", "observed", "probabilities")
 FREQUENCIES = (
     "propensities are how often each player's rows have the arm, which is right only if arms were drawn at random with "
     "the same chances throughout"
@@ -36,8 +45,10 @@ class Evaluation:
     reward_range: tuple[float, float]
     rows: int
     """How many rows had both a reward and a propensity."""
+    by: str
+    """What results are grouped by: "player", or another column."""
     players: tuple[str, ...]
-    """The players of those rows, those with most rows first."""
+    """The players of those rows, or the values of the column given as `by`, those with most rows first."""
     player_rows: tuple[int, ...]
     arms: tuple[str, ...]
     missing: int
@@ -81,6 +92,7 @@ def evaluate(
     estimator: str = "auto",
     against: Any = None,
     players: Iterable[str] | None = None,
+    by: str | None = None,
     holdout: bool = False,
     reward_range: tuple[float, float] | None = None,
     adaptive: bool | None = None,
@@ -98,8 +110,9 @@ def evaluate(
         player, arm, reward, propensity, id: which columns hold what, see `posse.insight.Columns`.
         level: each interval misses the truth with at most this probability.
         estimator: "dr", "snips", "ips", or "auto", which is dr, and snips where rows are few.
-        against: a target whose value is subtracted from the others'.
+        against: a target, of any kind, whose value is subtracted from the others'.
         players: only the rows of these players.
+        by: a column, such as a week or a segment, by whose values results are grouped, in place of players.
         holdout: only the decisions that a learner held out.
         reward_range: the least and the greatest possible reward; the log's own if omitted, or (0, 1).
         adaptive: whether the log's choices depended on its earlier rewards. Omitted: what the log says about itself,
@@ -123,38 +136,40 @@ def evaluate(
     if adaptive not in (None, True, False):
         raise TypeError(f"adaptive={adaptive!r}, but expected True, False or None")
     columns = Columns(player, arm, reward, propensity, id)
-    log = with_range(read_log(source, columns, _COLUMNS + (("holdout",) if holdout else ())), reward_range)
+    log = with_range(read_log(source, columns, _COLUMNS + (("holdout",) if holdout else ()), by=by), reward_range)
     log = log if players is None else only(log, players)
     rows = usable(held_out(log) if holdout else log, adaptive)
     evaluators = Evaluators(rows, level, estimator)
-    baseline = None if against is None else target_of(against, rows)
-    if baseline is not None:
-        evaluators.of(baseline).score(baseline)
+    baseline = None if against is None else _checked(against, evaluators)
     prepared, notes = _prepared(target, evaluators)
     notes += [FREQUENCIES] if propensity == EMPIRICAL else []
+    replays = {
+        each.label: replay(rows, each, passes, seed, progress)
+        for each in (*prepared, baseline)
+        if isinstance(each, Policy)
+    }
     estimates: list[Estimate] = []
     for each in prepared:
-        if isinstance(each, Policy):
-            estimates += replay_estimates(rows, each.label, replay(rows, each, passes, seed, progress), level)
-        else:
-            estimates += evaluators.estimates(each, baseline)
+        estimates += _estimates(each, baseline, evaluators, replays)
+        if isinstance(each, Target):
             evaluator = evaluators.of(each)
             notes += target_warnings(evaluator.rows, rows, evaluator.score(each))
-    counts = rows.pulls().sum(axis=1)
-    there = [int(player) for player in np.argsort(-counts, kind="stable") if counts[player]]
+    counts = np.bincount(rows.group, minlength=len(rows.groups))
+    there = [int(group) for group in np.argsort(-counts, kind="stable") if counts[group]]
     return Evaluation(
         reward=reward,
         level=level,
         reward_range=(rows.low, rows.high),
         rows=rows.reward.size,
-        players=tuple(rows.players[player] for player in there),
-        player_rows=tuple(int(counts[player]) for player in there),
+        by=by or "player",
+        players=tuple(rows.groups[group] for group in there),
+        player_rows=tuple(int(counts[group]) for group in there),
         arms=rows.arms,
         missing=rows.missing,
         undrawn=rows.undrawn,
         given_up=rows.given_up,
         adaptive=rows.adaptive,
-        against=None if baseline is None else baseline.name,
+        against=None if baseline is None else _name(baseline),
         estimates=tuple(estimates),
         notes=(*notes, *doubtful_arms(rows), *general_warnings(rows, estimates, level)),
     )
@@ -178,19 +193,48 @@ def _prepared(target: Any, evaluators: Evaluators) -> tuple[list[Policy | Target
     ]
     for what in asked:
         try:
-            if isinstance(what, Policy):
-                check_replay(rows, what)
-                prepared.append(what)
-            else:
-                found = target_of(what, rows)
-                evaluators.of(found).score(found)
-                prepared.append(found)
+            prepared.append(_checked(what, evaluators))
         except ValueError as error:
             if target is not None:
                 raise
             notes.append(f"{what} is left out: {error}")
-    names = [each.label if isinstance(each, Policy) else each.name for each in prepared]
+    names = [_name(each) for each in prepared]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"{names.count(name)} targets are called {name!r}; give them different names or labels")
     return prepared, notes
+
+
+def _checked(what: Any, evaluators: Evaluators) -> Policy | Target:
+    """What a user wants judged, if the log can judge it."""
+    if isinstance(what, Policy):
+        check_replay(evaluators.rows, what)
+        return what
+    found = target_of(what, evaluators.rows)
+    evaluators.of(found).score(found)
+    return found
+
+
+def _name(judged: Policy | Target) -> str:
+    return judged.label if isinstance(judged, Policy) else judged.name
+
+
+def _estimates(
+    judged: Policy | Target, baseline: Policy | Target | None, evaluators: Evaluators, replays: dict[str, Replay]
+) -> list[Estimate]:
+    """The estimates of one target, overall first, with the differences to the baseline."""
+    if isinstance(judged, Target) and not isinstance(baseline, Policy):
+        return evaluators.estimates(judged, baseline)
+    evaluator = evaluators.of()  # replays are judged by all rows
+    judges = Replays(evaluator)
+
+    def scored(each: Policy | Target) -> Replay | ScoredTarget:
+        return replays[each.label] if isinstance(each, Policy) else evaluator.score(each)
+
+    if isinstance(judged, Target):
+        estimates = evaluators.estimates(judged, None)
+    else:
+        estimates = judges.estimates(replays[judged.label])
+    if baseline is None or _name(baseline) == _name(judged):
+        return estimates
+    return with_differences(estimates, judges.differences(scored(judged), scored(baseline)), evaluators.rows)

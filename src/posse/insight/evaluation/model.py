@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 
 from posse.checks import number
-from posse.insight.evaluation import estimators
+from posse.insight.evaluation import betting, estimators
 from posse.insight.evaluation.rows import Rows, unseen
+from posse.insight.logs import by_cell
 from posse.policies import all_policies
 from posse.text import listed
 
 LOGGED = "logged"
 UNIFORM = "uniform"
-PLENTY = 10  # effective rows with a reward of 1, and as many with a reward of 0, that the normal interval needs
+PLENTY = 10  # effective rows with a reward of 1, and as many with a reward of 0, that `auto` needs to choose dr
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,13 @@ class Interval:
     value: float
     low: float
     high: float
+    kind: str
+    """How it was made: normal, betting, hoeffding, replay, both (from the two policies' own intervals), or none."""
+    error: float = math.nan
+    """The standard error of the value."""
+    shrunken: float | None = None
+    """The value pulled towards all players' common mean by how unsure it is (empirical Bayes), for one player."""
+    shrunken_error: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -35,7 +44,7 @@ class Estimate:
 
     target: str
     player: str | None
-    """None: overall, with each player as often as in the log."""
+    """None: overall, with each player as often as in the log. With `by`, a value of that column."""
     value: float
     """NaN where no row of the log says anything about it."""
     low: float
@@ -127,105 +136,166 @@ class ScoredTarget:
     """A target with what each row says about it."""
 
     name: str
-    logged: bool
+    probabilities: np.ndarray | None  # None for the log's own choices
     weights: np.ndarray
     doubly_robust: np.ndarray  # scores; the rewards themselves for the log's own choices
-    by_design: np.ndarray | None
-    """Weights from the arms' shares of each player's rows, which are not random; None where there are none."""
     unseen: np.ndarray
     """Whether each player lacks rows with an arm that the target plays."""
 
+    @property
+    def logged(self) -> bool:
+        return self.probabilities is None
+
 
 class Evaluator:
-    """Judges targets by the same rows."""
+    """Judges targets by the same rows. A group is one of the rows' groups, or None: all rows."""
 
     def __init__(self, rows: Rows, level: float, estimator: str) -> None:
         self.rows, self.level, self.estimator = rows, level, estimator
-        model = estimators.from_the_past if rows.adaptive else estimators.cross_fitted
-        self.model = model(rows.player, rows.arm, rows.reward, rows.shape)
-        self.pulls = rows.pulls()
         self.score = cache(self._score)
+        order = np.argsort(rows.group, kind="stable")
+        ends = np.cumsum(np.bincount(rows.group, minlength=len(rows.groups)))[:-1]
+        self._places = np.split(order, ends)
         self._kept_interval = cache(self._interval)  # every target asks for the baseline's
+
+    @cached_property
+    def model(self) -> np.ndarray:
+        """The guess q of each row's rewards, [row, arm], for doubly robust scores."""
+        rows = self.rows
+        return self._past if rows.adaptive else estimators.cross_fitted(rows.player, rows.arm, rows.reward, rows.shape)
+
+    @cached_property
+    def _past(self) -> np.ndarray:
+        """The guess from the rows before, for bets."""
+        return estimators.from_the_past(self.rows.player, self.rows.arm, self.rows.reward, self.rows.shape)
 
     def _score(self, target: Target) -> ScoredTarget:
         """What each row says about a target; an error if the log lacks an arm that the target plays."""
-        rows = self.rows
-        if target.probabilities is None:
-            ones = np.ones(rows.reward.size)
-            return ScoredTarget(target.name, True, ones, rows.reward, ones, np.zeros(len(rows.players), bool))
-        lacking = unseen(rows, target.probabilities, target.name)
-        played = target.probabilities[rows.player, rows.arm]
-        weights = played / rows.propensity
-        expected = (target.probabilities[rows.player] * self.model).sum(axis=1)
+        rows, plays = self.rows, target.probabilities
+        if plays is None:
+            none = np.zeros(len(rows.players), bool)
+            return ScoredTarget(target.name, None, np.ones(rows.reward.size), rows.reward, none)
+        lacking = unseen(rows, plays, target.name)
+        weights = plays[rows.player, rows.arm] / rows.propensity
+        expected = np.zeros(rows.reward.size)
+        for arm in np.flatnonzero(plays.any(axis=0)):
+            expected += plays[rows.player, arm] * self.model[:, arm]
         modelled = self.model[np.arange(rows.arm.size), rows.arm]
         scores = estimators.dr_scores(weights, rows.reward, expected, modelled)
-        by_design = None
-        if rows.design is not None and not rows.adaptive:  # π over the arm's share, as if that were its propensity
-            by_design = played * self.pulls.sum(axis=1)[rows.player] / self.pulls[rows.player, rows.arm]
-        return ScoredTarget(target.name, False, weights, scores, by_design, lacking)
+        return ScoredTarget(target.name, plays, weights, scores, lacking)
 
-    def estimate(self, scored: ScoredTarget, player: int | None) -> Estimate:
-        """The value for one player, or overall."""
-        weights = scored.weights[self._rows(player)]
-        found, estimator, kind = self._interval(scored, player, self.level)
+    def estimate(self, scored: ScoredTarget, group: int | None) -> Estimate:
+        """The value for one group, or overall."""
+        weights = scored.weights[self.chosen(group)]
+        found, estimator = self._interval(scored, group, self.level)
         span = self.rows.high - self.rows.low
         value, low, high = (self.rows.low + span * end for end in (found.value, found.low, found.high))
-        who = None if player is None else self.rows.players[player]
+        who = None if group is None else self.rows.groups[group]
         rows, effective, largest = (weights > 0).sum(), estimators.effective_rows(weights), weights.max(initial=0)
-        return Estimate(scored.name, who, value, low, high, estimator, kind, int(rows), effective, float(largest))
+        return Estimate(scored.name, who, value, low, high, estimator, found.kind, int(rows), effective, float(largest))
 
-    def difference(self, scored: ScoredTarget, baseline: ScoredTarget, player: int | None) -> Interval:
-        """From the rows' differences where both have normal intervals; else from both ends, each at half the level."""
-        first, one, kind = self._kept_interval(scored, player, self.level / 2)
-        second, other, other_kind = self._kept_interval(baseline, player, self.level / 2)
-        low, high = first.low - second.high, first.high - second.low
-        if kind == other_kind == "normal":
-            scores = self._scores(scored, player, one) - self._scores(baseline, player, other)
-            low, high = estimators.normal_interval(scores, self.level)
+    def difference(self, scored: ScoredTarget, baseline: ScoredTarget, group: int | None) -> Interval:
+        """One interval for the rows' differences; for the log's own choices, if they learn, from both values' ends."""
+        first, one = self._kept_interval(scored, group, self.level / 2)
+        second, other = self._kept_interval(baseline, group, self.level / 2)
+        value = first.value - second.value
         span = self.rows.high - self.rows.low
-        return Interval((first.value - second.value) * span, low * span, high * span)
+        if math.isnan(value):
+            return Interval(math.nan, -span, span, "none")
+        scores = self._scores(scored, group, one) - self._scores(baseline, group, other)
+        chosen = self.chosen(group)
+        largest = float(np.maximum(scored.weights[chosen] + baseline.weights[chosen], 1).max())
+        if not self.rows.adaptive and estimators.varies_enough(scores, largest):
+            kind, (low, high) = "normal", estimators.normal_interval(scores, self.level)
+        elif self.rows.adaptive and (scored.logged or baseline.logged):
+            kind, low, high = "both", first.low - second.high, first.high - second.low
+        else:
+            pair = self._terms(scored, group), self._terms(baseline, group)
+            kind, (low, high) = "betting", betting.martingale_difference(*pair, self.level)
+        low, high = min(max(low, -1.0), value), max(min(high, 1.0), value)
+        return Interval(value * span, low * span, high * span, kind, _error(scores) * span)
 
-    def _interval(self, scored: ScoredTarget, player: int | None, level: float) -> tuple[Interval, str, str]:
-        """The value with its interval, for rewards in [0, 1], and how both were made."""
-        chosen = self._rows(player)
+    def shares(self, scored: ScoredTarget, group: int | None) -> tuple[float, np.ndarray] | None:
+        """The value, and how much of each row's reward is in it; None where there is no value."""
+        found, estimator = self._kept_interval(scored, group, self.level)
+        weights = scored.weights[self.chosen(group)]
+        whole = weights.sum() if estimator == "snips" else weights.size
+        return None if math.isnan(found.value) else (found.value, weights / whole)
+
+    def _interval(self, scored: ScoredTarget, group: int | None, level: float) -> tuple[Interval, str]:
+        """The value with its interval, for rewards in [0, 1], and the estimator."""
+        chosen = self.chosen(group)
         weights, rewards = scored.weights[chosen], self.rows.reward[chosen]
-        plenty = self._plenty(weights, rewards)
         estimator = "mean" if scored.logged else self.estimator
         if estimator == "auto":
-            estimator = "dr" if plenty else "snips"
-        lacking = scored.unseen.any() if player is None else scored.unseen[player]
-        if (player is not None and lacking) or not weights.any():
-            return Interval(np.nan, 0.0, 1.0), estimator, "none"
-        scores = self._scores(scored, player, estimator)
-        if plenty and (scored.logged or not self.rows.adaptive):
+            estimator = "dr" if _plenty(weights, rewards) else "snips"
+        lacking = self.rows.by_player and group is not None and scored.unseen[group]
+        if lacking or not weights.any():
+            return Interval(math.nan, 0.0, 1.0, "none"), estimator
+        scores = self._scores(scored, group, estimator)
+        if (scored.logged or not self.rows.adaptive) and estimators.varies_enough(scores, max(float(weights.max()), 1)):
             kind, (low, high) = "normal", estimators.normal_interval(scores, level)
         elif scored.logged and self.rows.adaptive:
             kind, (low, high) = "hoeffding", estimators.hoeffding_interval(rewards, level)
         else:
-            design = None if lacking or scored.by_design is None else scored.by_design[chosen]
-            used = weights if design is None else design
-            bet = estimators.betting_interval(used, rewards, level, by_design=design is not None)
-            kind, (low, high) = "betting", bet
+            design = self._by_design(scored, chosen)
+            kind = "betting"
+            if design is None:
+                low, high = betting.martingale_interval(self._terms(scored, group), level)
+            else:
+                low, high = betting.design_interval(design, rewards, level)
         value = float(scores.mean())
         within = min(max(value, 0.0), 1.0)
-        return Interval(value, min(max(low, 0.0), within), max(min(high, 1.0), within)), estimator, kind
+        ends = min(max(low, 0.0), within), max(min(high, 1.0), within)
+        return Interval(value, *ends, kind, _error(scores)), estimator
 
-    def _plenty(self, weights: np.ndarray, rewards: np.ndarray) -> bool:
-        """Whether there are enough rows for the normal law: n v ≥ 10 and n (1 − v) ≥ 10, with n effective rows."""
-        if not weights.any():
-            return False
-        value = float((weights * rewards).sum() / weights.sum())
-        return estimators.effective_rows(weights) * min(value, 1 - value) >= PLENTY
+    def _by_design(self, scored: ScoredTarget, chosen: Any) -> np.ndarray | None:
+        """Weights from the arms' shares of each player's rows, which are not random; None where there are none."""
+        if self.rows.design is None or self.rows.adaptive:
+            return None
+        if scored.probabilities is None:
+            return scored.weights[chosen]
+        player, arm = self.rows.player[chosen], self.rows.arm[chosen]
+        pulls = by_cell(player, arm, self.rows.shape)
+        if ((scored.probabilities > 0) & (pulls == 0) & (pulls.sum(axis=1) > 0)[:, None]).any():
+            return None
+        return np.asarray(scored.probabilities[player, arm] * pulls.sum(axis=1)[player] / pulls[player, arm])
 
-    def _scores(self, scored: ScoredTarget, player: int | None, estimator: str) -> np.ndarray:
-        chosen = self._rows(player)
+    def _terms(self, scored: ScoredTarget, group: int | None) -> betting.BetTerms:
+        """What each row of the group says about the target, to bet on."""
+        chosen, rows = self.chosen(group), self.rows
+        reward, arm, player = rows.reward[chosen], rows.arm[chosen], rows.player[chosen]
+        if scored.probabilities is None:
+            return betting.BetTerms(np.ones(reward.size), reward, arm, [])
+        arms = [
+            (number, scored.probabilities[player, number], rows.chance(number, chosen), self._past[chosen, number])
+            for number in np.flatnonzero(scored.probabilities.any(axis=0)).tolist()
+        ]
+        return betting.BetTerms(scored.weights[chosen], reward, arm, arms)
+
+    def _scores(self, scored: ScoredTarget, group: int | None, estimator: str) -> np.ndarray:
+        chosen = self.chosen(group)
         if estimator in ("mean", "dr"):
             return np.asarray(scored.doubly_robust[chosen])
         score = estimators.ips_scores if estimator == "ips" else estimators.snips_scores
         return score(scored.weights[chosen], self.rows.reward[chosen])
 
-    def _rows(self, player: int | None) -> Any:
-        return slice(None) if player is None else self.rows.player == player
+    def chosen(self, group: int | None) -> Any:
+        """Which rows are the group's, in the log's order."""
+        return slice(None) if group is None else self._places[group]
+
+
+def _plenty(weights: np.ndarray, rewards: np.ndarray) -> bool:
+    """Whether n v ≥ 10 and n (1 − v) ≥ 10, with n effective rows and the value v."""
+    if not weights.any():
+        return False
+    value = float((weights * rewards).sum() / weights.sum())
+    return estimators.effective_rows(weights) * min(value, 1 - value) >= PLENTY
+
+
+def _error(scores: np.ndarray) -> float:
+    """The standard error of the scores' mean, as if one more score were as far off as the range allows."""
+    return math.sqrt((float(np.square(scores - scores.mean()).sum()) + 1 / 4) / scores.size) / math.sqrt(scores.size)
 
 
 class Evaluators:
@@ -241,16 +311,16 @@ class Evaluators:
         played = np.asarray(np.vstack([np.zeros(len(self.rows.arms)), *tables]).any(axis=0))
         return self._during(self.rows.on_offer(played))
 
-    def estimates(self, target: Target, baseline: Target | None) -> Iterator[Estimate]:
-        """The estimate overall, then player by player."""
+    def estimates(self, target: Target, baseline: Target | None) -> list[Estimate]:
+        """The estimate overall, then group by group."""
         evaluator = self.of(target)
+        groups = (None, *np.unique(self.rows.group))
+        estimates = [evaluator.estimate(evaluator.score(target), group) for group in groups]
         pair = None if baseline is None or baseline.name == target.name else self._pair(target, baseline)
-        for player in (None, *np.unique(self.rows.player)):
-            estimate = evaluator.estimate(evaluator.score(target), player)
-            if pair is not None:
-                both, first, second = pair
-                estimate = replace(estimate, difference=both.difference(first, second, player))
-            yield estimate
+        if pair is None:
+            return estimates
+        both, first, second = pair
+        return with_differences(estimates, [both.difference(first, second, group) for group in groups], self.rows)
 
     def _pair(self, target: Target, baseline: Target) -> tuple[Evaluator, ScoredTarget, ScoredTarget] | None:
         """Both scored by the same evaluator; None if no rows can judge both."""
@@ -259,3 +329,15 @@ class Evaluators:
             return both, both.score(target), both.score(baseline)
         except ValueError:
             return None
+
+
+def with_differences(estimates: list[Estimate], differences: list[Interval], rows: Rows) -> list[Estimate]:
+    """The estimates with their differences; those of groups, which follow the first, are also shrunk to their mean."""
+    sizes = np.array([rows.group.size, *filter(None, np.bincount(rows.group).tolist())])
+    known = [place for place, each in enumerate(differences) if place and each.error > 0]
+    if known and differences[0].error > 0:
+        values, errors = (np.array([getattr(each, name) for each in differences]) for name in ("value", "error"))
+        errors = estimators.steadied(errors, sizes, errors[0] ** 2 * sizes[0])
+        for place, value, error in zip(known, *estimators.shrink(values[known], errors[known]), strict=True):
+            differences[place] = replace(differences[place], shrunken=float(value), shrunken_error=float(error))
+    return [replace(estimate, difference=each) for estimate, each in zip(estimates, differences, strict=True)]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from posse.insight.evaluation.model import Estimate
+from posse.insight.evaluation.model import Estimate, Evaluator, Interval, ScoredTarget
 from posse.insight.evaluation.rows import Rows, unseen
 from posse.insight.logs import by_cell
 from posse.learner import Learner
@@ -20,10 +21,11 @@ from posse.simulation.statistics import student_quantile
 class Replay:
     """What came of the passes over a log."""
 
+    name: str
     times: np.ndarray  # in how many passes each row was used
-    rows: np.ndarray  # how many rows were used, [pass, player]
+    rows: np.ndarray  # how many rows were used, [pass, group]
     means: np.ndarray
-    """Pseudo-rewards, which have no noise: for each row used, the mean reward of its cell, summed, [pass, player]."""
+    """Pseudo-rewards, which have no noise: for each row used, the mean reward of its cell, summed, [pass, group]."""
 
 
 def check_replay(rows: Rows, policy: Policy) -> None:
@@ -48,7 +50,7 @@ def replay(
     least = float(rows.propensity.min())
     cells, _ = _cells(rows)
     times = np.zeros(rows.reward.size)
-    counts, means = np.zeros((2, passes, len(rows.players)))
+    counts, means = np.zeros((2, passes, len(rows.groups)))
     for number in range(passes):
         learner = Learner(
             policy,
@@ -61,36 +63,89 @@ def replay(
         )
         used = _one_pass(rows, learner, least / rows.propensity, np.random.default_rng([seed, number]))
         times[used] += 1
-        counts[number] = np.bincount(rows.player[used], minlength=len(rows.players))
-        means[number] = np.bincount(rows.player[used], weights=cells[used], minlength=len(rows.players))
+        counts[number] = np.bincount(rows.group[used], minlength=len(rows.groups))
+        means[number] = np.bincount(rows.group[used], weights=cells[used], minlength=len(rows.groups))
         if progress is not None:
             progress((number + 1) / passes)
-    return Replay(times, counts, means)
+    return Replay(policy.label, times, counts, means)
 
 
-def replay_estimates(rows: Rows, name: str, replayed: Replay, level: float) -> Iterator[Estimate]:
-    """The mean reward of the rows used, with Student's interval: overall first, then player by player.
+@dataclass(frozen=True, eq=False)
+class Shares:
+    """A value as a weighted sum of a group's rewards, and how its expectation varies between passes."""
 
-    Its variance is Σ u² σ² + v, where u is a row's share of all rows used: all passes share the log's rewards, so the
-    noise σ² does not average out. v is the variance of the mean pseudo-reward between passes, because the log steers
-    what is learned; it is not divided by the number of passes, because the same log steers all of them.
-    """
-    means, sizes = _cells(rows)
-    squares = np.where(sizes > 1, (rows.reward - means) ** 2 * sizes / np.maximum(sizes - 1, 1), 0.25)
-    for player in (None, *np.unique(rows.player)):
-        columns = slice(None) if player is None else [player]
-        counts, pseudo = replayed.rows[:, columns].sum(axis=1), replayed.means[:, columns].sum(axis=1)
-        used = float(counts.mean())
-        found, kind = (math.nan, 0.0, 1.0), "none"
-        if counts.all():
-            share = replayed.times * (player is None or rows.player == player) / counts.sum()
-            variance = float(share**2 @ squares) + float((pseudo / counts).var(ddof=1))
-            half = student_quantile(1 - level / 2, counts.size - 1) * math.sqrt(variance)
-            value = float(share @ rows.reward)
-            found, kind = (value, max(value - half, 0.0), min(value + half, 1.0)), "replay"
-        value, low, high = (rows.low + (rows.high - rows.low) * each for each in found)
-        who = None if player is None else rows.players[player]
-        yield Estimate(name, who, value, low, high, "replay", kind, used, used, 1.0)
+    value: float
+    shares: np.ndarray
+    pseudo: np.ndarray  # [pass]; all 0 for a fixed policy
+
+    def interval(self, squares: np.ndarray, level: float) -> Interval:
+        """Student's interval. Its variance is Σ u² σ² + v, where u is a row's share of the value.
+
+        All passes share the log's rewards, so the noise σ² does not average out. v is the variance of the mean
+        pseudo-reward between passes, because the log steers what is learned; it is not divided by the number of passes,
+        because the same log steers all of them.
+        """
+        variance = float(self.shares**2 @ squares) + float(self.pseudo.var(ddof=1))
+        half = student_quantile(1 - level / 2, self.pseudo.size - 1) * math.sqrt(variance)
+        return Interval(self.value, self.value - half, self.value + half, "replay", math.sqrt(variance))
+
+    def minus(self, other: Shares) -> Shares:
+        """The difference: rows that both use count once, and passes that shuffled the log alike are compared."""
+        return Shares(self.value - other.value, self.shares - other.shares, self.pseudo - other.pseudo)
+
+
+class Replays:
+    """Replayed policies judged, alone and beside others, by the rows of one evaluator."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator, self.rows = evaluator, evaluator.rows
+        means, sizes = _cells(self.rows)
+        self.squares = np.where(sizes > 1, (self.rows.reward - means) ** 2 * sizes / np.maximum(sizes - 1, 1), 0.25)
+
+    def estimates(self, replayed: Replay) -> list[Estimate]:
+        """The mean reward of the rows used, overall first, then group by group."""
+        rows, estimates = self.rows, []
+        for group in (None, *np.unique(rows.group)):
+            used = float(replayed.rows[:, _columns(group)].sum(axis=1).mean())
+            found = self._shares(replayed, group, 0)
+            interval = Interval(math.nan, 0.0, 1.0, "none")
+            if found is not None:
+                interval = found.interval(self.squares[self.evaluator.chosen(group)], self.evaluator.level)
+            ends = interval.value, max(interval.low, 0.0), min(interval.high, 1.0)
+            value, low, high = (rows.low + (rows.high - rows.low) * each for each in ends)
+            who = None if group is None else rows.groups[group]
+            estimates.append(Estimate(replayed.name, who, value, low, high, "replay", interval.kind, used, used, 1.0))
+        return estimates
+
+    def differences(self, first: Replay | ScoredTarget, second: Replay | ScoredTarget) -> list[Interval]:
+        """The differences of two policies of which at least one was replayed, overall first, then group by group."""
+        passes = next(len(each.rows) for each in (first, second) if isinstance(each, Replay))
+        span, differences = self.rows.high - self.rows.low, []
+        for group in (None, *np.unique(self.rows.group)):
+            one, other = (self._shares(each, group, passes) for each in (first, second))
+            if one is None or other is None:
+                differences.append(Interval(math.nan, -span, span, "none"))
+                continue
+            found = one.minus(other).interval(self.squares[self.evaluator.chosen(group)], self.evaluator.level)
+            low, high = max(found.low, -1.0) * span, min(found.high, 1.0) * span
+            differences.append(Interval(found.value * span, low, high, "replay", found.error * span))
+        return differences
+
+    def _shares(self, judged: Replay | ScoredTarget, group: int | None, passes: int) -> Shares | None:
+        """None where nothing is known."""
+        chosen = self.evaluator.chosen(group)
+        if isinstance(judged, ScoredTarget):
+            found = self.evaluator.shares(judged, group)
+            return None if found is None else Shares(*found, np.zeros(passes))
+        counts, pseudo = (each[:, _columns(group)].sum(axis=1) for each in (judged.rows, judged.means))
+        if not counts.all():
+            return None
+        shares = judged.times[chosen] / counts.sum()
+        return Shares(float(shares @ self.rows.reward[chosen]), shares, pseudo / counts)
+
+
+def _columns(group: int | None) -> Any:
+    return slice(None) if group is None else [group]
 
 
 def _one_pass(rows: Rows, learner: Learner, chance: np.ndarray, rng: np.random.Generator) -> list[int]:

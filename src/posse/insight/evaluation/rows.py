@@ -38,6 +38,27 @@ class Rows:
     given_up: int  # how many decisions are not in the log because the learner gave them up
     since: np.ndarray  # the first row in which each arm is known to be on offer, [arm]
     until: np.ndarray  # one past the last such row, [arm]
+    groups: tuple[str, ...]  # the players, or the values of the column by which results are asked for
+    group: np.ndarray
+    probabilities: np.ndarray | None  # of all arms in each row, [row, arm], NaN where unknown
+
+    @property
+    def by_player(self) -> bool:
+        """Whether the groups are the players."""
+        return self.group is self.player
+
+    def chance(self, arm: int, rows: Any) -> np.ndarray:
+        """The propensity of an arm in each of these rows, played or not; 0 where unknown."""
+        played, own = self.arm[rows] == arm, self.propensity[rows]
+        if self.probabilities is not None:
+            known = self.probabilities[rows, arm]
+        elif self.design is not None and not self.adaptive:
+            known = self.design[self.player[rows], arm]
+        elif len(self.arms) == 2:
+            known = 1 - own
+        else:
+            known = np.zeros(own.size)
+        return np.where(played, own, np.nan_to_num(known)) if known.any() else known
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -57,9 +78,19 @@ class Rows:
 
     def during(self, first: int, last: int) -> Rows:
         """Only the rows from `first` to `last`, that one excluded."""
-        columns = {name: getattr(self, name)[first:last] for name in ("player", "arm", "reward", "propensity")}
+        if (first, last) == (0, self.arm.size):
+            return self
+        names = [
+            "player",
+            "arm",
+            "reward",
+            "propensity",
+            *(["probabilities"] if self.probabilities is not None else []),
+        ]
+        columns = {name: getattr(self, name)[first:last] for name in names}
+        group = columns["player"] if self.by_player else self.group[first:last]
         since, until = (np.clip(edge - first, 0, last - first) for edge in (self.since, self.until))
-        return replace(self, **columns, since=since, until=until)
+        return replace(self, **columns, since=since, until=until, group=group)
 
 
 def usable(log: Log, adaptive: bool | None) -> Rows:
@@ -87,7 +118,10 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
     kept = log.kept(use)
     columns = kept.player, kept.arm, (kept.reward - low) / (high - low), propensity[use]
     left_out = int((drawn & ~known).sum()), int((~drawn).sum()), log.given_up
-    return Rows(log.players, log.arms, *columns, low, high, design, adaptive, *left_out, *_offers(kept))
+    groups, group = (kept.players, kept.player) if kept.group is None else (kept.groups, kept.group)
+    named: dict[str, Any] = dict(zip(("since", "until"), _offers(kept), strict=True))
+    named |= {"groups": groups, "group": group, "probabilities": kept.probabilities}
+    return Rows(log.players, log.arms, *columns, low, high, design, adaptive, *left_out, **named)
 
 
 def _offers(log: Log) -> tuple[np.ndarray, np.ndarray]:
@@ -136,7 +170,8 @@ def held_out(log: Log) -> Log:
             "whether arms came or went is not in this log, so nobody knows how its held out decisions were drawn: give "
             f"learner.log() itself or as Parquet, or write a propensity of {each:.4g} in those rows"
         )
-    return replace(kept, propensity=np.full(kept.player.size, each), about={**log.about, "adaptive": False})
+    propensity = np.full(kept.player.size, each)
+    return replace(kept, propensity=propensity, probabilities=None, about={**log.about, "adaptive": False})
 
 
 def unseen(rows: Rows, probabilities: np.ndarray, target: str) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from posse.insight.evaluation.model import Estimate, ScoredTarget
 from posse.insight.evaluation.rows import Rows, average_weight
-from posse.text import align, align_blocks, bullet, decimals, listed, plural, shorten
+from posse.text import align, align_blocks, bullet, interval_decimals, listed, plural, shorten
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.api import Evaluation
@@ -18,62 +18,116 @@ HANDFUL = 30  # fewer effective rows than this are called a handful
 CERTAIN = 1 - 1e-12  # from this propensity on, nothing else could have been played
 
 
+WHY = {
+    "normal": "normal, corrected for skewness: the rewards vary enough for their range",
+    "betting": "by betting, which holds for any rewards in their range: {}",
+    "hoeffding": "Hoeffding's: there are few rows, and their choices depended on earlier rewards",
+    "replay": "Student's, with the variance between passes of the replay",
+}
+"""Why an interval is of its kind."""
+FEW = "the rewards vary too little for a normal interval, or rows are few, so a rare large reward may not have come yet"
+LEARNED = "choices depended on earlier rewards, so errors need not be normal"
+
+
 def to_text(evaluation: Evaluation) -> str:
     """What was judged from how much data, the values overall and by player, and notes."""
+    groups = plural(len(evaluation.players), "player" if evaluation.by == "player" else f"value of {evaluation.by}")
     head = (
-        f"{evaluation.reward} of {plural(evaluation.rows, 'decision')}, {plural(len(evaluation.players), 'player')}, "
+        f"{evaluation.reward} of {plural(evaluation.rows, 'decision')}, {groups}, "
         f"{plural(len(evaluation.arms), 'arm')}, chosen "
         + ("by a policy that learns" if evaluation.adaptive else "at random, whatever the rewards")
     )
-    overall = [estimate for estimate in evaluation.estimates if estimate.player is None]
-    digits = decimals(*evaluation.reward_range, 4)
-    parts = [head, _overall(evaluation, overall, digits)]
+    parts = [head, "\n".join(align(overall_table(evaluation)))]
     if len(evaluation.players) > 1:
-        parts.append(_by_player(evaluation, [estimate.target for estimate in overall], max(digits - 2, 0)))
-    if evaluation.notes:
-        parts.append("\n".join(bullet(note) for note in evaluation.notes))
+        parts += _by_player(evaluation)
+    parts.append("\n".join(bullet(note) for note in [*kinds_of_intervals(evaluation), *evaluation.notes]))
     return "\n\n".join(parts)
 
 
-def _overall(evaluation: Evaluation, overall: list[Estimate], digits: int) -> str:
-    """A line for each target."""
+def overall_table(evaluation: Evaluation) -> list[list[str]]:
+    """A line for each target, below the line of headings."""
     against = [] if evaluation.against is None else [f"minus {shorten(evaluation.against, 24)}"]
     interval = f"{100 * (1 - evaluation.level):g} % interval"
     rows = [["", "value", interval, *against, "rows", "effective", "largest weight"]]
-    for each in overall:
-        difference = [_difference(each, digits)] if against else []
-        sizes = [f"{each.rows:,.0f}", f"{each.effective_rows:,.0f}", f"{each.largest_weight:,.3g}"]
-        rows.append([shorten(each.target, 40), *_interval(each, digits), *difference, *sizes])
-    return "\n".join(align(rows))
+    for each in evaluation.estimates:
+        if each.player is None:
+            difference = [_difference(each)] if against else []
+            sizes = [f"{each.rows:,.0f}", f"{each.effective_rows:,.0f}", f"{each.largest_weight:,.3g}"]
+            rows.append([shorten(each.target, 40), *_interval(each), *difference, *sizes])
+    return rows
 
 
-def _by_player(evaluation: Evaluation, targets: list[str], digits: int) -> str:
-    """A line for each player, a column for each target; several tables if the columns do not fit a line."""
+def player_tables(evaluation: Evaluation) -> list[tuple[str, list[list[str]]]]:
+    """Values by player, and differences by player if there are any: a title, and columns that begin with a heading."""
     players = evaluation.players[:SHOWN]
-    first = [["player", *players], ["rows", *(f"{rows:,}" for rows in evaluation.player_rows[:SHOWN])]]
-    columns = []
+    targets = [each.target for each in evaluation.estimates if each.player is None]
+    values, differences = [], []
     for target in targets:
-        cells = [_interval(evaluation.of(target, player), digits) for player in players]
-        columns.append([shorten(target, 24), *("—" if value == "—" else f"{value} {ends}" for value, ends in cells)])
-    blocks = ["\n".join(block) for block in align_blocks(first, columns)]
+        found = [evaluation.of(target, player) for player in players]
+        cells = [_interval(each) for each in found]
+        values.append([shorten(target, 24), *("—" if value == "—" else f"{value} {ends}" for value, ends in cells)])
+        if any(each.difference for each in found):
+            differences.append([shorten(target, 24), *(_difference(each) for each in found)])
+            differences.append(["shrunken", *(_shrunken(each) for each in found)])
+    first = [[evaluation.by, *players], ["rows", *(f"{rows:,}" for rows in evaluation.player_rows[:SHOWN])]]
+    tables = [("", [*first, *values])]
+    if differences:
+        tables.append((f"minus {evaluation.against}:", [*first, *differences]))
+    return tables
+
+
+def _by_player(evaluation: Evaluation) -> list[str]:
+    """The tables by player; several for each if the columns do not fit a line."""
+    blocks = []
+    for title, columns in player_tables(evaluation):
+        made = ["\n".join(block) for block in align_blocks(columns[:2], columns[2:])]
+        blocks += [f"{title}\n{made[0]}" if title else made[0], *made[1:]]
     if len(evaluation.players) > SHOWN:
-        more = plural(len(evaluation.players) - SHOWN, "more player")
+        more = plural(len(evaluation.players) - SHOWN, f"more {evaluation.by}")
         rows = sum(evaluation.player_rows[SHOWN:])
         blocks.append(f"… and {more} with {rows:,} rows, which are in to_dict() and in --json")
-    return "\n\n".join(blocks)
+    return blocks
 
 
-def _interval(estimate: Estimate, digits: int) -> tuple[str, str]:
+def _interval(estimate: Estimate) -> tuple[str, str]:
     if math.isnan(estimate.value):
         return "—", "—"
+    digits = interval_decimals(estimate.low, estimate.high)
     return f"{estimate.value:,.{digits}f}", f"[{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
 
 
-def _difference(estimate: Estimate, digits: int) -> str:
+def _difference(estimate: Estimate) -> str:
     found = estimate.difference
-    if found is None:
+    if found is None or math.isnan(found.value):
         return "—"
+    digits = interval_decimals(found.low, found.high)
     return f"{found.value:+,.{digits}f} [{found.low:+,.{digits}f}, {found.high:+,.{digits}f}]"
+
+
+def _shrunken(estimate: Estimate) -> str:
+    found = estimate.difference
+    if found is None or found.shrunken is None:
+        return "—"
+    digits = interval_decimals(-2 * found.shrunken_error, 2 * found.shrunken_error)
+    return f"{found.shrunken:+,.{digits}f} ± {2 * found.shrunken_error:,.{digits}f}"
+
+
+def kinds_of_intervals(evaluation: Evaluation) -> Iterator[str]:
+    """Which kinds of intervals there are, for what, and why."""
+    for kind, why in WHY.items():
+        whole = [each.target for each in evaluation.estimates if each.interval == kind and each.player is None]
+        parts = sum(each.interval == kind and each.player is not None for each in evaluation.estimates)
+        if whole or (parts and len(evaluation.players) > 1):
+            by_player = (
+                [f"{plural(parts, 'value')} by {evaluation.by}"] if parts and len(evaluation.players) > 1 else []
+            )
+            names = listed([*(shorten(name, 24) for name in whole), *by_player])
+            yield f"intervals of {names}: {why.format(LEARNED if evaluation.adaptive else FEW)}"
+    if any(each.difference and each.difference.shrunken is not None for each in evaluation.estimates):
+        yield (
+            "shrunken: the difference pulled towards the common mean by how unsure it is (DerSimonian and Laird); a "
+            "better guess for one player than the raw difference, which needs no other player's data"
+        )
 
 
 def target_warnings(rows: Rows, everything: Rows, scored: ScoredTarget) -> Iterator[str]:

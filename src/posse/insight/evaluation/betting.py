@@ -1,0 +1,151 @@
+"""Intervals by betting, which hold for any number of rows, any weights and any rewards in [0, 1].
+
+Against the claim that a value is ν, bet on terms whose mean, given everything before, is the row's value: 1 + λ (T − ν)
+is ≥ 0 and has mean ≤ 1 if the value is at most ν, so the product over the rows exceeds 2/level with probability level/2
+at most (Markov). The lower end is the largest ν that is refuted; the upper end is the lower end for 1 − r, mirrored
+(Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", 2024). λ is fixed before any reward
+is seen, so for values that differ between rows the same is true of their mean: Π (1 + λ d) ≤ exp(λ Σ d). The product is
+averaged over a range of λ; leaving some of them out makes the interval wider, never wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+_CLOSE = 1e-5  # how accurately ends are found; the error makes the interval wider
+_STEPS = np.arange(-1, 8)  # a bet that suits rewards of 0 and 1 is halved once and doubled up to seven times
+_PRIOR = 1 / (1 + np.abs(_STEPS))
+_PRIOR /= _PRIOR.sum()
+_ROW_STEPS = np.arange(-5, 5)  # and a bet that suits rows which vary by 1/2 is halved or doubled
+_ROW_PRIOR = 1 / (1 + np.abs(_ROW_STEPS)) ** 1.5
+_ROW_PRIOR /= _ROW_PRIOR.sum()
+_USED = 4  # how many of the bets on rows are followed: those near the best
+_MOST = 0.9  # of what a bet may lose
+
+
+def design_interval(weights: np.ndarray, rewards: np.ndarray, level: float) -> tuple[float, float]:
+    """An interval for the mean of w r if the weights are not random and have mean exactly 1: it bets on w (r − ν).
+
+    >>> low, high = design_interval(np.ones(40), np.repeat([0.0, 1.0], 20), 0.05)
+    >>> round(low, 3), round(high, 3)
+    (0.269, 0.731)
+    """
+    return _design_end(weights, rewards, level / 2), 1 - _design_end(weights, 1 - rewards, level / 2)
+
+
+def _design_end(weights: np.ndarray, rewards: np.ndarray, level: float) -> float:
+    gains, stakes, rows = _distinct(weights * rewards, weights)
+    square, most = float(rows @ stakes**2), float(stakes.max())
+
+    def wealth(value: float) -> float:
+        variance = square * value * (1 - value)  # of rewards of 0 and 1, the largest there can be
+        best = math.sqrt(2 * math.log(1 / level) / variance) if variance > 0 else math.inf
+        bets = np.minimum(best * 2.0**_STEPS, _MOST / (most * value))
+        return float(np.logaddexp.reduce(np.log1p(np.outer(bets, gains - stakes * value)) @ rows + np.log(_PRIOR)))
+
+    # λ changes with ν in such a way that every factor falls as ν grows, so everything up to one point is refuted.
+    return _crossing(wealth, math.log(1 / level), min(float(rows @ gains) / weights.size, 1.0))
+
+
+@dataclass(frozen=True, eq=False)
+class BetTerms:
+    """What each row says about a policy: its weight, its reward, and a guess of rewards that can steady the bets."""
+
+    weights: np.ndarray  # π(a|p) / e of the arm that was played
+    rewards: np.ndarray
+    arm: np.ndarray  # the arm that was played
+    arms: Sequence[tuple[int, np.ndarray, np.ndarray, np.ndarray]]
+    """For each arm that the policy may play: its number, its probabilities π, its propensities, and guesses q."""
+
+    def mirrored(self) -> BetTerms:
+        """The same about 1 − r."""
+        arms = [(number, plays, chances, 1 - model) for number, plays, chances, model in self.arms]
+        return BetTerms(self.weights, 1 - self.rewards, self.arm, arms)
+
+    def at(self, least: float) -> np.ndarray:
+        """w (r − c) + Σ_a π(a) c(a), which has the row's value as its mean whatever c is, and is at least −`least`.
+
+        c is the guess q, or less where the propensity e is so small that w c would exceed `least` (Waudby-Smith, Wu,
+        Ramdas, Karampatziakis and Mineiro, "Anytime-valid off-policy inference for contextual bandits", 2022), or 0
+        where e is unknown. Where an arm is not on offer, the mean is smaller, so a lower bound still holds.
+        """
+        own, expected = np.zeros_like(self.rewards), np.zeros_like(self.rewards)
+        for number, plays, chances, model in self.arms:
+            room = np.divide(least * chances, plays, out=np.zeros_like(plays), where=(plays > 0) & (chances > 0))
+            guess = np.minimum(model, room)
+            own = np.where(self.arm == number, guess, own)
+            expected += plays * guess
+        return self.weights * (self.rewards - own) + expected
+
+
+def martingale_interval(terms: BetTerms, level: float) -> tuple[float, float]:
+    """An interval for a policy's value, whatever the log's choices depended on."""
+    low = martingale_end([terms], level / 2)
+    return low, 1 - martingale_end([terms.mirrored()], level / 2)
+
+
+def martingale_difference(one: BetTerms, other: BetTerms, level: float) -> tuple[float, float]:
+    """An interval for the difference of two values by one bet: the sum of v and 1 − v′ is 1 more than v − v′."""
+    low = martingale_end([one, other.mirrored()], level / 2) - 1
+    return low, 1 - martingale_end([one.mirrored(), other], level / 2)
+
+
+def martingale_end(parts: Sequence[BetTerms], level: float) -> float:
+    """The lower end for the sum of the parts' values."""
+    size, most, enough = parts[0].rewards.size, len(parts), math.log(1 / level)
+    bets = np.minimum(math.sqrt(2 * enough / size) * 2.0 ** (_ROW_STEPS + 1 - most), _MOST / most)
+
+    def terms(bet: float) -> np.ndarray:
+        return np.asarray(sum(part.at(_MOST / bet - most) for part in parts))
+
+    middle = bets[len(bets) // 2]
+    for _ in range(2):  # find which bets suit these rows: near √(2 ln(1/level) / Σ (T − T̄)²)
+        found = terms(middle)
+        best = math.sqrt(2 * enough / max(float(np.square(found - found.mean()).sum()), 1e-12))
+        middle = bets[np.abs(np.log(bets / best)).argmin()]
+    near = np.argsort(np.abs(np.log(bets / best)), kind="stable")[:_USED]
+    followed = [(bets[place], terms(bets[place]), math.log(_ROW_PRIOR[place])) for place in near]
+
+    def wealth(value: float) -> float:
+        logs = [float(np.log1p(bet * (found - value)).sum()) + prior for bet, found, prior in followed]
+        return float(np.logaddexp.reduce(logs))
+
+    return _crossing(wealth, enough, min(max(float(found.mean()) for _, found, _ in followed), float(most)))
+
+
+def _crossing(wealth: Callable[[float], float], enough: float, high: float) -> float:
+    """The largest value up to which the logarithm of the wealth, which falls as the value grows, is at least `enough`.
+
+    False position with halvings, because the logarithm is nearly a straight line.
+    """
+    if high <= _CLOSE:
+        return 0.0
+    low, at_low, at_high = 0.0, math.inf, wealth(high) - enough
+    if at_high > 0:
+        return high
+    halve = True
+    while high - low > _CLOSE:
+        share = 0.5 if halve or not math.isfinite(at_low) else at_low / (at_low - at_high)
+        middle = low + min(max(share, 0.01), 0.99) * (high - low)
+        found = wealth(middle) - enough
+        halve = not halve
+        if found > 0:
+            low, at_low = middle, found
+        else:
+            high, at_high = middle, found
+    return low
+
+
+def _distinct(gains: np.ndarray, stakes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct pairs of gain and stake, and in how many rows each occurs.
+
+    Gains are rounded down to 12 bits, which is on the safe side and leaves few distinct ones.
+    """
+    mantissa, exponent = np.frexp(gains)
+    gains = np.ldexp(np.floor(mantissa * 4096), exponent - 12)
+    pairs, rows = np.unique(gains + 1j * stakes, return_counts=True)
+    return pairs.real, pairs.imag, rows.astype(float)
