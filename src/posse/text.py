@@ -96,6 +96,11 @@ def plural(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
+def wrap(text: str, width: int = WIDTH) -> str:
+    """A paragraph in lines of at most `width` characters."""
+    return textwrap.fill(text, width, break_on_hyphens=False, break_long_words=False)
+
+
 def bullet(sentence: str, width: int = WIDTH) -> str:
     """A sentence as an item of a bulleted list, wrapped at `width`."""
     return textwrap.fill(sentence, width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False)
@@ -128,6 +133,18 @@ def fixed(value: float, digits: int) -> str:
     """
     shown = f"{value:,.{digits}f}".replace("-", "−")
     return shown.removeprefix("−") if not shown.strip("−0.,") else shown
+
+
+def with_ends(value: float, low: float, high: float, sign: str = "") -> str:
+    """A value and the ends of its interval, with the digits that the interval's width allows; a sign is "+" or "".
+
+    >>> with_ends(0.41234, 0.391, 0.4312), with_ends(-1.2, -3.25, 0.81, "+")
+    ('0.412 [0.391, 0.431]', '−1.2 [−3.2, +0.8]')
+    """
+    digits = interval_decimals(low, high)
+    shown = [fixed(each, digits) for each in (value, low, high)]
+    shown = [f"+{text}" if sign and text.strip("0.,") and text[0] != "−" else text for text in shown]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]"
 
 
 def plain(value: Any) -> Any:

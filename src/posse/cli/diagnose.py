@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from posse.cli import add_outputs, add_rewards, answer
+from posse.cli import add_columns, add_outputs, answer
 
 PLACE = 20
 
@@ -13,14 +13,25 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the diagnosis."""
     parser = commands.add_parser(
         "diagnose",
-        help="say from a log how far players differ, and whether ε is right",
-        description="Say from a log how far players really differ: what is certain, with an alarm if it is more than "
-        "ε, and what is likely, with a suggestion for ε. The result is void if rewards go missing because of their "
-        "value.",
+        help="say from a log how players differ, and whether ε is right",
+        description="Say from a log how players differ: in level, in what the arms do, and for whom; which ε follows "
+        "for the policies that need one, and what each choice of policy would cost; and whether a stated ε is broken, "
+        "which is guaranteed. The result is void if rewards go missing because of their value.",
     )
-    parser.add_argument("source", metavar="LOG", help="a .parquet or .csv file with columns player, arm and a reward")
+    parser.add_argument("source", metavar="LOG", help="a .parquet or .csv file with a player, an arm and a reward")
     parser.add_argument("--epsilon", type=float, metavar="E", help="the ε in question (default: the log's own)")
-    add_rewards(parser)
+    parser.add_argument(
+        "--against",
+        metavar="ARM",
+        help="compare the best arm with this one, player by player (default: the second best)",
+    )
+    parser.add_argument(
+        "--costs",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="simulate what each choice of policy would cost with as much traffic again (some seconds)",
+    )
+    add_columns(parser.add_argument_group("which columns of the log hold what"), propensity=False)
     parser.add_argument(
         "--level",
         type=float,
@@ -29,7 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="the largest probability of ever raising a false alarm (default: 0.05)",
     )
     add_outputs(parser, figure=True)
-    parser.set_defaults(run=_diagnose)
+    parser.set_defaults(run=_diagnose, progress=True)
 
 
 def _diagnose(options: argparse.Namespace) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from posse.cli import add_outputs, add_rewards, answer
+from posse.cli import add_columns, add_outputs, answer
+from posse.cli.evaluate import read_policy
 
 PLACE = 40
 
@@ -27,7 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     guess.add_argument("--base", type=float, metavar="B", help="the mean reward of the other arms (default: 0.2)")
     history = plan.add_argument_group("or historical data")
     history.add_argument("--from", dest="history", metavar="LOG", help="a .parquet or .csv file: player, arm, reward")
-    add_rewards(history, default=None)
+    add_columns(history, propensity=False, reward=None)
     both = plan.add_argument_group("for both")
     both.add_argument(
         "--decisions",
@@ -41,6 +42,15 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=float,
         metavar="ε",
         help="the most by which players differ on an arm (default: 0.05); with --from, an ε to compare with the data's",
+    )
+    both.add_argument(
+        "--policy",
+        dest="policies",
+        action="append",
+        type=read_policy,
+        metavar="POLICY",
+        help="compare this with learning alone and PosseTS, such as 'RobustAggTS(0.1)' (may be repeated; default: a "
+        "small set)",
     )
     both.add_argument("--problems", type=int, metavar="N", help="how many problems to draw (default: up to 100)")
     both.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of all draws (default: 0)")

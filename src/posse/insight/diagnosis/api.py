@@ -1,26 +1,31 @@
-"""diagnose: is ε right? How far players really differ, as far as the rewards can say.
+"""diagnose: how players differ, and whether ε is right.
 
-There are two answers of different strength. The *bound* is guaranteed: with probability 1 − level, it is never larger
-than the true difference between players, however the data was gathered and however often one looks (`intervals.py`).
-An alarm is raised when it passes ε. The *estimate* is a best guess without the sampling noise (`model.py`).
+There are two kinds of answers. *Estimates* come from the model of the players (`posse.insight.hierarchy`): how far they
+differ in level and in what the arms do, each with a test and an interval. The *bound* is guaranteed: with probability
+1 − level, it is never larger than the true difference between two players, however the data was gathered and however
+often one looks (`intervals.py`). An alarm is raised when it passes ε.
 
-Both are void if rewards go missing, or come late, because of their value.
+All of it is void if rewards go missing, or come late, because of their value.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posse.checks import number, whole
+from posse.checks import number
+from posse.insight.columns import Columns
 from posse.insight.diagnosis.intervals import interval, shares
-from posse.insight.diagnosis.model import SpreadEstimate, estimate_spread
 from posse.insight.diagnosis.text import headline, to_text
-from posse.insight.logs import Log, by_cell, read_log, with_range
-from posse.learner import Counts
-from posse.text import plain
+from posse.insight.hierarchy.data import PlayerData
+from posse.insight.hierarchy.model import Interval, PlayerModel
+from posse.insight.logs import Log
+from posse.insight.planning.api import Plan, plan
+from posse.simulation.simulate import Progress
+from posse.text import listed, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,38 +33,105 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What the data says about ε, in the user's reward units; print it, draw it, or read its fields."""
+    """How players differ, in the user's reward units; print it, draw it, or read its fields."""
 
-    players: tuple[str, ...]
-    arms: tuple[str, ...]
-    pulls: np.ndarray
-    """Pulls whose reward is known, [player, arm]."""
-    means: np.ndarray
-    """Mean rewards, [player, arm]; NaN where there are none."""
+    data: PlayerData
+    """What the diagnosis rests on: counts and the model. `posse.insight.plan(diagnosis.data)` plans from the same."""
     lower: np.ndarray
     """Lower ends of the intervals for the means, [player, arm]; all hold for ever with probability 1 − level."""
     upper: np.ndarray
     """Upper ends, [player, arm]."""
     bounds: np.ndarray
-    """The least by which some two players differ, [arm]: largest lower end minus smallest upper end, at least 0."""
+    """The least by which some two players differ, [arm]; 0 where none are shown to differ."""
     pairs: tuple[tuple[str, str] | None, ...]
     """For each arm the two players that the bound is about, the better one first; None where it is 0."""
-    spread: SpreadEstimate
-    """The estimate of how far players differ, without the sampling noise."""
-    low: float
-    """The least possible reward."""
-    high: float
-    """The greatest possible reward."""
+    compared: tuple[int, int]
+    """The two arms whose difference is shown player by player: the best one over all players, and another."""
     epsilon: float | None
     """The ε in question; None if there is none, and then there is no alarm."""
     level: float
-    """The probability of ever raising a false alarm is at most this."""
+    """The probability of ever raising a false alarm, and of an interval that misses, is at most this."""
     shared: np.ndarray | None
     """How much each player's decisions rest on other players' data, 0 to 1, [player]; None if the source has none."""
     decisions: int | None
     """How many decisions the log has; None if the source is not a log."""
     missing: int | None
     """How many of their rewards are unknown, including decisions given up; None if the source is not a log."""
+    costs: Plan | None = None
+    """What each choice of policy would cost with as much traffic again; None if that was not asked for."""
+
+    @property
+    def players(self) -> tuple[str, ...]:
+        """The players' names."""
+        return self.data.counts.players
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """The arms' names."""
+        return self.data.counts.arms
+
+    @property
+    def pulls(self) -> np.ndarray:
+        """Pulls whose reward is known, [player, arm]."""
+        return self.data.counts.pulls
+
+    @property
+    def means(self) -> np.ndarray:
+        """Mean rewards, [player, arm]; NaN where there are none."""
+        sums = self.data.counts.sums
+        return np.divide(sums, self.pulls, out=np.full(self.pulls.shape, np.nan), where=self.pulls > 0)
+
+    @property
+    def low(self) -> float:
+        """The least possible reward."""
+        return self.data.counts.low
+
+    @property
+    def high(self) -> float:
+        """The greatest possible reward."""
+        return self.data.counts.high
+
+    @property
+    def model(self) -> PlayerModel:
+        """The model behind all estimates."""
+        return self.data.model
+
+    @property
+    def levels(self) -> Interval:
+        """Standard deviation between players of their mean reward over the arms."""
+        return self.model.levels(self.level)
+
+    @property
+    def contrasts(self) -> Interval:
+        """Standard deviation between players of what an arm does for them beyond their level."""
+        return self.model.contrasts(self.level)
+
+    @property
+    def spread(self) -> Interval:
+        """What 95 % of the pairs of players stay within, on the arm where they differ most."""
+        return self.model.spread(self.level)
+
+    @property
+    def spreads(self) -> Interval:
+        """The same for each arm, [arm]; NaN where fewer than two players have data."""
+        found = np.full((3, len(self.arms)), np.nan)
+        if self.model.comparable:
+            found[:, self.model.there[1]] = self.model.spreads(self.level)
+            found[:, (self.pulls > 0).sum(axis=0) < 2] = np.nan
+        return Interval(*found)
+
+    @property
+    def effects(self) -> Interval:
+        """How much better the first of the arms compared is than the second for each player, shrunken, [player]."""
+        first, second = self.compared
+        return self.model.interval(self.model.draws[:, :, first] - self.model.draws[:, :, second], self.level)
+
+    @property
+    def effect(self) -> Interval:
+        """The same over all players that have data."""
+        first, second = self.compared
+        draws = self.model.draws[:, self.model.there[0]]
+        return self.model.interval((draws[:, :, first] - draws[:, :, second]).mean(axis=1), self.level)
 
     @property
     def bound(self) -> float:
@@ -89,8 +161,24 @@ class Diagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as numbers, strings, lists and dictionaries, None where nothing is known; for JSON."""
-        verdict = {"alarm": self.alarm, "broken": list(self.broken), "bound": self.bound}
-        return {"schema": 1, "kind": "diagnosis", **verdict, **plain(self)}
+        own = ("players", "arms", "pulls", "means", "lower", "upper", "bounds", "pairs", "low", "high", "epsilon")
+        also = ("level", "shared", "decisions", "missing", "alarm", "broken", "bound", "verdict")
+        model: dict[str, Any] = {}
+        if self.model.comparable:
+            model = {
+                "levels": {"p": self.model.level_p, **self.levels._asdict()},
+                "contrasts": {"p": self.model.contrast_p, **self.contrasts._asdict()},
+                "odds_deviation": self.model.odds_deviation(self.level)._asdict(),
+                "i_squared": self.model.i_squared,
+                "spread": self.spread._asdict(),
+                "spreads": self.spreads._asdict(),
+                "compared": [self.arms[arm] for arm in self.compared],
+                "effect": self.effect._asdict(),
+                "effects": self.effects._asdict(),
+            }
+        costs = None if self.costs is None else self.costs.to_dict()
+        found = {name: getattr(self, name) for name in (*own, *also)}
+        return {"schema": 2, "kind": "diagnosis", **plain({**found, **model, "costs": costs})}
 
     def figure(self) -> Figure:
         """A panel for each arm: players' intervals beside a band as wide as ε. Needs matplotlib."""
@@ -98,46 +186,61 @@ class Diagnosis:
 
         return draw(self)
 
+    def effects_figure(self) -> Figure:
+        """A forest plot: how much better one arm is than another, player by player. Needs matplotlib."""
+        from posse.insight.diagnosis.figure import draw_effects
+
+        return draw_effects(self)
+
 
 def diagnose(
     source: Any,
     *,
     epsilon: float | None = None,
+    against: str | None = None,
+    player: str | Iterable[str] = "player",
+    arm: str = "arm",
     reward: str = "reward",
+    id: str | None = None,
     reward_range: tuple[float, float] | None = None,
     level: float = 0.05,
-    seed: int = 0,
+    costs: bool = False,
+    progress: Progress = None,
 ) -> Diagnosis:
-    """Say how far players differ, and whether that breaks ε.
+    """Say how players differ, in level and in what the arms do, which ε follows, and whether a stated ε is broken.
 
     The result is void if rewards go missing because of their value.
 
-    The level is shared among players and arms in the order in which they joined, so that more may join at any time:
-    player number i and arm number j get shares(i) · shares(j) of it. In a log from elsewhere, they joined with their
-    first rows. Those who have retired keep their numbers.
+    The level of the alarm is shared among players and arms in the order in which they joined, so that more may join at
+    any time. In a log from elsewhere, they joined with their first rows. Those who have retired keep their numbers.
 
     Args:
-        source: a learner, its counts, or a log: a Parquet or CSV file, an Arrow table or a DataFrame with columns
-            player, arm and the one named by `reward`.
+        source: a learner, its counts, or a log: a Parquet or CSV file, an Arrow table, a DataFrame or a mapping of
+            columns.
         epsilon: the ε in question; the source's own if omitted, and none for a log from elsewhere.
-        reward: the column of rewards.
+        against: the arm that the best one is compared with, player by player; the second best if omitted.
+        player, arm, reward, id: which columns of a log hold what, see `posse.insight.Columns`.
         reward_range: the least and the greatest possible reward; the source's own if omitted, and (0, 1) for a log
             from elsewhere.
-        level: the probability of ever raising a false alarm is at most this.
-        seed: the seed of the draws for the estimate; the bound is not random.
+        level: the probability of ever raising a false alarm is at most this; intervals miss as often.
+        costs: also simulate what each choice of policy would cost with as much traffic again (`posse.insight.plan`).
+        progress: True for a bar on standard error while that is simulated.
 
+    >>> from posse.learner import Counts
     >>> pulls, sums = np.array([[400, 400], [400, 400]]), np.array([[80.0, 60.0], [88.0, 240.0]])
     >>> diagnosis = diagnose(Counts(("north", "south"), ("old", "new"), pulls, sums), epsilon=0.1)
-    >>> diagnosis.alarm, diagnosis.broken, round(diagnosis.bound, 2), diagnosis.pairs
-    (True, ('new',), 0.23, (None, ('south', 'north')))
+    >>> diagnosis.alarm, diagnosis.broken, diagnosis.pairs
+    (True, ('new',), (None, ('south', 'north')))
+    >>> diagnosis.model.contrast_p < 1e-6
+    True
     """
     level = number("level", level, above=0, most=0.5)
-    seed = whole("seed", seed, least=0)
-    counts, squares, shared, decisions, missing = _read(source, reward, reward_range)
-    players, arms = counts.pulls.shape
+    data = PlayerData.read(source, Columns(player, arm, reward, id=id), reward_range)
+    counts, pulls = data.counts, data.counts.pulls
+    players, arms = pulls.shape
     if not (players and arms):
         raise ValueError(f"{players} players and {arms} arms, but expected one of each at least")
-    unit, pulls = counts.high - counts.low, counts.pulls
+    unit = counts.high - counts.low
     chosen = counts.epsilon if epsilon is None else epsilon
     chosen = None if chosen is None else number("epsilon", chosen, least=0, most=unit)
     sums = np.clip((counts.sums - pulls * counts.low) / unit, 0, pulls)
@@ -148,42 +251,39 @@ def diagnose(
         (counts.players[p], counts.players[q]) if bound > 0 else None
         for p, q, bound in zip(best, worst, bounds, strict=True)
     )
-    spread = estimate_spread(pulls, sums, squares, bounds, level, seed)
+    may_plan = costs and players > 1 and arms > 1 and (pulls > 0).any(axis=0).all() and data.model.comparable
     return Diagnosis(
-        counts.players,
-        counts.arms,
-        pulls,
-        np.divide(counts.sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0),
+        data,
         counts.low + unit * lower,
         counts.low + unit * upper,
         unit * bounds,
         pairs,
-        SpreadEstimate(**{name: unit * value for name, value in vars(spread).items()}),
-        counts.low,
-        counts.high,
+        _compared(data, against),
         chosen,
         level,
-        shared,
-        decisions,
-        missing,
+        *_about_decisions(source, data.log),
+        plan(data, epsilon=chosen or None, progress=progress) if may_plan else None,
     )
 
 
-def _read(
-    source: Any, reward: str, reward_range: tuple[float, float] | None
-) -> tuple[Counts, np.ndarray | None, np.ndarray | None, int | None, int | None]:
-    """Counts, sums of squares of the rewards on [0, 1], others' weight by player, decisions, and missing rewards."""
-    if isinstance(source, Counts):
-        return with_range(source, reward_range), None, None, None, None
-    if hasattr(source, "counts") and hasattr(source, "shared_weights"):
-        return with_range(source.counts(), reward_range), None, np.asarray(source.shared_weights()), None, None
-    log = with_range(read_log(source, reward, also=("shared", "decision"), in_order=True), reward_range)
-    player, arm, rewards = log.scaled_rewards()
-    squares = by_cell(player, arm, log.shape, rewards**2)
+def _compared(data: PlayerData, against: str | None) -> tuple[int, int]:
+    """The arm that is best on average over the players, and the one given or the second best."""
+    arms = data.counts.arms
+    if against is not None and against not in arms:
+        raise ValueError(f"against={against!r}, but the arms are {listed(arms)}")
+    order = np.argsort(-np.where(data.model.there[1], data.model.draws.mean(axis=(0, 1)), -np.inf), kind="stable")
+    other = int(order[min(1, len(order) - 1)]) if against is None else arms.index(against)
+    return next((int(arm) for arm in order if arm != other), other), other
+
+
+def _about_decisions(source: Any, log: Log | None) -> tuple[np.ndarray | None, int | None, int | None]:
+    """The weight of others' data by player, how many decisions there are, and how many rewards are missing."""
+    if log is None:
+        weights = getattr(source, "shared_weights", None)
+        return (None if weights is None else np.asarray(weights())), None, None
     # Past rewards that a learner was given are not its decisions.
     decision = np.ones(log.player.shape, bool) if log.is_decision is None else log.is_decision | np.isnan(log.reward)
-    decisions, missing = int(decision.sum()) + log.given_up, log.missing + log.given_up
-    return log.counts(), squares, _mean_shared(log.kept(decision)), decisions, missing
+    return _mean_shared(log.kept(decision)), int(decision.sum()) + log.given_up, log.missing + log.given_up
 
 
 def _mean_shared(log: Log) -> np.ndarray | None:

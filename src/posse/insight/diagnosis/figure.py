@@ -15,7 +15,7 @@ import numpy as np
 
 from posse.figures.style import BAND, BLUE, DPI, HOUSE, INK, VERMILION
 from posse.insight.diagnosis.text import headline, why_no_estimate
-from posse.text import decimals, figure_label
+from posse.text import decimals, figure_label, plural
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -67,9 +67,45 @@ def draw(diagnosis: Diagnosis) -> Figure:
     return figure
 
 
+def draw_effects(diagnosis: Diagnosis) -> Figure:
+    """A forest plot: how much better one arm is than another, for each player and over all of them."""
+    import matplotlib
+
+    from posse.figures.canvas import new_figure
+
+    first, second = (figure_label(diagnosis.arms[arm], LONGEST_NAME) for arm in diagnosis.compared)
+    values, low, high = diagnosis.effects
+    there = np.flatnonzero(diagnosis.model.there[0])
+    order = there[np.argsort(values[there], kind="stable")]
+    if len(order) > MOST_PLAYERS:
+        order = np.concatenate([order[: MOST_PLAYERS // 2], order[-MOST_PLAYERS // 2 :]])
+    pulls = diagnosis.pulls[order].sum(axis=1)
+    rows = np.arange(len(order)) + 2
+    overall = [float(part) for part in diagnosis.effect]
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(6.4, 1.4 + 0.17 * (len(order) + 2))
+        axes = figure.add_subplot()
+        axes.axvline(0, color=INK, linewidth=0.8)
+        axes.axvline(overall[0], color=BAND, linewidth=1, zorder=0)
+        axes.hlines(rows, low[order], high[order], color=PLAIN, linewidth=1.4)
+        axes.scatter(values[order], rows, s=8 + 40 * np.sqrt(pulls / pulls.max()), color=PLAIN, marker="s", zorder=3)
+        axes.fill([overall[1], overall[0], overall[2], overall[0]], [0, 0.35, 0, -0.35], color=VERMILION)
+        names = [figure_label(diagnosis.players[player], LONGEST_NAME) for player in order]
+        axes.set_yticks([0, *rows], ["all players", *names], fontsize=7)
+        axes.set_ylim(-1, rows[-1] + 0.8)
+        axes.set_xlabel(f"mean reward of {first} minus {second}")
+        axes.set_title("For whom? Each player's difference, drawn together as far as the data allows", loc="left")
+        without = len(there) - len(order)
+        left_out = f" {plural(without, 'player')} in the middle are left out." if without else ""
+        note = f"{100 * (1 - diagnosis.level):g} % intervals; larger squares: more rewards.{left_out}"
+        figure.text(0.01, 0.01, note, color=INK, fontsize=7)
+        figure.tight_layout(rect=(0, 0.03, 1, 1))
+    return figure
+
+
 def _arms(diagnosis: Diagnosis) -> list[int]:
     """The arms to draw: all, or those with the largest bounds and estimates, in the diagnosis's order."""
-    estimates = np.nan_to_num(diagnosis.spread.ranges, nan=-1.0)
+    estimates = np.nan_to_num(diagnosis.spreads.value, nan=-1.0)
     return sorted(np.lexsort((-estimates, -diagnosis.bounds))[:MOST_ARMS].tolist())
 
 
@@ -139,12 +175,12 @@ def _panel(axes: Axes, diagnosis: Diagnosis, arm: int, players: np.ndarray) -> N
 def _about(diagnosis: Diagnosis, arm: int) -> str:
     """The line above a panel: what is certain and what is likely."""
     digits = f".{decimals(diagnosis.low, diagnosis.high, 2)}f"
-    estimate = diagnosis.spread.ranges[arm]
+    estimate = diagnosis.spreads.value[arm]
     if math.isnan(estimate):
         return f"no estimate: {why_no_estimate(diagnosis, arm)}"
-    bound = diagnosis.bounds[arm]
     pair = " − ".join(figure_label(name, 12) for name in diagnosis.pairs[arm] or ())
-    return f"estimate {estimate:{digits}}; " + (f"{pair} ≥ {bound:{digits}}" if pair else "no difference shown")
+    proven = f"; {pair} ≥ {diagnosis.bounds[arm]:{digits}}" if pair else ""
+    return f"95 % of pairs: {estimate:{digits}}{proven}"
 
 
 def _limits(axes: Axes, diagnosis: Diagnosis, rows: dict[int, np.ndarray]) -> None:

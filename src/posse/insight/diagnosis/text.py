@@ -1,4 +1,4 @@
-"""A diagnosis in words: the verdict, then a table."""
+"""A diagnosis in words: the answers to five questions, then a table of the arms."""
 
 from __future__ import annotations
 
@@ -7,108 +7,182 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posse.text import align, decimals, plural, shorten
+from posse.insight.planning.text import with_interval
+from posse.simulation import Difference
+from posse.text import align, decimals, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from posse.insight.diagnosis.api import Diagnosis
 
 LONGEST_NAME = 30
+SHOWN = 8  # players in the table of effects
+SIGNIFICANT = 0.05
+POWER = 2.8  # standard errors between nothing and what is found in four of five cases: 1.96 + 0.84
 
 
 def to_text(diagnosis: Diagnosis) -> str:
-    """The verdict, the estimate, a table of the arms, how much is shared, and what would make all of it void."""
-    first, last = (_verdict(diagnosis), _estimate(diagnosis)), (_shared(diagnosis), _void(diagnosis))
-    return "\n".join(part for part in (*first, "", *_table(diagnosis), "", *last) if part is not None)
+    """The answers, a table of the arms, how much is shared, and what would make all of it void."""
+    if len(diagnosis.players) == 1:
+        parts = ["There is one player, and nobody to compare it with."]
+    elif not diagnosis.model.comparable:
+        parts = ["Fewer than two players have rewards on record, so nothing can be compared yet."]
+    else:
+        parts = [wrap(_level(diagnosis)), wrap(_contrast(diagnosis)), _for_whom(diagnosis), _which(diagnosis)]
+        parts += [wrap(_stated(diagnosis)), "\n".join(_table(diagnosis))]
+    last = [line for line in (_shared(diagnosis), _void(diagnosis)) if line is not None]
+    return "\n\n".join([*parts, "\n".join(last)])
 
 
 def headline(diagnosis: Diagnosis) -> str:
-    """The verdict in one line.
+    """The verdict in one line: about ε if there is one, else about how players differ.
 
     >>> from posse.insight.diagnosis.api import diagnose
     >>> from posse.learner import Counts
     >>> counts = Counts(("north", "south"), ("old",), np.array([[400], [400]]), np.array([[80.0], [240.0]]))
-    >>> print(headline(diagnose(counts, epsilon=0.1)))
-    ε = 0.1 is broken by arm old: players south and north differ by at least 0.178
+    >>> print(headline(diagnose(counts, epsilon=0.1)).split(":")[0])
+    ε = 0.1 is broken by arm old
     """
-    show = _decimals(diagnosis)
     epsilon = diagnosis.epsilon
-    proven = None
-    if diagnosis.bound > 0:
-        arm = int(diagnosis.bounds.argmax())
-        first, second = diagnosis.pairs[arm] or ("", "")
-        proven = (
-            f"arm {_short(diagnosis.arms[arm])}: players {_short(first)} and {_short(second)} "
-            f"differ by at least {diagnosis.bound:{show}}"
-        )
+    if not diagnosis.model.comparable:
+        return "There is nobody to compare with"
     if diagnosis.alarm:
-        return f"ε = {epsilon:g} is broken by {proven}"
-    if epsilon is None:
-        return "No two players are shown to differ" if proven is None else f"Players differ; {proven}"
-    # Where there is no estimate, the comparison with NaN is false.
-    likely = "is probably too small, but not shown to be" if epsilon < diagnosis.spread.low else "holds so far"
-    return f"ε = {epsilon:g} {likely}; {proven or 'no two players are shown to differ at all'}"
+        return f"ε = {epsilon:g} is broken by {_proven(diagnosis)}"
+    if epsilon is not None:
+        likely = "is probably too small, but not shown to be" if epsilon < diagnosis.spread.low else "holds so far"
+        return f"ε = {epsilon:g} {likely}; {_proven(diagnosis)}"
+    levels, effects = diagnosis.model.level_p < SIGNIFICANT, diagnosis.model.contrast_p < SIGNIFICANT
+    if levels and effects:
+        return "Players differ in level and in what the arms do"
+    if levels:
+        return "Players differ in level; no difference in what the arms do shows"
+    return "Players differ in what the arms do" if effects else "No difference between players shows"
 
 
-def _verdict(diagnosis: Diagnosis) -> str:
-    line = headline(diagnosis) + "."
-    others = len(diagnosis.broken) - 1
-    if others > 0:
-        line += f" Also by {plural(others, 'other arm')}; see the table."
-    if len(diagnosis.players) == 1:
-        return "There is one player, and nobody to compare it with."
-    return f"{line}\n(Guaranteed: the chance of ever raising a false alarm is at most {diagnosis.level:g}.)"
+def _proven(diagnosis: Diagnosis) -> str:
+    arm = int(diagnosis.bounds.argmax())
+    pair = diagnosis.pairs[arm]
+    if pair is None:
+        return "no two players are shown to differ at all"
+    first, second = map(_short, pair)
+    name, least = _short(diagnosis.arms[arm]), f"{diagnosis.bound:{_decimals(diagnosis)}}"
+    return f"arm {name}: players {first} and {second} differ by at least {least}"
 
 
-def _estimate(diagnosis: Diagnosis) -> str | None:
-    spread, show = diagnosis.spread, _decimals(diagnosis)
-    if len(diagnosis.players) == 1:
-        return None
-    if math.isnan(spread.range):
-        reasons = sorted({why_no_estimate(diagnosis, arm) for arm in range(len(diagnosis.arms))})
-        return f"No arm has an estimate: {' or '.join(reasons)}."
-    return (
-        f"Estimate without sampling noise: players differ by {spread.range:{show}} on the arm where they differ "
-        f"most\n({100 * (1 - diagnosis.level):.3g} % interval {spread.low:{show}} to {spread.high:{show}}), "
-        f"standard deviation between players {spread.deviation:{show}}. {_advice(diagnosis)}"
+def _level(diagnosis: Diagnosis) -> str:
+    model = diagnosis.model
+    players = plural(int(model.there[0].sum()), "player")
+    shown = f"standard deviation {diagnosis.levels.text()} between {players}, {_p(model.level_p)}"
+    return f"Do players differ in level? {_yes(model.level_p)}: {shown}."
+
+
+def _contrast(diagnosis: Diagnosis) -> str:
+    model = diagnosis.model
+    question = "Does what the arms do differ between players?"
+    if not model.tells_contrasts:
+        return f"{question} The data cannot tell: players have rewards on too few of the same arms."
+    odds = model.odds_deviation(diagnosis.level).text()
+    shown = (
+        f"{question} {_yes(model.contrast_p)}: standard deviation {diagnosis.contrasts.text()} beyond their levels, "
+        f"{_p(model.contrast_p)}; on the scale of log-odds τ = {odds}, I² = {100 * model.i_squared:.0f} %."
     )
+    return shown if model.contrast_p < SIGNIFICANT else f"{shown} {_needed(diagnosis)}"
+
+
+def _needed(diagnosis: Diagnosis) -> str:
+    """How many rewards would show contrasts as large as the lead of the best arm, in four of five cases."""
+    model, lead = diagnosis.model, abs(float(diagnosis.effect.value)) / diagnosis.model.unit
+    mean = float((model.known.mean() - diagnosis.low) / model.unit)
+    players, arms = (int(there.sum()) for there in model.there)
+    variance = mean * (1 - mean) * model.dispersion
+    if lead < 1e-9 or variance < 1e-12:
+        return ""
+    each = POWER * math.sqrt(2 / max((players - 1) * (arms - 1), 1)) * variance / lead**2
+    cells = diagnosis.pulls[diagnosis.pulls > 0]
+    have = len(cells) / float((1 / cells).sum())
+    first, second = (_short(diagnosis.arms[arm]) for arm in diagnosis.compared)
+    needed = f"about {plural(math.ceil(each), 'reward')} for each player and arm"
+    if each <= have:
+        return f"There is enough data to show differences as large as the lead of {first} over {second}."
+    return (
+        f"To show differences as large as the lead of {first} over {second}, {needed} would do; there are {have:,.0f}."
+    )
+
+
+def _for_whom(diagnosis: Diagnosis) -> str:
+    first, second = diagnosis.compared
+    if first == second:
+        return "For whom? There is one arm, and nothing to compare it with."
+    effects, overall = diagnosis.effects, diagnosis.effect
+    values = effects.value
+    there = np.flatnonzero(diagnosis.model.there[0])
+    order = there[np.argsort(values[there], kind="stable")]
+    names = [_short(diagnosis.arms[arm]) for arm in (first, second)]
+    against = int((effects.high[there] < 0).sum())
+    title = (
+        f"For whom? {names[0]} minus {names[1]} is {overall.text('+')} over all players; below 0 for "
+        f"certain for {against} of {len(there)}. By player, drawn together as far as the data allows:"
+    )
+    shown = order if len(order) <= SHOWN else np.concatenate([order[: SHOWN // 2], order[-SHOWN // 2 :]])
+    rows = [["", "rewards", "difference"]]
+    for player in shown[::-1]:
+        pulls = f"{diagnosis.pulls[player].sum():,}"
+        rows.append([_short(diagnosis.players[player]), pulls, effects.at(player).text("+")])
+    if len(order) > SHOWN:
+        rows.insert(1 + SHOWN // 2, [f"… {len(order) - SHOWN:,} more …", "", ""])
+    return "\n".join([wrap(title), *align(rows, "<><")])
+
+
+def _which(diagnosis: Diagnosis) -> str:
+    spread = diagnosis.spread
+    found = (
+        f"Which ε? 95 % of the pairs of players differ by less than {spread.text()} on the arm where they differ "
+        "most. Levels count in this, because RobustAgg-TS shares whole means. PosseTS needs no ε."
+    )
+    if diagnosis.costs is None:
+        return wrap(f"{found} `posse plan --from LOG` says what each choice costs.")
+    plan = diagnosis.costs
+    savings = [plan.saving(policy) for policy in plan.sweep]
+    best = int(np.argmax([saving.mean for saving in savings]))
+    title = f"{found} With as much traffic again, each choice saves, of what learning alone loses:"
+    rows = [["PosseTS", _percent(plan.saving(plan.learned)), "no ε"]]
+    for place in dict.fromkeys((best, plan.sweep.index(plan.right))):
+        which = "the best ε tried" if place == best else "the ε above"
+        rows.append([f"RobustAgg-TS({plan.sweep_epsilons[place]:.3g})", _percent(savings[place]), which])
+    if plan.given is not None and plan.given not in (plan.right, plan.sweep[best]):
+        rows.append([plan.labels[plan.given], _percent(plan.saving(plan.given)), "the ε stated"])
+    rows.append(["Naive-Agg", _percent(plan.saving(plan.pooled)), "pools blindly"])
+    return "\n".join([wrap(title), *align(rows, "<><")])
+
+
+def _percent(saving: Difference) -> str:
+    return with_interval(saving, 100, " %")
+
+
+def _stated(diagnosis: Diagnosis) -> str:
+    guaranteed = f"(Guaranteed: the chance of ever raising a false alarm is at most {diagnosis.level:g}.)"
+    if diagnosis.epsilon is None:
+        return f"Is ε right? None is stated; {_proven(diagnosis)}. {guaranteed}"
+    others = len(diagnosis.broken) - 1
+    more = f" Also by {plural(others, 'other arm')}; see the table." if others > 0 else ""
+    return f"Is ε right? {headline(diagnosis)}.{more} {guaranteed}"
 
 
 def why_no_estimate(diagnosis: Diagnosis, arm: int) -> str:
     """Why an arm has no estimate."""
-    means = diagnosis.means[diagnosis.pulls[:, arm] > 0, arm]
-    for end in (diagnosis.low, diagnosis.high):
-        if len(means) > 1 and (means == end).all():
-            return f"all rewards are {end:g}"
-    return "too few rewards from two players"
-
-
-def _advice(diagnosis: Diagnosis) -> str:
-    spread, epsilon = diagnosis.spread, diagnosis.epsilon
-    if epsilon is None and spread.low == 0:
-        return "Players may be alike:\nno ε is suggested here. `posse plan --from LOG` says what sharing would save."
-    if epsilon is None:
-        return f"An ε to start with: {spread.range:.2g};\n`posse plan --from LOG` says whether sharing pays then."
-    if epsilon < spread.low:
-        return f"ε = {epsilon:g} lies below that."
-    if epsilon > spread.high:
-        return f"ε = {epsilon:g} could be smaller: players would share more."
-    return f"ε = {epsilon:g} lies within that."
+    return "too few rewards from two players" if diagnosis.pulls[:, arm].any() else "no rewards"
 
 
 def _table(diagnosis: Diagnosis) -> list[str]:
-    spread, show = diagnosis.spread, _decimals(diagnosis)
-    rows = [["arm", "rewards", "players", "at least", "estimate", "interval", "between"]]
+    spreads, show = diagnosis.spreads, _decimals(diagnosis)
+    rows = [["arm", "rewards", "players", "at least", "95 % of pairs within", "between"]]
     for arm, name in enumerate(diagnosis.arms):
         pulls = diagnosis.pulls[:, arm]
         row = [_short(name), f"{pulls.sum():,}", str((pulls > 0).sum()), f"{diagnosis.bounds[arm]:{show}}"]
-        if math.isnan(spread.ranges[arm]):
-            row += ["–", "–", "–"]
-        else:
-            interval = f"{spread.lows[arm]:{show}} to {spread.highs[arm]:{show}}"
-            between = " and ".join(map(_short, diagnosis.pairs[arm] or ("–",)))
-            row += [f"{spread.ranges[arm]:{show}}", interval, between]
+        spread = spreads.at(arm)
+        row += ["–" if math.isnan(spread.value) else spread.text()]
+        row += [" and ".join(map(_short, diagnosis.pairs[arm] or ("–",)))]
         rows.append([*row, "← broken"] if name in diagnosis.broken else row)
-    return align(rows, "<>>>>^<")
+    return align(rows, "<>>>><")
 
 
 def _shared(diagnosis: Diagnosis) -> str | None:
@@ -130,6 +204,14 @@ def _void(diagnosis: Diagnosis) -> str:
     if diagnosis.missing is None:
         return f"{void}; counts do not show whether any do."
     return f"{void}; {diagnosis.missing:,} of {diagnosis.decisions:,} are missing."
+
+
+def _yes(p: float) -> str:
+    return "Yes" if p < SIGNIFICANT else "No difference shows"
+
+
+def _p(p: float) -> str:
+    return f"p = {p:.2g}" if p >= 1e-99 else "p < 1e-99"
 
 
 def _decimals(diagnosis: Diagnosis) -> str:

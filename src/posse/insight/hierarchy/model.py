@@ -26,14 +26,14 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from posse.insight.hierarchy.grid import ScaleGrid
 from posse.insight.hierarchy.propagation import Cells
-from posse.insight.logs import Log, by_cell
 from posse.learner import Counts
+from posse.text import with_ends
 
 TAIL = 0.3  # of the level beyond each end of an interval: less than a half, because the model is not the truth
 LEAST_DISPERSION = 1e-4  # rewards that do not vary at all would have infinite weights
@@ -46,9 +46,17 @@ MOST_PAIRS = 2000  # of many players, only some pairs are compared
 class Interval(NamedTuple):
     """An estimate and the ends of its interval, or arrays of them."""
 
-    value: float | np.ndarray
-    low: float | np.ndarray
-    high: float | np.ndarray
+    value: Any
+    low: Any
+    high: Any
+
+    def at(self, place: int) -> Interval:
+        """One of several estimates."""
+        return Interval(*(float(part[place]) for part in self))
+
+    def text(self, sign: str = "") -> str:
+        """One estimate in words."""
+        return with_ends(float(self.value), float(self.low), float(self.high), sign)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,14 +121,15 @@ class PlayerModel:
 
     def spreads(self, level: float = 0.05) -> Interval:
         """What 95 % of all pairs of players stay within, for each arm that has data, [arm]."""
-        return self.interval(self._pair_spreads, level)
+        return self.interval(self.pair_spreads, level)
 
     def spread(self, level: float = 0.05) -> Interval:
         """What 95 % of all pairs of players stay within, on the arm where they differ most."""
-        return self.interval(self._pair_spreads.max(axis=1), level)
+        return self.interval(self.pair_spreads.max(axis=1), level)
 
     @functools.cached_property
-    def _pair_spreads(self) -> np.ndarray:
+    def pair_spreads(self) -> np.ndarray:
+        """What 95 % of all pairs of players stay within, [draw, arm]."""
         return pair_spread(self.known)
 
     def odds_deviation(self, level: float = 0.05) -> Interval:
@@ -197,12 +206,6 @@ def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> 
         scales,
         grid.noise(),
     )
-
-
-def fit_log(log: Log, *, seed: int = 0) -> PlayerModel:
-    """Fit the model to a log, whose rewards also say how much they vary."""
-    player, arm, rewards = log.scaled_rewards()
-    return fit(log.counts(), by_cell(player, arm, log.shape, rewards**2), seed=seed)
 
 
 def dispersions(pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray | None) -> tuple[np.ndarray, float]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import whole
+from posse.insight.columns import Columns
 from posse.insight.planning.planned_run import PlannedRun, from_guess, from_history
 from posse.insight.planning.policies import PolicyRoles, check_policies, plan_policies
 from posse.insight.planning.text import conclusions, to_text
@@ -139,6 +140,7 @@ class Plan(PlannedRun, PolicyRoles):
             **{name: getattr(self, name) for name in said},
             "reward_range": [self.low, self.high],
             "assumed": self.assumed,
+            "spread": None if self.model is None else self.model.spread()._asdict(),
             "problems": len(self.result.problems),
             "seed": self.result.seed,
             **{name: getattr(self, name).mean() for name in means},
@@ -173,7 +175,10 @@ def plan(
     epsilon: float | None = None,
     effect: float | None = None,
     base: float | None = None,
+    player: str | Iterable[str] = "player",
+    arm: str = "arm",
     reward: str = "reward",
+    id: str | None = None,
     reward_range: tuple[float, float] | None = None,
     policies: Policy | Iterable[Policy] | None = None,
     problems: int | None = None,
@@ -184,8 +189,8 @@ def plan(
     """Simulate a planned run on many problems that are consistent with the guess or the data.
 
     Args:
-        history: data to draw the problems from: a learner, its counts, a `Log`, or what `read_log` reads. The problems
-            then have its players and arms; without it they are drawn from the guess below.
+        history: data to draw the problems from: a learner, its counts, a log, or `diagnosis.data`. The problems then
+            have its players and arms; without it they are drawn from the guess below.
         players: how many players; 12 if omitted.
         arms: how many arms; 3 if omitted.
         decisions: how many decisions each player makes, or one number for each player. Omitted: 2,000, or with a
@@ -195,10 +200,11 @@ def plan(
             history the data says how far they differ, and a given ε is compared with that.
         effect: how far the best arm is ahead of the others, on average over players; 0.03 if omitted.
         base: the mean reward of the other arms; 0.2 if omitted.
-        reward: the column of rewards, for a history that is a log.
+        player, arm, reward, id: which columns of a log hold what, see `posse.insight.Columns`.
         reward_range: the least and the greatest possible reward, for a log from elsewhere whose rewards are not
             in [0, 1].
-        policies: the policies to compare with learning alone, with ε in units of reward; a small set if omitted.
+        policies: the policies to compare with learning alone and PosseTS, with ε in units of reward; a small set if
+            omitted.
         problems: how many problems to draw. Omitted: up to 100, as many as take about ten seconds.
         seed: a non-negative integer.
         threads: how many threads to use; all cores if omitted.
@@ -223,7 +229,7 @@ def plan(
         for name, value in guess.items():
             if value is not None:
                 raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
-        run = from_history(history, reward, reward_range, **both)
+        run = from_history(history, Columns(player, arm, reward, id=id), reward_range, **both)
     chosen = None if policies is None else check_policies(policies, run.low, run.high)
     simulated, roles = plan_policies(run.epsilon, run.high - run.low, chosen, run.given_epsilon)
     if progress is True:

@@ -9,18 +9,20 @@ from typing import Any
 import numpy as np
 
 from posse.checks import number, whole
-from posse.insight.logs import Log, read_log, with_range
-from posse.insight.planning.model import guessed_problems, population_of, reward_dispersion
+from posse.insight.columns import Columns
+from posse.insight.hierarchy.data import PlayerData
+from posse.insight.hierarchy.model import PlayerModel
 from posse.insight.planning.policies import MOST_POLICIES
 from posse.insight.planning.text import guess_in_words, history_in_words
 from posse.learner import Counts
 from posse.problem import Problem
+from posse.rewards import Bernoulli, Beta
 from posse.schedule import Concurrent, Random, Schedule
 
 PLAYERS, ARMS, DECISIONS, EPSILON, EFFECT, BASE = 12, 3, 2000, 0.05, 0.03, 0.2
 WORK = 250_000_000  # decisions to simulate by default: about ten seconds on two cores
 FEWEST, MOST = 10, 100  # problems
-LEAST_EPSILON = 1e-6  # as a share of the reward range; assumed if the problems show no difference at all
+PART = 0.2  # of the upper end of the spread's interval: the least ε that is planned for
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,9 +42,11 @@ class PlannedRun:
     problems: list[Problem] = field(repr=False)
     """What the run may turn out to be, with rewards on the scale [0, 1]."""
     epsilon: float
-    """The right ε: the most by which two players' means for an arm differ in the problems (from data, the median)."""
+    """The right ε: the most by which players differ on an arm; from data, what 95 % of the pairs stay within."""
     assumed: tuple[str, ...]
     """What was assumed, in sentences."""
+    model: PlayerModel | None = field(repr=False)
+    """What the data says about the players; None for a guess."""
 
     @property
     def schedule(self) -> Schedule:
@@ -77,12 +81,12 @@ def from_guess(
     names = [tuple(f"{what} {place + 1}" for place in range(n)) for what, n in (("player", players), ("arm", arms))]
     problems = guessed_problems(players, arms, right, effect, base, count=count or _affordable(traffic), seed=seed)
     assumed = guess_in_words(base, effect, epsilon, right, narrowest)
-    return PlannedRun(names[0], names[1], traffic, 0.0, 1.0, None, problems, right, assumed)
+    return PlannedRun(names[0], names[1], traffic, 0.0, 1.0, None, problems, right, assumed, None)
 
 
 def from_history(
     history: Any,
-    reward: str,
+    columns: Columns,
     reward_range: tuple[float, float] | None,
     *,
     decisions: float | Sequence[float] | None,
@@ -92,7 +96,8 @@ def from_history(
     seed: int,
 ) -> PlannedRun:
     """The run that historical data describes, and `count` problems that the data leaves possible."""
-    counts, dispersion = _read(history, reward, reward_range)
+    source = history if isinstance(history, PlayerData) else PlayerData.read(history, columns, reward_range)
+    counts = source.counts
     _check(counts)
     unit = counts.high - counts.low
     if epsilon is not None:
@@ -101,11 +106,44 @@ def from_history(
         raise ValueError(f"days={days}, but how many decisions a day is not said; give decisions too")
     pulls = counts.pulls.sum(axis=1)
     traffic = np.maximum(pulls, 1) if decisions is None else _traffic(decisions, days, len(counts.players))
-    problems = population_of(counts, dispersion).problems(count=count or _affordable(traffic), seed=seed)
-    ranges = unit * np.array([problem.epsilon for problem in problems])
-    right = max(float(f"{np.median(ranges):.2g}"), LEAST_EPSILON * unit)
-    assumed = history_in_words(counts, problems, ranges, right, epsilon, right > LEAST_EPSILON * unit)
-    return PlannedRun(counts.players, counts.arms, traffic, counts.low, counts.high, epsilon, problems, right, assumed)
+    model = source.model
+    problems = problems_of(model, counts.low, count or _affordable(traffic), seed)
+    spread = model.spread()
+    right = float(f"{max(spread.value, PART * spread.high):.2g}")
+    assumed = history_in_words(counts, model, right, epsilon)
+    return PlannedRun(
+        counts.players, counts.arms, traffic, counts.low, counts.high, epsilon, problems, right, assumed, model
+    )
+
+
+def problems_of(model: PlayerModel, low: float, count: int, seed: int) -> list[Problem]:
+    """Problems that the data leaves possible, on the scale [0, 1]; rewards vary as much as those on record."""
+    rewards = Bernoulli() if model.dispersion > 1 - 1e-9 else Beta(1 / model.dispersion - 1)
+    means = np.clip((model.problems(count, seed) - low) / model.unit, 0, 1)
+    return [Problem(each, rewards=rewards, stream=place) for place, each in enumerate(means)]
+
+
+def guessed_problems(
+    players: int, arms: int, epsilon: float, effect: float, base: float, *, count: int, seed: int
+) -> list[Problem]:
+    """Problems whose best arm has center base + effect and all others base; players are uniform within ε/2 around it.
+
+    Where that would leave [0, 1], the interval is narrower on both sides, so that the center stays the mean over
+    players. The best arm is another one from problem to problem; problem k depends only on the seed and k.
+
+    >>> problem = guessed_problems(4, 3, epsilon=0.0, effect=0.1, base=0.2, count=1, seed=0)[0]
+    >>> problem.means[0].round(2).tolist(), problem.epsilon
+    ([0.3, 0.2, 0.2], 0.0)
+    """
+    problems = []
+    for k in range(count):
+        random = np.random.default_rng([seed, k])
+        centers = np.full(arms, base)
+        centers[k % arms] += effect
+        half = np.minimum(epsilon / 2, np.minimum(centers, 1 - centers))
+        means = np.clip(centers + half * (2 * random.random((players, arms)) - 1), 0, 1)  # clipped: rounding
+        problems.append(Problem(means, epsilon, stream=k))  # the stream tells them apart: ε = 0 draws equal means
+    return problems
 
 
 def _affordable(traffic: np.ndarray) -> int:
@@ -123,15 +161,6 @@ def _room(base: float, effect: float, epsilon: float) -> tuple[float, float]:
             f"base={base:g} with effect={effect:g}, but rewards are 0 or 1: with such means players cannot differ"
         )
     return min(epsilon, max(widest)), min(widest)
-
-
-def _read(history: Any, reward: str, reward_range: tuple[float, float] | None) -> tuple[Counts, float]:
-    """Counts and the rewards' dispersion, which is that of rewards of 0 and 1 if only counts are given."""
-    if isinstance(history, Counts):
-        return with_range(history, reward_range), 1.0
-    log = with_range(history if isinstance(history, Log) else read_log(history, reward), reward_range)
-    player, arm, rewards = log.scaled_rewards()
-    return log.counts(), reward_dispersion(player, arm, rewards) if rewards.size else 1.0
 
 
 def _check(counts: Counts) -> None:

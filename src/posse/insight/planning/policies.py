@@ -9,17 +9,16 @@ from collections.abc import Iterable
 import numpy as np
 
 from posse.policies.base import Policy
-from posse.policies.hier_ts import HierTS
 from posse.policies.ind_ts import IndTS
+from posse.policies.ind_tsv import IndTSV
 from posse.policies.naive_agg import NaiveAgg
-from posse.policies.refresh import Refresh
+from posse.policies.posse_ts import PosseTS
 from posse.policies.robustagg_ts import RobustAggTS
-from posse.policies.robustagg_tsv import RobustAggTSV
 
 ALONE = IndTS()
-ALONE_EXPLORING_LESS = IndTS(c2=0.25)  # HierTS explores as much: it takes a reward's standard deviation as 1/2
+LEARNED, LEARNED_ALONE = PosseTS(), IndTSV()  # both learn how much rewards vary; the second shares nothing
 FACTORS = (1 / 10, 1 / 5, 1 / 3, 1 / 2, 2 / 3, 1, 3 / 2, 2, 3, 5, 10)  # how far off an assumed ε may be
-MOST_POLICIES = len(FACTORS) + 5  # of a plan without policies of the user's choice
+MOST_POLICIES = len(FACTORS) + 4  # of a plan without policies of the user's choice
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -36,6 +35,10 @@ class PolicyRoles:
     """Naive-Agg, which pools blindly."""
     given: int | None
     """RobustAgg-TS with the ε that was given beside the right one; None if not given."""
+    learned: int
+    """PosseTS, which needs no ε."""
+    learned_alone: int | None
+    """Ind-TS-V, which models the noise as PosseTS does and learns alone; None if it is not compared."""
 
 
 def plan_policies(
@@ -47,11 +50,11 @@ def plan_policies(
 
     >>> policies, roles = plan_policies(0.05, 1.0, [IndTS(c2=0.25)])
     >>> [policies[place].label for place in roles.compared]
-    ['Ind-TS', 'Ind-TS(c2=0.25)']
+    ['Ind-TS', 'PosseTS', 'Ind-TS(c2=0.25)']
     """
     sharing = {factor: _sharing(factor * epsilon, unit) for factor in FACTORS if factor * epsilon <= unit}
     beside = [] if given is None else [_sharing(given, unit)]
-    compared: list[Policy] = [ALONE, *beside, *(_default(epsilon, unit, sharing) if chosen is None else chosen)]
+    compared: list[Policy] = [ALONE, *beside, *(_default(sharing) if chosen is None else [LEARNED, *chosen])]
     policies, numbers = _distinct([*compared, *sharing.values(), NaiveAgg()])
     return policies, PolicyRoles(
         tuple(dict.fromkeys(numbers[: len(compared)])),
@@ -59,6 +62,8 @@ def plan_policies(
         np.array(list(sharing)) * epsilon,
         numbers[-1],
         numbers[1] if beside else None,
+        policies.index(LEARNED),
+        policies.index(LEARNED_ALONE) if LEARNED_ALONE in policies else None,
     )
 
 
@@ -78,31 +83,18 @@ def check_policies(policies: Policy | Iterable[Policy], low: float, high: float)
 
 
 def role(policy: Policy) -> str:
-    """What a policy stands for, in a few words, as far as it says itself."""
-    if not policy.shares:
-        return "alone, exploring less" if policy == ALONE_EXPLORING_LESS else "alone"
-    if "spread" in policy.constant_names():
-        return "hierarchy"
-    return "sharing, refreshed at once" if policy.refresh is Refresh.ANY_PULL else "sharing"
+    """What a policy stands for, in a few words."""
+    known = {LEARNED: "sharing, ε learned", LEARNED_ALONE: "alone, noise learned"}
+    return known.get(policy, "sharing" if policy.shares else "alone")
 
 
 def _sharing(epsilon: float, unit: float) -> Policy:
     return RobustAggTS(epsilon / unit, label=f"RobustAgg-TS({epsilon:.3g})")
 
 
-def _default(epsilon: float, unit: float, sharing: dict[float, Policy]) -> list[Policy]:
-    """Sharing with the right ε and with wrong ones, sharing at once, pooling, a hierarchy, and its like alone.
-
-    The spread of the hierarchy is that of means uniform within ε.
-    """
-    spread = epsilon / math.sqrt(12)
-    return [
-        *(sharing[factor] for factor in (1 / 3, 1, 3) if factor in sharing),
-        RobustAggTSV(epsilon / unit, label=f"RobustAgg-TS-V({epsilon:.3g})"),
-        NaiveAgg(),
-        ALONE_EXPLORING_LESS,
-        HierTS(spread / unit, label=f"HierTS({spread:.3g})"),
-    ]
+def _default(sharing: dict[float, Policy]) -> list[Policy]:
+    """PosseTS and its like alone, sharing with the right ε and with wrong ones, and pooling."""
+    return [LEARNED, LEARNED_ALONE, *(sharing[factor] for factor in (1 / 3, 1, 3) if factor in sharing), NaiveAgg()]
 
 
 def _distinct(policies: list[Policy]) -> tuple[list[Policy], list[int]]:

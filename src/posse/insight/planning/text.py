@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from posse.insight.planning.model import interaction_freedom, level_and_own
+from posse.insight.hierarchy.model import PlayerModel
 from posse.insight.planning.policies import role
 from posse.learner import Counts
-from posse.problem import Problem
 from posse.simulation import Difference
 from posse.text import align, bullet, fixed, listed, plural
 
@@ -18,6 +17,10 @@ if TYPE_CHECKING:
 
 WIDTH = 112
 MOST_ARMS_SHOWN = 8
+NOT_TOLD = (
+    "These two cannot be told apart here, because players have rewards on record for too few arms: all differences "
+    "count as levels."
+)
 WRONG = {1 / 3: "a third of that ε", 3.0: "three times that ε"}
 
 
@@ -45,7 +48,7 @@ def conclusions(plan: Plan) -> list[str]:
         f"{_beside_alone(plan, plan.pooled)}; the best single arm for all players, known from the start, would lose "
         f"{amount(float(plan.lost_by_one_arm.mean()))}."
     )
-    return [*found, *_hierarchy(plan), *_unequal_traffic(plan)]
+    return [*found, _learned(plan), *_unequal_traffic(plan)]
 
 
 def amount(value: float) -> str:
@@ -86,52 +89,28 @@ def guess_in_words(base: float, effect: float, asked: float, right: float, narro
     )
 
 
-def history_in_words(
-    counts: Counts, problems: list[Problem], ranges: np.ndarray, right: float, given: float | None, differs: bool
-) -> tuple[str, ...]:
-    """What problems drawn from data are like. `ranges` are their ε in units of reward, `given` is the user's ε."""
-    low, high = np.quantile(ranges, (0.05, 0.95))
+def history_in_words(counts: Counts, model: PlayerModel, right: float, given: float | None) -> tuple[str, ...]:
+    """What problems drawn from data are like; `right` is the ε that is planned for, `given` the user's."""
+    arms = np.flatnonzero(model.there[1])
+    means = [f"{counts.arms[arm]} {mean:.3g}" for arm, mean in zip(arms, model.known.mean(axis=(0, 1)), strict=True)]
+    spreads = model.spreads()
+    by_arm = [f"{counts.arms[arm]} {spreads.at(place).text()}" for place, arm in enumerate(arms)]
     found = [
-        f"The problems are what {plural(int(counts.pulls.sum()), 'reward')} on record leave possible.",
-        *_spread_in_words(counts, problems),
-        f"ε = {right:g} is the median over the problems of the most by which players differ on an arm; 90 % of them "
-        f"have {low:.2g} to {high:.2g}."
-        if differs
-        else f"No difference between players shows; ε = {right:g} is assumed.",
+        f"The problems are what {plural(int(counts.pulls.sum()), 'reward')} on record leave possible, by the model of "
+        "`posse diagnose`.",
+        f"Means over players: {listed(means, MOST_ARMS_SHOWN)}.",
+        f"Without sampling noise, the players' levels have standard deviation {model.levels().text()}, and what "
+        f"the arms do beyond that {model.contrasts().text()}.",
+        *(() if model.tells_contrasts else (NOT_TOLD,)),
+        f"95 % of the pairs of players differ by less than, arm by arm: {listed(by_arm, MOST_ARMS_SHOWN)}.",
+        f"ε = {right:g}: on the arm where players differ most, 95 % of the pairs differ by less than "
+        f"{model.spread().text()}.",
     ]
     if given is not None:
-        share = 100 * (ranges > given).mean()
-        found.append(f"In {share:.0f} % of the problems players differ by more than ε = {given:g}.")
+        low, high = model.spread()[1:]
+        where = "below that interval" if given < low else "above that interval" if given > high else "within it"
+        found.append(f"The ε given, {given:g}, is {where}.")
     return tuple(found)
-
-
-def _spread_in_words(counts: Counts, problems: list[Problem]) -> list[str]:
-    """Arm means, how far players differ in their levels and arm by arm, and how far they differ on each arm."""
-    unit = counts.high - counts.low
-    means = np.array([problem.means for problem in problems])
-    level, own = (unit * part for part in level_and_own(means))
-    found = [
-        f"Means over players: {_by_arm(counts, [f'{m:.3g}' for m in counts.low + unit * means.mean(axis=(0, 1))])}.",
-        f"Without sampling noise, players' levels (what they earn more on every arm) have standard deviation "
-        f"{_typical(level)}, and what is their own on each arm {_typical(own)}: medians, with the range of 90 % of the "
-        "problems.",
-    ]
-    if not interaction_freedom(counts.pulls > 0):
-        found.append(
-            "These two cannot be told apart here, because players have rewards on record for too few arms: the "
-            "problems leave both possible."
-        )
-    by_arm = _by_arm(counts, [_typical(column) for column in (unit * np.ptp(means, axis=1)).T])
-    return [*found, f"The most by which players differ, arm by arm, in the same way: {by_arm}."]
-
-
-def _typical(values: np.ndarray) -> str:
-    middle, low, high = np.quantile(values, (0.5, 0.05, 0.95))
-    return f"{middle:.2g} [{low:.2g}, {high:.2g}]"
-
-
-def _by_arm(counts: Counts, shown: list[str]) -> str:
-    return listed((f"{name} {text}" for name, text in zip(counts.arms, shown, strict=True)), MOST_ARMS_SHOWN)
 
 
 def _negative(difference: Difference) -> Difference:
@@ -220,25 +199,15 @@ def _beside_alone(plan: Plan, policy: int) -> str:
     return "more than learning alone" if saving.high < 0 else "about as much as learning alone"
 
 
-def _hierarchy(plan: Plan) -> list[str]:
-    """A hierarchy beside the policy that explores as much and learns alone, if both are compared."""
-    hierarchy, alone = (
-        [number for number in plan.compared if role(plan.result.policies[number]) == wanted]
-        for wanted in ("hierarchy", "alone, exploring less")
+def _learned(plan: Plan) -> str:
+    """What PosseTS saves, and how much of that is due to sharing if its like that learns alone is compared too."""
+    saved = (
+        f"PosseTS, which needs no ε, saves {with_interval(plan.saving(plan.learned), 100, ' %')} of what Ind-TS loses"
     )
-    if not hierarchy or not alone:
-        return []
-    saving = plan.saving(hierarchy[0], alone[0])
-    if saving.low > 0:
-        what = f"saves {with_interval(saving, 100, ' %')} of its loss"
-    elif saving.high < 0:
-        what = f"loses {with_interval(_negative(saving), 100, ' %')} more"
-    else:
-        what = f"makes no clear difference ({with_interval(saving, 100, ' %')} saved)"
-    first, second = plan.labels[hierarchy[0]], plan.labels[alone[0]]
-    return [
-        f"{first} explores less than Ind-TS; beside {second}, which learns alone and explores as little, it {what}."
-    ]
+    if plan.learned_alone is None:
+        return f"{saved}."
+    other = with_interval(plan.saving(plan.learned, plan.learned_alone), 100, " %")
+    return f"{saved}, and {other} of what Ind-TS-V loses, which models the noise as PosseTS does and learns alone."
 
 
 def _unequal_traffic(plan: Plan) -> list[str]:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from posse.insight import diagnose
-from posse.insight.planning.model import LEAST_DISPERSION, population_of
+from posse.insight.hierarchy.model import fit
+from posse.insight.planning.planned_run import problems_of
 from posse.learner import Counts
 from posse.learner.setup import Setup
 from posse.policies.base import Policy
@@ -32,7 +33,7 @@ def diagnosis(given: AnalysisInput) -> dict[str, Any]:
 def savings(given: AnalysisInput) -> dict[str, Any] | None:
     """How much more reward than learning alone, by simulation; None if there is too little data.
 
-    Means are drawn from what the data leaves possible (`insight.planning.population`). With each draw, the running
+    Means are drawn from what the data leaves possible (`insight.hierarchy`). With each draw, the running
     policy and Ind-TS-V, which learns alone, make as many decisions as were really made. The difference of their regrets
     is what sharing saved if the draw is the truth. For a policy that learns alone, it is what PosseTS would have saved.
     """
@@ -54,7 +55,7 @@ def savings(given: AnalysisInput) -> dict[str, Any] | None:
     problems = max(6, min(PROBLEMS, MOST_WORK // work))
     part = min(1.0, MOST_WORK / (work * problems))  # only the beginning of a very long run is simulated
     result = simulate(
-        population_of(some, _dispersion(some, squares)).problems(count=problems, seed=0),
+        problems_of(fit(some, squares), some.low, problems, seed=0),
         pair,
         max(1, round(rounds * part)),
         schedule=Random((traffic / rounds).tolist()),
@@ -76,12 +77,3 @@ def savings(given: AnalysisInput) -> dict[str, Any] | None:
         "part": part,
         "policies": [str(policy.label) for policy in pair],
     }
-
-
-def _dispersion(counts: Counts, squares: np.ndarray) -> float:
-    """The rewards' variance within (player, arm) as a share of mean · (1 − mean); 1 for rewards of 0 and 1."""
-    unit = counts.high - counts.low
-    pulls, sums = counts.pulls, (counts.sums - counts.low * counts.pulls) / unit
-    within = np.divide(sums**2, pulls, out=np.zeros(sums.shape), where=pulls > 0)
-    greatest = float((sums - within).sum())
-    return min(1.0, max(float((squares - within).sum()) / greatest, LEAST_DISPERSION)) if greatest > 0 else 1.0

@@ -1,0 +1,43 @@
+"""What diagnosis and planning start from: counts, and the model of the players fitted to them."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from posse.insight.columns import Columns
+from posse.insight.hierarchy.model import PlayerModel, fit
+from posse.insight.logs import Log, by_cell, read_log, with_range
+from posse.learner import Counts
+
+
+@dataclass(frozen=True, eq=False)
+class PlayerData:
+    """Counts from a learner or a log. Two answers that start from the same source rest on the same model."""
+
+    counts: Counts
+    squares: np.ndarray | None
+    """Sums of the squares of the rewards on the scale [0, 1], [player, arm]; None if only counts are known."""
+    log: Log | None = None
+    """The log that they come from; None if they do not come from one."""
+
+    @classmethod
+    def read(cls, source: Any, columns: Columns, reward_range: tuple[float, float] | None) -> PlayerData:
+        """Read counts, anything that has counts such as a learner, or a log in any form that `read_log` takes."""
+        if isinstance(source, Counts):
+            return cls(with_range(source, reward_range), None)
+        if callable(getattr(source, "counts", None)) and not isinstance(source, Log):
+            return cls(with_range(source.counts(), reward_range), None)
+        if not isinstance(source, Log):
+            source = read_log(source, columns, also=("shared", "decision"), in_order=True)
+        log = with_range(source, reward_range)
+        player, arm, rewards = log.scaled_rewards()
+        return cls(log.counts(), by_cell(player, arm, log.shape, rewards**2), log)
+
+    @functools.cached_property
+    def model(self) -> PlayerModel:
+        """The model of the players."""
+        return fit(self.counts, self.squares)
