@@ -147,7 +147,7 @@ class TestSources:
         assert second.lower == pytest.approx(-50 + 200 * first.lower)
         assert second.upper == pytest.approx(-50 + 200 * first.upper)
         assert second.means == pytest.approx(-50 + 200 * first.means)
-        assert second.spread.range == pytest.approx(200 * first.spread.range)
+        assert second.spread == pytest.approx([200 * end for end in first.spread])
         assert second.alarm == first.alarm
         assert diagnose(dataclasses.replace(money, low=0, high=1), reward_range=(-50, 150)).bound == second.bound
 
@@ -226,7 +226,7 @@ class TestEdges:
     def test_one_player_has_nobody_to_compare_with(self):
         diagnosis = diagnose(EDGES["one player"])
         assert not diagnosis.alarm
-        assert math.isnan(diagnosis.spread.range)
+        assert np.isnan(diagnosis.spreads.value).all()
         assert str(diagnosis).startswith("There is one player, and nobody to compare it with.")
 
     def test_equal_extremes_show_no_difference_and_opposite_ones_do(self):
@@ -238,32 +238,42 @@ class TestEdges:
 class TestText:
     def test_what_holds_so_far_and_what_is_likely(self):
         fits = diagnose(counts(np.full((4, 1), 400), [[200], [220], [184], [205]], 0.1))
-        assert str(fits).startswith("ε = 0.1 holds so far; no two players are shown to differ at all.")
-        assert "ε = 0.1 lies within that." in str(fits)
+        assert fits.verdict == "ε = 0.1 holds so far; no two players are shown to differ at all"
         small = diagnose(counts(np.full((6, 1), 100), [[30], [50], [60], [40], [65], [38]], 0.05))
         assert not small.alarm
-        assert str(small).startswith("ε = 0.05 is probably too small, but not shown to be;")
-        large = diagnose(counts(np.full((6, 1), 4000), np.full((6, 1), 2000), 0.3))
-        assert "ε = 0.3 could be smaller" in str(large)
+        assert small.verdict.startswith("ε = 0.05 is probably too small, but not shown to be;")
 
-    def test_an_epsilon_is_suggested_only_where_players_are_likely_to_differ(self):
-        differ = str(diagnose(counts(np.full((4, 1), 400), [[200], [260], [150], [205]])))
-        assert "An ε to start with: 0." in differ
-        assert "posse plan --from LOG" in differ
-        random = np.random.default_rng(0)
-        alike = str(diagnose(counts(np.full((12, 3), 17), random.binomial(17, 0.3, (12, 3)))))
-        assert "An ε to start with" not in alike
-        assert "no ε is suggested here. `posse plan --from LOG`" in alike
+    @pytest.mark.parametrize(
+        ("level", "contrast", "verdict"),
+        [
+            (0.0, 0.0, "No difference between players shows"),
+            (0.1, 0.0, "Players differ in level; no difference in what the arms do shows"),
+            (0.0, 0.1, "Players differ in what the arms do"),
+            (0.15, 0.1, "Players differ in level and in what the arms do"),
+        ],
+    )
+    def test_it_tells_levels_from_what_the_arms_do(self, level, contrast, verdict):
+        random = np.random.default_rng(5)
+        pulls = np.full((12, 2), 800)
+        means = 0.4 + level * random.standard_normal((12, 1)) + contrast * random.choice([-1, 1], (12, 1)) * [-0.5, 0.5]
+        assert diagnose(counts(pulls, random.binomial(pulls, np.clip(means, 0, 1)))).verdict == verdict
 
-    def test_rewards_that_are_all_the_same_are_not_called_too_few(self):
+    def test_the_questions_come_in_their_order(self):
+        text = str(diagnose(counts(np.full((4, 2), 400), [[200, 190], [260, 240], [150, 160], [205, 200]], 0.3)))
+        starts = ["Do players differ in level?", "Does what the arms do differ", "For whom?", "Which ε?", "Is ε right?"]
+        places = [text.index(start) for start in starts]
+        assert places == sorted(places)
+        assert "posse plan --from LOG" in text
+
+    def test_it_says_how_much_data_would_be_needed(self):
+        text = str(diagnose(counts(np.full((4, 2), 20), [[10, 9], [8, 12], [9, 10], [11, 12]])))
+        assert "rewards for each player and arm would do; there are 20." in " ".join(text.split())
+
+    def test_rewards_that_are_all_the_same_show_no_difference(self):
         zeros = diagnose(counts(np.full((3, 2), 40_000), np.zeros((3, 2))))
-        assert "No arm has an estimate: all rewards are 0." in str(zeros)
-        ones = diagnose(counts([[5000, 50], [5000, 50]], [[5000, 20], [5000, 25]]))
-        words = [text.get_text() for axes in ones.figure().axes for text in axes.texts]
-        assert words[0] == "no estimate: all rewards are 1"
-        assert words[1].startswith("estimate 0.")
-        few = diagnose(counts([[1], [1]], [[0], [1]]))
-        assert "No arm has an estimate: too few rewards from two players." in str(few)
+        assert zeros.verdict == "No difference between players shows"
+        assert zeros.spread.low == pytest.approx(0, abs=1e-6)
+        assert zeros.spread.high < 0.001
 
     def test_missing_rewards_are_counted(self):
         assert "1 of 5 are missing" in str(diagnose(TestSources.TABLE))
@@ -337,7 +347,7 @@ class TestCommand:
         options = ["--reward", "sales", "--range", "0", "10", "--epsilon", "2"]
         assert main(["diagnose", str(log), *options, "--json", str(files[0]), "--figure", str(files[1])]) == 0
         printed = capsys.readouterr().out
-        assert printed.startswith("ε = 2 is broken by arm new: players south and north differ by at least 3.")
+        assert "ε = 2 is broken by arm new: players south and north differ by at least 3." in " ".join(printed.split())
         written = json.loads(files[0].read_text())
         assert written["alarm"]
         assert written["pairs"] == [["south", "north"]]
@@ -383,14 +393,17 @@ class TestStrokeTrial:
     def test_countries_are_alike_in_survival(self):
         diagnosis = self.diagnosis("alive_14_days")
         assert not diagnosis.alarm
-        assert diagnosis.spread.deviation < 0.03
-        assert diagnosis.spread.range < 0.2
+        assert diagnosis.model.level_p < 1e-6
+        assert diagnosis.model.contrast_p > 0.1
+        assert diagnosis.spread.high < 0.2
         assert diagnosis.missing == 0
 
     def test_and_not_in_independence(self):
         diagnosis = self.diagnosis("independent_6_months")
         assert diagnosis.alarm
         assert "UK" in diagnosis.pairs[int(diagnosis.bounds.argmax())]
-        assert diagnosis.spread.low > 0.35
-        assert diagnosis.spread.deviation > 0.08
+        assert diagnosis.model.level_p < 1e-30
+        assert diagnosis.model.contrast_p > 0.05
+        assert diagnosis.spread.low > 0.2
+        assert diagnosis.levels.low > 0.08
         assert diagnosis.missing == 150

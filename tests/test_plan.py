@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.stats
-from test_plan_problems import drawn_counts, drawn_means
+from test_plan_problems import drawn_counts
 
 import posse
 from posse.cli import main
 from posse.insight import Plan, plan
-from posse.insight.logs import read_log
-from posse.insight.planning.model import guessed_problems, level_and_own
+from posse.insight.planning.planned_run import guessed_problems
 from posse.insight.planning.policies import plan_policies
 from posse.learner import Counts, Learner
 
@@ -69,8 +68,7 @@ def test_a_history_gives_players_arms_traffic_and_epsilon():
     assert found.players == counts.players
     assert found.arms == counts.arms
     assert found.decisions.tolist() == [600, 100, 300, 1]
-    ranges = [np.ptp(problem.means, axis=0).max() for problem in found.result.problems]
-    assert found.epsilon == pytest.approx(np.median(ranges), rel=0.05)
+    assert found.epsilon == pytest.approx(max(found.model.spread().value, 0.2 * found.model.spread().high), rel=0.05)
 
 
 def test_an_epsilon_given_beside_data_is_compared_and_not_called_right():
@@ -82,7 +80,7 @@ def test_an_epsilon_given_beside_data_is_compared_and_not_called_right():
     assert given.labels[given.given] == "RobustAgg-TS(0.6)"
     assert given.result.policies[given.given].epsilon == 0.6
     assert given.given_epsilon == given.to_dict()["given_epsilon"] == 0.6
-    assert "In 0 % of the problems players differ by more than ε = 0.6." in given.assumed
+    assert "The ε given, 0.6, is above that interval." in given.assumed
     row = next(line for line in str(given).splitlines() if line.startswith("RobustAgg-TS(0.6)"))
     assert "sharing, ε as given" in row
     start = f"With ε = 0.6 as given, {0.6 / given.epsilon:.2g} times that, it loses "
@@ -122,13 +120,11 @@ def test_columns_that_a_plan_does_not_need_do_not_matter():
 def test_the_stroke_trial():
     """Countries alike in the first outcome, far apart in the second, by a level that leaves the best arm alone."""
     alike, apart = (
-        level_and_own(drawn_means(read_log(STROKE, reward).counts(), count=20))
-        for reward in ("alive_14_days", "independent_6_months")
+        plan(STROKE, reward=reward, decisions=100, problems=4) for reward in ("alive_14_days", "independent_6_months")
     )
-    assert np.median(alike[0]) < 0.04 < 0.08 < np.median(apart[0])
-    assert max(np.median(alike[1]), np.median(apart[1])) < 0.05
-    found = plan(STROKE, reward="independent_6_months", decisions=100, problems=4)
-    assert found.epsilon > 0.3
+    assert alike.model.levels().high < 0.04 < 0.08 < apart.model.levels().low
+    assert max(alike.model.contrasts().high, apart.model.contrasts().high) < 0.05
+    assert apart.epsilon > 0.25
 
 
 # What is simulated
@@ -136,9 +132,9 @@ def test_the_stroke_trial():
 
 def test_a_plan_is_a_simulation_of_its_problems(small):
     problems = guessed_problems(4, 2, 0.05, 0.2, 0.2, count=8, seed=3)
-    policies = [posse.RobustAggTS(0.05), posse.IndTS(), posse.HierTS(0.05 / np.sqrt(12))]
+    policies = [posse.RobustAggTS(0.05), posse.IndTS(), posse.PosseTS()]
     result = posse.simulate(problems, policies, 300, seed=3)
-    mine = [small.right, small.alone, small.labels.index("HierTS(0.0144)")]
+    mine = [small.right, small.alone, small.learned]
     assert small.lost[mine].tolist() == result.final_regret[:, :, 0].tolist()
     assert small.lost_by_player[mine].tolist() == result.player_regret[:, :, 0].tolist()
     assert small.mean_lost(small.alone).mean == pytest.approx(result.summary()[1]["mean"])
@@ -183,9 +179,15 @@ def test_decisions_a_day():
 
 def test_policies_of_one_s_own_are_compared_with_learning_alone(small):
     found = plan(**SMALL, seed=3, policies=[posse.IndUCB(), posse.RobustAggTS(0.15), posse.IndTS(c2=2)])
-    assert [found.labels[n] for n in found.compared] == ["Ind-TS", "Ind-UCB", "RobustAgg-TS(0.15)", "Ind-TS(c2=2)"]
+    assert [found.labels[n] for n in found.compared] == [
+        "Ind-TS",
+        "PosseTS",
+        "Ind-UCB",
+        "RobustAgg-TS(0.15)",
+        "Ind-TS(c2=2)",
+    ]
     assert found.lost[found.right].tolist() == small.lost[small.right].tolist()
-    assert plan(**SMALL, policies=posse.IndUCB()).compared == (0, 1)
+    assert plan(**SMALL, policies=posse.IndUCB()).compared == (0, 1, 2)
     assert len(found.sweep) == len(found.sweep_epsilons) == 11
 
 
@@ -194,8 +196,8 @@ def test_policies_of_one_s_own_are_in_the_user_s_units():
     found = plan(
         table(rewards), reward="sales", reward_range=(0, 100), problems=2, decisions=20, policies=posse.RobustAggTS(4)
     )
-    assert found.labels[found.compared[1]] == "RobustAgg-TS(4)"
-    assert found.result.policies[found.compared[1]].epsilon == pytest.approx(0.04)
+    assert found.labels[found.compared[2]] == "RobustAgg-TS(4)"
+    assert found.result.policies[found.compared[2]].epsilon == pytest.approx(0.04)
     with pytest.raises(ValueError, match="epsilon=400, but expected at most 100"):
         plan(table(rewards), reward="sales", reward_range=(0, 100), policies=posse.RobustAggTS(400))
 
@@ -454,8 +456,8 @@ def test_the_command_reads_a_log(capsys, tmp_path):
     assert main(["plan", *options, "--problems", "3", "--decisions", "20,30,40,50", "--days", "2"]) == 0
     out = capsys.readouterr().out
     assert "4 players, 2 arms, 40 to 100 decisions each in 2 days: 280 in all." in out
-    assert "what 2,000 rewards on record leave possible." in out
-    assert "Means over players: x " in out
+    assert "what 2,000 rewards on record leave possible, by the model" in out
+    assert "Means over players: " in out
 
 
 def test_the_command_checks_where_to_write_before_it_simulates(capsys, tmp_path, monkeypatch):
