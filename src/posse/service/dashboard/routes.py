@@ -21,7 +21,7 @@ from posse.service.commands import Change, Create
 from posse.service.dashboard import forms
 from posse.service.dashboard.analysis_process import AnalysisProcess
 from posse.service.dashboard.charts import chart
-from posse.service.dashboard.experiment_page import contents, example
+from posse.service.dashboard.experiment_page import contents
 from posse.service.dashboard.snapshots import Snapshot, Snapshots
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, static_response
 from posse.service.storage import queries
@@ -174,8 +174,8 @@ async def _create(request: Request) -> Response:
 @_for(READ)
 async def _experiment(request: Request) -> Response:
     values = await _contents(request)
-    program = example(values["snapshot"], str(request.base_url))
-    return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, example=program)
+    base = str(request.base_url).rstrip("/")
+    return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, base=base)
 
 
 @_for(READ, part=True)
@@ -210,7 +210,7 @@ async def _contents(request: Request) -> dict[str, Any]:
     page_number = int(number) if number.isdecimal() and len(number) < 9 else 1
     shown = await state.read_pool.run(contents, snapshot, state.analyses, search, page_number)
     numbers = snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS)
-    seen = _digest((*numbers, shown["analyzed_at"], search, page_number))
+    seen = _digest((*numbers, shown["diagnosis"], shown["savings"], search, page_number))
     return {**shown, "seen": seen, "may_change": access.allows(request.state.grant, CHANGE, snapshot.name)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import mimetypes
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
 from posse.service.dashboard import words
-from posse.text import plural
+from posse.text import fixed, plural
 
 HERE = Path(__file__).parent
 
@@ -63,8 +64,10 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    functions = static, experiment_address, plural, words.ago, words.span, words.percent, words.data_source
-    environment.globals |= {function.__name__: function for function in functions}
+    named = (static, experiment_address, plural, fixed, repr)
+    spoken = (words.ago, words.span, words.rate, words.percent, words.thousands, words.data_source, words.part_of)
+    environment.globals |= {function.__name__: function for function in (*named, *spoken)}
+    environment.tests["finite"] = math.isfinite
     return environment
 
 

@@ -20,13 +20,20 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def amount(value: float, low: float, high: float, digits: int = 2) -> str:
-    """A reward with as many digits as suit the range; a dash for NaN.
+def amount(low: float, high: float, value: float | None, digits: int = 2) -> str:
+    """A reward with as many digits as suit the range; a dash where there is none.
 
-    >>> amount(0.4213, 0, 1), amount(12.3, 0, 100), amount(math.nan, 0, 1)
+    >>> amount(0, 1, 0.4213), amount(0, 100, 12.3), amount(0, 1, math.nan)
     ('0.42', '12', '–')
     """
-    return fixed(value, min(decimals(low, high, digits), 12)) if math.isfinite(value) else "–"
+    if value is None or not math.isfinite(value):
+        return "–"
+    return fixed(value, min(decimals(low, high, digits), 12))
+
+
+def thousands(number: int) -> str:
+    """A whole number with commas between thousands."""
+    return f"{number:,}"
 
 
 def span(seconds: float) -> str:
