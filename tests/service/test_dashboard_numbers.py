@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from posse.service.dashboard import charts, experiment_page, forms, history
 from posse.service.dashboard.analysis import diagnosis, savings
 from posse.service.dashboard.analysis_process import AnalysisProcess, arguments
 from posse.service.dashboard.snapshots import Snapshots, beliefs
-from posse.service.dashboard.templates import render
+from posse.service.dashboard.templates import _templates, render
 from posse.service.storage import database, queries
 from posse.service.storage.transaction import commit
 from stores import BACKENDS, Clock, stores
@@ -151,15 +152,19 @@ def test_what_every_policy_believes_can_be_shown(policy):
         if decisions:
             learner, clock = learner_of_shops(decisions, policy)
         snapshot = snapshot_of(learner, clock)
-        shown = experiment_page.matrix(snapshot)
-        assert len(shown["rows"]) == 12
-        text = render("parts/matrix.html", matrix=shown, amount=experiment_page.amount_of(snapshot))
+        text = _matrix(snapshot)
+        assert text.count('<th scope="row">') == 12
         assert "nan" not in text
         assert "inf" not in text
         json.dumps(charts.chart(snapshot), allow_nan=False)
 
 
 # ---------------------------------------------------------------- sentences
+
+
+def _matrix(snapshot) -> str:
+    shown = experiment_page.matrix(snapshot)
+    return render("parts/matrix.html", snapshot=snapshot, matrix=shown, amount=experiment_page.amount_of(snapshot))
 
 
 def _text(template: str, **values) -> str:
@@ -189,16 +194,30 @@ def test_the_lead_of_what_has_not_begun():
 
 
 def test_a_cell_says_whose_data_decides(shops):
-    shown = experiment_page.matrix(shops)
-    for (player, _, _, cells), place in zip(shown["rows"], range(12), strict=True):
-        assert player == SHOPS[place]
-        for cell in cells:
-            weight = shops.weights[place, cell.arm.place]
-            own = shops.counts.pulls[place, cell.arm.place] > 0
-            assert (cell.data == "own data") == (weight < 0.1 and own)
-            assert (cell.data == "shared data") == (weight >= 0.9)
-            assert shown["low"] <= cell.low <= cell.estimate <= cell.high <= shown["high"]
-        assert sum(cell.best for cell in cells) <= 1
+    rows = _matrix(shops).split('<th scope="row">')[1:]
+    for place, row in enumerate(rows):
+        assert f">{SHOPS[place]}<" in row
+        cells = row.split("<td ")[1:]
+        for arm, cell in enumerate(cells):
+            weight, own = shops.weights[place, arm], shops.counts.pulls[place, arm] > 0
+            assert (">own data<" in cell) == (weight < 0.1 and own)
+            assert (">shared data<" in cell) == (weight >= 0.9)
+            assert ("hardly known<" in cell) == (weight < 0.1 and not own)
+            start, width = map(float, re.search(r'class="range" x="([^"]*)" y="2" width="([^"]*)"', cell).groups())
+            middle = float(re.search(r'class="middle" x="([^"]*)"', cell)[1]) + 1
+            assert 0 <= start <= middle <= start + width <= 100.8
+        assert sum("looks best" in cell for cell in cells) <= 1
+
+
+def _said(macro: str, number: float) -> str:
+    return str(getattr(_templates().get_template("macros.html").module, macro)(number))
+
+
+def test_numbers_in_everyday_words():
+    assert [_said("ago", seconds) for seconds in (0.4, 40)] == ["just now", "40 s ago"]
+    assert [_said("part_of", share) for share in (0.32, 0.01, 0.97)] == ["about a third", "almost none", "almost all"]
+    sources = ["own data", "mostly own", "own and shared", "mostly shared", "shared data"]
+    assert [_said("data_source", weight) for weight in (0.02, 0.3, 0.5, 0.7, 1)] == sources
 
 
 def test_arms_beyond_the_colors_share_the_last_one():

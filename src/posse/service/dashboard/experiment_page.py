@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from typing import Any, NamedTuple
@@ -17,7 +16,6 @@ from posse.service.dashboard.templates import experiment_address
 
 COLORS = 8  # that can be told apart; with more arms the last color stands for all others
 CLEAR = 0.5  # an arm is a player's favorite if it would be chosen with more than this probability
-LITTLE = 0.1  # below this weight other players' data does not count
 ROWS, COLUMNS = 25, 12  # of the matrix on one page
 RECENT_SECONDS = 60.0
 
@@ -31,22 +29,6 @@ class ShownArm(NamedTuple):
     color: int
     share: float
     """Of all decisions."""
-
-
-class MatrixCell(NamedTuple):
-    """What is known of a player and an arm."""
-
-    arm: ShownArm
-    low: float
-    """The lower end of the interval; NaN where nothing is known, as `estimate` and `high`."""
-    estimate: float
-    high: float
-    share: float
-    """Of the player's decisions."""
-    data: str
-    weight: float | None
-    """Of other players' data; None where there is hardly any data."""
-    best: bool
 
 
 def contents(snapshot: Snapshot, analyses: AnalysisProcess, search: str, page_number: int) -> dict[str, Any]:
@@ -133,26 +115,24 @@ def recent_rates(snapshot: Snapshot) -> tuple[float, float]:
 
 
 def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any]:
-    """One page of what is known of every player and arm."""
+    """One page of the table of players and arms: who and what is on it, and the common scale of its bars."""
     arms = shown_arms(snapshot)
     shown = sorted(sorted(arms, key=lambda arm: (not arm.here, -arm.share))[:COLUMNS], key=lambda arm: arm.place)
     found = [place for place, (name, _) in enumerate(snapshot.players) if search.casefold() in name.casefold()]
     pages = max(1, -(-len(found) // ROWS))
     page = min(max(page, 1), pages)
-    best = favorite_arms(snapshot)
-    rows = []
-    for place in found[(page - 1) * ROWS : page * ROWS]:
-        cells = [_cell(snapshot, place, arm, bool(best[place] == arm.place)) for arm in shown]
-        rows.append((*snapshot.players[place], int(snapshot.chosen[place].sum()), cells))
-    known = [cell for *_, cells in rows for cell in cells if math.isfinite(cell.low)]
-    low = min((cell.low for cell in known), default=snapshot.setup.low)
-    high = max((cell.high for cell in known), default=snapshot.setup.high)
+    places = found[(page - 1) * ROWS : page * ROWS]
+    cells = np.ix_(places, [arm.place for arm in shown])
+    lows, highs = snapshot.lows[cells], snapshot.highs[cells]
+    known = np.isfinite(lows)
+    low, high = (lows[known].min(), highs[known].max()) if known.any() else (snapshot.setup.low, snapshot.setup.high)
     return {
         "arms": shown,
-        "rows": rows,
+        "places": places,
+        "favorites": favorite_arms(snapshot),
         "low": low,
         "high": high,
-        "position": lambda reward: round(100 * (reward - low) / max(high - low, 1e-300), 1),  # on the common scale
+        "position": lambda reward: round(100 * (reward - low) / max(high - low, 1e-300), 1),  # on that scale
         "page": page,
         "pages": pages,
         "search": search,
@@ -161,27 +141,12 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any
     }
 
 
-def _cell(snapshot: Snapshot, player: int, arm: ShownArm, best: bool) -> MatrixCell:
-    pair = player, arm.place
-    low, estimate, high = (float(table[pair]) for table in (snapshot.lows, snapshot.estimates, snapshot.highs))
-    share = float(snapshot.chosen[pair] / max(snapshot.chosen[player].sum(), 1))
-    weight = float(snapshot.weights[pair])
-    source: tuple[str, float | None] = words.data_source(weight), weight
-    if not math.isfinite(estimate):
-        source = "not tried yet", None
-    elif not snapshot.counts.pulls[pair] and weight < LITTLE:
-        source = "hardly known", None  # no data of its own, and other players' data does not count
-    return MatrixCell(arm, low, estimate, high, share, *source, best)
-
-
 def policy_in_words(policy: Policy) -> str:
     """How players learn from each other. An ε that may be left out is a limit for the alarm; others are promises."""
     if not policy.shares:
         return "Every player learns from its own rewards only."
-    defaults = {field.name: field.default for field in dataclasses.fields(policy)}
-    if "epsilon" not in defaults:
+    if not hasattr(policy, "epsilon"):
         return "See the documentation of posse."
-    if defaults["epsilon"] is None:
+    if getattr(type(policy), "epsilon", 0) is None:  # its default
         return "It learns how alike players are and how noisy rewards are, and shares as far as it helps."
-    epsilon = dict(zip(policy.constant_names(), policy.constants(), strict=True))["epsilon"]
-    return f"Players share, relying on your promise that they differ by at most ε = {epsilon:g}."
+    return f"Players share, relying on your promise that they differ by at most ε = {policy.epsilon:g}."

@@ -115,7 +115,7 @@ def _trouble(status: int, title: str, text: str) -> Response:
 
 @_for(READ)
 async def _list(request: Request) -> Response:
-    return page("list.html", **await _listed(request), form=forms.ExperimentForm())
+    return page("list.html", **await _listed(request), form={"typed": forms.DEFAULTS, "wrong": {}})
 
 
 @_for(READ, part=True)
@@ -165,7 +165,7 @@ async def _create(request: Request) -> Response:
             wrong = {"name": "There is an experiment of this name already."}
         except (ValueError, TypeError) as error:
             wrong = {"form": f"{error}."}
-    return page("list.html", 422, **await _listed(request), form=forms.ExperimentForm(typed, wrong))
+    return page("list.html", 422, **await _listed(request), form={"typed": typed, "wrong": wrong})
 
 
 # ---------------------------------------------------------------- one experiment

@@ -64,9 +64,8 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    named = (static, experiment_address, plural, fixed, repr)
-    spoken = (words.ago, words.span, words.rate, words.percent, words.thousands, words.data_source, words.part_of)
-    environment.globals |= {function.__name__: function for function in (*named, *spoken)}
+    functions = static, experiment_address, plural, fixed, repr, words.percent, words.rate, words.span
+    environment.globals |= {function.__name__: function for function in functions}
     environment.tests["finite"] = math.isfinite
     return environment
 
