@@ -115,7 +115,12 @@ def recent_rates(snapshot: Snapshot) -> tuple[float, float]:
 
 
 def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any]:
-    """One page of the table of players and arms: who and what is on it, and the common scale of its bars."""
+    """One page of the table of players and arms.
+
+    A row has the player's place, its decisions, and for each arm: the lower end of the interval, the estimate and the
+    upper end, first as rewards and then from 0 to 100 on the bars' common scale; the share of the decisions, the weight
+    of other players' data, and the rewards of the player's own.
+    """
     arms = shown_arms(snapshot)
     shown = sorted(sorted(arms, key=lambda arm: (not arm.here, -arm.share))[:COLUMNS], key=lambda arm: arm.place)
     found = [place for place, (name, _) in enumerate(snapshot.players) if search.casefold() in name.casefold()]
@@ -123,16 +128,21 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any
     page = min(max(page, 1), pages)
     places = found[(page - 1) * ROWS : page * ROWS]
     cells = np.ix_(places, [arm.place for arm in shown])
-    lows, highs = snapshot.lows[cells], snapshot.highs[cells]
-    known = np.isfinite(lows)
-    low, high = (lows[known].min(), highs[known].max()) if known.any() else (snapshot.setup.low, snapshot.setup.high)
+    ends = np.stack([table[cells] for table in (snapshot.lows, snapshot.estimates, snapshot.highs)])
+    known = np.isfinite(ends[0])
+    low, high = (
+        (ends[0, known].min(), ends[2, known].max()) if known.any() else (snapshot.setup.low, snapshot.setup.high)
+    )
+    bars = np.round(100 * (ends - low) / max(high - low, 1e-300), 1)
+    decisions = snapshot.chosen[places].sum(axis=1)
+    shares = snapshot.chosen[cells] / np.maximum(decisions[:, None], 1)
+    numbers = np.stack([*ends, *bars, shares, snapshot.weights[cells], snapshot.counts.pulls[cells]], axis=-1)
     return {
         "arms": shown,
-        "places": places,
+        "rows": list(zip(places, decisions.tolist(), numbers.tolist(), strict=True)),
         "favorites": favorite_arms(snapshot),
         "low": low,
         "high": high,
-        "position": lambda reward: round(100 * (reward - low) / max(high - low, 1e-300), 1),  # on that scale
         "page": page,
         "pages": pages,
         "search": search,

@@ -21,12 +21,16 @@ NUMBERS = {
 }
 
 
+class UnreadableForm(ValueError):
+    """What was sent is no form."""
+
+
 def read(body: bytes) -> dict[str, str]:
     """The fields of a form as a browser sends them, without the empty ones."""
     try:
         fields = parse_qs(body.decode("utf-8"), strict_parsing=False, max_num_fields=MOST_FIELDS, errors="strict")
     except (UnicodeDecodeError, ValueError):
-        raise ValueError("the form cannot be read; expected fields in the form that browsers send") from None
+        raise UnreadableForm("Expected fields in the form that browsers send") from None
     return {name: values[-1].replace("\r\n", "\n") for name, values in fields.items()}
 
 

@@ -28,7 +28,6 @@ PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
 
 
 def experiment_address(name: str) -> str:
@@ -46,6 +45,7 @@ def static_files() -> dict[str, tuple[bytes, str, str]]:
     folder, found = HERE / "static", {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content, kind = path.read_bytes(), mimetypes.guess_type(path.name)[0] or "text/plain"
+        kind += "; charset=utf-8" if kind.startswith("text/") else ""
         found[path.relative_to(folder).as_posix()] = content, kind, hashlib.sha256(content).hexdigest()[:16]
     return found
 
@@ -78,13 +78,3 @@ def render(template: str, **values: Any) -> str:
 def page(template: str, status: int = 200, **values: Any) -> Response:
     """A template as a response."""
     return Response(render(template, **values), status, PAGE_HEADERS, "text/html; charset=utf-8")
-
-
-def static_response(path: str, version: str) -> Response | None:
-    """A static file as a response, None if there is no such file."""
-    if path not in static_files():
-        return None
-    content, kind, digest = static_files()[path]
-    cache = FOREVER if version == digest else "no-cache"
-    charset = "; charset=utf-8" if kind.startswith("text/") else ""
-    return Response(content, 200, {**PAGE_HEADERS, "Cache-Control": cache, "Content-Type": kind + charset})
