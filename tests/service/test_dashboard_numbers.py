@@ -17,7 +17,7 @@ import posse
 from posse.learner import Learner
 from posse.policies.user import import_file
 from posse.service.commands import Change, Choose, Create, Observe
-from posse.service.dashboard import charts, experiment_page, forms, history
+from posse.service.dashboard import experiment_page, forms, history
 from posse.service.dashboard.analysis import diagnosis, savings
 from posse.service.dashboard.analysis_process import AnalysisProcess, arguments
 from posse.service.dashboard.snapshots import Snapshots, beliefs
@@ -156,7 +156,7 @@ def test_what_every_policy_believes_can_be_shown(policy):
         assert text.count('<th scope="row">') == 12
         assert "nan" not in text
         assert "inf" not in text
-        json.dumps(charts.chart(snapshot), allow_nan=False)
+        json.dumps(experiment_page.chart(snapshot), allow_nan=False)
 
 
 # ---------------------------------------------------------------- sentences
@@ -175,9 +175,8 @@ def _text(template: str, **values) -> str:
 
 def test_the_lead_says_for_how_many_what_looks_best(shops):
     lead = experiment_page.lead(shops)
-    assert lead["players"] == 12
     assert sum(players for _, players in lead["favorites"]) + lead["undecided"] == 12
-    text = _text("parts/lead.html", lead=lead)
+    text = _text("parts/lead.html", snapshot=shops, lead=lead)
     assert text.startswith("12 players choose among 5 arms. So far ")
     best, players = lead["favorites"][0]
     assert f"{best.name} looks best for {players} of them" in text
@@ -186,11 +185,32 @@ def test_the_lead_says_for_how_many_what_looks_best(shops):
 
 def test_the_lead_of_what_has_not_begun():
     learner, clock = learner_of_shops(0, players=("Lyon",))
-    text = _text("parts/lead.html", lead=experiment_page.lead(snapshot_of(learner, clock)))
-    assert text == "1 player chooses among 5 arms. Nothing has been tried yet."
     empty = posse.Learner(posse.PosseTS(), arms=["a", "b"], clock=clock)
-    text = _text("parts/lead.html", lead=experiment_page.lead(snapshot_of(empty, clock)))
-    assert text == "No player has joined yet; 2 arms wait to be tried."
+    for one, expected in (
+        (learner, "1 player chooses among 5 arms. Nothing has been tried yet."),
+        (empty, "No player has joined yet; 2 arms wait to be tried."),
+    ):
+        snapshot = snapshot_of(one, clock)
+        assert _text("parts/lead.html", snapshot=snapshot, lead=experiment_page.lead(snapshot)) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (posse.IndTSV(), "Every player learns from its own rewards only."),
+        (posse.PosseTS(), "It learns how alike players are and how noisy rewards are, and shares as far as it helps."),
+        (
+            posse.PosseTS(0.1),
+            "It learns how alike players are and how noisy rewards are, and shares as far as it helps.",
+        ),
+        (posse.RobustAggTS(0.1), "Players share, relying on your promise that they differ by at most ε = 0.1."),
+        (posse.NaiveAgg(), "See the documentation of posse."),
+    ],
+    ids=lambda value: getattr(value, "label", ""),
+)
+def test_the_method_is_told_in_words(policy, said):
+    learner, clock = learner_of_shops(0, policy)
+    assert _text("parts/method.html", snapshot=snapshot_of(learner, clock)) == said
 
 
 def test_a_cell_says_whose_data_decides(shops):
@@ -226,7 +246,7 @@ def test_arms_beyond_the_colors_share_the_last_one():
     colors = [arm.color for arm in experiment_page.shown_arms(snapshot)]
     assert [colors.count(color) for color in range(7)] == [1] * 7
     assert colors.count(7) == 8
-    shown = charts.chart(snapshot)
+    shown = experiment_page.chart(snapshot)
     assert shown["names"][-1] == "8 other arms"
     np.testing.assert_allclose(np.sum(shown["shares"], axis=0), 1, atol=1e-3)
     assert experiment_page.matrix(snapshot)["hidden_arms"] == 3

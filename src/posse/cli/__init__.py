@@ -32,8 +32,6 @@ IMPORT: dict[str, Any] = {
 }
 """The option --import of commands that use policies; `main` imports the files."""
 
-Run = Callable[[argparse.Namespace], None]
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status: 0, 1 if something failed, 2 if what was given is wrong."""
@@ -73,7 +71,11 @@ def _failed(message: str, status: int) -> int:
 
 
 def add_command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], run: Run, text: str, name: str = "", **defaults: Any
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    run: Callable[[argparse.Namespace], None],
+    text: str,
+    name: str = "",
+    **defaults: Any,
 ) -> argparse.ArgumentParser:
     """Add the command that `run` performs. It is called like it, and the docstring says what it does, or else `text`.
 

@@ -21,8 +21,6 @@ from posse.text import plural
 if TYPE_CHECKING:
     from posse.service.storage.store import ServiceStore
 
-    Action = Callable[[ServiceStore, argparse.Namespace], None]
-
 PLACE = 50
 DATABASE = "sqlite:///posse.db"
 RATE = 30.0
@@ -85,7 +83,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _add_action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser], action: Action, text: str, *arguments: str
+    actions: argparse._SubParsersAction[argparse.ArgumentParser],
+    action: Callable[..., None],
+    text: str,
+    *arguments: str,
 ) -> argparse.ArgumentParser:
     """Add an action on the service's database, which takes some of the ARGUMENTS."""
 

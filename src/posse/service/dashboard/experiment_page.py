@@ -1,4 +1,4 @@
-"""What the page of an experiment shows, made from a snapshot for the templates."""
+"""What the page of an experiment shows, made from a snapshot: values for its templates, and JSON for its charts."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.policies.base import Policy
 from posse.service.dashboard import words
 from posse.service.dashboard.analysis_process import AnalysisProcess
 from posse.service.dashboard.snapshots import Snapshot
 from posse.service.dashboard.templates import experiment_address
+from posse.text import shorten
 
 COLORS = 8  # that can be told apart; with more arms the last color stands for all others
 CLEAR = 0.5  # an arm is a player's favorite if it would be chosen with more than this probability
 ROWS, COLUMNS = 25, 12  # of the matrix on one page
 RECENT_SECONDS = 60.0
+LONGEST_NAME = 40  # in charts
+SHORTEST = 5.0  # a last window of fewer seconds is left out of the traffic: it says little
+LATELY = 6  # so many stretches make up what a player chooses now
 
 
 class ShownArm(NamedTuple):
@@ -37,14 +40,12 @@ def contents(snapshot: Snapshot, analyses: AnalysisProcess, search: str, page_nu
         "snapshot": snapshot,
         "address": experiment_address(snapshot.name),
         "arms": shown_arms(snapshot),
-        "left_out": sum(here for _, here in snapshot.players) - len(snapshot.choices.players),
         "lead": lead(snapshot),
         "rates": recent_rates(snapshot),
         "matrix": matrix(snapshot, search, page_number),
         "amount": amount_of(snapshot),
         "diagnosis": analyses.latest("diagnosis", snapshot),
         "savings": analyses.latest("savings", snapshot),
-        "policy_words": policy_in_words(snapshot.setup.policy),
     }
 
 
@@ -95,14 +96,7 @@ def lead(snapshot: Snapshot) -> dict[str, Any]:
     shared = None  # of what decisions rest on; None if there is nobody to share with
     if here.sum() > 1 and snapshot.decisions:
         shared = float((snapshot.weights * snapshot.probabilities).sum(axis=1)[here].mean())
-    return {
-        "players": int(here.sum()),
-        "arms": sum(here for _, here in snapshot.arms),
-        "favorites": found,
-        "undecided": int((favorites == -1).sum()),
-        "shared": shared,
-        "started": snapshot.decisions > 0,
-    }
+    return {"favorites": found, "undecided": int((favorites == -1).sum()), "shared": shared}
 
 
 def recent_rates(snapshot: Snapshot) -> tuple[float, float]:
@@ -151,12 +145,63 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any
     }
 
 
-def policy_in_words(policy: Policy) -> str:
-    """How players learn from each other. An ε that may be left out is a limit for the alarm; others are promises."""
-    if not policy.shares:
-        return "Every player learns from its own rewards only."
-    if not hasattr(policy, "epsilon"):
-        return "See the documentation of posse."
-    if getattr(type(policy), "epsilon", 0) is None:  # its default
-        return "It learns how alike players are and how noisy rewards are, and shares as far as it helps."
-    return f"Players share, relying on your promise that they differ by at most ε = {policy.epsilon:g}."
+# ---------------------------------------------------------------- its charts
+
+
+def chart(snapshot: Snapshot) -> dict[str, Any]:
+    """Shares of the arms over time, what each player chose over time, and traffic, for JSON."""
+    arms = shown_arms(snapshot)
+    names, colors = _names(arms), np.array([arm.color for arm in arms], int)
+    choices, traffic = snapshot.choices, snapshot.traffic
+    by_color, everybody = (
+        np.stack([counts[..., colors == color].sum(axis=-1) for color in range(COLORS)], axis=-1)
+        for counts in (choices.counts, choices.everybody)
+    )
+    shares = everybody / np.maximum(everybody.sum(axis=1, keepdims=True), 1)
+    lengths = np.diff(traffic.times)
+    windows = len(lengths) - int(len(lengths) > 1 and lengths[-1] < SHORTEST)
+    return {
+        "names": names,
+        "size": choices.size,
+        "decisions": snapshot.decisions,
+        "upto": [min((number + 1) * choices.size, snapshot.decisions) for number in range(len(shares))],
+        "shares": np.round(shares, 4).T.tolist(),
+        "players": [shorten(snapshot.players[place][0], LONGEST_NAME) for place in choices.players],
+        "ribbons": [_ribbon(by_color[:, row]) for row in range(len(choices.players))],
+        "now": [_ribbon(by_color[-LATELY:, row].sum(axis=0, keepdims=True))[0] for row in range(len(choices.players))],
+        "traffic": {
+            "times": traffic.times[1:].tolist()[:windows],
+            "decisions": np.round(traffic.decisions / lengths, 3).tolist()[:windows],
+            "rewards": np.round(traffic.rewards / lengths, 3).tolist()[:windows],
+        },
+        "summary": _summary(shares, names),
+    }
+
+
+def _names(arms: tuple[ShownArm, ...]) -> list[str]:
+    """What each color stands for."""
+    names = []
+    for color in range(min(COLORS, len(arms))):
+        of_color = [arm.name for arm in arms if arm.color == color]
+        names.append(shorten(of_color[0], LONGEST_NAME) if len(of_color) == 1 else f"{len(of_color)} other arms")
+    return names
+
+
+def _ribbon(counts: np.ndarray) -> list[list[float]]:
+    """For each stretch the color chosen most and its share; −1 where the player did not choose."""
+    total = counts.sum(axis=1)
+    return [
+        [int(color), round(float(counts[stretch, color] / total[stretch]), 3)] if total[stretch] else [-1, 0]
+        for stretch, color in enumerate(counts.argmax(axis=1))
+    ]
+
+
+def _summary(shares: np.ndarray, names: list[str]) -> str:
+    """The picture in words, for those who do not see it."""
+    if not len(shares):
+        return "No decisions yet."
+    first, last = int(shares[0].argmax()), int(shares[-1].argmax())
+    return (
+        f"At first {names[first]} was chosen most, {words.percent(float(shares[0, first]))} of the time; "
+        f"of late {names[last]}, {words.percent(float(shares[-1, last]))}."
+    )

@@ -20,8 +20,7 @@ from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Permi
 from posse.service.commands import Change, Create
 from posse.service.dashboard import forms
 from posse.service.dashboard.analysis_process import AnalysisProcess
-from posse.service.dashboard.charts import chart
-from posse.service.dashboard.experiment_page import contents
+from posse.service.dashboard.experiment_page import chart, contents
 from posse.service.dashboard.snapshots import Snapshot, Snapshots
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, static_files
 from posse.service.storage import queries
@@ -32,7 +31,6 @@ SIGNED_IN_SECONDS = 12 * 3600
 FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-
 
 router = APIRouter(include_in_schema=False)
 
