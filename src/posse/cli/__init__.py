@@ -14,11 +14,15 @@ import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posse.checks import output_file
 from posse.text import align, to_json
 from posse.version import __version__
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    Run = Callable[[argparse.Namespace], None]
 
 GROUPS = {0: "Simulate", 20: "Plan, check and judge from data", 50: "Run the decision service", 90: "Measure"}
 """The groups of commands in the help; each begins at this PLACE."""
@@ -70,13 +74,7 @@ def _failed(message: str, status: int) -> int:
     return status
 
 
-def add_command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    run: Callable[[argparse.Namespace], None],
-    text: str,
-    name: str = "",
-    **defaults: Any,
-) -> argparse.ArgumentParser:
+def add_command(commands: Commands, run: Run, text: str, name: str = "", **defaults: Any) -> argparse.ArgumentParser:
     """Add the command that `run` performs. It is called like it, and the docstring says what it does, or else `text`.
 
     The defaults say what `main` should know: `extra`, the extra that the command needs, and `resumes`, whether it goes
@@ -96,10 +94,9 @@ def call(function: Callable[..., Any], options: argparse.Namespace) -> Any:
 
 def add_outputs(parser: argparse._ActionsContainer, *, figure: bool) -> None:
     """Add the options that say where else a result goes: --json, and --figure if it can be drawn."""
+    parser.set_defaults(figure=None)
     if figure:
         parser.add_argument("--figure", metavar="FILE", help="also draw it: a .png, .svg or .pdf file")
-    else:
-        parser.set_defaults(figure=None)
     parser.add_argument("--json", metavar="FILE", help="also write it as JSON to FILE; - prints only JSON")
 
 

@@ -14,11 +14,12 @@ from posse.text import plural
 
 if TYPE_CHECKING:
     from posse.bench.table import BenchReport
+    from posse.cli import Commands
 
 PLACE = 90
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Add the benchmark, and the care of compiled kernels."""
     bench = add_command(commands, _bench, "measure the simulator on this machine")
     bench.add_argument("--quick", action="store_true", help="shorter runs: rougher figures in a fraction of the time")

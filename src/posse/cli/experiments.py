@@ -13,12 +13,13 @@ from posse.cli import IMPORT, add_command, call
 from posse.simulation.backend import BACKENDS
 
 if TYPE_CHECKING:
+    from posse.cli import Commands
     from posse.experiments import Records, Spec
 
 PLACE = 0
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Add the commands for experiments."""
     paper = add_command(commands, _paper, "reproduce the paper's whole evaluation", resumes=True)
     paper.add_argument("--quick", action="store_true", help="all of it, but small: 5,000 rounds, 6 problems each")

@@ -19,6 +19,7 @@ from posse.cli import IMPORT, add_command
 from posse.text import plural
 
 if TYPE_CHECKING:
+    from posse.cli import Commands
     from posse.service.storage.store import ServiceStore
 
 PLACE = 50
@@ -35,7 +36,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 """What several of the actions on the database take."""
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Add the service, its demonstration, and the care of its database and tokens."""
     serve = add_command(commands, _serve, "run the decision service, with a dashboard", extra="service")
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: this machine only)")
@@ -82,12 +83,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     revoke.add_argument("token", type=int, metavar="NUMBER", help="as in the list, and after posse_ in the token")
 
 
-def _add_action(
-    actions: argparse._SubParsersAction[argparse.ArgumentParser],
-    action: Callable[..., None],
-    text: str,
-    *arguments: str,
-) -> argparse.ArgumentParser:
+def _add_action(actions: Commands, action: Callable[..., None], text: str, *arguments: str) -> argparse.ArgumentParser:
     """Add an action on the service's database, which takes some of the ARGUMENTS."""
 
     @functools.wraps(action)
