@@ -364,6 +364,14 @@ def test_too_little_data_gives_no_estimate():
     assert "Too early to say" in _analysis_text("savings", snapshot, found)
 
 
+def test_too_many_players_and_arms_are_analyzed_elsewhere(shops, monkeypatch):
+    monkeypatch.setattr("posse.service.dashboard.analysis_process.LARGEST", 59)
+    analyses = AnalysisProcess()
+    found = analyses.latest("diagnosis", shops)
+    analyses.close()
+    assert "`posse diagnose` and `posse plan` take it from there." in _analysis_text("diagnosis", shops, found)
+
+
 def test_analyses_run_in_the_background_and_come_back_when_their_process_is_killed(shops):
     analyses = AnalysisProcess()
     try:

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 REST = {"diagnosis": 4.0, "savings": 30.0}  # seconds before an analysis is repeated
 GROWTH = 1.02  # the savings are worked out anew only when there are so many times as many decisions
 LARGEST = 20_000  # the most players × arms that are analyzed
-TOO_LARGE = (
-    "There are too many players and arms to do this beside the service. `posse db export` writes the log to a file; "
-    "`posse diagnose` and `posse plan` take it from there."
-)
 
 
 class _Analysis(NamedTuple):
@@ -54,12 +50,13 @@ class AnalysisProcess:
     def latest(self, kind: str, snapshot: Snapshot) -> dict[str, Any]:
         """What the latest analysis found, with its `state`; a newer one is started if it is time.
 
-        Beside the states that the functions of `analysis` return, there are "waiting" and, with a `why`, "error".
+        Beside the states that the functions of `analysis` return, there are "waiting", "large" (too many players and
+        arms) and, with a `why`, "error".
         """
         if not snapshot.rewards:
             return {"state": "early"}
         if snapshot.counts.pulls.size > LARGEST:
-            return {"state": "error", "why": TOO_LARGE}
+            return {"state": "large"}
         key = kind, snapshot.name
         with self._lock:
             latest = self._latest.get(key)
