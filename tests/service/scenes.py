@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
 import posse
-from posse.service.dashboard.history import ChoiceHistory, RecentDecision, Traffic
-from posse.service.dashboard.snapshots import Snapshot, numbers_of
+from posse.service.dashboard.history import RECENT, ChoiceHistory, Lateness, Traffic
+from posse.service.dashboard.snapshots import Snapshot
 from stores import Clock
 
 SHOPS = ("Lyon", "Nice", "Lille", "Metz", "Brest", "Dijon", "Nantes", "Tours", "Reims", "Pau", "Caen", "Gare du Nord")
@@ -16,6 +17,7 @@ WINDOWS = ("plants", "blue", "books", "light", "music")
 
 
 BEGIN = 1_760_000_000.0
+Recent = namedtuple("Recent", [column.name for column in RECENT])
 
 
 def learner_of_shops(
@@ -48,13 +50,14 @@ def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows"
     log = learner.log().to_pylist()
     names = [tuple(name for name, _ in roster) for roster in (learner.state.player_roster, learner.state.arm_roster)]
     return Snapshot(
-        name=name,
-        paused=paused,
-        now=clock.now,
+        name,
+        paused,
+        clock.now,
+        learner.state,
         choices=_choices(log, *names),
         traffic=_traffic(log, clock.now),
-        recent=_recent(log),
-        **numbers_of(learner.state),
+        late=_lateness(log),
+        recent=_recent(log, *names),
     )
 
 
@@ -71,23 +74,20 @@ def _choices(log: list[dict[str, Any]], players: tuple[str, ...], arms: tuple[st
 
 def _traffic(log: list[dict[str, Any]], now: float) -> Traffic:
     times = np.linspace(now - 600, now, 61)
+    answered = [row["observed_at"] for row in log if row["reward"] is not None]
+    return Traffic(times, *(np.histogram(each, times)[0] for each in ([row["decided_at"] for row in log], answered)))
+
+
+def _lateness(log: list[dict[str, Any]]) -> Lateness:
     answered = [row for row in log if row["reward"] is not None]
     waiting = [row["decided_at"] for row in log if row["reward"] is None]
-    return Traffic(
-        times,
-        np.histogram([row["decided_at"] for row in log], times)[0],
-        np.histogram([row["observed_at"] for row in answered], times)[0],
-        np.array([row["observed_at"] - row["decided_at"] for row in answered][-1000:]),
-        min(waiting, default=None),
-        False,
-        sum(bool(row["defaulted"]) for row in answered),
-        len(answered),
+    delays = [row["observed_at"] - row["decided_at"] for row in answered][-1000:]
+    quantiles = tuple(np.quantile(delays, (0.5, 0.95)).tolist()) if delays else ()
+    return Lateness(
+        quantiles, sum(bool(row["defaulted"]) for row in answered), len(answered), min(waiting, default=None), False
     )
 
 
-def _recent(log: list[dict[str, Any]]) -> tuple[RecentDecision, ...]:
-    names = ("player", "arm", "propensity", "shared", "holdout", "decided_at", "reward", "observed_at")
-    return tuple(
-        RecentDecision(**{name: row[name] for name in names}, defaulted=bool(row["defaulted"]))
-        for row in log[::-1][:15]
-    )
+def _recent(log: list[dict[str, Any]], players: tuple[str, ...], arms: tuple[str, ...]) -> list[Recent]:
+    places = ({**row, "player": players.index(row["player"]), "arm": arms.index(row["arm"])} for row in log[::-1][:15])
+    return [Recent(**{name: row[name] for name in Recent._fields}) for row in places]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
+import re
 import subprocess
 import sys
 import time
@@ -17,11 +17,11 @@ import posse
 from posse.learner import Learner
 from posse.policies.user import import_file
 from posse.service.commands import Change, Choose, Create, Observe
-from posse.service.dashboard import charts, experiment_page, forms, history, panels
+from posse.service.dashboard import experiment_page, forms, history
 from posse.service.dashboard.analysis import diagnosis, savings
-from posse.service.dashboard.analysis_process import Analysis, AnalysisInput, AnalysisProcess
-from posse.service.dashboard.snapshots import Snapshots, numbers_of
-from posse.service.dashboard.templates import render
+from posse.service.dashboard.analysis_process import AnalysisProcess, arguments
+from posse.service.dashboard.snapshots import Snapshots, beliefs
+from posse.service.dashboard.templates import _templates, render
 from posse.service.storage import database, queries
 from posse.service.storage.transaction import commit
 from stores import BACKENDS, Clock, stores
@@ -58,8 +58,9 @@ def test_a_snapshot_is_what_the_log_says(store, monkeypatch):
     monkeypatch.setattr("posse.service.dashboard.snapshots.REST", 0.0)
     commit(store, Create("shops", posse.PosseTS(), WINDOWS, SHOPS))
     snapshots = Snapshots(store)
-    for rounds in (0, 1, 7, 60, 90):  # stretches double in between
+    for rounds, pause in ((0, 0), (1, 15), (7, 0), (60, 400), (90, 0), (10, 9000), (0, 65)):  # stretches double
         _decide(store, rounds, seed=rounds)
+        store.clock.now += pause
         seen = snapshots.of("shops")
         table = store.read(queries.log_table, "shops")
         expected = snapshot_of(Learner.replay(table, store.clock), store.clock)
@@ -72,7 +73,7 @@ def test_a_snapshot_is_what_the_log_says(store, monkeypatch):
         np.testing.assert_array_equal(seen.choices.counts, expected.choices.counts)
         np.testing.assert_array_equal(seen.choices.everybody, expected.choices.everybody)
         assert seen.recent == expected.recent
-        assert seen.traffic.oldest == expected.traffic.oldest
+        assert seen.late.oldest == expected.late.oldest
         log = table.to_pylist()
         for name, when in (("decisions", "decided_at"), ("rewards", "observed_at")):
             happened = [row[when] for row in log if row[when] is not None]
@@ -120,9 +121,8 @@ def _covered(narrower: float) -> float:
                 made = learner.choose("uvwxyz"[number % 6])
                 mean = means[number % 6, "abc".index(made.arm)]
                 learner.observe(made.id, float(random.random() < mean))
-            numbers = numbers_of(learner.state)
-            estimates = numbers["estimates"]
-            low, high = (estimates + narrower * (numbers[end] - estimates) for end in ("lows", "highs"))
+            estimates, *ends = beliefs(learner.state)
+            low, high = (estimates + narrower * (end - estimates) for end in ends)
             held.append((low <= means) & (means <= high))
     return float(np.mean(held))
 
@@ -140,8 +140,7 @@ def test_estimates_are_in_the_units_of_the_rewards():
     for number in range(200):
         made = learner.choose("p")
         learner.observe(made.id, 20.0 if made.arm == "a" else number % 2 * 1.0)
-    numbers = numbers_of(learner.state)
-    low, estimate, high = (numbers[name][0, 0] for name in ("lows", "estimates", "highs"))
+    estimate, low, high = (table[0, 0] for table in beliefs(learner.state))
     assert estimate == pytest.approx(20, abs=1)
     assert low <= estimate <= high <= 30
 
@@ -153,15 +152,19 @@ def test_what_every_policy_believes_can_be_shown(policy):
         if decisions:
             learner, clock = learner_of_shops(decisions, policy)
         snapshot = snapshot_of(learner, clock)
-        shown = experiment_page.matrix(snapshot)
-        assert len(shown.rows) == 12
-        text = render("parts/matrix.html", matrix=shown)
+        text = _matrix(snapshot)
+        assert text.count('<th scope="row">') == 12
         assert "nan" not in text
         assert "inf" not in text
-        json.dumps(charts.chart(snapshot), allow_nan=False)
+        json.dumps(experiment_page.chart(snapshot), allow_nan=False)
 
 
 # ---------------------------------------------------------------- sentences
+
+
+def _matrix(snapshot) -> str:
+    shown = experiment_page.matrix(snapshot)
+    return render("parts/matrix.html", snapshot=snapshot, matrix=shown, amount=experiment_page.amount_of(snapshot))
 
 
 def _text(template: str, **values) -> str:
@@ -172,35 +175,69 @@ def _text(template: str, **values) -> str:
 
 def test_the_lead_says_for_how_many_what_looks_best(shops):
     lead = experiment_page.lead(shops)
-    assert lead.players == 12
-    assert sum(players for _, players in lead.favorites) + lead.undecided == 12
-    text = _text("parts/lead.html", lead=lead)
+    assert sum(players for _, players in lead["favorites"]) + lead["undecided"] == 12
+    text = _text("parts/lead.html", snapshot=shops, lead=lead)
     assert text.startswith("12 players choose among 5 arms. So far ")
-    best, players = lead.favorites[0]
+    best, players = lead["favorites"][0]
     assert f"{best.name} looks best for {players} of them" in text
     assert "of what their choices rest on was learnt by other players." in text
 
 
 def test_the_lead_of_what_has_not_begun():
     learner, clock = learner_of_shops(0, players=("Lyon",))
-    text = _text("parts/lead.html", lead=experiment_page.lead(snapshot_of(learner, clock)))
-    assert text == "1 player chooses among 5 arms. Nothing has been tried yet."
     empty = posse.Learner(posse.PosseTS(), arms=["a", "b"], clock=clock)
-    text = _text("parts/lead.html", lead=experiment_page.lead(snapshot_of(empty, clock)))
-    assert text == "No player has joined yet; 2 arms wait to be tried."
+    for one, expected in (
+        (learner, "1 player chooses among 5 arms. Nothing has been tried yet."),
+        (empty, "No player has joined yet; 2 arms wait to be tried."),
+    ):
+        snapshot = snapshot_of(one, clock)
+        assert _text("parts/lead.html", snapshot=snapshot, lead=experiment_page.lead(snapshot)) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (posse.IndTSV(), "Every player learns from its own rewards only."),
+        (posse.PosseTS(), "It learns how alike players are and how noisy rewards are, and shares as far as it helps."),
+        (
+            posse.PosseTS(0.1),
+            "It learns how alike players are and how noisy rewards are, and shares as far as it helps.",
+        ),
+        (posse.RobustAggTS(0.1), "Players share, relying on your promise that they differ by at most ε = 0.1."),
+        (posse.NaiveAgg(), "See the documentation of posse."),
+    ],
+    ids=lambda value: getattr(value, "label", ""),
+)
+def test_the_method_is_told_in_words(policy, said):
+    learner, clock = learner_of_shops(0, policy)
+    assert _text("parts/method.html", snapshot=snapshot_of(learner, clock)) == said
 
 
 def test_a_cell_says_whose_data_decides(shops):
-    shown = experiment_page.matrix(shops)
-    for row, place in zip(shown.rows, range(12), strict=True):
-        assert row.player == SHOPS[place]
-        for cell in row.cells:
-            weight = shops.weights[place, cell.arm.place]
-            own = shops.counts.pulls[place, cell.arm.place] > 0
-            assert (cell.data == "own data") == (weight < 0.1 and own)
-            assert (cell.data == "shared data") == (weight >= 0.9)
-            assert cell.bar[0] <= cell.bar[1] <= cell.bar[2]
-        assert sum(cell.best for cell in row.cells) <= 1
+    rows = _matrix(shops).split('<th scope="row">')[1:]
+    for place, row in enumerate(rows):
+        assert f">{SHOPS[place]}<" in row
+        cells = row.split("<td ")[1:]
+        for arm, cell in enumerate(cells):
+            weight, own = shops.weights[place, arm], shops.counts.pulls[place, arm] > 0
+            assert (">own data<" in cell) == (weight < 0.1 and own)
+            assert (">shared data<" in cell) == (weight >= 0.9)
+            assert ("hardly known<" in cell) == (weight < 0.1 and not own)
+            start, width = map(float, re.search(r'class="range" x="([^"]*)" y="2" width="([^"]*)"', cell).groups())
+            middle = float(re.search(r'class="middle" x="([^"]*)"', cell)[1]) + 1
+            assert 0 <= start <= middle <= start + width <= 100.8
+        assert sum("looks best" in cell for cell in cells) <= 1
+
+
+def _said(macro: str, number: float) -> str:
+    return str(getattr(_templates().get_template("macros.html").module, macro)(number))
+
+
+def test_numbers_in_everyday_words():
+    assert [_said("ago", seconds) for seconds in (0.4, 40)] == ["just now", "40 s ago"]
+    assert [_said("part_of", share) for share in (0.32, 0.01, 0.97)] == ["about a third", "almost none", "almost all"]
+    sources = ["own data", "mostly own", "own and shared", "mostly shared", "shared data"]
+    assert [_said("data_source", weight) for weight in (0.02, 0.3, 0.5, 0.7, 1)] == sources
 
 
 def test_arms_beyond_the_colors_share_the_last_one():
@@ -209,46 +246,56 @@ def test_arms_beyond_the_colors_share_the_last_one():
     colors = [arm.color for arm in experiment_page.shown_arms(snapshot)]
     assert [colors.count(color) for color in range(7)] == [1] * 7
     assert colors.count(7) == 8
-    shown = charts.chart(snapshot)
+    shown = experiment_page.chart(snapshot)
     assert shown["names"][-1] == "8 other arms"
     np.testing.assert_allclose(np.sum(shown["shares"], axis=0), 1, atol=1e-3)
-    assert experiment_page.matrix(snapshot).hidden_arms == 3
+    assert experiment_page.matrix(snapshot)["hidden_arms"] == 3
 
 
 def test_late_and_missing_rewards_are_told(shops):
-    text = experiment_page.rewards_in_words(shops)
+    text = _text("parts/rewards.html", snapshot=shops, amount=experiment_page.amount_of(shops))
     assert "decisions wait for a reward; the oldest has waited" in text
     learner, clock = learner_of_shops(200, posse.IndTSV(), default_reward=0.0, patience=60.0)
     clock.now += 61
-    text = experiment_page.rewards_in_words(snapshot_of(learner, clock))
+    snapshot = snapshot_of(learner, clock)
+    text = _text("parts/rewards.html", snapshot=snapshot, amount=experiment_page.amount_of(snapshot))
     assert "A decision without a reward after 60 s counts as 0.00; so did" in text
 
 
 def _diagnosed(snapshot):
-    return panels.difference_panel(Analysis(diagnosis(AnalysisInput.of(snapshot)), "", 1, 1, 0.0), snapshot)
+    return diagnosis(*arguments("diagnosis", snapshot))
+
+
+def _saved(snapshot):
+    return savings(*arguments("savings", snapshot))
+
+
+def _analysis_text(kind, snapshot, found):
+    return _text(f"parts/{kind}.html", **{kind: found}, snapshot=snapshot, amount=experiment_page.amount_of(snapshot))
 
 
 def test_the_diagnosis_in_words():
     alike = [learner_of_shops(3000, policy, SHOPS[:6]) for policy in (posse.PosseTS(), posse.PosseTS(0.9))]
     broken = learner_of_shops(8000, posse.PosseTS(0.05))
-    states = [_diagnosed(snapshot_of(*each)).state for each in (*alike, broken)]
+    states = [_diagnosed(snapshot_of(*each))["state"] for each in (*alike, broken)]
     assert states == ["free", "fine", "alarm"]
     snapshot = snapshot_of(*broken)
-    text = _text("parts/diagnosis.html", diagnosis=_diagnosed(snapshot))
+    text = _analysis_text("diagnosis", snapshot, _diagnosed(snapshot))
     assert text.startswith("▲ No: ε = 0.05 is broken")
     assert "Gare du Nord" in text
-    assert _diagnosed(snapshot_of(*learner_of_shops(20, players=("Lyon",)))).state == "alone"
+    snapshot = snapshot_of(*learner_of_shops(20, players=("Lyon",)))
+    text = _analysis_text("diagnosis", snapshot, _diagnosed(snapshot))
+    assert text == "There is nobody to compare with."
 
 
 # ---------------------------------------------------------------- what sharing saved
 
 
 def test_sharing_saves_where_players_are_alike(shops):
-    found = savings(AnalysisInput.of(shops))
+    found = _saved(shops)
     assert found["low"] > 0
-    assert not found["alone"]
-    view = panels.savings_panel(Analysis(found, "", 1, 1, 0.0), shops)
-    assert "earned by sharing" in _text("parts/savings.html", savings=view)
+    assert found["state"] == "more"
+    assert "earned by sharing" in _analysis_text("savings", shops, found)
 
 
 @pytest.fixture(scope="module")
@@ -267,7 +314,7 @@ def estimated_and_true():
             learner.record(
                 [(str(player), "abcde"[arm], float(reward)) for arm, reward in zip(arms, rewards, strict=True)]
             )
-        said = savings(AnalysisInput.of(snapshot_of(learner, Clock())))
+        said = _saved(snapshot_of(learner, Clock()))
         pair = [posse.PosseTS(), posse.IndTSV()]
         result = posse.simulate(problem, pair, rounds, replications=40, checkpoints=1, threads=1, anytime=True)
         true = float((result.final_regret[1] - result.final_regret[0]).mean())
@@ -297,22 +344,32 @@ def test_sharing_blindly_costs_where_players_are_not():
         for _ in range(60)
     ]
     learner.record(past)
-    given = AnalysisInput.of(snapshot_of(learner, Clock()))
-    found = savings(dataclasses.replace(given, chosen=np.full((6, 3), 200)))
+    snapshot = snapshot_of(learner, Clock())
+    snapshot.chosen = np.full((6, 3), 200)
+    found = _saved(snapshot)
     assert found["high"] < 0
+    assert f"−{-found['middle']:,.0f} lost by sharing" in _analysis_text("savings", snapshot, found)
 
 
 def test_for_players_who_learn_alone_it_is_what_sharing_would_have_saved():
-    found = savings(AnalysisInput.of(snapshot_of(*learner_of_shops(1500, posse.IndTSV(), SHOPS[:8]))))
-    assert found["alone"]
+    found = _saved(snapshot_of(*learner_of_shops(1500, posse.IndTSV(), SHOPS[:8])))
+    assert found["state"] == "alone"
     assert found["middle"] > 0
 
 
 def test_too_little_data_gives_no_estimate():
     snapshot = snapshot_of(*learner_of_shops(30))
-    assert savings(AnalysisInput.of(snapshot)) is None
-    view = panels.savings_panel(Analysis(None, "", 1, 1, 0.0), snapshot)
-    assert "Too early to say" in _text("parts/savings.html", savings=view)
+    found = _saved(snapshot)
+    assert found == {"state": "early"}
+    assert "Too early to say" in _analysis_text("savings", snapshot, found)
+
+
+def test_too_many_players_and_arms_are_analyzed_elsewhere(shops, monkeypatch):
+    monkeypatch.setattr("posse.service.dashboard.analysis_process.LARGEST", 59)
+    analyses = AnalysisProcess()
+    found = analyses.latest("diagnosis", shops)
+    analyses.close()
+    assert "`posse diagnose` and `posse plan` take it from there." in _analysis_text("diagnosis", shops, found)
 
 
 def test_analyses_run_in_the_background_and_come_back_when_their_process_is_killed(shops):
@@ -320,29 +377,29 @@ def test_analyses_run_in_the_background_and_come_back_when_their_process_is_kill
     try:
         for _ in range(2):
             analyses._latest.clear()
-            assert _awaited(analyses, shops).found["arms"] == list(WINDOWS)
+            assert [row["arm"] for row in _awaited(analyses, shops)["rows"]] == list(WINDOWS)
             analyses._process.kill()
         analyses._latest.clear()
         dead = analyses._process
         while analyses._process in (dead, None):  # until the next one has the question
-            assert analyses.latest("diagnosis", shops) is None
+            assert analyses.latest("diagnosis", shops) == {"state": "waiting"}
             time.sleep(0.01)
         analyses._process.kill()  # and dies over it
-        assert _awaited(analyses, shops).found["arms"] == list(WINDOWS)
+        assert [row["arm"] for row in _awaited(analyses, shops)["rows"]] == list(WINDOWS)
     finally:
         analyses.close()
     assert analyses._process is None
     analyses._latest.clear()
-    assert analyses.latest("diagnosis", shops) is None
+    assert analyses.latest("diagnosis", shops) == {"state": "waiting"}
     assert not analyses._pending  # whoever asks after the end gets no new process
 
 
 def _awaited(analyses, snapshot, kind="diagnosis"):
     until = time.monotonic() + 120
-    while (analysis := analyses.latest(kind, snapshot)) is None and time.monotonic() < until:
+    while (found := analyses.latest(kind, snapshot))["state"] == "waiting" and time.monotonic() < until:
         time.sleep(0.05)
-    assert analysis is not None
-    return analysis
+    assert found["state"] != "waiting"
+    return found
 
 
 def test_the_process_for_analyses_ends_with_whoever_started_it():
@@ -365,8 +422,7 @@ def test_a_policy_of_the_users_own_is_analyzed_too(tmp_path):
         found = _awaited(analyses, snapshot, "savings")
     finally:
         analyses.close()
-    assert found.error == ""
-    assert found.found["policies"] == ["GentleTS", "Ind-TS-V"]
+    assert found["policies"] == ["GentleTS", "Ind-TS-V"]
 
 
 USERS_POLICY = """

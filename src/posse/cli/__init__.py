@@ -14,15 +14,27 @@ import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from posse.checks import output_file
 from posse.text import align, to_json
 from posse.version import __version__
 
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    Run = Callable[[argparse.Namespace], None]
+
 GROUPS = {0: "Simulate", 20: "Plan, check and judge from data", 50: "Run the decision service", 90: "Measure"}
 """The groups of commands in the help; each begins at this PLACE."""
 FIGURES = (".png", ".svg", ".pdf")
+IMPORT: dict[str, Any] = {
+    "dest": "imports",
+    "action": "append",
+    "default": [],
+    "metavar": "FILE.py",
+    "help": "a Python file with policies of your own (may be repeated)",
+}
+"""The option --import of commands that use policies; `main` imports the files."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # ε becomes ? where a terminal has no Greek
     try:
+        for file in getattr(options, "imports", []):
+            importlib.import_module("posse.policies.user").import_file(file)
         options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output has stopped reading, so stop quietly
@@ -60,6 +74,18 @@ def _failed(message: str, status: int) -> int:
     return status
 
 
+def add_command(commands: Commands, run: Run, text: str, name: str = "", **defaults: Any) -> argparse.ArgumentParser:
+    """Add the command that `run` performs. It is called like it, and the docstring says what it does, or else `text`.
+
+    The defaults say what `main` should know: `extra`, the extra that the command needs, and `resumes`, whether it goes
+    on where it was interrupted.
+    """
+    described = inspect.getdoc(run) or f"{text[0].upper()}{text[1:]}."
+    parser = commands.add_parser(name or run.__name__.strip("_"), help=text, description=described)
+    parser.set_defaults(run=run, **defaults)
+    return parser
+
+
 def call(function: Callable[..., Any], options: argparse.Namespace) -> Any:
     """Call a function with the options that are named like its parameters."""
     names = inspect.signature(function).parameters
@@ -68,14 +94,18 @@ def call(function: Callable[..., Any], options: argparse.Namespace) -> Any:
 
 def add_outputs(parser: argparse._ActionsContainer, *, figure: bool) -> None:
     """Add the options that say where else a result goes: --json, and --figure if it can be drawn."""
+    parser.set_defaults(figure=None)
     if figure:
         parser.add_argument("--figure", metavar="FILE", help="also draw it: a .png, .svg or .pdf file")
-    else:
-        parser.set_defaults(figure=None)
     parser.add_argument("--json", metavar="FILE", help="also write it as JSON to FILE; - prints only JSON")
 
 
-def answer(function: Callable[..., Any], options: argparse.Namespace) -> None:
+def answer(
+    function: Callable[..., Any],
+    options: argparse.Namespace,
+    text_of: Callable[[Any], str] = str,
+    json_of: Callable[[Any], str] = lambda result: to_json(result.to_dict()),
+) -> None:
     """Call a function, print its result in words or as JSON, and write the files that were asked for.
 
     Files that cannot be written are refused before any long work.
@@ -85,10 +115,9 @@ def answer(function: Callable[..., Any], options: argparse.Namespace) -> None:
     if options.json not in (None, "-"):
         output_file(options.json, "--json")
     result = call(function, options)
-    text = to_json(result.to_dict()) if options.json is not None else ""
-    print(text if options.json == "-" else result)
+    print(json_of(result) if options.json == "-" else text_of(result))
     if options.json not in (None, "-"):
-        Path(options.json).write_text(text + "\n", encoding="utf-8")
+        Path(options.json).write_text(json_of(result) + "\n", encoding="utf-8")
     if options.figure is not None:
         result.figure().savefig(options.figure)
 

@@ -1,38 +1,33 @@
-"""posse bench: what posse costs on this machine."""
+"""posse bench, cache: what posse costs on this machine, and the compiled kernels that it keeps there."""
 
 from __future__ import annotations
 
 import argparse
+import operator
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posse.cli.experiments import add_import
+from posse.cli import IMPORT, add_command, add_outputs, answer
+from posse.text import plural
 
 if TYPE_CHECKING:
     from posse.bench.table import BenchReport
+    from posse.cli import Commands
 
 PLACE = 90
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the benchmark."""
-    bench = commands.add_parser(
-        "bench",
-        help="measure the simulator on this machine",
-        description="Measure the simulator and the learner: ns a player-round for each policy beside NumPy's normal "
-        "draws and the bare random words, speed-up over plain Python, threads, growth, memory and start-up. This takes "
-        "about a minute.",
-    )
+def add(commands: Commands) -> None:
+    """Add the benchmark, and the care of compiled kernels."""
+    bench = add_command(commands, _bench, "measure the simulator on this machine")
     bench.add_argument("--quick", action="store_true", help="shorter runs: rougher figures in a fraction of the time")
     bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
     bench.add_argument("--policy", action="append", metavar="NAME", help="only this policy (may be repeated)")
-    add_import(
-        bench, "also measure the policies of this Python file: those in its list POLICIES, or an example of each class"
-    )
-    bench.add_argument("--json", metavar="FILE", help="also write the figures as JSON to FILE; - prints only JSON")
+    text = "also measure the policies of this Python file: those in its list POLICIES, or an example of each class"
+    bench.add_argument("--import", **{**IMPORT, "dest": "policy_files", "help": f"{text} (may be repeated)"})
+    add_outputs(bench, figure=False)
     bench.add_argument(
         "--backend", choices=("cpu", "cuda"), default="cpu", help="cuda: measure a GPU, beside all cores (default: cpu)"
     )
@@ -50,23 +45,28 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="URL",
         help="also measure on this PostgreSQL database, which it fills (default: POSSE_POSTGRES_URL)",
     )
-    bench.set_defaults(run=_bench)
+
+    cache = add_command(commands, _cache, "show or clear the compiled kernels on disk")
+    cache.add_argument("--clear", action="store_true", help="remove them all; they are compiled anew when needed")
 
 
 def _bench(options: argparse.Namespace) -> None:
+    """Measure the simulator and the learner.
+
+    For each policy: ns a player-round beside NumPy's normal draws and the bare random words, speed-up over plain
+    Python, threads, growth, memory and start-up. This takes about a minute.
+    """
+
     def note(text: str) -> None:
         if sys.stderr.isatty():
-            print(f"\r\033[Kmeasuring {text} …", end="", file=sys.stderr, flush=True)
+            print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
-    report = _measure(options, note)
-    if sys.stderr.isatty():
-        print("\r\033[K", end="", file=sys.stderr)
-    if options.json == "-":
-        print(report.to_json())
-        return
-    print(report.to_text())
-    if options.json:
-        Path(options.json).write_text(report.to_json() + "\n", encoding="utf-8")
+    def measure() -> BenchReport:
+        report = _measure(options, lambda what: note(f"measuring {what} …"))
+        note("")
+        return report
+
+    answer(measure, options, operator.methodcaller("to_text"), operator.methodcaller("to_json"))
 
 
 def _measure(options: argparse.Namespace, note: Callable[[str], None]) -> BenchReport:
@@ -74,17 +74,26 @@ def _measure(options: argparse.Namespace, note: Callable[[str], None]) -> BenchR
         options.extra = "service"
         from posse.bench import service
 
-        if options.imports:
+        if options.policy_files:
             raise ValueError("--service measures the service with PosseTS, so --import does not go with it")
         return service.run(options.quick, options.past, options.minutes, options.postgres, note)
     if options.backend == "cuda":
         from posse.bench import gpu
 
-        if options.paper or options.policy or options.imports:
+        if options.paper or options.policy or options.policy_files:
             raise ValueError(
                 "--backend cuda measures the paper's five policies, so --paper, --policy and --import do not go with it"
             )
         return gpu.run(options.quick, note)
     from posse.bench import simulator
 
-    return simulator.run(options.quick, options.policy, options.paper, options.imports, note)
+    return simulator.run(options.quick, options.policy, options.paper, options.policy_files, note)
+
+
+def _cache(options: argparse.Namespace) -> None:
+    """Show where compiled kernels are kept, how many there are and how large they are."""
+    from posse.compile.cache import cache_use, clear_cache
+
+    use = clear_cache() if options.clear else cache_use()
+    kernels = f"{plural(use.kernels, 'kernel')}, {use.bytes / 1e6:,.1f} MB"
+    print(f"Removed {kernels}, from {use.folder}" if options.clear else f"{kernels}, in {use.folder}")

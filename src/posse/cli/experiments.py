@@ -1,4 +1,4 @@
-"""posse paper, run, init, report, compare: experiments."""
+"""posse paper, run, init, report, compare, battery: experiments."""
 
 from __future__ import annotations
 
@@ -9,111 +9,96 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.cli import call
+from posse.cli import IMPORT, add_command, call
 from posse.simulation.backend import BACKENDS
 
 if TYPE_CHECKING:
+    from posse.cli import Commands
     from posse.experiments import Records, Spec
 
 PLACE = 0
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add(commands: Commands) -> None:
     """Add the commands for experiments."""
-    paper = commands.add_parser(
-        "paper",
-        help="reproduce the paper's whole evaluation",
-        description="Run the paper's evaluation at full size or smaller. The report has every figure, and says of each "
-        "claim of the paper whether the new data supports it. After an interrupt, the same command goes on.",
-    )
+    paper = add_command(commands, _paper, "reproduce the paper's whole evaluation", resumes=True)
     paper.add_argument("--quick", action="store_true", help="all of it, but small: 5,000 rounds, 6 problems each")
     paper.add_argument("--own-only", action="store_true", help="only the studies that the paper itself has")
     paper.add_argument("--horizon", type=int, metavar="T", help="rounds (default: 50000)")
     paper.add_argument("--instances", type=int, metavar="N", help="problems for each |I_5ε| (default: 30)")
     paper.add_argument("--subpar", metavar="V,V,…", help="which |I_5ε| (default: 0,1,…,9)")
     paper.add_argument("--seed", type=int, help="default: 0")
-    add_place(paper, "results/paper, or results/paper-quick with --quick")
-    _add_backend(paper)
-    paper.set_defaults(run=_paper, resumes=True)
+    _add_place(paper, "results/paper, or results/paper-quick with --quick")
 
-    run = commands.add_parser(
-        "run",
-        help="run the studies of a spec file",
-        description="Run the experiment that a TOML file describes, and write its results, figures and a report. "
-        "`posse init` writes a commented example. After an interrupt, the same command goes on.",
-    )
+    run = add_command(commands, _run, "run the studies of a spec file", resumes=True)
     run.add_argument("spec", metavar="EXPERIMENT.toml")
-    add_place(run, "results/NAME")
-    add_import(run)
-    _add_backend(run)
-    run.set_defaults(run=_run, resumes=True)
+    _add_place(run, "results/NAME")
+    run.add_argument("--import", **IMPORT)
+    backend = "cpu, cuda for a GPU, or auto (default: cpu)"
+    for one in (paper, run):
+        one.add_argument("--backend", choices=BACKENDS, default="cpu", help=backend)
 
-    init = commands.add_parser("init", help="write a commented example of a spec")
+    init = add_command(commands, _init, "write a commented example of a spec")
     init.add_argument("file", nargs="?", default="experiment.toml", help="default: experiment.toml")
-    init.set_defaults(run=_init)
 
-    report = commands.add_parser("report", help="rebuild figures, tables and report from stored results")
-    report.add_argument("folder", metavar="FOLDER", help="what `posse run` or `posse paper` wrote")
-    add_import(report)
-    report.set_defaults(run=_report)
+    report = add_command(commands, _report, "rebuild figures, tables and report from stored results")
+    report.add_argument("folder", metavar="FOLDER", type=Path, help="what `posse run` or `posse paper` wrote")
+    report.add_argument("--import", **IMPORT)
 
-    compare = commands.add_parser("compare", help="put two runs side by side")
-    compare.add_argument("first", metavar="A", help="what `posse run` or `posse paper` wrote")
-    compare.add_argument("second", metavar="B")
-    compare.set_defaults(run=_compare)
+    compare = add_command(commands, _compare, "put two runs side by side")
+    compare.add_argument("first", metavar="A", type=Path, help="what `posse run` or `posse paper` wrote")
+    compare.add_argument("second", metavar="B", type=Path)
+
+    text = "compare all policies on families of problems, easy and hard to share in"
+    battery = add_command(commands, _battery, text, resumes=True)
+    battery.add_argument("--quick", action="store_true", help="all families, but small: about a minute")
+    battery.add_argument("--family", action="append", metavar="NAME", help="only this family (may be repeated)")
+    battery.add_argument("--spec", metavar="FILE.toml", help="families of your own, in place of the shipped ones")
+    battery.add_argument("--seed", type=int, help="in place of the spec's, 0")
+    _add_place(battery, "results/battery…")
+    battery.add_argument("--import", **IMPORT)
 
 
-def add_place(parser: argparse.ArgumentParser, folder: str) -> None:
+def _add_place(parser: argparse.ArgumentParser, folder: str) -> None:
     """Add the options that say where a run works and where its results go."""
     parser.add_argument("--out", metavar="FOLDER", help=f"where the results go (default: {folder})")
     parser.add_argument("--on", default="local", metavar="ADDRESS", help="local, or the address of a Dask scheduler")
     parser.add_argument("--threads", type=int, metavar="N", help="how many threads to use (default: all cores)")
 
 
-def add_import(parser: argparse.ArgumentParser, what: str = "a Python file with policies of your own") -> None:
-    """Add the option that imports users' own policies."""
-    text = f"{what} (may be repeated)"
-    parser.add_argument("--import", dest="imports", action="append", default=[], metavar="FILE.py", help=text)
-
-
-def import_policies(options: argparse.Namespace) -> None:
-    """Import the files that were named with --import."""
-    from posse.policies.user import import_file
-
-    for file in getattr(options, "imports", []):
-        import_file(file)
-
-
-def _add_backend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--backend", choices=BACKENDS, default="cpu", help="cpu, cuda for a GPU, or auto (default: cpu)"
-    )
-
-
 def _paper(options: argparse.Namespace) -> None:
+    """Run the paper's evaluation at full size or smaller.
+
+    The report has every figure, and says of each claim of the paper whether the new data supports it. After an
+    interrupt, the same command goes on.
+    """
     from posse.experiments.paper.evaluation import paper_spec
 
-    if options.subpar is not None:
-        options.subpar = [_whole(part, "--subpar") for part in options.subpar.split(",")]
+    try:
+        options.subpar = None if options.subpar is None else [int(part) for part in options.subpar.split(",")]
+    except ValueError:
+        raise ValueError(f"--subpar {options.subpar!r}, but expected whole numbers with commas between them") from None
     out = Path(options.out or ("results/paper-quick" if options.quick else "results/paper"))
     _run_spec(call(paper_spec, options), out, options)
 
 
 def _run(options: argparse.Namespace) -> None:
+    """Run the experiment that a TOML file describes, and write its results, figures and a report.
+
+    `posse init` writes a commented example. After an interrupt, the same command goes on.
+    """
     from posse.experiments import load
 
-    import_policies(options)
-    spec = load(options.spec)
-    _run_spec(spec, Path(options.out or Path("results") / Path(options.spec).stem), options)
+    _run_spec(load(options.spec), Path(options.out or f"results/{Path(options.spec).stem}"), options)
 
 
 def _run_spec(spec: Spec, out: Path, options: argparse.Namespace) -> None:
-    records = simulate(spec, out, options, spec.title or "Experiment", backend=options.backend)
+    records = _simulate(spec, out, options, spec.title or "Experiment", backend=options.backend)
     print("drawing …", file=sys.stderr)
     _write_report(records, out)
 
 
-def simulate(spec: Spec, out: Path, options: argparse.Namespace, title: str, **how: Any) -> Records:
+def _simulate(spec: Spec, out: Path, options: argparse.Namespace, title: str, **how: Any) -> Records:
     """Run a spec into a folder, and say on standard error what is done and how long it took."""
     from posse.experiments import ResultStore, run
 
@@ -141,9 +126,7 @@ def _init(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    import_policies(options)
-    out = Path(options.folder)
-    _write_report(_stored(out), out)
+    _write_report(_stored(options.folder), options.folder)
 
 
 def _stored(folder: Path) -> Records:
@@ -185,12 +168,34 @@ def _write_report(records: Records, out: Path) -> None:
 def _compare(options: argparse.Namespace) -> None:
     from posse.experiments.report.comparison import compare, to_text
 
-    rows = compare(_stored(Path(options.first)), _stored(Path(options.second)))
-    print(to_text(rows, options.first, options.second))
+    rows = compare(_stored(options.first), _stored(options.second))
+    print(to_text(rows, str(options.first), str(options.second)))
 
 
-def _whole(text: str, option: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"{option} {text!r}, but expected whole numbers with commas between them") from None
+def _battery(options: argparse.Namespace) -> None:
+    """Run every policy on families of problems in which sharing helps, does nothing, or harms.
+
+    The report compares posse's own policy with the best others in regret, tails and lock-ins, and says which bars it
+    meets. About 45 minutes on two cores. After an interrupt, the same command goes on.
+    """
+    from posse.experiments import ResultStore
+    from posse.experiments.battery.families import battery_spec
+    from posse.experiments.battery.report import to_text, write_battery
+    from posse.experiments.battery.score import score
+
+    spec = battery_spec(options.spec, families=options.family, seed=options.seed, quick=options.quick)
+    out = Path(options.out or _folder(options))
+    records = _simulate(spec, out, options, f"{spec.title}: {len(spec.studies)} families")
+    families = score(records, spec.studies)
+    title = f"{spec.title}, small" if options.quick else spec.title
+    page = write_battery(families, out, title=title, manifest=ResultStore(out / "results").manifest())
+    print(to_text(families))
+    print(f"\nreport: {page}")
+
+
+def _folder(options: argparse.Namespace) -> str:
+    """A folder of its own for what is asked, since a folder holds the results of one spec."""
+    name = "battery" if options.spec is None else Path(options.spec).stem
+    parts = [name, *(["quick"] if options.quick else []), *(options.family or [])]
+    parts += [] if options.seed is None else [f"seed{options.seed}"]
+    return "results/" + "-".join(parts)

@@ -16,7 +16,6 @@ from posse.policies.base import Policy
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 from posse.schedule import Random
-from posse.service.dashboard.analysis_process import AnalysisInput
 from posse.simulation import simulate
 
 PROBLEMS = 24
@@ -25,32 +24,48 @@ FEWEST_REWARDS = 50
 LEVEL = 0.9
 
 
-def diagnosis(given: AnalysisInput) -> dict[str, Any]:
-    """The verdict on ε, the alarm, and for each arm how far players differ."""
-    return diagnose(given.counts).to_dict()
+def diagnosis(counts: Counts) -> dict[str, Any]:
+    """The verdict on ε, and for each arm by how much players differ: certainly, and probably.
+
+    The state is "alarm", "doubt" (ε is probably too small), "fine", or "free" (no ε was promised).
+    """
+    found = diagnose(counts).to_dict()
+    spread, epsilon = found["spread"], found["epsilon"]
+    columns = found["arms"], found["bounds"], spread["ranges"], spread["lows"], spread["highs"], found["pairs"]
+    names = "arm", "certain", "likely", "low", "high", "pair"
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    state = "free" if epsilon is None else "fine"
+    if found["alarm"]:
+        state = "alarm"
+    elif epsilon is not None and spread["low"] is not None and epsilon < spread["low"]:
+        state = "doubt"
+    worst = max(rows, key=lambda row: float(row["certain"])) if found["bound"] > 0 else None
+    verdict = {"state": state, "epsilon": epsilon, "likely": spread["range"], "worst": worst}
+    return {**verdict, "rows": rows, "broken": found["broken"]}
 
 
-def savings(given: AnalysisInput) -> dict[str, Any] | None:
-    """How much more reward than learning alone, by simulation; None if there is too little data.
+def savings(
+    counts: Counts, squares: np.ndarray, chosen: np.ndarray, offered: np.ndarray, written: dict[str, Any]
+) -> dict[str, Any]:
+    """How much more reward than learning alone, by simulation. Tables are [player, arm], `offered` is [arm].
 
     Means are drawn from what the data leaves possible (`insight.hierarchy`). With each draw, the running
     policy and Ind-TS-V, which learns alone, make as many decisions as were really made. The difference of their regrets
     is what sharing saved if the draw is the truth. For a policy that learns alone, it is what PosseTS would have saved.
+
+    The state is "early" (too little data), "alone" (they do not share), "more" or "less" (clearly), or "unclear".
     """
-    importlib.import_module(given.setup["policy"]["module"])  # a policy of the user's own may not be loaded here yet
-    counts, setup = given.counts, Setup.from_dict(given.setup)
-    acting = given.chosen.sum(axis=1) > 0
-    if acting.sum() < 2 or given.offered.sum() < 2 or counts.pulls[:, given.offered].sum() < FEWEST_REWARDS:
-        return None
+    importlib.import_module(written["policy"]["module"])  # a policy of the user's own may not be loaded here yet
+    setup, acting = Setup.from_dict(written), chosen.sum(axis=1) > 0
+    if acting.sum() < 2 or offered.sum() < 2 or counts.pulls[:, offered].sum() < FEWEST_REWARDS:
+        return {"state": "early"}
     # Otherwise retired arms, and players that never acted, would take part in the simulation.
-    pulls, sums, squares = (
-        table[np.ix_(acting, given.offered)] for table in (counts.pulls, counts.sums, given.squares)
-    )
+    pulls, sums, squares = (table[np.ix_(acting, offered)] for table in (counts.pulls, counts.sums, squares))
     players, arms = (tuple(map(str, range(length))) for length in pulls.shape)
     some = Counts(players, arms, pulls, sums, counts.low, counts.high)
     policy: Policy = setup.policy.for_rewards(setup.low, setup.high)
     pair: list[Policy] = [policy, IndTSV()] if policy.shares else [PosseTS(), policy]
-    traffic = given.chosen[acting].sum(axis=1)
+    traffic = chosen[acting].sum(axis=1)
     rounds, work = int(traffic.max()), int(traffic.sum()) * pulls.shape[1] * 2
     problems = max(6, min(PROBLEMS, MOST_WORK // work))
     part = min(1.0, MOST_WORK / (work * problems))  # only the beginning of a very long run is simulated
@@ -66,8 +81,9 @@ def savings(given: AnalysisInput) -> dict[str, Any] | None:
     unit = setup.high - setup.low
     saved = unit * (result.final_regret[1] - result.final_regret[0]).mean(axis=-1)
     low, middle, high = np.quantile(saved, ((1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2)).tolist()
+    state = "more" if low > 0 else "less" if high < 0 else "unclear"
     return {
-        "alone": not policy.shares,
+        "state": state if policy.shares else "alone",
         "low": low,
         "middle": middle,
         "high": high,

@@ -15,12 +15,9 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-
-from posse.learner import Counts
 
 if TYPE_CHECKING:
     from posse.service.dashboard.snapshots import Snapshot
@@ -28,37 +25,12 @@ if TYPE_CHECKING:
 REST = {"diagnosis": 4.0, "savings": 30.0}  # seconds before an analysis is repeated
 GROWTH = 1.02  # the savings are worked out anew only when there are so many times as many decisions
 LARGEST = 20_000  # the most players × arms that are analyzed
-TOO_LARGE = (
-    "There are too many players and arms to do this beside the service. `posse db export` writes the log to a file; "
-    "`posse diagnose` and `posse plan` take it from there."
-)
 
 
-@dataclass(frozen=True, eq=False)
-class AnalysisInput:
-    """What an analysis is made from. Tables are [player, arm]."""
-
-    counts: Counts
-    squares: np.ndarray
-    chosen: np.ndarray
-    offered: np.ndarray
-    """Whether each arm is offered."""
-    setup: dict[str, Any]
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> AnalysisInput:
-        """The part of a snapshot that analyses need."""
-        offered = np.array([here for _, here in snapshot.arms], bool)
-        return cls(snapshot.counts, snapshot.squares, snapshot.chosen, offered, snapshot.setup.to_dict())
-
-
-@dataclass(frozen=True)
-class Analysis:
+class _Analysis(NamedTuple):
     """What was found, for an experiment as it was."""
 
-    found: dict[str, Any] | None
-    """None if there is too little data."""
-    error: str
+    found: dict[str, Any]
     events: int
     decisions: int
     at: float
@@ -70,29 +42,35 @@ class AnalysisProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="posse-analysis")
-        self._latest: dict[tuple[str, str], Analysis] = {}
+        self._latest: dict[tuple[str, str], _Analysis] = {}
         self._pending: set[tuple[str, str]] = set()  # kind and experiment
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
-    def latest(self, kind: str, snapshot: Snapshot) -> Analysis | None:
-        """The latest analysis, None if there is none yet. A newer one is started if it is time."""
+    def latest(self, kind: str, snapshot: Snapshot) -> dict[str, Any]:
+        """What the latest analysis found, with its `state`; a newer one is started if it is time.
+
+        Beside the states that the functions of `analysis` return, there are "waiting", "large" (too many players and
+        arms) and, with a `why`, "error".
+        """
+        if not snapshot.rewards:
+            return {"state": "early"}
         if snapshot.counts.pulls.size > LARGEST:
-            return Analysis(None, TOO_LARGE, snapshot.events, snapshot.decisions, 0.0)
+            return {"state": "large"}
         key = kind, snapshot.name
         with self._lock:
             latest = self._latest.get(key)
             if key not in self._pending and not self._closed and _is_due(latest, kind, snapshot):
                 self._pending.add(key)
                 self._thread.submit(self._analyze, kind, snapshot)
-            return latest
+            return {"state": "waiting"} if latest is None else latest.found
 
     def _analyze(self, kind: str, snapshot: Snapshot) -> None:
         """Have the process analyze a snapshot, and keep the result. If the process dies, the next look asks again."""
         analysis = None
         try:
-            found, error = self._ask(kind, AnalysisInput.of(snapshot))
-            analysis = Analysis(found, error, snapshot.events, snapshot.decisions, time.monotonic())
+            found = self._ask(kind, arguments(kind, snapshot))
+            analysis = _Analysis(found, snapshot.events, snapshot.decisions, time.monotonic())
         except (OSError, EOFError, pickle.UnpicklingError):
             self._stop()
         finally:
@@ -101,7 +79,7 @@ class AnalysisProcess:
                     self._latest[kind, snapshot.name] = analysis
                 self._pending.discard((kind, snapshot.name))
 
-    def _ask(self, kind: str, given: AnalysisInput) -> tuple[dict[str, Any] | None, str]:
+    def _ask(self, kind: str, given: tuple[Any, ...]) -> dict[str, Any]:
         with self._lock:
             if self._closed:
                 raise EOFError("the service stops")
@@ -118,8 +96,8 @@ class AnalysisProcess:
         assert process.stdout is not None
         pickle.dump((kind, given), process.stdin)
         process.stdin.flush()
-        answer: tuple[dict[str, Any] | None, str] = pickle.load(process.stdout)
-        return answer
+        found: dict[str, Any] = pickle.load(process.stdout)
+        return found
 
     def _stop(self) -> None:
         with self._lock:
@@ -139,7 +117,15 @@ class AnalysisProcess:
         self._stop()
 
 
-def _is_due(latest: Analysis | None, kind: str, snapshot: Snapshot) -> bool:
+def arguments(kind: str, snapshot: Snapshot) -> tuple[Any, ...]:
+    """What the function of `analysis` for this kind is called with."""
+    if kind == "diagnosis":
+        return (snapshot.counts,)
+    offered = np.array([here for _, here in snapshot.arms], bool)
+    return snapshot.counts, snapshot.squares, snapshot.chosen, offered, snapshot.setup.to_dict()
+
+
+def _is_due(latest: _Analysis | None, kind: str, snapshot: Snapshot) -> bool:
     if latest is None:
         return True
     if snapshot.events == latest.events:
@@ -157,13 +143,12 @@ def main() -> None:
     sys.stdout = sys.stderr  # whatever a library prints must not get between the answers
     from posse.service.dashboard import analysis  # here, so that the service itself need not load it
 
-    def answer(kind: str, given: AnalysisInput) -> None:
-        found, error = None, ""
+    def answer(kind: str, given: tuple[Any, ...]) -> None:
         try:
-            found = getattr(analysis, kind)(given)
+            found = getattr(analysis, kind)(*given)
         except Exception as problem:
-            error = str(problem) or type(problem).__name__
-        pickle.dump((found, error), answers)
+            found = {"state": "error", "why": str(problem) or type(problem).__name__}
+        pickle.dump(found, answers)
         answers.flush()
 
     thread = ThreadPoolExecutor(1)

@@ -1,26 +1,26 @@
-"""What the page of an experiment shows, as frozen records for the templates, made from a snapshot."""
+"""What the page of an experiment shows, made from a snapshot: values for its templates, and JSON for its charts."""
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.policies.base import Policy
-from posse.service.dashboard import panels, words
+from posse.service.dashboard import words
 from posse.service.dashboard.analysis_process import AnalysisProcess
 from posse.service.dashboard.snapshots import Snapshot
 from posse.service.dashboard.templates import experiment_address
-from posse.text import plural
+from posse.text import shorten
 
 COLORS = 8  # that can be told apart; with more arms the last color stands for all others
 CLEAR = 0.5  # an arm is a player's favorite if it would be chosen with more than this probability
-LITTLE = 0.1  # below this weight other players' data does not count
 ROWS, COLUMNS = 25, 12  # of the matrix on one page
 RECENT_SECONDS = 60.0
+LONGEST_NAME = 40  # in charts
+SHORTEST = 5.0  # a last window of fewer seconds is left out of the traffic: it says little
+LATELY = 6  # so many stretches make up what a player chooses now
 
 
 class ShownArm(NamedTuple):
@@ -34,84 +34,24 @@ class ShownArm(NamedTuple):
     """Of all decisions."""
 
 
-@dataclass(frozen=True)
-class Lead:
-    """The state of the experiment in a sentence or two."""
-
-    players: int
-    arms: int
-    favorites: tuple[tuple[ShownArm, int], ...]
-    """Arms, and for how many players each looks best."""
-    undecided: int
-    shared: str
-    """How much of what decisions rest on comes from other players, in words; empty if there are none."""
-    started: bool
-
-
-@dataclass(frozen=True)
-class MatrixCell:
-    """What is known of a player and an arm."""
-
-    arm: ShownArm
-    estimate: str
-    interval: str
-    """Its two ends; empty where nothing is known."""
-    bar: tuple[float, float, float] | None
-    """Lower end, estimate and upper end, from 0 to 100 on the matrix's common scale."""
-    share: str
-    tint: int
-    """The arm's share of the player's decisions in tenths, for the background."""
-    data: str
-    weight: int | None
-    """Of other players' data, in percent; None where there is hardly any data."""
-    best: bool
-
-
-@dataclass(frozen=True)
-class MatrixRow:
-    """A player's row of the matrix."""
-
-    player: str
-    here: bool
-    decisions: int
-    cells: tuple[MatrixCell, ...]
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """One page of the table of players and arms."""
-
-    arms: tuple[ShownArm, ...]
-    rows: tuple[MatrixRow, ...]
-    low: str
-    high: str
-    page: int
-    pages: int
-    search: str
-    found: int
-    hidden_arms: int
-
-
 def contents(snapshot: Snapshot, analyses: AnalysisProcess, search: str, page_number: int) -> dict[str, Any]:
     """Everything that the page of an experiment shows, for the templates."""
-    diagnosis, savings = (
-        analyses.latest(kind, snapshot) if snapshot.rewards else None for kind in ("diagnosis", "savings")
-    )
     return {
         "snapshot": snapshot,
         "address": experiment_address(snapshot.name),
-        "analyzed_at": [analysis.at if analysis else 0 for analysis in (diagnosis, savings)],
         "arms": shown_arms(snapshot),
-        "left_out": sum(here for _, here in snapshot.players) - len(snapshot.choices.players),
         "lead": lead(snapshot),
-        "figures": figures(snapshot),
+        "rates": recent_rates(snapshot),
         "matrix": matrix(snapshot, search, page_number),
-        "amount": lambda reward: words.amount(reward, snapshot.setup.low, snapshot.setup.high),
-        "rewards_words": rewards_in_words(snapshot),
-        "diagnosis": panels.difference_panel(diagnosis, snapshot),
-        "savings": panels.savings_panel(savings, snapshot),
-        "policy_words": policy_in_words(snapshot.setup.policy),
+        "amount": amount_of(snapshot),
+        "diagnosis": analyses.latest("diagnosis", snapshot),
+        "savings": analyses.latest("savings", snapshot),
     }
+
+
+def amount_of(snapshot: Snapshot) -> functools.partial[str]:
+    """The function that writes a reward of this experiment."""
+    return functools.partial(words.amount, snapshot.setup.low, snapshot.setup.high)
 
 
 def shown_arms(snapshot: Snapshot) -> tuple[ShownArm, ...]:
@@ -146,62 +86,35 @@ def favorite_arms(snapshot: Snapshot) -> np.ndarray:
     return np.where(clear & (len(snapshot.arms) > 1), best, -1)
 
 
-def lead(snapshot: Snapshot) -> Lead:
-    """What is happening, for the top of the page."""
+def lead(snapshot: Snapshot) -> dict[str, Any]:
+    """What is happening, for the top of the page: for how many players which arm looks best, and how much is shared."""
     here = np.array([here for _, here in snapshot.players], bool)
     favorites = favorite_arms(snapshot)[here]
     arms = shown_arms(snapshot)
     found = [(arms[place], int((favorites == place).sum())) for place in set(favorites.tolist()) - {-1}]
     found.sort(key=lambda favorite: (-favorite[1], favorite[0].place))
-    shared = ""
+    shared = None  # of what decisions rest on; None if there is nobody to share with
     if here.sum() > 1 and snapshot.decisions:
-        shared = words.part_of(float((snapshot.weights * snapshot.probabilities).sum(axis=1)[here].mean()))
-    return Lead(
-        players=int(here.sum()),
-        arms=sum(here for _, here in snapshot.arms),
-        favorites=tuple(found),
-        undecided=int((favorites == -1).sum()),
-        shared=shared,
-        started=snapshot.decisions > 0,
-    )
-
-
-def figures(snapshot: Snapshot) -> list[tuple[str, str, str]]:
-    """Decisions, rewards, waiting decisions, and the average reward: what it is, the number, and a note."""
-    mean = float(snapshot.counts.sums.sum()) / snapshot.rewards if snapshot.rewards else math.nan
-    average = words.amount(mean, snapshot.setup.low, snapshot.setup.high, 3)
-    decided, rewarded = recent_rates(snapshot)
-    waiting = "no decision is waiting for its reward"
-    if snapshot.traffic.oldest is not None:
-        waiting = f"the oldest since {_longest_wait(snapshot)}"
-    return [
-        ("Decisions", f"{snapshot.decisions:,}", f"{words.rate(decided)} at present"),
-        ("Rewards", f"{snapshot.rewards:,}", f"{words.rate(rewarded)} at present"),
-        ("Waiting for a reward", f"{snapshot.waiting:,}", waiting),
-        ("Average reward", average, "of all rewards so far"),
-    ]
-
-
-def _longest_wait(snapshot: Snapshot) -> str:
-    """How long the oldest decision without a reward has waited."""
-    age = words.span(snapshot.now - (snapshot.traffic.oldest or snapshot.now))
-    return f"more than {age}" if snapshot.traffic.older else age
+        shared = float((snapshot.weights * snapshot.probabilities).sum(axis=1)[here].mean())
+    return {"favorites": found, "undecided": int((favorites == -1).sum()), "shared": shared}
 
 
 def recent_rates(snapshot: Snapshot) -> tuple[float, float]:
     """Decisions and rewards a second over the last minute or so."""
     traffic = snapshot.traffic
     lengths = np.diff(traffic.times)
-    if not lengths.size:
-        return 0.0, 0.0
     count = int(np.searchsorted(lengths[::-1].cumsum(), RECENT_SECONDS)) + 1
     time = float(lengths[-count:].sum())
     return float(traffic.decisions[-count:].sum()) / time, float(traffic.rewards[-count:].sum()) / time
 
 
-def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> Matrix:
-    """One page of what is known of every player and arm."""
-    setup = snapshot.setup
+def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any]:
+    """One page of the table of players and arms.
+
+    A row has the player's place, its decisions, and for each arm: the lower end of the interval, the estimate and the
+    upper end, first as rewards and then from 0 to 100 on the bars' common scale; the share of the decisions, the weight
+    of other players' data, and the rewards of the player's own.
+    """
     arms = shown_arms(snapshot)
     shown = sorted(sorted(arms, key=lambda arm: (not arm.here, -arm.share))[:COLUMNS], key=lambda arm: arm.place)
     found = [place for place, (name, _) in enumerate(snapshot.players) if search.casefold() in name.casefold()]
@@ -209,88 +122,86 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> Matrix:
     page = min(max(page, 1), pages)
     places = found[(page - 1) * ROWS : page * ROWS]
     cells = np.ix_(places, [arm.place for arm in shown])
-    lows, highs = snapshot.lows[cells], snapshot.highs[cells]
-    known = np.isfinite(lows)
-    ends = (float(lows[known].min()), float(highs[known].max())) if known.any() else (setup.low, setup.high)
-    best = favorite_arms(snapshot)
-    rows = []
-    for place in places:
-        row = tuple(_cell(snapshot, place, arm, bool(best[place] == arm.place), ends) for arm in shown)
-        rows.append(MatrixRow(*snapshot.players[place], int(snapshot.chosen[place].sum()), row))
-    low, high = (words.amount(end, setup.low, setup.high) for end in ends)
-    return Matrix(tuple(shown), tuple(rows), low, high, page, pages, search, len(found), len(arms) - len(shown))
-
-
-def _cell(snapshot: Snapshot, player: int, arm: ShownArm, best: bool, scale: tuple[float, float]) -> MatrixCell:
-    """A cell of the matrix, whose bars run from `scale[0]` to `scale[1]`."""
-    pair = player, arm.place
-    numbers = [float(table[pair]) for table in (snapshot.lows, snapshot.estimates, snapshot.highs)]
-    low, estimate, high = (words.amount(number, snapshot.setup.low, snapshot.setup.high) for number in numbers)
-    interval, bar = "", None
-    if math.isfinite(numbers[0]):
-        first, middle, last = (round(100 * (x - scale[0]) / max(scale[1] - scale[0], 1e-300), 1) for x in numbers)
-        interval, bar = f"{low} to {high}", (first, middle, last)
-    share, weight = snapshot.chosen[pair] / max(snapshot.chosen[player].sum(), 1), float(snapshot.weights[pair])
-    data, percent = words.data_source(weight), None
-    if not math.isfinite(numbers[1]):
-        data = "not tried yet"
-    elif not snapshot.counts.pulls[pair] and weight < LITTLE:
-        data = "hardly known"  # no data of its own, and other players' data does not count
-    else:
-        percent = round(100 * weight)
-    return MatrixCell(
-        arm, estimate, interval, bar, words.percent(float(share)), round(10 * float(share)), data, percent, best
+    ends = np.stack([table[cells] for table in (snapshot.lows, snapshot.estimates, snapshot.highs)])
+    known = np.isfinite(ends[0])
+    low, high = (
+        (ends[0, known].min(), ends[2, known].max()) if known.any() else (snapshot.setup.low, snapshot.setup.high)
     )
+    bars = np.round(100 * (ends - low) / max(high - low, 1e-300), 1)
+    decisions = snapshot.chosen[places].sum(axis=1)
+    shares = snapshot.chosen[cells] / np.maximum(decisions[:, None], 1)
+    numbers = np.stack([*ends, *bars, shares, snapshot.weights[cells], snapshot.counts.pulls[cells]], axis=-1)
+    return {
+        "arms": shown,
+        "rows": list(zip(places, decisions.tolist(), numbers.tolist(), strict=True)),
+        "favorites": favorite_arms(snapshot),
+        "low": low,
+        "high": high,
+        "page": page,
+        "pages": pages,
+        "search": search,
+        "found": len(found),
+        "hidden_arms": len(arms) - len(shown),
+    }
 
 
-def rewards_in_words(snapshot: Snapshot) -> str:
-    """How rewards come in: how long they take, how many decisions wait, how many took the default reward."""
-    traffic, setup = snapshot.traffic, snapshot.setup
-    parts = []
-    if traffic.delays.size:
-        middle, late = np.quantile(traffic.delays, (0.5, 0.95))
-        parts.append(
-            f"Half of the latest rewards came within {words.span(float(middle))} of their decision, "
-            f"19 of 20 within {words.span(float(late))}."
-        )
-    if traffic.oldest is not None:
-        parts.append(
-            f"{plural(snapshot.waiting, 'decision')} {'waits' if snapshot.waiting == 1 else 'wait'} for a reward; "
-            f"the oldest has waited {_longest_wait(snapshot)}."
-        )
-    if setup.patience is not None and setup.default_reward is not None:
-        parts.append(
-            f"A decision without a reward after {words.span(setup.patience)} counts as "
-            f"{words.amount(setup.default_reward, setup.low, setup.high)}"
-            + (f"; so did {traffic.defaulted:,} of the latest {traffic.latest:,}." if traffic.latest else ".")
-        )
-    else:
-        parts.append("A reward may come at any time. Until then its decision teaches nothing.")
-    return " ".join(parts)
+# ---------------------------------------------------------------- its charts
 
 
-def policy_in_words(policy: Policy) -> str:
-    """How players learn from each other. An ε that may be left out is a limit for the alarm; others are promises."""
-    if not policy.shares:
-        return "Every player learns from its own rewards only."
-    defaults = {field.name: field.default for field in dataclasses.fields(policy)}
-    if "epsilon" not in defaults:
-        return "See the documentation of posse."
-    if defaults["epsilon"] is None:
-        return "It learns how alike players are and how noisy rewards are, and shares as far as it helps."
-    epsilon = dict(zip(policy.constant_names(), policy.constants(), strict=True))["epsilon"]
-    return f"Players share, relying on your promise that they differ by at most ε = {epsilon:g}."
+def chart(snapshot: Snapshot) -> dict[str, Any]:
+    """Shares of the arms over time, what each player chose over time, and traffic, for JSON."""
+    arms = shown_arms(snapshot)
+    names, colors = _names(arms), np.array([arm.color for arm in arms], int)
+    choices, traffic = snapshot.choices, snapshot.traffic
+    by_color, everybody = (
+        np.stack([counts[..., colors == color].sum(axis=-1) for color in range(COLORS)], axis=-1)
+        for counts in (choices.counts, choices.everybody)
+    )
+    shares = everybody / np.maximum(everybody.sum(axis=1, keepdims=True), 1)
+    lengths = np.diff(traffic.times)
+    windows = len(lengths) - int(len(lengths) > 1 and lengths[-1] < SHORTEST)
+    return {
+        "names": names,
+        "size": choices.size,
+        "decisions": snapshot.decisions,
+        "upto": [min((number + 1) * choices.size, snapshot.decisions) for number in range(len(shares))],
+        "shares": np.round(shares, 4).T.tolist(),
+        "players": [shorten(snapshot.players[place][0], LONGEST_NAME) for place in choices.players],
+        "ribbons": [_ribbon(by_color[:, row]) for row in range(len(choices.players))],
+        "now": [_ribbon(by_color[-LATELY:, row].sum(axis=0, keepdims=True))[0] for row in range(len(choices.players))],
+        "traffic": {
+            "times": traffic.times[1:].tolist()[:windows],
+            "decisions": np.round(traffic.decisions / lengths, 3).tolist()[:windows],
+            "rewards": np.round(traffic.rewards / lengths, 3).tolist()[:windows],
+        },
+        "summary": _summary(shares, names),
+    }
 
 
-def example(snapshot: Snapshot, base: str) -> str:
-    """A first program for an experiment of the service at `base`."""
-    player = next((name for name, here in snapshot.players if here), "Lyon")
-    lines = ["import posse", "", f"client = posse.Client({base.rstrip('/')!r})"]
-    if not snapshot.players:
-        lines.append(f"client.change({snapshot.name!r}, join=[{player!r}])")
-    lines += [
-        f"decision = client.choose({snapshot.name!r}, {player!r})",
-        "print(decision.arm)  # use this arm; then, when you know its reward:",
-        f"client.observe({snapshot.name!r}, decision.id, {snapshot.setup.high:g})",
+def _names(arms: tuple[ShownArm, ...]) -> list[str]:
+    """What each color stands for."""
+    names = []
+    for color in range(min(COLORS, len(arms))):
+        of_color = [arm.name for arm in arms if arm.color == color]
+        names.append(shorten(of_color[0], LONGEST_NAME) if len(of_color) == 1 else f"{len(of_color)} other arms")
+    return names
+
+
+def _ribbon(counts: np.ndarray) -> list[list[float]]:
+    """For each stretch the color chosen most and its share; −1 where the player did not choose."""
+    total = counts.sum(axis=1)
+    return [
+        [int(color), round(float(counts[stretch, color] / total[stretch]), 3)] if total[stretch] else [-1, 0]
+        for stretch, color in enumerate(counts.argmax(axis=1))
     ]
-    return "\n".join(lines)
+
+
+def _summary(shares: np.ndarray, names: list[str]) -> str:
+    """The picture in words, for those who do not see it."""
+    if not len(shares):
+        return "No decisions yet."
+    first, last = int(shares[0].argmax()), int(shares[-1].argmax())
+    return (
+        f"At first {names[first]} was chosen most, {words.percent(float(shares[0, first]))} of the time; "
+        f"of late {names[last]}, {words.percent(float(shares[-1, last]))}."
+    )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from dataclasses import dataclass, field, fields
-from typing import Any
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sql
@@ -20,26 +20,14 @@ SECONDS, WINDOWS = 10, 60  # traffic is counted in this many windows of this man
 LATEST_DECISIONS = 15  # in the list of the latest decisions
 LATEST_REWARDS = 500  # rewards that show how long rewards take
 SEARCHED = 5000  # latest decisions among which the oldest waiting one is searched
+RECENT = [
+    *(decisions.c[name] for name in ("player", "arm", "propensity", "shared", "holdout", "decided_at")),
+    *(rewards.c[name] for name in ("reward", "observed_at", "defaulted")),
+]
+"""The columns in the list of the latest decisions."""
 
 
-@dataclass(frozen=True)
-class RecentDecision:
-    """One of the latest decisions."""
-
-    player: str
-    arm: str
-    propensity: float
-    shared: float
-    holdout: bool
-    decided_at: float
-    reward: float | None
-    """None while the decision waits for it."""
-    observed_at: float | None
-    defaulted: bool
-
-
-@dataclass(frozen=True, eq=False)
-class ChoiceHistory:
+class ChoiceHistory(NamedTuple):
     """What was chosen, in stretches of equally many decisions. Of a long stretch only a sample is counted."""
 
     size: int
@@ -52,24 +40,28 @@ class ChoiceHistory:
     """The decisions of all players, [stretch, arm]."""
 
 
-@dataclass(frozen=True, eq=False)
-class Traffic:
-    """Decisions and rewards in recent windows of time, and how long rewards take."""
+class Traffic(NamedTuple):
+    """Decisions and rewards in recent windows of time."""
 
     times: np.ndarray
     """The edges of the windows, in seconds: one more than there are windows."""
     decisions: np.ndarray
     rewards: np.ndarray
-    delays: np.ndarray
-    """Seconds from decision to reward, for those of the latest rewards that were reported."""
-    oldest: float | None
-    """When the oldest waiting decision among the latest was made; None if none of them waits."""
-    older: bool
-    """Whether still older decisions wait."""
+
+
+class Lateness(NamedTuple):
+    """How long rewards take, and which decisions wait for theirs."""
+
+    delays: tuple[float, ...]
+    """Seconds in which half, and 19 of 20, of the latest reported rewards came; empty if none was reported."""
     defaulted: int
     """How many of the latest rewards are default rewards."""
     latest: int
     """How many latest rewards were looked at."""
+    oldest: float | None
+    """When the oldest waiting decision among the latest was made; None if none of them waits."""
+    older: bool
+    """Whether still older decisions wait."""
 
 
 @dataclass
@@ -79,22 +71,24 @@ class History:
     experiment: int
     size: int = 1
     """Decisions in a stretch, a power of two."""
-    counted: list[np.ndarray] = field(default_factory=list)
+    stretches: list[np.ndarray] = field(default_factory=list)
     """For each full stretch: player, arm and number of decisions, [pair, 3]."""
-    edges: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """By window: the serial number of its first decision, and the log's row of its first reward."""
-    rewarded: dict[int, int] = field(default_factory=dict)
-    """By window: how many rewards came in it."""
+    windows: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=WINDOWS - 1))
+    """Decisions and rewards in each of the latest windows that are over."""
+    window: int = 0
+    """The number of the window after these."""
+    start: tuple[int, int] = (0, 0)
+    """The serial number of its first decision, and the log's row of its first reward."""
 
     def choices(self, connection: Connection, made: int, players: np.ndarray, arms: int) -> ChoiceHistory:
         """What these players, sorted, and what everybody chose, in stretches of equally many decisions."""
         while made > STRETCHES * self.size:  # make one stretch of every two; one without a partner is counted again
-            couples = zip(self.counted[::2], self.counted[1::2], strict=False)
-            self.counted = [np.concatenate(couple) for couple in couples]
+            couples = zip(self.stretches[::2], self.stretches[1::2], strict=False)
+            self.stretches = [np.concatenate(couple) for couple in couples]
             self.size *= 2
-        while (len(self.counted) + 1) * self.size <= made:
-            self.counted.append(self._stretch(connection, len(self.counted), made))
-        stretches = list(self.counted)
+        while (len(self.stretches) + 1) * self.size <= made:
+            self.stretches.append(self._stretch(connection, len(self.stretches), made))
+        stretches = list(self.stretches)
         if len(stretches) * self.size < made:
             stretches.append(self._stretch(connection, len(stretches), made))
         counts, everybody = np.zeros((len(stretches), len(players), arms)), np.zeros((len(stretches), arms))
@@ -115,57 +109,60 @@ class History:
         )
         return np.array([tuple(row) for row in connection.execute(query)], np.int64).reshape(-1, 3)
 
-    def traffic(
-        self, connection: Connection, made: int, links: int, waiting: int, created_at: float, now: float
-    ) -> Traffic:
-        """Recent traffic, of an experiment with so many decisions, rows in its log, and waiting decisions."""
-        last = math.floor(now / SECONDS)
-        windows = range(max(last - WINDOWS + 1, min(math.floor(created_at / SECONDS), last)), last + 1)
-        self.edges = {window: edge for window, edge in self.edges.items() if window in windows}
-        self.rewarded = {window: count for window, count in self.rewarded.items() if window in windows}
-        low = (0, 0)
-        for window in windows:
-            if window not in self.edges:
-                of = connection, self.experiment, float(window * SECONDS)
-                self.edges[window] = (
-                    _first_at(*of, low[0], made, decisions.c.serial, decisions.c.decided_at),
-                    _first_at(*of, low[1], links + 1, rewards.c.link, rewards.c.observed_at),
-                )
-            low = self.edges[window]
-        firsts = [*(self.edges[window] for window in windows), (made, links + 1)]
-        for window, ((_, start), (_, stop)) in zip(windows, itertools.pairwise(firsts), strict=True):
-            if window not in self.rewarded:
-                self.rewarded[window] = _rewards_between(connection, self.experiment, start, stop)
-        times = np.array([*(window * SECONDS for window in windows), max(now, last * SECONDS + 1.0)], float)
-        counts = np.array([self.rewarded[window] for window in windows])
-        del self.rewarded[last]  # this window is not over
-        delays, defaulted, latest = _delays(connection, self.experiment)
-        oldest, found = _oldest_waiting(connection, self.experiment, made)
-        made_in = np.diff([serial for serial, _ in firsts])
-        return Traffic(times, made_in, counts, delays, oldest, found < waiting, defaulted, latest)
+    def traffic(self, connection: Connection, made: int, links: int, created_at: float, now: float) -> Traffic:
+        """Recent traffic, of an experiment with so many decisions, and rows in its log."""
+        last = max(math.floor(now / SECONDS), self.window)
+        first = max(last - WINDOWS + 1, min(math.floor(created_at / SECONDS), last))
+        if self.window < first:
+            self.windows.clear()
+            self.window, self.start = first, self._start(connection, first, made, links)
+        while self.window < last:
+            stop = self._start(connection, self.window + 1, made, links)
+            self.windows.append(self._between(connection, stop))
+            self.window, self.start = self.window + 1, stop
+        counts = np.array([*self.windows, self._between(connection, (made, links + 1))])
+        times = [float(SECONDS * window) for window in range(last - len(self.windows), last + 1)]
+        return Traffic(np.array([*times, max(now, times[-1] + 1)]), *counts.T)
+
+    def _start(self, connection: Connection, window: int, made: int, links: int) -> tuple[int, int]:
+        """The first decision and the first reward of a window."""
+        serial, link = self.start
+        return (
+            self._first(connection, window, serial, made, decisions.c.serial, decisions.c.decided_at),
+            self._first(connection, window, link, links + 1, rewards.c.link, rewards.c.observed_at),
+        )
+
+    def _first(self, connection: Connection, window: int, low: int, high: int, number: Any, at: Any) -> int:
+        """The number of the first row from a window on; `high` if there is none.
+
+        Times never go back in the log, so it halves the range until nothing is left of it.
+        """
+        while low < high:
+            middle = (low + high) // 2
+            query = sql.select(number, at).where(number.table.c.experiment == self.experiment, number >= middle)
+            found = connection.execute(query.order_by(number).limit(1)).first()
+            if found is None or found[1] >= SECONDS * window:
+                high = middle
+            else:
+                low = found[0] + 1
+        return low
+
+    def _between(self, connection: Connection, stop: tuple[int, int]) -> tuple[int, int]:
+        """How many decisions and rewards there are from `start` to before `stop`."""
+        link, (serial, first) = rewards.c.link, self.start
+        query = sql.select(sql.func.count()).where(rewards.c.experiment == self.experiment)
+        return stop[0] - serial, connection.execute(query.where(link >= first, link < stop[1])).scalar_one()
 
 
-def latest_decisions(
-    connection: Connection, experiment: int, players: list[str], arms: list[str]
-) -> tuple[RecentDecision, ...]:
-    """The latest decisions, newest first; `players` and `arms` are the names by place."""
-    columns = [(decisions if each.name in decisions.c else rewards).c[each.name] for each in fields(RecentDecision)]
-    query = (
-        sql.select(*columns)
-        .select_from(decisions.outerjoin(rewards, SAME_DECISION))
-        .where(decisions.c.experiment == experiment)
-        .order_by(decisions.c.serial.desc())
-        .limit(LATEST_DECISIONS)
-    )
-    found = []
-    for row in connection.execute(query).mappings():
-        flags = {name: bool(row[name]) for name in ("holdout", "defaulted")}
-        found.append(RecentDecision(**{**row, **flags, "player": players[row["player"]], "arm": arms[row["arm"]]}))
-    return tuple(found)
+def latest_decisions(connection: Connection, experiment: int) -> list[sql.Row[Any]]:
+    """The latest decisions, newest first, with their rewards if these are known."""
+    query = sql.select(*RECENT).select_from(decisions.outerjoin(rewards, SAME_DECISION))
+    query = query.where(decisions.c.experiment == experiment).order_by(decisions.c.serial.desc())
+    return list(connection.execute(query.limit(LATEST_DECISIONS)))
 
 
-def _delays(connection: Connection, experiment: int) -> tuple[np.ndarray, int, int]:
-    """Seconds from decision to reward of the latest rewards, how many were defaults, and how many there are."""
+def lateness(connection: Connection, experiment: int, made: int, waiting: int) -> Lateness:
+    """How late rewards come, in an experiment with so many decisions, some of them waiting."""
     query = (
         sql.select(rewards.c.observed_at - decisions.c.decided_at, rewards.c.defaulted)
         .select_from(rewards.join(decisions, SAME_DECISION))
@@ -174,39 +171,12 @@ def _delays(connection: Connection, experiment: int) -> tuple[np.ndarray, int, i
         .limit(LATEST_REWARDS)
     )
     rows = connection.execute(query).all()
-    reported = np.array([seconds for seconds, defaulted in rows if not defaulted], float)
-    return np.maximum(reported, 0.0), len(rows) - len(reported), len(rows)
-
-
-def _oldest_waiting(connection: Connection, experiment: int, made: int) -> tuple[float | None, int]:
-    """When the oldest waiting decision among the latest was made, and how many of these wait."""
+    reported = [max(seconds, 0.0) for seconds, defaulted in rows if not defaulted]
+    delays = np.quantile(reported, (0.5, 0.95)).tolist() if reported else ()
     query = (
         sql.select(sql.func.min(decisions.c.decided_at), sql.func.count())
         .select_from(decisions.outerjoin(rewards, SAME_DECISION))
         .where(decisions.c.experiment == experiment, decisions.c.serial >= made - SEARCHED, rewards.c.serial.is_(None))
     )
-    oldest, count = connection.execute(query).one()
-    return oldest, count
-
-
-def _rewards_between(connection: Connection, experiment: int, start: int, stop: int) -> int:
-    """How many rewards are in the log from row `start` to before row `stop`."""
-    link = rewards.c.link
-    query = sql.select(sql.func.count()).where(rewards.c.experiment == experiment, link >= start, link < stop)
-    return int(connection.execute(query).scalar_one())
-
-
-def _first_at(connection: Connection, experiment: int, time: float, low: int, high: int, number: Any, at: Any) -> int:
-    """The number of the first row from this time on; `high` if there is none.
-
-    Times never go back in the log, so it halves the range until nothing is left of it.
-    """
-    while low < high:
-        middle = (low + high) // 2
-        query = sql.select(number, at).where(number.table.c.experiment == experiment, number >= middle)
-        found = connection.execute(query.order_by(number).limit(1)).first()
-        if found is None or found[1] >= time:
-            high = middle
-        else:
-            low = found[0] + 1
-    return low
+    oldest, found = connection.execute(query).one()
+    return Lateness(tuple(delays), len(rows) - len(reported), len(rows), oldest, found < waiting)

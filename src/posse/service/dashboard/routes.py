@@ -11,53 +11,35 @@ from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from posse.service.auth import permissions as access
-from posse.service.auth.permissions import CHANGE, CREATE, READ, Permission
+from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Permission
 from posse.service.commands import Change, Create
 from posse.service.dashboard import forms
 from posse.service.dashboard.analysis_process import AnalysisProcess
-from posse.service.dashboard.charts import chart
-from posse.service.dashboard.experiment_page import contents, example
+from posse.service.dashboard.experiment_page import chart, contents
 from posse.service.dashboard.snapshots import Snapshot, Snapshots
-from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, static_response
+from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, static_files
 from posse.service.storage import queries
 from posse.service.storage.errors import ExperimentExists, Unavailable, UnknownExperiment
 
 IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
 SIGNED_IN_SECONDS = 12 * 3600
+FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+router = APIRouter(include_in_schema=False)
 
 
 def add_dashboard(app: FastAPI) -> None:
     """Add the dashboard to the app, which has its store, writer and authenticator in `app.state`."""
-    app.state.analyses = AnalysisProcess()
-    app.router.lifespan_context = _closing(app.state.analyses, app.router.lifespan_context)
-    app.state.snapshots = Snapshots(app.state.store)
-    one = "/experiments/{name}"
-    for path, method, endpoint in (
-        ("/", "GET", _list),
-        ("/experiments", "GET", _cards),
-        ("/experiments", "POST", _create),
-        (one, "GET", _experiment),
-        (f"{one}/live", "GET", _live),
-        (f"{one}/chart.json", "GET", _chart),
-        (f"{one}/pause", "POST", _pause),
-        ("/login", "GET", _login),
-        ("/login", "POST", _sign_in),
-        ("/logout", "POST", _sign_out),
-        ("/static/{path:path}", "GET", _static),
-    ):
-        methods = [method, "HEAD"] if method == "GET" else [method]
-        app.add_api_route(path, endpoint, methods=methods, include_in_schema=False, response_model=None)
-
-
-def _closing(analyses: AnalysisProcess, lifespan: Any) -> Any:
-    """The app's lifespan, at the end of which the process for analyses ends too."""
+    app.state.analyses, app.state.snapshots = AnalysisProcess(), Snapshots(app.state.store)
+    app.router.routes.extend(router.routes)
+    lifespan = app.router.lifespan_context
 
     @asynccontextmanager
     async def closing(app: FastAPI) -> AsyncIterator[Any]:
@@ -65,41 +47,47 @@ def _closing(analyses: AnalysisProcess, lifespan: Any) -> Any:
             try:
                 yield state
             finally:
-                await asyncio.to_thread(analyses.close)
+                await asyncio.to_thread(app.state.analyses.close)
 
-    return closing
+    app.router.lifespan_context = closing
 
 
 # ---------------------------------------------------------------- who may look
 
 
-def _for(permission: Permission, part: bool = False) -> Callable[[Endpoint], Endpoint]:
-    """A page for those whose token is enough; others are sent to the login, or told why not."""
+def _route(
+    path: str, permission: Permission, method: str = "GET", part: bool = False
+) -> Callable[[Endpoint], Endpoint]:
+    """Add a page, or a part of one, for those whose token is enough; others are sent to the login, or told why not."""
 
-    def wrap(function: Endpoint) -> Endpoint:
-        @access.needs(access.NO_TOKEN)  # the page looks at the cookie itself
+    def add(function: Endpoint) -> Endpoint:
+        @access.needs(NO_TOKEN)  # the page looks at the cookie itself
         @functools.wraps(function)
         async def endpoint(request: Request) -> Response:
-            grant = await request.app.state.authenticator.page_grant(request)
-            if grant is None:
-                return _to_login(request, part)
-            denied = access.why_denied(grant, permission, request.path_params.get("name"))
-            if denied is not None:
-                return _trouble(403, "Not with this token", denied)
-            request.state.grant = grant
             try:
-                return await function(request)
+                return await _refused(request, permission, part) or await function(request)
+            except forms.UnreadableForm as error:
+                return _trouble(400, "The form cannot be read", f"{error}.")
             except UnknownExperiment:
                 return _trouble(404, "No such experiment", "It may have another name, or belong to another service.")
             except Unavailable as error:
                 return _trouble(503, "The storage cannot answer now", f"{error}. Nothing is lost; try again soon.")
 
+        methods = [method, "HEAD"] if method == "GET" else [method]
+        router.add_api_route(path, endpoint, methods=methods, response_model=None)
         return endpoint
 
-    return wrap
+    return add
 
 
-def _to_login(request: Request, part: bool) -> Response:
+async def _refused(request: Request, permission: Permission, part: bool) -> Response | None:
+    """The answer to somebody whose token is not enough; None for all others."""
+    if permission == NO_TOKEN:
+        return None
+    grant = request.state.grant = await request.app.state.authenticator.page_grant(request)
+    if grant is not None:
+        denied = access.why_denied(grant, permission, request.path_params.get("name"))
+        return None if denied is None else _trouble(403, "Not with this token", denied)
     if part:
         return Response(status_code=401, headers={**PAGE_HEADERS, "HX-Refresh": "true"})
     target = request.url.path if request.method == "GET" else "/"
@@ -107,18 +95,18 @@ def _to_login(request: Request, part: bool) -> Response:
 
 
 def _trouble(status: int, title: str, text: str) -> Response:
-    return page("trouble.html", status, title=title, text=text, may_leave=False)
+    return page("trouble.html", status, title=title, text=text)
 
 
 # ---------------------------------------------------------------- the list, and new experiments
 
 
-@_for(READ)
+@_route("/", READ)
 async def _list(request: Request) -> Response:
-    return page("list.html", **await _listed(request), form=forms.ExperimentForm())
+    return page("list.html", **await _listed(request), form={"typed": forms.DEFAULTS, "wrong": {}})
 
 
-@_for(READ, part=True)
+@_route("/experiments", READ, part=True)
 async def _cards(request: Request) -> Response:
     if "hx-request" not in request.headers:
         return RedirectResponse("/", 303, PAGE_HEADERS)
@@ -150,12 +138,9 @@ def _digest(what: Any) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
-@_for(CREATE)
+@_route("/experiments", CREATE, "POST")
 async def _create(request: Request) -> Response:
-    try:
-        typed = forms.read(await request.body())
-    except ValueError as error:
-        return _trouble(400, "The form cannot be read", f"{error}.")
+    typed = forms.read(await request.body())
     made, wrong = forms.experiment_of(typed)
     if not wrong:
         try:
@@ -165,31 +150,31 @@ async def _create(request: Request) -> Response:
             wrong = {"name": "There is an experiment of this name already."}
         except (ValueError, TypeError) as error:
             wrong = {"form": f"{error}."}
-    return page("list.html", 422, **await _listed(request), form=forms.ExperimentForm(typed, wrong))
+    return page("list.html", 422, **await _listed(request), form={"typed": typed, "wrong": wrong})
 
 
 # ---------------------------------------------------------------- one experiment
 
 
-@_for(READ)
+@_route("/experiments/{name}", READ)
 async def _experiment(request: Request) -> Response:
     values = await _contents(request)
-    program = example(values["snapshot"], str(request.base_url))
-    return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, example=program)
+    base = str(request.base_url).rstrip("/")
+    return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, base=base)
 
 
-@_for(READ, part=True)
+@_route("/experiments/{name}/live", READ, part=True)
 async def _live(request: Request) -> Response:
     return _unless_seen(request, "live.html", await _contents(request))
 
 
-@_for(READ, part=True)
+@_route("/experiments/{name}/chart.json", READ, part=True)
 async def _chart(request: Request) -> Response:
     data = chart(await _snapshot(request))
     return Response(json.dumps(data, allow_nan=False), 200, PAGE_HEADERS, "application/json")
 
 
-@_for(CHANGE)
+@_route("/experiments/{name}/pause", CHANGE, "POST")
 async def _pause(request: Request) -> Response:
     name = request.path_params["name"]
     typed = forms.read(await request.body())
@@ -210,29 +195,26 @@ async def _contents(request: Request) -> dict[str, Any]:
     page_number = int(number) if number.isdecimal() and len(number) < 9 else 1
     shown = await state.read_pool.run(contents, snapshot, state.analyses, search, page_number)
     numbers = snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS)
-    seen = _digest((*numbers, shown["analyzed_at"], search, page_number))
+    seen = _digest((*numbers, shown["diagnosis"], shown["savings"], search, page_number))
     return {**shown, "seen": seen, "may_change": access.allows(request.state.grant, CHANGE, snapshot.name)}
 
 
 # ---------------------------------------------------------------- login and files
 
 
-@access.needs(access.NO_TOKEN)
+@_route("/login", NO_TOKEN)
 async def _login(request: Request) -> Response:
-    return page("login.html", next=_inside(request.query_params.get("next", "/")), wrong="", may_leave=False)
+    return page("login.html", next=_inside(request.query_params.get("next", "/")), wrong="")
 
 
-@access.needs(access.NO_TOKEN)
+@_route("/login", NO_TOKEN, "POST")
 async def _sign_in(request: Request) -> Response:
-    try:
-        typed = forms.read(await request.body())
-    except ValueError:
-        typed = {}
+    typed = forms.read(await request.body())
     secret, target = typed.get("token", "").strip(), _inside(typed.get("next", "/"))
     grant = await request.app.state.authenticator.look_up(secret) if secret else None
     if grant is None or not access.allows(grant, READ):
         wrong = "This token is unknown, expired or revoked." if grant is None else "This token has no scope read."
-        return page("login.html", 401, next=target, wrong=wrong, may_leave=False)
+        return page("login.html", 401, next=target, wrong=wrong)
     answer = RedirectResponse(target, 303, PAGE_HEADERS)
     answer.set_cookie(
         access.COOKIE,
@@ -245,7 +227,7 @@ async def _sign_in(request: Request) -> Response:
     return answer
 
 
-@access.needs(access.NO_TOKEN)
+@_route("/logout", NO_TOKEN, "POST")
 async def _sign_out(request: Request) -> Response:
     answer = RedirectResponse("/login", 303, PAGE_HEADERS)
     answer.delete_cookie(access.COOKIE)
@@ -257,7 +239,11 @@ def _inside(target: str) -> str:
     return target if target.startswith("/experiments/") else "/"
 
 
-@access.needs(access.NO_TOKEN)
+@_route("/static/{path:path}", NO_TOKEN)
 async def _static(request: Request) -> Response:
-    found = static_response(request.path_params["path"], request.query_params.get("v", ""))
-    return found or _trouble(404, "Nothing here", "There is no such file.")
+    found = static_files().get(request.path_params["path"])
+    if found is None:
+        return _trouble(404, "Nothing here", "There is no such file.")
+    content, kind, digest = found
+    cache = FOREVER if request.query_params.get("v") == digest else "no-cache"
+    return Response(content, 200, {**PAGE_HEADERS, "Cache-Control": cache, "Content-Type": kind})

@@ -5,18 +5,17 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from posse.learner import Counts
-from posse.learner.setup import Setup
+from posse.insight.diagnosis.intervals import interval
 from posse.learner.state import LearnerState
 from posse.policies.statistics import SQUARES
 from posse.rewards import GRID
-from posse.service.dashboard.beliefs import beliefs
-from posse.service.dashboard.history import ChoiceHistory, History, RecentDecision, Traffic, latest_decisions
+from posse.service.dashboard.history import ChoiceHistory, History, Lateness, Traffic, lateness, latest_decisions
 from posse.service.storage import database, queries
 from posse.service.storage.store import ServiceStore
 
@@ -25,64 +24,58 @@ FRESH = 1.0  # seconds for which a snapshot is kept,
 REST = 20.0  # or this many times as long as reading it took, so that it takes at most a twentieth of a processor,
 LONGEST = 10.0  # but no longer than this: the first reading may have waited for the compiler
 MOST = 100  # experiments whose past is kept
+NORMAL_95 = 1.96  # so many standard deviations to either side hold 95 % of a normal distribution
 
 
-@dataclass(frozen=True, eq=False)
 class Snapshot:
-    """One experiment at one moment. Tables are [player, arm]."""
+    """One experiment at one moment. Tables are [player, arm]; rewards are in the user's units."""
 
-    name: str
-    setup: Setup
-    players: tuple[tuple[str, bool], ...]
-    """Names, and whether each is here."""
-    arms: tuple[tuple[str, bool], ...]
-    paused: bool
-    decisions: int
-    events: int
-    rewards: int
-    waiting: int
-    now: float
-    counts: Counts
-    """Pulls whose reward is known, and their rewards in the user's units."""
-    squares: np.ndarray
-    """Sums of squares of the rewards on [0, 1]."""
-    chosen: np.ndarray
-    """Pulls, including those that wait for a reward, int."""
-    estimates: np.ndarray
-    """What the policy believes of the mean rewards, in the user's units; NaN where nothing is known."""
-    lows: np.ndarray
-    """The lower ends of the 95 % intervals."""
-    highs: np.ndarray
-    weights: np.ndarray
-    """How much each index rests on other players' data, 0 to 1."""
-    probabilities: np.ndarray
-    """The chance of each arm if the player chose now; 0 for arms that are not offered."""
-    choices: ChoiceHistory
-    traffic: Traffic
-    recent: tuple[RecentDecision, ...]
+    def __init__(
+        self,
+        name: str,
+        paused: bool,
+        now: float,
+        state: LearnerState,
+        *,
+        choices: ChoiceHistory,
+        traffic: Traffic,
+        late: Lateness,
+        recent: Sequence[Any],
+    ) -> None:
+        self.name, self.paused, self.now = name, paused, now
+        self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
+        self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
+        self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
+        self.counts = state.counts()  # pulls whose reward is known
+        self.rewards, self.waiting = int(self.counts.pulls.sum()), int(state.waiting.sum())
+        self.squares = state.known.statistics[SQUARES].T / GRID  # sums of squares of the rewards on [0, 1]
+        self.chosen = self.counts.pulls + state.waiting.T  # pulls, including those that wait for a reward
+        self.estimates, self.lows, self.highs = beliefs(state)
+        indices = queries.indices(state)
+        self.weights = indices.weights  # how much each index rests on other players' data, 0 to 1
+        self.probabilities = indices.probabilities  # of each arm, if the player chose now; 0 if it is not offered
 
 
-def numbers_of(state: LearnerState) -> dict[str, Any]:
-    """The fields of a snapshot that the learner's state knows."""
-    counts, indices = state.counts(), queries.indices(state)
-    estimates, lows, highs = beliefs(state)
-    return {
-        "setup": state.setup,
-        "players": tuple(state.player_roster),
-        "arms": tuple(state.arm_roster),
-        "decisions": state.decisions,
-        "events": state.events,
-        "rewards": int(counts.pulls.sum()),
-        "waiting": int(state.waiting.sum()),
-        "counts": counts,
-        "squares": state.known.statistics[SQUARES].T / GRID,
-        "chosen": counts.pulls + state.waiting.T,
-        "estimates": estimates,
-        "lows": lows,
-        "highs": highs,
-        "weights": indices.weights,
-        "probabilities": indices.probabilities,
-    }
+def beliefs(state: LearnerState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Estimates of mean rewards and the ends of 95 % intervals, each [player, arm]; NaN where nothing is known yet.
+
+    A policy that draws says what it believes. A policy that does not draw has a bonus and no posterior: its players'
+    own means stand with intervals that hold at all times.
+    """
+    policy, counts = state.setup.policy, state.counts()
+    low, width = counts.low, counts.high - counts.low
+    if not policy.randomised:
+        pulls, sums = counts.pulls, np.clip((counts.sums - low * counts.pulls) / width, 0, counts.pulls)
+        means = np.divide(sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0)
+        ends = [means, *(np.where(pulls > 0, end, np.nan) for end in interval(pulls, sums, 0.05))]
+    else:
+        centers, scales = state.beliefs()
+        # What the policy believes of an arm that nobody has tried is its prior, no knowledge.
+        known = np.isfinite(centers) & counts.pulls.any(axis=0)
+        centers, scales = np.where(known, (centers, scales), np.nan)
+        ends = [policy.reward_of(centers + side * NORMAL_95 * scales) for side in (0, -1, 1)]
+    estimates, lows, highs = (low + width * end for end in ends)
+    return estimates, lows, highs
 
 
 @dataclass
@@ -110,27 +103,24 @@ class Snapshots:
             kept = self._kept(name, row["id"])
         with kept.lock:
             began = time.monotonic()
-            old = kept.snapshot
-            if old is None or began >= kept.until or old.paused != bool(row["paused"]):
+            if kept.snapshot is None or began >= kept.until or kept.snapshot.paused != bool(row["paused"]):
                 kept.snapshot = self._read(name, row["created_at"], kept.history)
                 ended = time.monotonic()
                 kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
-            assert kept.snapshot is not None
             return kept.snapshot
 
     def _read(self, name: str, created_at: float, history: History) -> Snapshot:
         with database.reading(self._store.engine) as connection:
             live = queries.live_experiment(connection, name)
-            state, numbers = live.state, numbers_of(live.state)
-            now = max(float(self._store.clock()), live.time)
-            shown = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS]
-            players, arms = state.player_roster.names, state.arm_roster.names
+            state, now = live.state, max(float(self._store.clock()), live.time)
+            shown, arms = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS], len(state.arm_roster.names)
             return Snapshot(
-                name=name,
-                paused=live.paused,
-                now=now,
-                choices=history.choices(connection, state.decisions, shown, len(arms)),
-                traffic=history.traffic(connection, state.decisions, live.links, numbers["waiting"], created_at, now),
-                recent=latest_decisions(connection, live.id, players, arms),
-                **numbers,
+                name,
+                live.paused,
+                now,
+                state,
+                choices=history.choices(connection, state.decisions, shown, arms),
+                traffic=history.traffic(connection, state.decisions, live.links, created_at, now),
+                late=lateness(connection, live.id, state.decisions, int(state.waiting.sum())),
+                recent=latest_decisions(connection, live.id),
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import mimetypes
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
 from posse.service.dashboard import words
-from posse.text import plural
+from posse.text import fixed, plural
 
 HERE = Path(__file__).parent
 
@@ -27,7 +28,6 @@ PAGE_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
-FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
 
 
 def experiment_address(name: str) -> str:
@@ -45,6 +45,7 @@ def static_files() -> dict[str, tuple[bytes, str, str]]:
     folder, found = HERE / "static", {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         content, kind = path.read_bytes(), mimetypes.guess_type(path.name)[0] or "text/plain"
+        kind += "; charset=utf-8" if kind.startswith("text/") else ""
         found[path.relative_to(folder).as_posix()] = content, kind, hashlib.sha256(content).hexdigest()[:16]
     return found
 
@@ -63,8 +64,9 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    functions = static, experiment_address, plural, words.ago, words.span, words.percent, words.data_source
+    functions = static, experiment_address, plural, fixed, repr, words.percent, words.rate, words.span
     environment.globals |= {function.__name__: function for function in functions}
+    environment.tests["finite"] = math.isfinite
     return environment
 
 
@@ -76,13 +78,3 @@ def render(template: str, **values: Any) -> str:
 def page(template: str, status: int = 200, **values: Any) -> Response:
     """A template as a response."""
     return Response(render(template, **values), status, PAGE_HEADERS, "text/html; charset=utf-8")
-
-
-def static_response(path: str, version: str) -> Response | None:
-    """A static file as a response, None if there is no such file."""
-    if path not in static_files():
-        return None
-    content, kind, digest = static_files()[path]
-    cache = FOREVER if version == digest else "no-cache"
-    charset = "; charset=utf-8" if kind.startswith("text/") else ""
-    return Response(content, 200, {**PAGE_HEADERS, "Cache-Control": cache, "Content-Type": kind + charset})

@@ -20,13 +20,15 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def amount(value: float, low: float, high: float, digits: int = 2) -> str:
-    """A reward with as many digits as suit the range; a dash for NaN.
+def amount(low: float, high: float, value: float | None, digits: int = 2) -> str:
+    """A reward with as many digits as suit the range; a dash where there is none.
 
-    >>> amount(0.4213, 0, 1), amount(12.3, 0, 100), amount(math.nan, 0, 1)
+    >>> amount(0, 1, 0.4213), amount(0, 100, 12.3), amount(0, 1, math.nan)
     ('0.42', '12', '–')
     """
-    return fixed(value, min(decimals(low, high, digits), 12)) if math.isfinite(value) else "–"
+    if value is None or not math.isfinite(value):
+        return "–"
+    return fixed(value, min(decimals(low, high, digits), 12))
 
 
 def span(seconds: float) -> str:
@@ -45,15 +47,6 @@ def span(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
-def ago(seconds: float) -> str:
-    """How long ago, roughly.
-
-    >>> ago(0.4), ago(40)
-    ('just now', '40 s ago')
-    """
-    return "just now" if seconds < 2 else f"{span(seconds)} ago"
-
-
 def rate(per_second: float) -> str:
     """How often something happens.
 
@@ -68,33 +61,3 @@ def rate(per_second: float) -> str:
         if per_second * size >= 1:
             return f"{per_second * size:.2g} a {unit}"
     return f"{max(per_second * 3600, 0.1):.2g} an hour"
-
-
-def data_source(weight: float) -> str:
-    """Whose data an index rests on, from the weight of other players' data.
-
-    >>> [data_source(weight) for weight in (0.02, 0.3, 0.5, 0.7, 1)]
-    ['own data', 'mostly own', 'own and shared', 'mostly shared', 'shared data']
-    """
-    steps = ((0.1, "own data"), (0.4, "mostly own"), (0.6, "own and shared"), (0.9, "mostly shared"))
-    return next((words for most, words in steps if weight < most), "shared data")
-
-
-def part_of(share: float) -> str:
-    """A share in everyday words.
-
-    >>> part_of(0.32), part_of(0.01), part_of(0.97)
-    ('about a third', 'almost none', 'almost all')
-    """
-    steps = (
-        (0.03, "almost none"),
-        (0.15, "about a tenth"),
-        (0.22, "about a fifth"),
-        (0.29, "about a quarter"),
-        (0.42, "about a third"),
-        (0.58, "about a half"),
-        (0.71, "about two thirds"),
-        (0.85, "about three quarters"),
-        (0.97, "most"),
-    )
-    return next((words for most, words in steps if share < most), "almost all")
