@@ -27,6 +27,8 @@ class PlayerData:
     @classmethod
     def read(cls, source: Any, columns: Columns, reward_range: tuple[float, float] | None) -> PlayerData:
         """Read counts, anything that has counts such as a learner, or a log in any form that `read_log` takes."""
+        if isinstance(source, PlayerData):
+            return source
         if isinstance(source, Counts):
             return cls(with_range(source, reward_range), None)
         if callable(getattr(source, "counts", None)) and not isinstance(source, Log):

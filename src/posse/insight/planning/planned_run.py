@@ -96,7 +96,7 @@ def from_history(
     seed: int,
 ) -> PlannedRun:
     """The run that historical data describes, and `count` problems that the data leaves possible."""
-    source = history if isinstance(history, PlayerData) else PlayerData.read(history, columns, reward_range)
+    source = PlayerData.read(history, columns, reward_range)
     counts = source.counts
     _check(counts)
     unit = counts.high - counts.low

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from posse.insight import diagnose
+from posse.insight.diagnosis.text import SIGNIFICANT
+from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import fit
 from posse.insight.planning.planned_run import problems_of
 from posse.learner import Counts
@@ -17,6 +19,7 @@ from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 from posse.schedule import Random
 from posse.simulation import simulate
+from posse.text import plain
 
 PROBLEMS = 24
 MOST_WORK = 30_000_000  # simulated (decision, arm) pairs: some seconds
@@ -24,24 +27,27 @@ FEWEST_REWARDS = 50
 LEVEL = 0.9
 
 
-def diagnosis(counts: Counts) -> dict[str, Any]:
-    """The verdict on ε, and for each arm by how much players differ: certainly, and probably.
+def diagnosis(counts: Counts, squares: np.ndarray) -> dict[str, Any]:
+    """How players differ, the verdict on ε, and for each arm by how much they differ: certainly, and probably.
 
     The state is "alarm", "doubt" (ε is probably too small), "fine", or "free" (no ε was promised).
     """
-    found = diagnose(counts).to_dict()
-    spread, epsilon = found["spread"], found["epsilon"]
-    columns = found["arms"], found["bounds"], spread["ranges"], spread["lows"], spread["highs"], found["pairs"]
+    found = diagnose(PlayerData(counts, squares))
+    if not found.model.comparable:
+        return {"state": "early"}
+    spreads, epsilon = found.spreads, found.epsilon
+    columns = found.arms, found.bounds, spreads.value, spreads.low, spreads.high, found.pairs
     names = "arm", "certain", "likely", "low", "high", "pair"
     rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     state = "free" if epsilon is None else "fine"
-    if found["alarm"]:
+    if found.alarm:
         state = "alarm"
-    elif epsilon is not None and spread["low"] is not None and epsilon < spread["low"]:
+    elif epsilon is not None and epsilon < found.spread.low:
         state = "doubt"
-    worst = max(rows, key=lambda row: float(row["certain"])) if found["bound"] > 0 else None
-    verdict = {"state": state, "epsilon": epsilon, "likely": spread["range"], "worst": worst}
-    return {**verdict, "rows": rows, "broken": found["broken"]}
+    worst = max(rows, key=lambda row: float(row["certain"])) if found.bound > 0 else None
+    differ = {"in_level": found.model.level_p < SIGNIFICANT, "in_effect": found.model.contrast_p < SIGNIFICANT}
+    verdict = {"state": state, "epsilon": epsilon, "likely": found.spread.value, "worst": worst, **differ}
+    return dict(plain({**verdict, "rows": rows, "broken": found.broken}))
 
 
 def savings(

@@ -120,7 +120,7 @@ class AnalysisProcess:
 def arguments(kind: str, snapshot: Snapshot) -> tuple[Any, ...]:
     """What the function of `analysis` for this kind is called with."""
     if kind == "diagnosis":
-        return (snapshot.counts,)
+        return snapshot.counts, snapshot.squares
     offered = np.array([here for _, here in snapshot.arms], bool)
     return snapshot.counts, snapshot.squares, snapshot.chosen, offered, snapshot.setup.to_dict()
 
