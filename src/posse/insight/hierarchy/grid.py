@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from posse.insight.hierarchy.propagation import Cells, Sites
+from posse.insight.hierarchy.propagation import Cells
 
 SCALE = 0.5  # of the half-Cauchy priors
 LARGEST = 4.0  # of σ and τ: the odds of one player are fifty times those of another
@@ -112,22 +112,8 @@ class ScaleGrid:
             which = chosen == node
             level, contrast = (float(axis[at]) for axis, at in zip(self.values, place, strict=True))
             scales[which] = level, contrast
-            draws[which] = self._draw_node(self.nodes[place], level, contrast, int(which.sum()), random)
+            draws[which] = self.cells.draw(self.nodes[place], level, contrast, int(which.sum()), random)
         return draws, scales, {name: each[chosen] / proposal[chosen] for name, each in posteriors.items()}
-
-    def _draw_node(
-        self, sites: Sites, level: float, contrast: float, count: int, random: np.random.Generator
-    ) -> np.ndarray:
-        """Arms, then levels given those, then each η given both, for given (σ, τ)."""
-        given = self.cells.without_contrasts(sites, contrast)
-        found = self.cells.posterior(given, level)
-        root = np.linalg.cholesky(found.covariance)
-        arms = found.arms + random.standard_normal((count, len(root))) @ root.T
-        levels = found.level_variance * (found.totals - arms @ given.precision.T)
-        levels += np.sqrt(found.level_variance) * random.standard_normal(levels.shape)
-        logits = (arms[:, None, :] + levels[:, :, None] + given.own * sites.h) / given.shrink
-        logits += np.sqrt(given.own / given.shrink) * random.standard_normal(logits.shape)
-        return np.asarray(1 / (1 + np.exp(-logits)))
 
 
 def _best(table: np.ndarray, values: Sequence[np.ndarray]) -> tuple[float, float]:

@@ -119,6 +119,18 @@ class Cells:
         means = (weights * FACTORS[:, None]).sum(axis=1) / weights.sum(axis=1)
         return np.asarray(trust @ means / trust.sum())
 
+    def draw(self, sites: Sites, level: float, contrast: float, count: int, random: np.random.Generator) -> np.ndarray:
+        """Draws of the means: arms, then levels given those, then each η given both, for given (σ, τ)."""
+        given = self.without_contrasts(sites, contrast)
+        found = self.posterior(given, level)
+        root = np.linalg.cholesky(found.covariance)
+        arms = found.arms + random.standard_normal((count, len(root))) @ root.T
+        levels = found.level_variance * (found.totals - arms @ given.precision.T)
+        levels += np.sqrt(found.level_variance) * random.standard_normal(levels.shape)
+        logits = (arms[:, None, :] + levels[:, :, None] + given.own * sites.h) / given.shrink
+        logits += np.sqrt(given.own / given.shrink) * random.standard_normal(logits.shape)
+        return np.asarray(1 / (1 + np.exp(-logits)))
+
     def refined(self, sites: Sites, mean: np.ndarray, variance: np.ndarray) -> tuple[Sites, float]:
         """Sites that match the exact posterior of each cell given all others, and what they add to the evidence."""
         mean, variance = mean[self.seen], variance[self.seen]
