@@ -306,7 +306,7 @@ def test_no_interval_is_computed_twice(monkeypatch):
     monkeypatch.setattr(Evaluator, "_interval", counted)
     log, _ = randomised(np.random.default_rng(2), 300)
     evaluate(log, against="a0")
-    assert len(asked) == len(set(asked)) == 5 * 3 * 2  # targets, players and overall, levels
+    assert len(asked) == len(set(asked)) == 5 * 3  # targets, players and overall
 
 
 class TestNames:

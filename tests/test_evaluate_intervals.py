@@ -134,7 +134,7 @@ class TestBetting:
         def terms_of(number, given):
             own = chance if number else 1 - chance
             weights = (arm == number) / own
-            return betting.BetTerms(weights, given, arm, [(number, np.ones(200), own * known, guess)])
+            return betting.BetTerms(weights, given, arm, [(number, np.ones(200), own, guess)] if known else [])
 
         def slow(number, given, bet, most):
             own = chance if number else 1 - chance

@@ -234,7 +234,10 @@ class TestRepeatedIds:
         pyarrow.csv.write_csv(log, tmp_path / "log.csv")
         with pytest.raises(ValueError, match=f"rows 1 and 4 have the same {column}"):
             read_log(tmp_path / "log.csv")
-        assert read_log(log, Columns(id="none")).player.size == 4
+        assert read_log(tmp_path / "log.csv", Columns(id="none")).player.size == 4
+        twice_empty = TABLE.append_column(column, [[*ids[:2], None, None]])
+        pyarrow.csv.write_csv(twice_empty, tmp_path / "empty.csv")
+        assert read_log(tmp_path / "empty.csv").player.size == 4
         assert read_log(TABLE.append_column(column, [[*ids[:3], None]])).player.size == 4
 
     def test_any_column_can_be_the_id_and_other_decisions_are_none(self):

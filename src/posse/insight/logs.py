@@ -126,9 +126,9 @@ def read_log(
     else:
         empirical = False
     players, identity = found.players(columns.player), id_column(columns, found)
-    names = [*players, columns.arm, *(name for name in (by, identity) if name is not None)]
+    names = [*players, columns.arm, *([] if by is None else [by])]
     numeric = [name for each in (columns.reward, propensity) if each is not None for name in found.inputs(each)]
-    table = found.read([*names, *numeric, *wanted], text=names)
+    table = found.read([*names, *numeric, *wanted, *([identity] if identity else [])], names, identity)
     if identity is not None:
         refuse_repeated_ids(table, identity, sure=bool(about) or columns.id is not None)
     all_players, player = names_of(table, players, "player", about.get("players", []), in_order)

@@ -211,7 +211,7 @@ def _checked(what: Any, evaluators: Evaluators) -> Policy | Target:
         check_replay(evaluators.rows, what)
         return what
     found = target_of(what, evaluators.rows)
-    evaluators.of(found).score(found)
+    evaluators.of(found).check(found)
     return found
 
 
