@@ -134,7 +134,8 @@ class TestBetting:
         def terms_of(number, given):
             own = chance if number else 1 - chance
             weights = (arm == number) / own
-            return betting.BetTerms(weights, given, arm, [(number, np.ones(200), own, guess)] if known else [])
+            arms = [betting.ArmGuess(np.ones(200), own, 1 - weights, guess)] if known else []
+            return betting.BetTerms(weights, given, arms)
 
         def slow(number, given, bet, most):
             own = chance if number else 1 - chance
@@ -166,8 +167,8 @@ class TestBetting:
             low, high = betting.design_interval(weights, rewards, 0.05)
         else:
             ones, chances = np.ones(weights.size), 1 / np.maximum(weights, 1)
-            arms = [(0, ones, chances, 0.5 * ones)]
-            low, high = betting.martingale_interval(betting.BetTerms(1 / chances, rewards, 0 * rewards, arms), 0.05)
+            arms = [betting.ArmGuess(ones, chances, 1 - 1 / chances, 0.5 * ones)]
+            low, high = betting.martingale_interval(betting.BetTerms(1 / chances, rewards, arms), 0.05)
         assert 0 <= low <= 1
         assert 0 <= high <= 1
 

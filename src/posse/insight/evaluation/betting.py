@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
 _CLOSE = 1e-6  # how accurately ends are found; the error makes the interval wider
-_ACCURATE = 1e-3  # the same as a share of the interval
+_ACCURATE = 2e-3  # the same as a share of the interval
 _BLOCK = 16 * 4096  # rows that are multiplied at a time, so that they stay in the processor's cache
 _STEPS = np.arange(-1, 8)  # a bet that suits rewards of 0 and 1 is halved once and doubled up to seven times
 _PRIOR = 1 / (1 + np.abs(_STEPS))
@@ -60,14 +60,13 @@ class BetTerms:
 
     weights: np.ndarray  # π(a|p) / e of the arm that was played
     rewards: np.ndarray
-    arm: np.ndarray  # the arm that was played
-    arms: Sequence[tuple[int, np.ndarray, np.ndarray, np.ndarray]]
-    """For each arm that the policy may play: its number, its probabilities π, its propensities, and guesses q."""
+    arms: Sequence[ArmGuess] = ()
+    """For each arm that the policy may play, if its propensities are known."""
 
     def mirrored(self) -> BetTerms:
         """The same about 1 − r."""
-        arms = [(number, plays, chances, 1 - model) for number, plays, chances, model in self.arms]
-        return BetTerms(self.weights, 1 - self.rewards, self.arm, arms)
+        arms = [replace(arm, model=1 - arm.model) for arm in self.arms]
+        return BetTerms(self.weights, 1 - self.rewards, arms)
 
     def at(self, least: float) -> np.ndarray:
         """w (r − c) + Σ_a π(a) c(a), which has the row's value as its mean whatever c is, and is at least −`least`.
@@ -77,12 +76,22 @@ class BetTerms:
         where e is unknown. Where an arm is not on offer, the mean is smaller, so a lower bound still holds.
         """
         terms = self.weights * self.rewards
-        for number, plays, chances, model in self.arms:
-            guess = np.minimum(model * plays, least * chances)
+        for arm in self.arms:
+            guess = arm.model * arm.plays
+            np.minimum(guess, least * arm.chances, out=guess)
+            guess *= arm.balance
             terms += guess
-            played = self.arm == number
-            terms[played] -= guess[played] / chances[played]
         return terms
+
+
+@dataclass(frozen=True, eq=False)
+class ArmGuess:
+    """What each row's reward would be with one arm."""
+
+    plays: np.ndarray  # the policy's probability π of the arm
+    chances: np.ndarray  # the arm's propensity e, 0 where unknown
+    balance: np.ndarray  # 1 − 1/e where the arm was played, and 1 elsewhere, which has mean 0
+    model: np.ndarray  # the guess q, from the rows before
 
 
 def martingale_interval(terms: BetTerms, level: float) -> tuple[float, float]:
@@ -121,7 +130,9 @@ def martingale_end(parts: Sequence[BetTerms], level: float) -> float:
     def wealth(value: float) -> float:
         return float(np.logaddexp.reduce([_log_product(bet, rows, value) + prior for bet, rows, prior in followed]))
 
-    return _crossing(wealth, enough, min(max(float(rows.mean()) for _, rows, _ in followed), float(most)))
+    top = min(max(float(rows.mean()) for _, rows, _ in followed), float(most))
+    best, rows, prior = followed[0]  # alone, to the second order, it refutes this value:
+    return _crossing(wealth, enough, top, top - (enough - prior) / (best * size) - best * float(rows.var()) / 2)
 
 
 def _log_product(bet: float, terms: np.ndarray, value: float) -> float:
@@ -132,31 +143,38 @@ def _log_product(bet: float, terms: np.ndarray, value: float) -> float:
         factors += 1 - bet * value
         np.minimum(factors, 1e15, out=factors)
         even = factors.size - factors.size % 16
-        total += float(np.log(factors[:even].reshape(-1, 16).prod(axis=1)).sum() + np.log(factors[even:]).sum())
+        total += float(np.log(factors[:even].reshape(16, -1).prod(axis=0)).sum() + np.log(factors[even:]).sum())
     return total
 
 
-def _crossing(wealth: Callable[[float], float], enough: float, high: float) -> float:
+def _crossing(wealth: Callable[[float], float], enough: float, high: float, guess: float | None = None) -> float:
     """The largest value up to which the logarithm of the wealth, which falls as the value grows, is at least `enough`.
 
-    It is nearly a straight line, so false position (in its Illinois form) takes few steps.
+    It is nearly a straight line, so false position (in its Illinois form) takes few steps from around a good guess.
     """
     if high <= _CLOSE:
         return 0.0
-    top, low, at_low, at_high = high, 0.0, math.nan, wealth(high) - enough
+    top, low, at_low = high, 0.0, math.nan
+    guess = high if guess is None else max(guess, 0.0)
+    step = max((high - guess) / 32, high / 64)
+    middle = min(guess + step, high)
+    at_high = wealth(middle) - enough
+    if at_high > 0 and middle < high:  # refuted beyond the guess
+        low, at_low, middle = middle, at_high, high
+        at_high = wealth(high) - enough
     if at_high > 0:
-        return high
-    step = high / 64
-    while high - step > 0:  # go down until it is refuted
+        return top
+    high, step = middle, 2 * step
+    while math.isnan(at_low) and high - step > 0:  # go down until it is refuted
         found = wealth(high - step) - enough
         if found > 0:
             low, at_low = high - step, found
-            break
-        high, at_high, step = high - step, found, 2 * step
+        else:
+            high, at_high, step = high - step, found, 2 * step
     while high - low > max(_CLOSE, _ACCURATE * (top - low)):
         middle = (low + high) / 2 if math.isnan(at_low) else low + (high - low) * at_low / (at_low - at_high)
-        margin = 0.02 * (high - low)
-        middle = min(max(middle, low + margin), high - margin)
+        margin = max(0.02 * (high - low), _ACCURATE * (top - low) / 4)
+        middle = min(max(middle, low + margin), high - margin) if 2 * margin < high - low else (low + high) / 2
         found = wealth(middle) - enough
         if found > 0:
             low, at_low, at_high = middle, found, at_high / 2

@@ -266,13 +266,15 @@ class Evaluator:
         chosen, rows = self.chosen(group), self.rows
         reward, arm, player = rows.reward[chosen], rows.arm[chosen], rows.player[chosen]
         if scored.probabilities is None:
-            return betting.BetTerms(np.ones(reward.size), reward, arm, [])
+            return betting.BetTerms(np.ones(reward.size), reward)
         arms = []
         for each in np.flatnonzero(scored.probabilities.any(axis=0)).tolist():
             chances = rows.chance(each, chosen)
             if chances is not None:
-                arms.append((each, scored.probabilities[player, each], chances, self._past[chosen, each]))
-        return betting.BetTerms(scored.weights[chosen], reward, arm, arms)
+                balance = 1 - np.divide(arm == each, chances, out=np.zeros(arm.size), where=arm == each)
+                plays, model = scored.probabilities[player, each], self._past[chosen, each]
+                arms.append(betting.ArmGuess(plays, chances, balance, model))
+        return betting.BetTerms(scored.weights[chosen], reward, arms)
 
     def _scores(self, scored: ScoredTarget, group: int | None) -> tuple[np.ndarray, str] | None:
         """Scores whose mean is the value, and the estimator; None where no row says anything."""
