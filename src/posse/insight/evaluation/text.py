@@ -31,7 +31,8 @@ LEARNED = "choices depended on earlier rewards, so errors need not be normal"
 
 def to_text(evaluation: Evaluation) -> str:
     """What was judged from how much data, the values overall and by player, and notes."""
-    groups = plural(len(evaluation.players), "player" if evaluation.by == "player" else f"value of {evaluation.by}")
+    groups = plural(len(evaluation.players), "player" if evaluation.by == "player" else "value")
+    groups += "" if evaluation.by == "player" else f" of {evaluation.by}"
     head = (
         f"{evaluation.reward} of {plural(evaluation.rows, 'decision')}, {groups}, "
         f"{plural(len(evaluation.arms), 'arm')}, chosen "
