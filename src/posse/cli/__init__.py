@@ -66,8 +66,10 @@ def call(function: Callable[..., Any], options: argparse.Namespace) -> Any:
     return function(**{name: value for name, value in vars(options).items() if name in names})
 
 
-def add_outputs(parser: argparse._ActionsContainer, *, figure: bool) -> None:
-    """Add the options that say where else a result goes: --json, and --figure if it can be drawn."""
+def add_outputs(parser: argparse._ActionsContainer, *, figure: bool, report: bool = False) -> None:
+    """Add the options that say where else a result goes: --json, and --figure and --report if there are such."""
+    if report:
+        parser.add_argument("--report", metavar="FILE", help="also write it as a page with pictures: an .html file")
     if figure:
         parser.add_argument("--figure", metavar="FILE", help="also draw it: a .png, .svg or .pdf file")
     else:
@@ -84,6 +86,9 @@ def answer(function: Callable[..., Any], options: argparse.Namespace) -> None:
         output_file(options.figure, "--figure", endings=FIGURES)
     if options.json not in (None, "-"):
         output_file(options.json, "--json")
+    page = getattr(options, "report", None)
+    if page is not None:
+        output_file(page, "--report", endings=(".html",))
     result = call(function, options)
     text = to_json(result.to_dict()) if options.json is not None else ""
     print(text if options.json == "-" else result)
@@ -91,6 +96,8 @@ def answer(function: Callable[..., Any], options: argparse.Namespace) -> None:
         Path(options.json).write_text(text + "\n", encoding="utf-8")
     if options.figure is not None:
         result.figure().savefig(options.figure)
+    if page is not None:
+        Path(page).write_text(result.report(), encoding="utf-8")
 
 
 def add_columns(parser: argparse._ActionsContainer, *, propensity: bool, reward: str | None = "reward") -> None:
