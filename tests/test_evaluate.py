@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -490,6 +491,18 @@ class TestCommandLine:
         shown = capsys.readouterr().out
         assert "1 - day30 of" in shown
         assert "how often each player's rows have the arm" in " ".join(shown.split())
+
+    def test_a_report_is_one_page_with_pictures(self, log, tmp_path):
+        page = tmp_path / "report.html"
+        options = ["--policy", "a1", "--policy", "logged", "--against", "a0", "--report", str(page)]
+        assert main(["evaluate", log, *options]) == 0
+        text = page.read_text()
+        assert text.count("<svg") == 3  # overall, and two policies by player
+        assert text.count("<table>") == 3
+        for words in ("minus a0", "Differences by player", "corrected for skewness", "p0", "shrunken"):
+            assert words in text
+        assert not re.search(r'(src|href)="(?!#|data:)', text)
+        assert main(["evaluate", log, "--report", str(tmp_path / "report.txt")]) == 2
 
     def test_json_alone(self, log, capsys):
         assert main(["evaluate", log, "--policy", "a0", "--json", "-"]) == 0

@@ -15,6 +15,7 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 
 import posse
+from posse.bench.analysis_evaluate import coverage_settings, measure
 from posse.insight import evaluate
 from posse.insight.evaluation import betting, estimators
 
@@ -208,6 +209,16 @@ class TestSkewedRewards:
         assert agrees(differences, self.RUNS)
         if name != "always 0.5":
             assert not agrees(ordinary, self.RUNS, 0.93)
+
+    def test_the_table_of_coverage(self):
+        settings = {each.name: each for each in coverage_settings([200])}
+        assert len(settings) == 12
+        for setting in settings.values():  # their means are those of many draws
+            drawn = setting.draw(np.random.default_rng(1), 400_000)
+            assert 0 <= drawn.min() <= drawn.max() <= 1
+            assert abs(drawn.mean() - setting.mean) < 4 * drawn.std() / math.sqrt(drawn.size)
+        result = measure(settings["0.2, or 1 with probability 0.005"], runs=20)
+        assert result.value >= 0.9 > result.normal
 
     def test_the_text_says_which_interval_and_why(self):
         rng = np.random.default_rng(1)

@@ -207,7 +207,7 @@ class Evaluator:
         scores, chosen = first[0] - second[0], self.chosen(group)
         value = float(first[0].mean()) - float(second[0].mean())
         largest = float(np.maximum(scored.weights[chosen] + baseline.weights[chosen], 1).max())
-        if not self.rows.adaptive and estimators.varies_enough(scores, largest):
+        if not self.rows.adaptive and estimators.varies_enough(scores, math.sqrt(2) * largest):  # two policies' rows
             kind, (low, high) = "normal", estimators.normal_interval(scores, self.level)
         elif self.rows.adaptive and (scored.logged or baseline.logged):
             one, other = (self._interval(each, group, self.level / 2)[0] for each in (scored, baseline))
