@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -306,7 +307,61 @@ def test_no_interval_is_computed_twice(monkeypatch):
     monkeypatch.setattr(Evaluator, "_interval", counted)
     log, _ = randomised(np.random.default_rng(2), 300)
     evaluate(log, against="a0")
-    assert len(asked) == len(set(asked)) == 5 * 3 * 2  # targets, players and overall, levels
+    assert len(asked) == len(set(asked)) == 5 * 3  # targets, players and overall
+
+
+class TestGroupsAndDifferences:
+    def test_results_by_any_column_are_those_of_its_rows(self):
+        log, _ = randomised(np.random.default_rng(4), 900)
+        week = np.arange(900) // 300
+        by_week = evaluate(log.append_column("week", pyarrow.array(week)), ["a1", "logged"], against="a0", by="week")
+        assert (by_week.by, by_week.players, by_week.player_rows) == ("week", ("0", "1", "2"), (300, 300, 300))
+        for number in range(3):
+            alone = evaluate(log.slice(300 * number, 300), "logged").of("logged")
+            found = by_week.of("logged", str(number))
+            assert (found.value, found.low, found.high) == pytest.approx((alone.value, alone.low, alone.high))
+        assert by_week.of("a1").value == evaluate(log, "a1").of("a1").value
+        shown = str(by_week)
+        assert "3 values of week" in shown
+        assert "minus a0:\nweek  rows" in shown
+
+    def test_differences_by_player_are_shown_and_shrunk_to_their_mean(self):
+        log, _ = randomised(np.random.default_rng(4), 2000)
+        evaluation = evaluate(log, "a1", against="a0")
+        raw, shrunken = zip(
+            *((each.value, each.shrunken) for each in (evaluation.of("a1", name).difference for name in ("p0", "p1"))),
+            strict=True,
+        )
+        assert min(raw) <= min(shrunken) <= max(shrunken) <= max(raw)
+        assert evaluation.of("a1").difference.shrunken is None
+        for player in ("p0", "p1"):
+            assert f"{evaluation.of('a1', player).difference.value:+.3f} [" in str(evaluation)
+
+    def test_digits_follow_the_interval(self):
+        rng = np.random.default_rng(1)
+        rates = table(["a"] * 4000, rng.choice(["x", "y"], 4000), [0.5] * 4000, (rng.random(4000) < 0.01) * 1.0)
+        shown = str(evaluate(rates, "x"))
+        estimate = evaluate(rates, "x").of("x")
+        assert f"{estimate.value:.4f}  [{estimate.low:.4f}, {estimate.high:.4f}]" in shown
+        spend = rates.set_column(3, "reward", pyarrow.array(rng.exponential(2, 4000).clip(0, 499)))
+        evaluation = evaluate(spend, "x", reward_range=(-50, 499))
+        estimate = evaluation.of("x")
+        assert 0.1 < estimate.high - estimate.low < 2
+        assert f"[{estimate.low:.2f}, {estimate.high:.2f}]" in str(evaluation)
+
+    @pytest.mark.parametrize("against", ["a0", posse.IndUCB()])
+    def test_replayed_policies_have_paired_differences(self, against):
+        log, _ = randomised(np.random.default_rng(3), 900)
+        evaluation = evaluate(log, [posse.IndTS(), "a1", posse.IndUCB()], against=against, passes=4)
+        found = evaluation.of("Ind-TS").difference
+        other = evaluation.of("Ind-UCB") if isinstance(against, posse.IndUCB) else evaluate(log, "a0").of("a0")
+        assert found.kind == "replay"
+        assert found.value == pytest.approx(evaluation.of("Ind-TS").value - other.value)
+        assert found.low < found.value < found.high
+        halves = sum((each.high - each.low) ** 2 for each in (evaluation.of("Ind-TS"), other))
+        assert (found.high - found.low) ** 2 < 1.6 * halves
+        assert evaluation.of("a1").difference is not None
+        assert evaluation.of("Ind-TS", "p0").difference.shrunken is not None
 
 
 class TestNames:
@@ -436,6 +491,18 @@ class TestCommandLine:
         shown = capsys.readouterr().out
         assert "1 - day30 of" in shown
         assert "how often each player's rows have the arm" in " ".join(shown.split())
+
+    def test_a_report_is_one_page_with_pictures(self, log, tmp_path):
+        page = tmp_path / "report.html"
+        options = ["--policy", "a1", "--policy", "logged", "--against", "a0", "--report", str(page)]
+        assert main(["evaluate", log, *options]) == 0
+        text = page.read_text()
+        assert text.count("<svg") == 3  # overall, and two policies by player
+        assert text.count("<table>") == 3
+        for words in ("minus a0", "Differences by player", "corrected for skewness", "p0", "shrunken"):
+            assert words in text
+        assert not re.search(r'(src|href)="(?!#|data:)', text)
+        assert main(["evaluate", log, "--report", str(tmp_path / "report.txt")]) == 2
 
     def test_json_alone(self, log, capsys):
         assert main(["evaluate", log, "--policy", "a0", "--json", "-"]) == 0

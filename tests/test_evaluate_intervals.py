@@ -15,6 +15,7 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 
 import posse
+from posse.bench.analysis_evaluate import coverage_settings, measure
 from posse.insight import evaluate
 from posse.insight.evaluation import betting, estimators
 
@@ -134,7 +135,8 @@ class TestBetting:
         def terms_of(number, given):
             own = chance if number else 1 - chance
             weights = (arm == number) / own
-            return betting.BetTerms(weights, given, arm, [(number, np.ones(200), own * known, guess)])
+            arms = [betting.ArmGuess(np.ones(200), own, 1 - weights, guess)] if known else []
+            return betting.BetTerms(weights, given, arms)
 
         def slow(number, given, bet, most):
             own = chance if number else 1 - chance
@@ -166,8 +168,8 @@ class TestBetting:
             low, high = betting.design_interval(weights, rewards, 0.05)
         else:
             ones, chances = np.ones(weights.size), 1 / np.maximum(weights, 1)
-            arms = [(0, ones, chances, 0.5 * ones)]
-            low, high = betting.martingale_interval(betting.BetTerms(1 / chances, rewards, 0 * rewards, arms), 0.05)
+            arms = [betting.ArmGuess(ones, chances, 1 - 1 / chances, 0.5 * ones)]
+            low, high = betting.martingale_interval(betting.BetTerms(1 / chances, rewards, arms), 0.05)
         assert 0 <= low <= 1
         assert 0 <= high <= 1
 
@@ -207,6 +209,16 @@ class TestSkewedRewards:
         assert agrees(differences, self.RUNS)
         if name != "always 0.5":
             assert not agrees(ordinary, self.RUNS, 0.93)
+
+    def test_the_table_of_coverage(self):
+        settings = {each.name: each for each in coverage_settings([200])}
+        assert len(settings) == 12
+        for setting in settings.values():  # their means are those of many draws
+            drawn = setting.draw(np.random.default_rng(1), 400_000)
+            assert 0 <= drawn.min() <= drawn.max() <= 1
+            assert abs(drawn.mean() - setting.mean) < 4 * drawn.std() / math.sqrt(drawn.size)
+        result = measure(settings["0.2, or 1 with probability 0.005"], runs=20)
+        assert result.value >= 0.9 > result.normal
 
     def test_the_text_says_which_interval_and_why(self):
         rng = np.random.default_rng(1)

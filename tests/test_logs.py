@@ -216,6 +216,16 @@ class TestColumns:
         log = read_log({"player": [10.0, 9.0], "arm": [True, False], "reward": [1, 0]})
         assert (log.players, log.arms) == (("9", "10"), ("False", "True"))
 
+    def test_all_arms_probabilities_of_a_learners_log(self):
+        about = {"posse": json.dumps({"players": ["a", "b"], "arms": ["x", "y"]})}
+        whole = TABLE.append_column("probabilities", [[[0.5, 0.5], [1.0, 0.0], [0.25, 0.75], [0.5, 0.5]]])
+        log = read_log(whole.replace_schema_metadata(about), also=["probabilities"])
+        assert log.probabilities.tolist() == [[0.5, 0.5], [1.0, 0.0], [0.25, 0.75], [0.5, 0.5]]
+        gaps = TABLE.append_column("probabilities", [[[1.0], [None, 1.0], None, [0.5, 0.5]]])
+        log = read_log(gaps.replace_schema_metadata(about), also=["probabilities"])
+        np.testing.assert_array_equal(log.probabilities, [[1, 0], [0, 1], [np.nan, np.nan], [0.5, 0.5]])
+        assert read_log(whole, also=["probabilities"]).probabilities is None  # a stranger's column
+
     def test_rows_can_be_grouped_by_any_column(self):
         log = read_log(self.LOG, by="week")
         assert (log.groups, log.group.tolist()) == (("1", "2"), [0, 0, 1, 1])
@@ -234,7 +244,10 @@ class TestRepeatedIds:
         pyarrow.csv.write_csv(log, tmp_path / "log.csv")
         with pytest.raises(ValueError, match=f"rows 1 and 4 have the same {column}"):
             read_log(tmp_path / "log.csv")
-        assert read_log(log, Columns(id="none")).player.size == 4
+        assert read_log(tmp_path / "log.csv", Columns(id="none")).player.size == 4
+        twice_empty = TABLE.append_column(column, [[*ids[:2], None, None]])
+        pyarrow.csv.write_csv(twice_empty, tmp_path / "empty.csv")
+        assert read_log(tmp_path / "empty.csv").player.size == 4
         assert read_log(TABLE.append_column(column, [[*ids[:3], None]])).player.size == 4
 
     def test_any_column_can_be_the_id_and_other_decisions_are_none(self):

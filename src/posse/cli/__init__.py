@@ -92,9 +92,11 @@ def call(function: Callable[..., Any], options: argparse.Namespace) -> Any:
     return function(**{name: value for name, value in vars(options).items() if name in names})
 
 
-def add_outputs(parser: argparse._ActionsContainer, *, figure: bool) -> None:
-    """Add the options that say where else a result goes: --json, and --figure if it can be drawn."""
-    parser.set_defaults(figure=None)
+def add_outputs(parser: argparse._ActionsContainer, *, figure: bool, report: bool = False) -> None:
+    """Add the options that say where else a result goes: --json, and --figure and --report if there are such."""
+    parser.set_defaults(figure=None, report=None)
+    if report:
+        parser.add_argument("--report", metavar="FILE", help="also write it as a page with pictures: an .html file")
     if figure:
         parser.add_argument("--figure", metavar="FILE", help="also draw it: a .png, .svg or .pdf file")
     parser.add_argument("--json", metavar="FILE", help="also write it as JSON to FILE; - prints only JSON")
@@ -114,12 +116,16 @@ def answer(
         output_file(options.figure, "--figure", endings=FIGURES)
     if options.json not in (None, "-"):
         output_file(options.json, "--json")
+    if options.report is not None:
+        output_file(options.report, "--report", endings=(".html",))
     result = call(function, options)
     print(json_of(result) if options.json == "-" else text_of(result))
     if options.json not in (None, "-"):
         Path(options.json).write_text(json_of(result) + "\n", encoding="utf-8")
     if options.figure is not None:
         result.figure().savefig(options.figure)
+    if options.report is not None:
+        Path(options.report).write_text(result.report(), encoding="utf-8")
 
 
 def add_columns(parser: argparse._ActionsContainer, *, propensity: bool, reward: str | None = "reward") -> None:

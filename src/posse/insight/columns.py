@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import operator
 from collections.abc import Callable, Iterable, Mapping
@@ -73,8 +74,8 @@ class Source:
             return [node.id for node in ast.walk(_parsed(formula)) if isinstance(node, ast.Name)]
         return [formula] if isinstance(formula, str) else []
 
-    def read(self, columns: Iterable[str], text: Iterable[str]) -> Any:
-        """A table with these columns; those in `text` are not taken for numbers. Each must be there, and once."""
+    def read(self, columns: Iterable[str], names: list[str], identity: str | None) -> Any:
+        """A table with these columns, each of which must be there once. Names and ids are not taken for numbers."""
         wanted = list(dict.fromkeys(columns))
         for name in wanted:
             times = self.names.count(name)
@@ -83,7 +84,9 @@ class Source:
             if times == 0:
                 there = listed(self.names, 30) or "none"
                 raise ValueError(f"the log has no column {name!r}; its columns are {there}{_separator(self.names)}")
-        table = self._table.select(wanted) if self._path is None else self._from_file(self._path, wanted, text)
+        table = (
+            self._table.select(wanted) if self._path is None else self._from_file(self._path, wanted, names, identity)
+        )
         if table.num_rows == 0:
             raise ValueError("the log has no rows")
         return table
@@ -104,14 +107,15 @@ class Source:
             raise ValueError(f"{path} cannot be read: {error}") from None
 
     @staticmethod
-    def _from_file(path: Path, wanted: list[str], text: Iterable[str]) -> Any:
+    def _from_file(path: Path, wanted: list[str], names: list[str], identity: str | None) -> Any:
         import pyarrow.csv
         import pyarrow.parquet
 
         try:
             if path.suffix.lower() != ".csv":
-                return pyarrow.parquet.read_table(path, columns=wanted)
-            kinds = {name: pyarrow.string() for name in text}
+                return pyarrow.parquet.read_table(path, columns=wanted, read_dictionary=names)
+            kinds = {name: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()) for name in names}
+            kinds |= {identity: pyarrow.string()} if identity else {}
             options = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=wanted, strings_can_be_null=False)
             return pyarrow.csv.read_csv(path, convert_options=options)
         except pyarrow.ArrowInvalid as error:
@@ -182,25 +186,27 @@ def _encoded(table: Any, column: str, what: str) -> tuple[list[str], np.ndarray]
     """The names in a column, in the order of their first rows, and for each row the place of its name."""
     import pyarrow
 
-    values = table[column].combine_chunks()
-    try:
-        if pyarrow.types.is_floating(values.type):
+    values = table[column].unify_dictionaries().combine_chunks()
+    kind = values.type
+    if pyarrow.types.is_floating(kind):
+        with contextlib.suppress(pyarrow.ArrowInvalid):
             values = values.cast(pyarrow.int64())  # whole numbers, in a column that has gaps elsewhere
-    except pyarrow.ArrowInvalid:
-        pass
     try:
-        encoded = values.cast(pyarrow.string()).dictionary_encode()
+        encoded = values if pyarrow.types.is_dictionary(kind) else values.dictionary_encode()
+        found = encoded.dictionary.cast(pyarrow.string()).to_pylist()
     except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
-        raise ValueError(f"column {column!r} holds {table[column].type}, but expected names") from None
-    found = encoded.dictionary.to_pylist()
-    places = encoded.indices.fill_null(-1).to_numpy()
-    empty = places == (found.index("") if "" in found else -1)
-    empty |= places == -1
+        raise ValueError(f"column {column!r} holds {kind}, but expected names") from None
+    places = encoded.indices.fill_null(len(found)).to_numpy()
+    empty = np.array([not name for name in (*found, None)])[places]
     if empty.any():
         raise ValueError(f"row {int(empty.argmax()) + 1} has no {what}; every row needs one")
-    if pyarrow.types.is_boolean(values.type):
-        found = [name.capitalize() for name in found]
-    return found, places
+    first = np.full(len(found), places.size)
+    first[places[::-1]] = np.arange(places.size)[::-1]  # the last that is written stays: the first row
+    order = np.argsort(first, kind="stable")[: (first < places.size).sum()]
+    rank = np.empty(len(found), np.int64)
+    rank[order] = np.arange(order.size)
+    names = [found[place].capitalize() if pyarrow.types.is_boolean(kind) else found[place] for place in order]
+    return names, rank[places]
 
 
 def numbers_of(table: Any, formula: str | float) -> np.ndarray:
@@ -225,12 +231,17 @@ def numbers_of(table: Any, formula: str | float) -> np.ndarray:
 
 def lists_of(table: Any, column: str, most: int) -> np.ndarray:
     """A column of lists as a table, [row, place]: 0 where a place is empty or missing, NaN where a row has no list."""
+    import pyarrow.compute
+
     lists = table[column].combine_chunks()
+    values = lists.flatten().fill_null(0.0).to_numpy(zero_copy_only=False)
+    if lists.null_count == 0 and pyarrow.compute.all(pyarrow.compute.equal(lists.value_lengths(), most)).as_py():
+        return np.asarray(values.reshape(-1, most))
     sizes = np.nan_to_num(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)).astype(np.int64)
     rows = np.repeat(np.arange(sizes.size), sizes)
     places = np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     found = np.zeros((sizes.size, most))
-    found[rows, places] = lists.flatten().fill_null(0.0).to_numpy(zero_copy_only=False)
+    found[rows, places] = values
     found[lists.is_null().to_numpy(zero_copy_only=False)] = np.nan
     return found
 
@@ -256,6 +267,13 @@ def _value(node: ast.AST, table: Any, formula: str) -> Any:
     raise ValueError(f"{formula!r} is no calculation with columns and numbers; it may have + - * / and parentheses")
 
 
+def release_memory() -> None:
+    """Give back what Arrow keeps of a table that is gone: a third of the peak for a million rows."""
+    import pyarrow
+
+    pyarrow.default_memory_pool().release_unused()
+
+
 def id_column(columns: Columns, source: Source) -> str | None:
     """The column whose values must not repeat, or None."""
     if columns.id is not None:
@@ -272,9 +290,13 @@ def refuse_repeated_ids(table: Any, column: str, sure: bool) -> None:
     if ids.null_count + len(ids.dictionary) == len(ids) or (column == "decision" and not sure and not _own(ids)):
         return
     places = ids.indices.fill_null(-1).to_numpy()
-    known = np.flatnonzero(places >= 0)
+    empty = [place for place, value in enumerate(ids.dictionary.to_pylist()) if value == ""]  # as a CSV file has it
+    known = np.flatnonzero(~np.isin(places, [-1, *empty]))
     _, first, inverse = np.unique(places[known], return_index=True, return_inverse=True)
-    again = int(np.flatnonzero(first[inverse] != np.arange(known.size))[0])
+    repeated = np.flatnonzero(first[inverse] != np.arange(known.size))
+    if not repeated.size:
+        return
+    again = int(repeated[0])
     rows = known[first[inverse[again]]] + 1, known[again] + 1
     raise ValueError(
         f"rows {rows[0]:,} and {rows[1]:,} have the same {column}, {ids[int(known[again])].as_py()!r}: rows that are "

@@ -9,16 +9,8 @@ from typing import Any, overload
 import numpy as np
 
 from posse.checks import number
-from posse.insight.columns import (
-    EMPIRICAL,
-    Columns,
-    Source,
-    id_column,
-    lists_of,
-    names_of,
-    numbers_of,
-    refuse_repeated_ids,
-)
+from posse.insight import columns as tables
+from posse.insight.columns import Columns
 from posse.learner import Counts
 from posse.learner.setup import NARROWEST, WIDEST
 
@@ -61,6 +53,8 @@ class Log:
 
     def kept(self, keep: np.ndarray) -> Log:
         """The log with only the rows for which `keep` is True."""
+        if keep.all():
+            return self
         columns = {name: column[keep] for name, column in vars(self).items() if isinstance(column, np.ndarray)}
         return replace(self, **columns)
 
@@ -114,41 +108,43 @@ def read_log(
     ('1 / shop', '1 / web', '2 / web')
     """
     columns = Columns(reward=columns) if isinstance(columns, str) else columns
-    found = Source(source)
+    found = tables.Source(source)
     about = found.about
     own = (
         () if about else ("observed", "decision", "probabilities")
     )  # in a log from elsewhere, such a column means something else
     wanted = [name for name in also if name in found.names and name not in (*own, "propensity")]
     propensity = columns.propensity if "propensity" in also else None
-    if propensity not in found.names and propensity in (Columns.propensity, EMPIRICAL):
-        propensity, empirical = None, propensity == EMPIRICAL
+    if propensity not in found.names and propensity in (Columns.propensity, tables.EMPIRICAL):
+        propensity, empirical = None, propensity == tables.EMPIRICAL
     else:
         empirical = False
-    players, identity = found.players(columns.player), id_column(columns, found)
-    names = [*players, columns.arm, *(name for name in (by, identity) if name is not None)]
+    players, identity = found.players(columns.player), tables.id_column(columns, found)
+    names = [*players, columns.arm, *([] if by is None else [by])]
     numeric = [name for each in (columns.reward, propensity) if each is not None for name in found.inputs(each)]
-    table = found.read([*names, *numeric, *wanted], text=names)
+    table = found.read([*names, *numeric, *wanted, *([identity] if identity else [])], names, identity)
     if identity is not None:
-        refuse_repeated_ids(table, identity, sure=bool(about) or columns.id is not None)
-    all_players, player = names_of(table, players, "player", about.get("players", []), in_order)
-    all_arms, arm = names_of(table, [columns.arm], "arm", about.get("arms", []), in_order)
-    groups, group = ((), None) if by is None else names_of(table, [by], by, [], in_order)
+        tables.refuse_repeated_ids(table, identity, sure=bool(about) or columns.id is not None)
+    all_players, player = tables.names_of(table, players, "player", about.get("players", []), in_order)
+    all_arms, arm = tables.names_of(table, [columns.arm], "arm", about.get("arms", []), in_order)
+    groups, group = ((), None) if by is None else tables.names_of(table, [by], by, [], in_order)
     log = Log(
         all_players,
         all_arms,
         player,
         arm,
-        numbers_of(table, columns.reward),
-        None if propensity is None else numbers_of(table, propensity),
+        tables.numbers_of(table, columns.reward),
+        None if propensity is None else tables.numbers_of(table, propensity),
         about=about,
-        holdout=numbers_of(table, "holdout") == 1 if "holdout" in wanted else None,
+        holdout=tables.numbers_of(table, "holdout") == 1 if "holdout" in wanted else None,
         is_decision=table["decision"].is_valid().to_numpy() if "decision" in wanted else None,
         groups=groups,
         group=group,
-        probabilities=lists_of(table, "probabilities", len(all_arms)) if "probabilities" in wanted else None,
-        **{name: numbers_of(table, name) if name in wanted else None for name in ("shared", "observed")},
+        probabilities=tables.lists_of(table, "probabilities", len(all_arms)) if "probabilities" in wanted else None,
+        **{name: tables.numbers_of(table, name) if name in wanted else None for name in ("shared", "observed")},
     )
+    del table
+    tables.release_memory()
     _refuse(f"{columns.reward}=", log.reward, np.isinf(log.reward), "expected a finite number")
     if log.propensity is not None:
         outside = (log.propensity <= 0) | (log.propensity > 1)

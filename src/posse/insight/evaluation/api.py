@@ -10,6 +10,8 @@ import numpy as np
 
 from posse.checks import number, whole
 from posse.insight.columns import EMPIRICAL, Columns
+from posse.insight.evaluation import text
+from posse.insight.evaluation.figure import draw_differences, draw_overall
 from posse.insight.evaluation.model import (
     LOGGED,
     UNIFORM,
@@ -22,8 +24,8 @@ from posse.insight.evaluation.model import (
 )
 from posse.insight.evaluation.replay import Replay, Replays, check_replay, replay
 from posse.insight.evaluation.rows import held_out, only, usable
-from posse.insight.evaluation.text import doubtful_arms, general_warnings, target_warnings, to_text
 from posse.insight.logs import read_log, with_range
+from posse.insight.report import ReportSection, to_html
 from posse.policies.base import Policy
 from posse.streams import check_seed
 from posse.text import plain
@@ -75,8 +77,24 @@ class Evaluation:
         """Everything as plain data that JSON can hold; NaN becomes None."""
         return dict(plain(self))
 
+    def report(self) -> str:
+        """Everything as one HTML page, with pictures."""
+        overall = [("the values and their intervals", draw_overall(self))]
+        words = [*text.kinds_of_intervals(self), *self.notes]
+        sections = [
+            ReportSection("What was judged", [text.headline(self), *words]),
+            ReportSection("Overall", pictures=overall, tables=[text.overall_table(self)]),
+        ]
+        titles = f"By {self.by}", f"Differences by {self.by}"
+        for title, (_, columns) in zip(titles, text.player_tables(self), strict=False):
+            targets = dict.fromkeys(each.target for each in self.estimates if each.player and each.difference)
+            pictures = [(f"{name} by {self.by}", draw_differences(self, name)) for name in targets]
+            rows = [list(row) for row in zip(*columns, strict=True)]
+            sections.append(ReportSection(title, pictures=pictures if title == titles[1] else [], tables=[rows]))
+        return to_html(f"Policies judged by {self.reward}", sections if len(self.players) > 1 else sections[:2])
+
     def __str__(self) -> str:
-        return to_text(self)
+        return text.to_text(self)
 
 
 def evaluate(
@@ -153,7 +171,7 @@ def evaluate(
         estimates += _estimates(each, baseline, evaluators, replays)
         if isinstance(each, Target):
             evaluator = evaluators.of(each)
-            notes += target_warnings(evaluator.rows, rows, evaluator.score(each))
+            notes += text.target_warnings(evaluator.rows, rows, evaluator.score(each))
     counts = np.bincount(rows.group, minlength=len(rows.groups))
     there = [int(group) for group in np.argsort(-counts, kind="stable") if counts[group]]
     return Evaluation(
@@ -171,7 +189,7 @@ def evaluate(
         adaptive=rows.adaptive,
         against=None if baseline is None else _name(baseline),
         estimates=tuple(estimates),
-        notes=(*notes, *doubtful_arms(rows), *general_warnings(rows, estimates, level)),
+        notes=(*notes, *text.doubtful_arms(rows), *text.general_warnings(rows, estimates, level)),
     )
 
 
@@ -211,7 +229,7 @@ def _checked(what: Any, evaluators: Evaluators) -> Policy | Target:
         check_replay(evaluators.rows, what)
         return what
     found = target_of(what, evaluators.rows)
-    evaluators.of(found).score(found)
+    evaluators.of(found).check(found)
     return found
 
 

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
-_CLOSE = 1e-5  # how accurately ends are found; the error makes the interval wider
+_CLOSE = 1e-6  # how accurately ends are found; the error makes the interval wider
+_ACCURATE = 2e-3  # the same as a share of the interval
+_BLOCK = 16 * 4096  # rows that are multiplied at a time, so that they stay in the processor's cache
 _STEPS = np.arange(-1, 8)  # a bet that suits rewards of 0 and 1 is halved once and doubled up to seven times
 _PRIOR = 1 / (1 + np.abs(_STEPS))
 _PRIOR /= _PRIOR.sum()
@@ -57,14 +60,13 @@ class BetTerms:
 
     weights: np.ndarray  # π(a|p) / e of the arm that was played
     rewards: np.ndarray
-    arm: np.ndarray  # the arm that was played
-    arms: Sequence[tuple[int, np.ndarray, np.ndarray, np.ndarray]]
-    """For each arm that the policy may play: its number, its probabilities π, its propensities, and guesses q."""
+    arms: Sequence[ArmGuess] = ()
+    """For each arm that the policy may play, if its propensities are known."""
 
     def mirrored(self) -> BetTerms:
         """The same about 1 − r."""
-        arms = [(number, plays, chances, 1 - model) for number, plays, chances, model in self.arms]
-        return BetTerms(self.weights, 1 - self.rewards, self.arm, arms)
+        arms = [replace(arm, model=1 - arm.model) for arm in self.arms]
+        return BetTerms(self.weights, 1 - self.rewards, arms)
 
     def at(self, least: float) -> np.ndarray:
         """w (r − c) + Σ_a π(a) c(a), which has the row's value as its mean whatever c is, and is at least −`least`.
@@ -73,13 +75,23 @@ class BetTerms:
         Ramdas, Karampatziakis and Mineiro, "Anytime-valid off-policy inference for contextual bandits", 2022), or 0
         where e is unknown. Where an arm is not on offer, the mean is smaller, so a lower bound still holds.
         """
-        own, expected = np.zeros_like(self.rewards), np.zeros_like(self.rewards)
-        for number, plays, chances, model in self.arms:
-            room = np.divide(least * chances, plays, out=np.zeros_like(plays), where=(plays > 0) & (chances > 0))
-            guess = np.minimum(model, room)
-            own = np.where(self.arm == number, guess, own)
-            expected += plays * guess
-        return self.weights * (self.rewards - own) + expected
+        terms = self.weights * self.rewards
+        for arm in self.arms:
+            guess = arm.model * arm.plays
+            np.minimum(guess, least * arm.chances, out=guess)
+            guess *= arm.balance
+            terms += guess
+        return terms
+
+
+@dataclass(frozen=True, eq=False)
+class ArmGuess:
+    """What each row's reward would be with one arm."""
+
+    plays: np.ndarray  # the policy's probability π of the arm
+    chances: np.ndarray  # the arm's propensity e, 0 where unknown
+    balance: np.ndarray  # 1 − 1/e where the arm was played, and 1 elsewhere, which has mean 0
+    model: np.ndarray  # the guess q, from the rows before
 
 
 def martingale_interval(terms: BetTerms, level: float) -> tuple[float, float]:
@@ -98,45 +110,76 @@ def martingale_end(parts: Sequence[BetTerms], level: float) -> float:
     """The lower end for the sum of the parts' values."""
     size, most, enough = parts[0].rewards.size, len(parts), math.log(1 / level)
     bets = np.minimum(math.sqrt(2 * enough / size) * 2.0 ** (_ROW_STEPS + 1 - most), _MOST / most)
+    guessed = any(part.arms for part in parts)
 
+    @cache
     def terms(bet: float) -> np.ndarray:
         return np.asarray(sum(part.at(_MOST / bet - most) for part in parts))
 
-    middle = bets[len(bets) // 2]
-    for _ in range(2):  # find which bets suit these rows: near √(2 ln(1/level) / Σ (T − T̄)²)
+    middle = float(bets[len(bets) // 2])
+    for _ in range(1 + guessed):  # find which bets suit these rows: near √(2 ln(1/level) / Σ (T − T̄)²)
         found = terms(middle)
-        best = math.sqrt(2 * enough / max(float(np.square(found - found.mean()).sum()), 1e-12))
-        middle = bets[np.abs(np.log(bets / best)).argmin()]
-    near = np.argsort(np.abs(np.log(bets / best)), kind="stable")[:_USED]
-    followed = [(bets[place], terms(bets[place]), math.log(_ROW_PRIOR[place])) for place in near]
+        best = math.sqrt(2 * enough / max(float(found.var()) * size, 1e-12))
+        near = np.argsort(np.abs(np.log(bets / best)), kind="stable")[:_USED]
+        middle = float(bets[near[0]])
+    followed = [
+        (float(bets[place]), terms(float(bets[place]) if guessed else middle), math.log(_ROW_PRIOR[place]))
+        for place in near
+    ]
 
     def wealth(value: float) -> float:
-        logs = [float(np.log1p(bet * (found - value)).sum()) + prior for bet, found, prior in followed]
-        return float(np.logaddexp.reduce(logs))
+        return float(np.logaddexp.reduce([_log_product(bet, rows, value) + prior for bet, rows, prior in followed]))
 
-    return _crossing(wealth, enough, min(max(float(found.mean()) for _, found, _ in followed), float(most)))
+    top = min(max(float(rows.mean()) for _, rows, _ in followed), float(most))
+    best, rows, prior = followed[0]  # alone, to the second order, it refutes this value:
+    return _crossing(wealth, enough, top, top - (enough - prior) / (best * size) - best * float(rows.var()) / 2)
 
 
-def _crossing(wealth: Callable[[float], float], enough: float, high: float) -> float:
+def _log_product(bet: float, terms: np.ndarray, value: float) -> float:
+    """Σ ln(1 + bet (T − value)), from products of 16 factors, each in [0.1, 10¹⁵], which a float can hold."""
+    total = 0.0
+    for start in range(0, terms.size, _BLOCK):
+        factors = bet * terms[start : start + _BLOCK]
+        factors += 1 - bet * value
+        np.minimum(factors, 1e15, out=factors)
+        even = factors.size - factors.size % 16
+        total += float(np.log(factors[:even].reshape(16, -1).prod(axis=0)).sum() + np.log(factors[even:]).sum())
+    return total
+
+
+def _crossing(wealth: Callable[[float], float], enough: float, high: float, guess: float | None = None) -> float:
     """The largest value up to which the logarithm of the wealth, which falls as the value grows, is at least `enough`.
 
-    False position with halvings, because the logarithm is nearly a straight line.
+    It is nearly a straight line, so false position (in its Illinois form) takes few steps from around a good guess.
     """
     if high <= _CLOSE:
         return 0.0
-    low, at_low, at_high = 0.0, math.inf, wealth(high) - enough
+    top, low, at_low = high, 0.0, math.nan
+    guess = high if guess is None else max(guess, 0.0)
+    step = max((high - guess) / 32, high / 64)
+    middle = min(guess + step, high)
+    at_high = wealth(middle) - enough
+    if at_high > 0 and middle < high:  # refuted beyond the guess
+        low, at_low, middle = middle, at_high, high
+        at_high = wealth(high) - enough
     if at_high > 0:
-        return high
-    halve = True
-    while high - low > _CLOSE:
-        share = 0.5 if halve or not math.isfinite(at_low) else at_low / (at_low - at_high)
-        middle = low + min(max(share, 0.01), 0.99) * (high - low)
-        found = wealth(middle) - enough
-        halve = not halve
+        return top
+    high, step = middle, 2 * step
+    while math.isnan(at_low) and high - step > 0:  # go down until it is refuted
+        found = wealth(high - step) - enough
         if found > 0:
-            low, at_low = middle, found
+            low, at_low = high - step, found
         else:
-            high, at_high = middle, found
+            high, at_high, step = high - step, found, 2 * step
+    while high - low > max(_CLOSE, _ACCURATE * (top - low)):
+        middle = (low + high) / 2 if math.isnan(at_low) else low + (high - low) * at_low / (at_low - at_high)
+        margin = max(0.02 * (high - low), _ACCURATE * (top - low) / 4)
+        middle = min(max(middle, low + margin), high - margin) if 2 * margin < high - low else (low + high) / 2
+        found = wealth(middle) - enough
+        if found > 0:
+            low, at_low, at_high = middle, found, at_high / 2
+        else:
+            high, at_high, at_low = middle, found, at_low / 2
     return low
 
 

@@ -59,9 +59,9 @@ def cross_fitted(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape:
     """
     cell = player * shape[1] + arm
     order = np.argsort(cell, kind="stable")
-    starts = np.searchsorted(cell[order], cell[order])
+    starts = np.searchsorted(cell[order], np.arange(shape[0] * shape[1]))
     fold = np.empty(cell.size, np.int64)
-    fold[order] = (np.arange(cell.size) - starts) % FOLDS
+    fold[order] = (np.arange(cell.size) - starts[cell[order]]) % FOLDS
     cells = fold * shape[0] + player, arm, (FOLDS * shape[0], shape[1])
     pulls, sums = (by_cell(*cells, weights).reshape(FOLDS, *shape) for weights in (None, reward))
     pulls, sums = pulls.sum(axis=0) - pulls, sums.sum(axis=0) - sums
@@ -71,22 +71,23 @@ def cross_fitted(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape:
 
 def from_the_past(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """A model of rewards, [row, arm], from the rows before, so that scores are fair if choices depend on the past."""
-    played = (arm[:, None] == np.arange(shape[1])).astype(float)
     order = np.argsort(player, kind="stable")
-    starts = np.searchsorted(player[order], player[order])
-    before = []
-    for quantity in (played, played * reward[:, None]):
-        own = np.empty_like(quantity)
-        sorted_before = _before(quantity[order])
-        own[order] = sorted_before - sorted_before[starts]
-        before += [own, _before(quantity)]
-    pulls, arm_pulls, sums, arm_sums = before
-    return _shrunken(pulls, sums, arm_pulls, arm_sums)
+    starts = np.searchsorted(player[order], np.arange(shape[0]))[player[order]]
+    model = np.empty((player.size, shape[1]))
+    for number in range(shape[1]):
+        before = []
+        for quantity in ((arm == number) * 1.0, (arm == number) * reward):
+            own, sorted_before = np.empty_like(quantity), _before(quantity[order])
+            own[order] = sorted_before - sorted_before[starts]
+            before += [own, _before(quantity)]
+        pulls, arm_pulls, sums, arm_sums = before
+        model[:, number] = _shrunken(pulls, sums, arm_pulls, arm_sums)
+    return model
 
 
 def _before(quantity: np.ndarray) -> np.ndarray:
     """The sums of the rows before each row."""
-    return np.cumsum(quantity, axis=0) - quantity
+    return np.cumsum(quantity) - quantity
 
 
 def _shrunken(pulls: np.ndarray, sums: np.ndarray, arm_pulls: np.ndarray, arm_sums: np.ndarray) -> np.ndarray:
@@ -129,7 +130,8 @@ def normal_interval(scores: np.ndarray, level: float) -> tuple[float, float]:
     if deviation == 0:
         return mean, mean
     error = deviation / math.sqrt(scores.size)
-    skewness = float(np.mean(((scores - mean) / deviation) ** 3)) / math.sqrt(scores.size)
+    scaled = (scores - mean) / deviation
+    skewness = float(np.mean(scaled * scaled * scaled)) / math.sqrt(scores.size)
 
     def corrected(z: float) -> float:
         return z if abs(skewness) < 1e-9 else 3 / skewness * (math.cbrt(1 + skewness * (z - skewness / 6)) - 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -152,11 +152,10 @@ class Evaluator:
 
     def __init__(self, rows: Rows, level: float, estimator: str) -> None:
         self.rows, self.level, self.estimator = rows, level, estimator
-        self.score = cache(self._score)
+        self.score = lru_cache(2)(self._score)  # a target's and the baseline's
         order = np.argsort(rows.group, kind="stable")
         ends = np.cumsum(np.bincount(rows.group, minlength=len(rows.groups)))[:-1]
         self._places = np.split(order, ends)
-        self._kept_interval = cache(self._interval)  # every target asks for the baseline's
 
     @cached_property
     def model(self) -> np.ndarray:
@@ -168,6 +167,11 @@ class Evaluator:
     def _past(self) -> np.ndarray:
         """The guess from the rows before, for bets."""
         return estimators.from_the_past(self.rows.player, self.rows.arm, self.rows.reward, self.rows.shape)
+
+    def check(self, target: Target) -> None:
+        """An error if the log lacks an arm that the target plays."""
+        if target.probabilities is not None:
+            unseen(self.rows, target.probabilities, target.name)
 
     def _score(self, target: Target) -> ScoredTarget:
         """What each row says about a target; an error if the log lacks an arm that the target plays."""
@@ -196,19 +200,18 @@ class Evaluator:
 
     def difference(self, scored: ScoredTarget, baseline: ScoredTarget, group: int | None) -> Interval:
         """One interval for the rows' differences; for the log's own choices, if they learn, from both values' ends."""
-        first, one = self._kept_interval(scored, group, self.level / 2)
-        second, other = self._kept_interval(baseline, group, self.level / 2)
-        value = first.value - second.value
+        first, second = (self._scores(each, group) for each in (scored, baseline))
         span = self.rows.high - self.rows.low
-        if math.isnan(value):
+        if first is None or second is None:
             return Interval(math.nan, -span, span, "none")
-        scores = self._scores(scored, group, one) - self._scores(baseline, group, other)
-        chosen = self.chosen(group)
+        scores, chosen = first[0] - second[0], self.chosen(group)
+        value = float(first[0].mean()) - float(second[0].mean())
         largest = float(np.maximum(scored.weights[chosen] + baseline.weights[chosen], 1).max())
-        if not self.rows.adaptive and estimators.varies_enough(scores, largest):
+        if not self.rows.adaptive and estimators.varies_enough(scores, math.sqrt(2) * largest):  # two policies' rows
             kind, (low, high) = "normal", estimators.normal_interval(scores, self.level)
         elif self.rows.adaptive and (scored.logged or baseline.logged):
-            kind, low, high = "both", first.low - second.high, first.high - second.low
+            one, other = (self._interval(each, group, self.level / 2)[0] for each in (scored, baseline))
+            kind, low, high = "both", one.low - other.high, one.high - other.low
         else:
             pair = self._terms(scored, group), self._terms(baseline, group)
             kind, (low, high) = "betting", betting.martingale_difference(*pair, self.level)
@@ -217,29 +220,26 @@ class Evaluator:
 
     def shares(self, scored: ScoredTarget, group: int | None) -> tuple[float, np.ndarray] | None:
         """The value, and how much of each row's reward is in it; None where there is no value."""
-        found, estimator = self._kept_interval(scored, group, self.level)
+        found = self._scores(scored, group)
         weights = scored.weights[self.chosen(group)]
-        whole = weights.sum() if estimator == "snips" else weights.size
-        return None if math.isnan(found.value) else (found.value, weights / whole)
+        if found is None:
+            return None
+        return float(found[0].mean()), weights / (weights.sum() if found[1] == "snips" else weights.size)
 
     def _interval(self, scored: ScoredTarget, group: int | None, level: float) -> tuple[Interval, str]:
         """The value with its interval, for rewards in [0, 1], and the estimator."""
+        found = self._scores(scored, group)
+        if found is None:
+            return Interval(math.nan, 0.0, 1.0, "none"), self.estimator
+        scores, estimator = found
         chosen = self.chosen(group)
         weights, rewards = scored.weights[chosen], self.rows.reward[chosen]
-        estimator = "mean" if scored.logged else self.estimator
-        if estimator == "auto":
-            estimator = "dr" if _plenty(weights, rewards) else "snips"
-        lacking = self.rows.by_player and group is not None and scored.unseen[group]
-        if lacking or not weights.any():
-            return Interval(math.nan, 0.0, 1.0, "none"), estimator
-        scores = self._scores(scored, group, estimator)
         if (scored.logged or not self.rows.adaptive) and estimators.varies_enough(scores, max(float(weights.max()), 1)):
             kind, (low, high) = "normal", estimators.normal_interval(scores, level)
         elif scored.logged and self.rows.adaptive:
             kind, (low, high) = "hoeffding", estimators.hoeffding_interval(rewards, level)
         else:
-            design = self._by_design(scored, chosen)
-            kind = "betting"
+            kind, design = "betting", self._by_design(scored, chosen)
             if design is None:
                 low, high = betting.martingale_interval(self._terms(scored, group), level)
             else:
@@ -266,19 +266,32 @@ class Evaluator:
         chosen, rows = self.chosen(group), self.rows
         reward, arm, player = rows.reward[chosen], rows.arm[chosen], rows.player[chosen]
         if scored.probabilities is None:
-            return betting.BetTerms(np.ones(reward.size), reward, arm, [])
-        arms = [
-            (number, scored.probabilities[player, number], rows.chance(number, chosen), self._past[chosen, number])
-            for number in np.flatnonzero(scored.probabilities.any(axis=0)).tolist()
-        ]
-        return betting.BetTerms(scored.weights[chosen], reward, arm, arms)
+            return betting.BetTerms(np.ones(reward.size), reward)
+        arms = []
+        for each in np.flatnonzero(scored.probabilities.any(axis=0)).tolist():
+            chances = rows.chance(each, chosen)
+            if chances is not None:
+                balance = 1 - np.divide(arm == each, chances, out=np.zeros(arm.size), where=arm == each)
+                plays, model = scored.probabilities[player, each], self._past[chosen, each]
+                arms.append(betting.ArmGuess(plays, chances, balance, model))
+        return betting.BetTerms(scored.weights[chosen], reward, arms)
 
-    def _scores(self, scored: ScoredTarget, group: int | None, estimator: str) -> np.ndarray:
+    def _scores(self, scored: ScoredTarget, group: int | None) -> tuple[np.ndarray, str] | None:
+        """Scores whose mean is the value, and the estimator; None where no row says anything."""
         chosen = self.chosen(group)
-        if estimator in ("mean", "dr"):
-            return np.asarray(scored.doubly_robust[chosen])
+        if scored.logged:
+            return (self.rows.reward[chosen], "mean") if self.rows.reward[chosen].size else None
+        weights, rewards = scored.weights[chosen], self.rows.reward[chosen]
+        lacking = self.rows.by_player and group is not None and scored.unseen[group]
+        if lacking or not weights.any():
+            return None
+        estimator = self.estimator
+        if estimator == "auto":
+            estimator = "dr" if _plenty(weights, rewards) else "snips"
+        if estimator == "dr":
+            return np.asarray(scored.doubly_robust[chosen]), estimator
         score = estimators.ips_scores if estimator == "ips" else estimators.snips_scores
-        return score(scored.weights[chosen], self.rows.reward[chosen])
+        return score(weights, rewards), estimator
 
     def chosen(self, group: int | None) -> Any:
         """Which rows are the group's, in the log's order."""
@@ -287,8 +300,6 @@ class Evaluator:
 
 def _plenty(weights: np.ndarray, rewards: np.ndarray) -> bool:
     """Whether n v ≥ 10 and n (1 − v) ≥ 10, with n effective rows and the value v."""
-    if not weights.any():
-        return False
     value = float((weights * rewards).sum() / weights.sum())
     return estimators.effective_rows(weights) * min(value, 1 - value) >= PLENTY
 

@@ -47,9 +47,9 @@ class Rows:
         """Whether the groups are the players."""
         return self.group is self.player
 
-    def chance(self, arm: int, rows: Any) -> np.ndarray:
-        """The propensity of an arm in each of these rows, played or not; 0 where unknown."""
-        played, own = self.arm[rows] == arm, self.propensity[rows]
+    def chance(self, arm: int, rows: Any) -> np.ndarray | None:
+        """The propensity of an arm in each of these rows, played or not, 0 where unknown; None if it is in none."""
+        own = self.propensity[rows]
         if self.probabilities is not None:
             known = self.probabilities[rows, arm]
         elif self.design is not None and not self.adaptive:
@@ -57,8 +57,8 @@ class Rows:
         elif len(self.arms) == 2:
             known = 1 - own
         else:
-            known = np.zeros(own.size)
-        return np.where(played, own, np.nan_to_num(known)) if known.any() else known
+            return None
+        return np.where(self.arm[rows] == arm, own, np.nan_to_num(known))
 
     @property
     def shape(self) -> tuple[int, int]:

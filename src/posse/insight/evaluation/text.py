@@ -31,17 +31,22 @@ LEARNED = "choices depended on earlier rewards, so errors need not be normal"
 
 def to_text(evaluation: Evaluation) -> str:
     """What was judged from how much data, the values overall and by player, and notes."""
-    groups = plural(len(evaluation.players), "player" if evaluation.by == "player" else f"value of {evaluation.by}")
-    head = (
-        f"{evaluation.reward} of {plural(evaluation.rows, 'decision')}, {groups}, "
-        f"{plural(len(evaluation.arms), 'arm')}, chosen "
-        + ("by a policy that learns" if evaluation.adaptive else "at random, whatever the rewards")
-    )
-    parts = [head, "\n".join(align(overall_table(evaluation)))]
+    parts = [headline(evaluation), "\n".join(align(overall_table(evaluation)))]
     if len(evaluation.players) > 1:
         parts += _by_player(evaluation)
     parts.append("\n".join(bullet(note) for note in [*kinds_of_intervals(evaluation), *evaluation.notes]))
     return "\n\n".join(parts)
+
+
+def headline(evaluation: Evaluation) -> str:
+    """How much data there is, and how its arms were chosen."""
+    groups = plural(len(evaluation.players), "player" if evaluation.by == "player" else "value")
+    groups += "" if evaluation.by == "player" else f" of {evaluation.by}"
+    return (
+        f"{evaluation.reward} of {plural(evaluation.rows, 'decision')}, {groups}, "
+        f"{plural(len(evaluation.arms), 'arm')}, chosen "
+        + ("by a policy that learns" if evaluation.adaptive else "at random, whatever the rewards")
+    )
 
 
 def overall_table(evaluation: Evaluation) -> list[list[str]]:
