@@ -1,7 +1,7 @@
 """diagnose: is ε right? How far players really differ, as far as the rewards can say.
 
 There are two answers of different strength. The *bound* is guaranteed: with probability 1 − level, it is never larger
-than the true difference between players, however the data was gathered and however often one looks (`intervals.py`).
+than the true difference between players, however the data was gathered and however often one looks (`pairs.py`).
 An alarm is raised when it passes ε. The *estimate* is a best guess without the sampling noise (`model.py`).
 
 Both are void if rewards go missing, or come late, because of their value.
@@ -17,6 +17,7 @@ import numpy as np
 from posse.checks import number, whole
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.insight.diagnosis.model import SpreadEstimate, estimate_spread
+from posse.insight.diagnosis.pairs import pair_bounds
 from posse.insight.diagnosis.text import headline, to_text
 from posse.insight.logs import Log, by_cell, read_log, with_range
 from posse.learner import Counts
@@ -41,7 +42,7 @@ class Diagnosis:
     upper: np.ndarray
     """Upper ends, [player, arm]."""
     bounds: np.ndarray
-    """The least by which some two players differ, [arm]: largest lower end minus smallest upper end, at least 0."""
+    """The least by which some two players differ, [arm]; all hold for ever with probability 1 − level."""
     pairs: tuple[tuple[str, str] | None, ...]
     """For each arm the two players that the bound is about, the better one first; None where it is 0."""
     spread: SpreadEstimate
@@ -112,9 +113,8 @@ def diagnose(
 
     The result is void if rewards go missing because of their value.
 
-    The level is shared among players and arms in the order in which they joined, so that more may join at any time:
-    player number i and arm number j get shares(i) · shares(j) of it. In a log from elsewhere, they joined with their
-    first rows. Those who have retired keep their numbers.
+    The level is shared among players and arms in the order in which they joined, so that more may join at any time. In
+    a log from elsewhere, they joined with their first rows. Those who have retired keep their numbers.
 
     Args:
         source: a learner, its counts, or a log: a Parquet or CSV file, an Arrow table or a DataFrame with columns
@@ -129,7 +129,7 @@ def diagnose(
     >>> pulls, sums = np.array([[400, 400], [400, 400]]), np.array([[80.0, 60.0], [88.0, 240.0]])
     >>> diagnosis = diagnose(Counts(("north", "south"), ("old", "new"), pulls, sums), epsilon=0.1)
     >>> diagnosis.alarm, diagnosis.broken, round(diagnosis.bound, 2), diagnosis.pairs
-    (True, ('new',), 0.23, (None, ('south', 'north')))
+    (True, ('new',), 0.31, (None, ('south', 'north')))
     """
     level = number("level", level, above=0, most=0.5)
     seed = whole("seed", seed, least=0)
@@ -142,11 +142,10 @@ def diagnose(
     chosen = None if chosen is None else number("epsilon", chosen, least=0, most=unit)
     sums = np.clip((counts.sums - pulls * counts.low) / unit, 0, pulls)
     lower, upper = interval(pulls, sums, level * np.outer(shares(players), shares(arms)))
-    best, worst = lower.argmax(axis=0), upper.argmin(axis=0)
-    bounds = np.maximum(lower.max(axis=0) - upper.min(axis=0), 0.0)
+    bounds, better, worse = pair_bounds(pulls, sums, level)
     pairs = tuple(
         (counts.players[p], counts.players[q]) if bound > 0 else None
-        for p, q, bound in zip(best, worst, bounds, strict=True)
+        for p, q, bound in zip(better, worse, bounds, strict=True)
     )
     spread = estimate_spread(pulls, sums, squares, bounds, level, seed)
     return Diagnosis(

@@ -28,7 +28,7 @@ def headline(diagnosis: Diagnosis) -> str:
     >>> from posse.learner import Counts
     >>> counts = Counts(("north", "south"), ("old",), np.array([[400], [400]]), np.array([[80.0], [240.0]]))
     >>> print(headline(diagnose(counts, epsilon=0.1)))
-    ε = 0.1 is broken by arm old: players south and north differ by at least 0.178
+    ε = 0.1 is broken by arm old: players south and north differ by at least 0.255
     """
     show = _decimals(diagnosis)
     epsilon = diagnosis.epsilon
