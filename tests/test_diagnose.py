@@ -21,7 +21,7 @@ from matplotlib.cbook import is_math_text
 import posse
 from posse.cli import main
 from posse.insight import Diagnosis, diagnose
-from posse.insight.diagnosis.figure import MOST_ARMS, MOST_PLAYERS, _band
+from posse.insight.diagnosis.figure import MOST_ARMS, MOST_PLAYERS, _band, _off
 from posse.learner import Counts
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
@@ -227,7 +227,9 @@ class TestEdges:
         diagnosis = diagnose(EDGES["one player"])
         assert not diagnosis.alarm
         assert np.isnan(diagnosis.spreads.value).all()
-        assert str(diagnosis).startswith("There is one player, and nobody to compare it with.")
+        assert str(diagnosis).startswith(
+            "Fewer than two players have rewards on record, so there is nobody to compare."
+        )
 
     def test_equal_extremes_show_no_difference_and_opposite_ones_do(self):
         for name in ("only zeros", "only ones"):
@@ -306,18 +308,24 @@ class TestFigure:
     @given(seed=st.integers(0, 10**6), epsilon=st.floats(0, 0.5))
     @example(seed=1, epsilon=0.0)  # ε is broken
     @example(seed=1, epsilon=0.5)  # ε holds
-    def test_the_band_touches_every_interval_exactly_while_epsilon_holds(self, seed, epsilon):
+    def test_players_off_the_band_differ_by_more_than_epsilon_from_some_other(self, seed, epsilon):
         random = np.random.default_rng(seed)
         pulls = random.integers(1, 4000, (5, 1))
         diagnosis = diagnose(counts(pulls, random.binomial(pulls, random.uniform(0.3, 0.7, (5, 1))), epsilon))
         start, end = _band(diagnosis, 0)
-        off = (diagnosis.lower[:, 0] > end + 1e-12) | (diagnosis.upper[:, 0] < start - 1e-12)
-        assert off.any() == diagnosis.alarm
+        lower, upper = diagnosis.lower[:, 0], diagnosis.upper[:, 0]
+        off = (lower > end + 1e-12) | (upper < start - 1e-12)
+        assert off.any() == (lower.max() - upper.min() > epsilon)
         for player in np.flatnonzero(off):
-            apart = np.maximum(
-                diagnosis.lower[player] - diagnosis.upper[:, 0], diagnosis.lower[:, 0] - diagnosis.upper[player]
-            )
-            assert apart.max() > epsilon
+            assert np.maximum(lower[player] - upper, lower - upper[player]).max() > epsilon
+
+    def test_the_two_players_of_an_alarm_stand_out_even_if_the_band_touches_all(self):
+        diagnosis = diagnose(counts([[1500], [1500], [1500]], [[750], [900], [1050]], 0.1))
+        assert diagnosis.pairs == (("p3", "p1"),)
+        assert diagnosis.lower.max() - diagnosis.upper.min() < 0.1 < diagnosis.bound
+        assert _off(diagnosis, 0, _band(diagnosis, 0)).tolist() == [True, False, True]
+        held = dataclasses.replace(diagnosis, epsilon=0.2)
+        assert not _off(held, 0, _band(held, 0)).any()
 
     def test_names_are_shown_as_they_are(self):
         odd = Counts(("a $x^2$ b", "_b"), ("arm\nof two lines",), np.array([[9], [9]]), np.array([[3.0], [4.0]]))
@@ -343,15 +351,33 @@ class TestCommand:
         return path
 
     def test_it_prints_writes_and_draws(self, log, tmp_path, capsys):
-        files = [tmp_path / "out.json", tmp_path / "out.svg"]
+        files = [tmp_path / "out.json", tmp_path / "out.svg", tmp_path / "out.html"]
         options = ["--reward", "sales", "--range", "0", "10", "--epsilon", "2"]
-        assert main(["diagnose", str(log), *options, "--json", str(files[0]), "--figure", str(files[1])]) == 0
+        assert (
+            main(
+                [
+                    "diagnose",
+                    str(log),
+                    *options,
+                    "--json",
+                    str(files[0]),
+                    "--figure",
+                    str(files[1]),
+                    "--report",
+                    str(files[2]),
+                ]
+            )
+            == 0
+        )
         printed = capsys.readouterr().out
-        assert "ε = 2 is broken by arm new: players south and north differ by at least 3." in " ".join(printed.split())
+        assert "ε = 2 is broken by arm new: players south and north differ by at least 4." in " ".join(printed.split())
         written = json.loads(files[0].read_text())
         assert written["alarm"]
         assert written["pairs"] == [["south", "north"]]
         assert "<svg" in files[1].read_text()
+        page = files[2].read_text()
+        assert "ε = 2 is broken" in page
+        assert "<svg" in page
         assert main(["diagnose", str(log), *options, "--json", "-"]) == 0
         assert json.loads(capsys.readouterr().out) == written
 

@@ -1,4 +1,4 @@
-"""Is ε right? The boundary against its definition, and alarms on simulated truth."""
+"""Is ε right? Intervals against their definition."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_diagnose import counts
 
-import posse
-from posse.insight import diagnose
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.simulation import trace
 
@@ -103,66 +100,3 @@ class TestInterval:
         assert 0 < ever <= LEVEL
         naive = (np.abs(sums / looks - 0.3) > 1.96 * np.sqrt(0.3 * 0.7 / looks)).any(axis=1).mean()
         assert naive > 4 * LEVEL
-
-
-class TestAlarm:
-    EPSILON = 0.1
-
-    def bounds(self, pulls, sums):
-        """What `diagnose` computes, for all rounds of a run at once."""
-        low, high = interval(pulls, sums, LEVEL * np.outer(shares(pulls.shape[1]), shares(pulls.shape[2])))
-        return (low.max(axis=1) - high.min(axis=1)).max(axis=1)
-
-    def naive(self, pulls, sums):
-        """With the 95 % interval for a fixed number of pulls."""
-        mean = np.divide(sums, pulls, out=np.full(sums.shape, 0.5), where=pulls > 0)
-        half = 1.96 * np.sqrt(0.25 / np.maximum(pulls, 0.1))
-        return ((mean - half).max(axis=1) - (mean + half).min(axis=1)).max(axis=1)
-
-    def looked(self, spread, policy, replication, horizon=1000, players=6):
-        """Every tenth round of a run in which players are at the two ends of a spread."""
-        ends = np.where(np.arange(players) % 2, spread / 2, -spread / 2)
-        problem = posse.Problem(np.array([0.7, 0.5, 0.3]) + ends[:, None])
-        return tuple(part[9::10] for part in played(problem, policy, horizon, replication))
-
-    @pytest.mark.parametrize("policy", [posse.RobustAggTS(0.1), posse.IndTS()], ids=lambda policy: policy.label)
-    def test_false_ones_stay_below_the_level_and_naive_intervals_do_not(self, policy):
-        runs = [self.looked(self.EPSILON, policy, replication) for replication in range(40)]
-        assert sum((self.bounds(*run) > self.EPSILON).any() for run in runs) <= LEVEL * len(runs)
-        assert sum((self.naive(*run) > self.EPSILON).any() for run in runs) > 2 * LEVEL * len(runs)
-
-    def test_a_spread_of_twice_epsilon_is_found(self):
-        runs = [self.looked(2 * self.EPSILON, posse.RobustAggTS(0.1), r, horizon=3000) for r in range(10)]
-        assert all((self.bounds(*run) > self.EPSILON).any() for run in runs)
-
-    def test_it_is_the_one_of_diagnose(self):
-        pulls, sums = self.looked(0.3, posse.RobustAggTS(0.1), 0)
-        for look in (0, 20, 99):
-            diagnosis = diagnose(counts(pulls[look], sums[look], self.EPSILON))
-            assert diagnosis.bound == pytest.approx(max(self.bounds(pulls, sums)[look], 0))
-            assert diagnosis.alarm == (self.bounds(pulls, sums)[look] > self.EPSILON)
-
-    def test_it_names_arm_players_and_figures(self):
-        diagnosis = diagnose(counts([[500, 500], [500, 500], [500, 500]], [[250, 300], [245, 100], [255, 290]], 0.1))
-        assert diagnosis.alarm
-        assert diagnosis.broken == ("a2",)
-        assert diagnosis.pairs == (None, ("p1", "p2"))
-        assert diagnosis.bounds[0] == 0
-        assert 0.15 < diagnosis.bound < 0.4
-        assert diagnosis.bound == diagnosis.lower[0, 1] - diagnosis.upper[1, 1]
-        least = f"{diagnosis.bound:.3f}"
-        assert diagnosis.verdict == f"ε = 0.1 is broken by arm a2: players p1 and p2 differ by at least {least}"
-
-    def test_there_is_none_without_epsilon(self):
-        diagnosis = diagnose(counts([[500], [500]], [[0], [500]]))
-        assert not diagnosis.alarm
-        assert diagnosis.bound > 0.8
-        assert diagnosis.broken == ()
-
-    def test_players_and_arms_that_join_change_nothing_for_those_that_are_there(self):
-        random = np.random.default_rng(0)
-        pulls = random.integers(0, 300, (9, 5))
-        sums = random.binomial(pulls, 0.4)
-        few, many = diagnose(counts(pulls[:4, :2], sums[:4, :2])), diagnose(counts(pulls, sums))
-        assert (few.lower == many.lower[:4, :2]).all()
-        assert (few.upper == many.upper[:4, :2]).all()

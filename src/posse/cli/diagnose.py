@@ -39,7 +39,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="P",
         help="the largest probability of ever raising a false alarm (default: 0.05)",
     )
-    add_outputs(parser, figure=True)
+    add_outputs(parser, figure=True, report=True)
     parser.set_defaults(run=_diagnose, progress=True)
 
 

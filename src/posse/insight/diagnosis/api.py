@@ -3,7 +3,7 @@
 There are two kinds of answers. *Estimates* come from the model of the players (`posse.insight.hierarchy`): how far they
 differ in level and in what the arms do, each with a test and an interval. The *bound* is guaranteed: with probability
 1 − level, it is never larger than the true difference between two players, however the data was gathered and however
-often one looks (`intervals.py`). An alarm is raised when it passes ε.
+often one looks (`pairs.py`). An alarm is raised when it passes ε.
 
 All of it is void if rewards go missing, or come late, because of their value.
 """
@@ -19,11 +19,13 @@ import numpy as np
 from posse.checks import number
 from posse.insight.columns import Columns
 from posse.insight.diagnosis.intervals import interval, shares
-from posse.insight.diagnosis.text import headline, to_text
+from posse.insight.diagnosis.pairs import pair_bounds
+from posse.insight.diagnosis.text import answers, conditions, headline, to_text
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import Interval, PlayerModel
 from posse.insight.logs import Log
 from posse.insight.planning.api import Plan, plan
+from posse.insight.report import ReportSection, to_html
 from posse.simulation.simulate import Progress
 from posse.text import listed, plain
 
@@ -192,6 +194,20 @@ class Diagnosis:
 
         return draw_effects(self)
 
+    def report(self) -> str:
+        """A page with the answers and both pictures, in one HTML file. Needs matplotlib and Jinja."""
+        pictures: dict[str, list[tuple[str, Figure]]] = {}
+        if self.model.comparable:
+            pictures["Is ε right?"] = [("Each player's interval on each arm", self.figure())]
+            if self.compared[0] != self.compared[1]:
+                pictures["For whom?"] = [("The difference between the two arms for each player", self.effects_figure())]
+        sections = [
+            ReportSection(question, [sentences], pictures.get(question, ()), [table] if table else ())
+            for question, sentences, table in answers(self)
+        ]
+        sections.append(ReportSection("What all this rests on", conditions(self)))
+        return to_html(f"How players differ: {self.verdict}", sections)
+
 
 def diagnose(
     source: Any,
@@ -245,11 +261,10 @@ def diagnose(
     chosen = None if chosen is None else number("epsilon", chosen, least=0, most=unit)
     sums = np.clip((counts.sums - pulls * counts.low) / unit, 0, pulls)
     lower, upper = interval(pulls, sums, level * np.outer(shares(players), shares(arms)))
-    best, worst = lower.argmax(axis=0), upper.argmin(axis=0)
-    bounds = np.maximum(lower.max(axis=0) - upper.min(axis=0), 0.0)
+    bounds, better, worse = pair_bounds(pulls, sums, level)
     pairs = tuple(
         (counts.players[p], counts.players[q]) if bound > 0 else None
-        for p, q, bound in zip(best, worst, bounds, strict=True)
+        for p, q, bound in zip(better, worse, bounds, strict=True)
     )
     may_plan = costs and players > 1 and arms > 1 and (pulls > 0).any(axis=0).all() and data.model.comparable
     return Diagnosis(

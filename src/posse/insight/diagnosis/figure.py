@@ -1,8 +1,9 @@
 """A diagnosis as a picture: a panel for each arm, a row for each player, and a band as wide as ε.
 
-The band lies where it touches the most intervals. While it touches all of them, ε holds so far: if every two intervals
-on a line can be touched at once, all can (Helly). A player whose interval the band cannot touch differs by more than ε
-from some other player, or else the band could be moved. Such a player is drawn in another color and shape.
+The band lies where it touches the most intervals. A player whose interval it cannot touch differs by more than ε from
+some other player, or else the band could be moved: if every two intervals on a line can be touched at once, all can
+(Helly). Such a player is drawn in another color and shape. The alarm is sharper than the intervals: if it names two
+players of an arm on which the band touches all, these two are drawn so.
 """
 
 from __future__ import annotations
@@ -135,11 +136,20 @@ def _band(diagnosis: Diagnosis, arm: int) -> tuple[float, float] | None:
     return start, start + diagnosis.epsilon
 
 
+def _off(diagnosis: Diagnosis, arm: int, band: tuple[float, float] | None) -> np.ndarray:
+    """Which players stand out: those off the band; if there are none, the two that an alarm is about."""
+    if band is None:
+        return np.zeros(len(diagnosis.players), bool)
+    off = (diagnosis.lower[:, arm] > band[1]) | (diagnosis.upper[:, arm] < band[0])
+    if not off.any() and diagnosis.arms[arm] in diagnosis.broken:
+        off = np.isin(diagnosis.players, diagnosis.pairs[arm] or ())
+    return np.asarray(off)
+
+
 def _panel(axes: Axes, diagnosis: Diagnosis, arm: int, players: np.ndarray) -> None:
     band = _band(diagnosis, arm)
-    off = np.zeros(len(diagnosis.players), bool)
+    off = _off(diagnosis, arm, band)
     if band is not None:
-        off = (diagnosis.lower[:, arm] > band[1]) | (diagnosis.upper[:, arm] < band[0])
         axes.axvspan(*band, color=BAND, alpha=0.45, linewidth=0, zorder=0)
     for row, player in enumerate(players):
         broken = off[player]

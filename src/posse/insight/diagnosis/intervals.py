@@ -29,7 +29,7 @@ HALVINGS = 50  # of an interval of length 1 at most: finer than a double near 1 
 _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
-def shares(count: int) -> np.ndarray:
+def shares(count: int, early: int = EARLY) -> np.ndarray:
     """The shares of a level for the first `count` players (or arms), if any number may join: 10/((i+9)(i+10)).
 
     They sum to 1 over i = 1, 2, …, so those who join later take nothing from those who are there. Number 20 gets 1/87
@@ -40,7 +40,7 @@ def shares(count: int) -> np.ndarray:
     [0.091, 0.076, 0.064]
     """
     number = np.arange(1, count + 1)
-    return EARLY / ((number + EARLY - 1) * (number + EARLY))
+    return early / ((number + early - 1) * (number + early))
 
 
 def interval(pulls: np.ndarray, sums: np.ndarray, level: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:

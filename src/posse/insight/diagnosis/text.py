@@ -1,9 +1,10 @@
-"""A diagnosis in words: the answers to five questions, then a table of the arms."""
+"""A diagnosis in words: the answers to five questions."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,20 +18,38 @@ if TYPE_CHECKING:
 LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
 SIGNIFICANT = 0.05
+NOBODY = "Fewer than two players have rewards on record, so there is nobody to compare."
 POWER = 2.8  # standard errors between nothing and what is found in four of five cases: 1.96 + 0.84
 
 
+class Answer(NamedTuple):
+    """A question, the answer in sentences, and perhaps a table."""
+
+    question: str
+    sentences: str
+    table: Sequence[Sequence[str]] = ()
+
+
+def answers(diagnosis: Diagnosis) -> list[Answer]:
+    """The answers in their order; none if there is nobody to compare."""
+    if not diagnosis.model.comparable:
+        return []
+    questions = _level, _contrast, _for_whom, _which, _stated
+    return [question(diagnosis) for question in questions]
+
+
 def to_text(diagnosis: Diagnosis) -> str:
-    """The answers, a table of the arms, how much is shared, and what would make all of it void."""
-    if len(diagnosis.players) == 1:
-        parts = ["There is one player, and nobody to compare it with."]
-    elif not diagnosis.model.comparable:
-        parts = ["Fewer than two players have rewards on record, so nothing can be compared yet."]
-    else:
-        parts = [wrap(_level(diagnosis)), wrap(_contrast(diagnosis)), _for_whom(diagnosis), _which(diagnosis)]
-        parts += [wrap(_stated(diagnosis)), "\n".join(_table(diagnosis))]
-    last = [line for line in (_shared(diagnosis), _void(diagnosis)) if line is not None]
-    return "\n\n".join([*parts, "\n".join(last)])
+    """The answers, how much is shared, and what would make all of it void."""
+    parts = [
+        "\n".join([wrap(f"{question} {sentences}"), *align(table, "<>>>><")])
+        for question, sentences, table in answers(diagnosis)
+    ]
+    return "\n\n".join([*(parts or [NOBODY]), "\n".join(conditions(diagnosis))])
+
+
+def conditions(diagnosis: Diagnosis) -> list[str]:
+    """How much is shared, and what would make all of it void."""
+    return [line for line in (_shared(diagnosis), _void(diagnosis)) if line is not None]
 
 
 def headline(diagnosis: Diagnosis) -> str:
@@ -39,12 +58,12 @@ def headline(diagnosis: Diagnosis) -> str:
     >>> from posse.insight.diagnosis.api import diagnose
     >>> from posse.learner import Counts
     >>> counts = Counts(("north", "south"), ("old",), np.array([[400], [400]]), np.array([[80.0], [240.0]]))
-    >>> print(headline(diagnose(counts, epsilon=0.1)).split(":")[0])
-    ε = 0.1 is broken by arm old
+    >>> print(headline(diagnose(counts, epsilon=0.1)))
+    ε = 0.1 is broken by arm old: players south and north differ by at least 0.255
     """
     epsilon = diagnosis.epsilon
     if not diagnosis.model.comparable:
-        return "There is nobody to compare with"
+        return NOBODY
     if diagnosis.alarm:
         return f"ε = {epsilon:g} is broken by {_proven(diagnosis)}"
     if epsilon is not None:
@@ -68,24 +87,24 @@ def _proven(diagnosis: Diagnosis) -> str:
     return f"arm {name}: players {first} and {second} differ by at least {least}"
 
 
-def _level(diagnosis: Diagnosis) -> str:
+def _level(diagnosis: Diagnosis) -> Answer:
     model = diagnosis.model
     players = plural(int(model.there[0].sum()), "player")
     shown = f"standard deviation {diagnosis.levels.text()} between {players}, {_p(model.level_p)}"
-    return f"Do players differ in level? {_yes(model.level_p)}: {shown}."
+    return Answer("Do players differ in level?", f"{_yes(model.level_p)}: {shown}.")
 
 
-def _contrast(diagnosis: Diagnosis) -> str:
+def _contrast(diagnosis: Diagnosis) -> Answer:
     model = diagnosis.model
     question = "Does what the arms do differ between players?"
     if not model.tells_contrasts:
-        return f"{question} The data cannot tell: players have rewards on too few of the same arms."
+        return Answer(question, "The data cannot tell: players have rewards on too few of the same arms.")
     odds = model.odds_deviation(diagnosis.level).text()
     shown = (
-        f"{question} {_yes(model.contrast_p)}: standard deviation {diagnosis.contrasts.text()} beyond their levels, "
+        f"{_yes(model.contrast_p)}: standard deviation {diagnosis.contrasts.text()} beyond their levels, "
         f"{_p(model.contrast_p)}; on the scale of log-odds τ = {odds}, I² = {100 * model.i_squared:.0f} %."
     )
-    return shown if model.contrast_p < SIGNIFICANT else f"{shown} {_needed(diagnosis)}"
+    return Answer(question, shown if model.contrast_p < SIGNIFICANT else f"{shown} {_needed(diagnosis)}".strip())
 
 
 def _needed(diagnosis: Diagnosis) -> str:
@@ -108,10 +127,10 @@ def _needed(diagnosis: Diagnosis) -> str:
     )
 
 
-def _for_whom(diagnosis: Diagnosis) -> str:
+def _for_whom(diagnosis: Diagnosis) -> Answer:
     first, second = diagnosis.compared
     if first == second:
-        return "For whom? There is one arm, and nothing to compare it with."
+        return Answer("For whom?", "There is one arm, and nothing to compare it with.")
     effects, overall = diagnosis.effects, diagnosis.effect
     values = effects.value
     there = np.flatnonzero(diagnosis.model.there[0])
@@ -119,7 +138,7 @@ def _for_whom(diagnosis: Diagnosis) -> str:
     names = [_short(diagnosis.arms[arm]) for arm in (first, second)]
     against = int((effects.high[there] < 0).sum())
     title = (
-        f"For whom? {names[0]} minus {names[1]} is {overall.text('+')} over all players; below 0 for "
+        f"{names[0]} minus {names[1]} is {overall.text('+')} over all players; below 0 for "
         f"certain for {against} of {len(there)}. By player, drawn together as far as the data allows:"
     )
     shown = order if len(order) <= SHOWN else np.concatenate([order[: SHOWN // 2], order[-SHOWN // 2 :]])
@@ -129,42 +148,41 @@ def _for_whom(diagnosis: Diagnosis) -> str:
         rows.append([_short(diagnosis.players[player]), pulls, effects.at(player).text("+")])
     if len(order) > SHOWN:
         rows.insert(1 + SHOWN // 2, [f"… {len(order) - SHOWN:,} more …", "", ""])
-    return "\n".join([wrap(title), *align(rows, "<><")])
+    return Answer("For whom?", title, rows)
 
 
-def _which(diagnosis: Diagnosis) -> str:
+def _which(diagnosis: Diagnosis) -> Answer:
     spread = diagnosis.spread
     found = (
-        f"Which ε? 95 % of the pairs of players differ by less than {spread.text()} on the arm where they differ "
+        f"95 % of the pairs of players differ by less than {spread.text()} on the arm where they differ "
         "most. Levels count in this, because RobustAgg-TS shares whole means. PosseTS needs no ε."
     )
     if diagnosis.costs is None:
-        return wrap(f"{found} `posse plan --from LOG` says what each choice costs.")
+        return Answer("Which ε?", f"{found} `posse plan --from LOG` says what each choice costs.")
     plan = diagnosis.costs
     savings = [plan.saving(policy) for policy in plan.sweep]
     best = int(np.argmax([saving.mean for saving in savings]))
     title = f"{found} With as much traffic again, each choice saves, of what learning alone loses:"
-    rows = [["PosseTS", _percent(plan.saving(plan.learned)), "no ε"]]
+    rows = [["", "saves", ""], ["PosseTS", _percent(plan.saving(plan.learned)), "no ε"]]
     for place in dict.fromkeys((best, plan.sweep.index(plan.right))):
         which = "the best ε tried" if place == best else "the ε above"
         rows.append([f"RobustAgg-TS({plan.sweep_epsilons[place]:.3g})", _percent(savings[place]), which])
     if plan.given is not None and plan.given not in (plan.right, plan.sweep[best]):
         rows.append([plan.labels[plan.given], _percent(plan.saving(plan.given)), "the ε stated"])
     rows.append(["Naive-Agg", _percent(plan.saving(plan.pooled)), "pools blindly"])
-    return "\n".join([wrap(title), *align(rows, "<><")])
+    return Answer("Which ε?", title, rows)
 
 
 def _percent(saving: Difference) -> str:
     return with_interval(saving, 100, " %")
 
 
-def _stated(diagnosis: Diagnosis) -> str:
-    guaranteed = f"(Guaranteed: the chance of ever raising a false alarm is at most {diagnosis.level:g}.)"
-    if diagnosis.epsilon is None:
-        return f"Is ε right? None is stated; {_proven(diagnosis)}. {guaranteed}"
+def _stated(diagnosis: Diagnosis) -> Answer:
     others = len(diagnosis.broken) - 1
-    more = f" Also by {plural(others, 'other arm')}; see the table." if others > 0 else ""
-    return f"Is ε right? {headline(diagnosis)}.{more} {guaranteed}"
+    more = f" Also by {plural(others, 'other arm')}." if others > 0 else ""
+    stated = f"None is stated; {_proven(diagnosis)}" if diagnosis.epsilon is None else headline(diagnosis)
+    guaranteed = f"(Guaranteed: the chance of ever raising a false alarm is at most {diagnosis.level:g}.)"
+    return Answer("Is ε right?", f"{stated}.{more} {guaranteed}", _table(diagnosis))
 
 
 def why_no_estimate(diagnosis: Diagnosis, arm: int) -> str:
@@ -172,7 +190,7 @@ def why_no_estimate(diagnosis: Diagnosis, arm: int) -> str:
     return "too few rewards from two players" if diagnosis.pulls[:, arm].any() else "no rewards"
 
 
-def _table(diagnosis: Diagnosis) -> list[str]:
+def _table(diagnosis: Diagnosis) -> list[list[str]]:
     spreads, show = diagnosis.spreads, _decimals(diagnosis)
     rows = [["arm", "rewards", "players", "at least", "95 % of pairs within", "between"]]
     for arm, name in enumerate(diagnosis.arms):
@@ -182,7 +200,7 @@ def _table(diagnosis: Diagnosis) -> list[str]:
         row += ["–" if math.isnan(spread.value) else spread.text()]
         row += [" and ".join(map(_short, diagnosis.pairs[arm] or ("–",)))]
         rows.append([*row, "← broken"] if name in diagnosis.broken else row)
-    return align(rows, "<>>>><")
+    return rows
 
 
 def _shared(diagnosis: Diagnosis) -> str | None:

@@ -11,7 +11,6 @@ import numpy as np
 from posse.checks import number, whole
 from posse.insight.columns import EMPIRICAL, Columns
 from posse.insight.evaluation import text
-from posse.insight.evaluation.figure import draw_differences, draw_overall
 from posse.insight.evaluation.model import (
     LOGGED,
     UNIFORM,
@@ -79,6 +78,8 @@ class Evaluation:
 
     def report(self) -> str:
         """Everything as one HTML page, with pictures."""
+        from posse.insight.evaluation.figure import draw_differences, draw_overall
+
         overall = [("the values and their intervals", draw_overall(self))]
         words = [*text.kinds_of_intervals(self), *self.notes]
         sections = [
