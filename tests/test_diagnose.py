@@ -21,7 +21,7 @@ from matplotlib.cbook import is_math_text
 import posse
 from posse.cli import main
 from posse.insight import Diagnosis, diagnose
-from posse.insight.diagnosis.figure import MOST_ARMS, MOST_PLAYERS, _band, _off
+from posse.insight.diagnosis.figure import MOST_ARMS, MOST_PLAYERS, _band
 from posse.learner import Counts
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
@@ -318,14 +318,6 @@ class TestFigure:
         assert off.any() == (lower.max() - upper.min() > epsilon)
         for player in np.flatnonzero(off):
             assert np.maximum(lower[player] - upper, lower - upper[player]).max() > epsilon
-
-    def test_the_two_players_of_an_alarm_stand_out_even_if_the_band_touches_all(self):
-        diagnosis = diagnose(counts([[1500], [1500], [1500]], [[750], [900], [1050]], 0.1))
-        assert diagnosis.pairs == (("p3", "p1"),)
-        assert diagnosis.lower.max() - diagnosis.upper.min() < 0.1 < diagnosis.bound
-        assert _off(diagnosis, 0, _band(diagnosis, 0)).tolist() == [True, False, True]
-        held = dataclasses.replace(diagnosis, epsilon=0.2)
-        assert not _off(held, 0, _band(held, 0)).any()
 
     def test_names_are_shown_as_they_are(self):
         odd = Counts(("a $x^2$ b", "_b"), ("arm\nof two lines",), np.array([[9], [9]]), np.array([[3.0], [4.0]]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import naive_pairs
@@ -15,6 +16,7 @@ from test_diagnose_numbers import LEVEL, played
 import posse
 from posse.insight import diagnose
 from posse.insight.diagnosis import pairs
+from posse.insight.diagnosis.figure import _band, _off
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.insight.diagnosis.pairs import EARLY, PairData, bounds_by_arm, pair_bounds, tilt_weights
 
@@ -291,3 +293,11 @@ class TestAlarm:
         assert (few.lower == many.lower[:4, :2]).all()
         assert (few.upper == many.upper[:4, :2]).all()
         assert (few.bounds <= many.bounds[:2]).all()
+
+    def test_the_two_players_of_an_alarm_stand_out_in_the_picture_even_if_the_band_touches_all(self):
+        diagnosis = diagnose(counts([[1500], [1500], [1500]], [[750], [900], [1050]], 0.1))
+        assert diagnosis.pairs == (("p3", "p1"),)
+        assert diagnosis.lower.max() - diagnosis.upper.min() < 0.1 < diagnosis.bound
+        assert _off(diagnosis, 0, _band(diagnosis, 0)).tolist() == [True, False, True]
+        held = dataclasses.replace(diagnosis, epsilon=0.2)
+        assert not _off(held, 0, _band(held, 0)).any()

@@ -30,11 +30,11 @@ _lgamma = np.vectorize(math.lgamma, otypes=[np.float64])
 
 
 def shares(count: int, early: int = EARLY) -> np.ndarray:
-    """The shares of a level for the first `count` players (or arms), if any number may join: 10/((i+9)(i+10)).
+    """The shares of a level for the first `count` players (or arms), if any number may join: c/((i+c−1)(i+c)).
 
-    They sum to 1 over i = 1, 2, …, so those who join later take nothing from those who are there. Number 20 gets 1/87
-    of the level; equal shares among 20 known in advance would be 1/20. That costs little, since an interval's width
-    grows only with the root of the logarithm of 1/share.
+    They sum to 1 over i = 1, 2, …, so those who join later take nothing from those who are there. With c = `early` =
+    10, number 20 gets 1/87 of the level; equal shares among 20 known in advance would be 1/20. That costs little, since
+    an interval's width grows only with the root of the logarithm of 1/share.
 
     >>> shares(3).round(3).tolist()
     [0.091, 0.076, 0.064]

@@ -1,21 +1,20 @@
 """A lower bound on how far two players differ on an arm, from counts and sums alone; it holds at all times at once.
 
-For a reward X in [0, 1] with mean μ, e^(λX) lies below its chord, so its expectation is at most 1 − μ + μe^λ. For a
-pair of players with n and n' pulls of an arm, rewards that sum to s and s', and two *tilts* λ, ν ≥ 0, the product
+For a reward X in [0, 1] with mean μ, e^(λX) lies below its chord, so its expectation is at most 1 − μ + μe^λ. For two
+players with n and n' pulls of an arm, rewards that sum to s and s', and two *tilts* λ, ν ≥ 0, the product
 
     V(μ, μ') = e^(λs) / (1 − μ + μe^λ)^n · e^(−νs') / (1 − μ' + μ'e^(−ν))^n'
 
-is therefore a nonnegative supermartingale that starts at 1. It falls in μ and rises in μ'. So is any average, here over
-13 sizes of tilts in five directions λ : ν. The directions 1 : 0 and 0 : 1 concern one player each; their parts of the
-weight are shared among players, those of the others among pairs, and arms have their parts of the level. All this adds
-up to one supermartingale for each arm, and by Ville's inequality it reaches 1/α with probability at most α.
+is therefore a nonnegative supermartingale that starts at 1. It falls in μ and rises in μ'. W is a weighted sum of such
+terms over 13 sizes of tilts in five directions λ : ν. The weights of all players and pairs sum to 1, so by Ville's
+inequality W at the true means reaches 1/α with probability at most α, for any of them.
 
-W is the sum over those terms that concern a given pair. If μ − μ' ≤ δ, then W is at least its least value where
-μ = μ' + δ. If that reaches 1/α, the first player is better by more than δ. ln W is convex in (μ, δ), hence the least
-value is easy to find, and Newton's method approaches the largest such δ from below.
+If μ − μ' ≤ δ, then W is at least its least value where μ = μ' + δ. If that reaches 1/α, the first player is better by
+more than δ. ln W is convex in (μ', δ), hence the least value is easy to find, and Newton's method approaches the
+largest such δ from below.
 
-Two rewards of the same time may depend on each other as long as large ones come together (a holiday): that makes the
-expectation of the product smaller. The paper's rewards are independent.
+Rewards of two players that come at the same time must be independent given the past, or large when the other's is: this
+makes the expectation of the product smaller. docs/diagnosis.md says more, with sources.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from posse.insight.diagnosis.intervals import shares
 EARLY = 3  # the level falls slowly over about this many players (and arms), then as 1/number²
 PLAYERS, PAIRS = 5, 6  # how many players from each end of an arm are considered, and how many of their pairs
 DEVIATIONS = 4.5  # of the rough intervals that choose them
-HALVINGS = 24
-MOST_STEPS = 60
+HALVINGS = 24  # when the least wealth is looked for among means in [0, 1]
+MOST_STEPS = 60  # of Newton's method, even with 10^12 rewards
 CLOSE = 1e-9  # the bound is as sharp as that
 ROUNDING = 1e-14  # of ln W, for each pull
 
