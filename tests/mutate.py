@@ -29,6 +29,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMULAS = "tests/test_policies.py tests/test_agreement.py"
+HIERARCHY = "HierTS and not centers and not propensities and not decisions or Record or Constants"
 EVALUATE = "tests/test_evaluate.py tests/test_evaluate_intervals.py"
 STORE = [f"tests/service/test_store_{name}.py" for name in ("requests", "writer", "faults")]
 TESTS = {
@@ -36,11 +37,11 @@ TESTS = {
     "policies/robustagg_ts.py": f"{FORMULAS} -k 'RobustAggTS or Record or Constants'",
     "policies/ind_ts.py": f"{FORMULAS} -k 'IndTS or Record or Constants'",
     "policies/ind_ucb.py": f"{FORMULAS} -k 'IndUCB or Record or Constants'",
-    "policies/hier_ts.py": f"{FORMULAS} tests/test_learner_agreement.py -k 'HierTS or Record or Constants'",
+    "policies/hier_ts.py": f"{FORMULAS} tests/test_learner_agreement.py -k '{HIERARCHY}'",
     "policies/fourth_root.py": "tests/test_posse_ts.py -k 'not Runs and not Noise'",
     "policies/posse_ts.py": "tests/test_posse_ts.py -k 'not Runs and not Noise'",
-    "policies/refresh.py": "tests/test_agreement.py -k PosseTS",
-    "policies/statistics.py": "tests/test_agreement.py -k 'PosseTS or IndTSV or IndUCB'",
+    "policies/refresh.py": "tests/test_declaration.py -k Refresh",
+    "policies/statistics.py": "tests/test_declaration.py tests/test_summary.py -k 'Bindings or squares or statistics'",
     "policies/beta_propensity.py": "tests/test_beta_ts.py",
     "policies/propensity.py": "tests/test_propensity.py",
     "service/auth/permissions.py": "tests/service/test_access.py",
