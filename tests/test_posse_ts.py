@@ -271,6 +271,11 @@ class TestDispersion:
         two, _ = summarise([[2]], [[1]], [[0.5]])
         assert two[0, DISPERSION] < 0.9
 
+    def test_a_pair_adds_its_variance_and_that_of_0s_and_1s(self):
+        """Four rewards of mean 1/2: their variance is 1/3 if they are 0s and 1s."""
+        assert dispersion_sums(4.0, 2.0, 2.0) == pytest.approx((4 / 3, 4 / 3))
+        assert dispersion_sums(4.0, 2.0, 1.5) == pytest.approx((4 / 6, 1 + 1 / 6))
+
     def test_squares_that_rounding_left_short_are_no_negative_variance(self):
         assert dispersion_sums(4.0, 2.0, 1.0 - 1 / GRID) == (0.0, 1.0)
 
