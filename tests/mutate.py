@@ -47,7 +47,7 @@ TESTS = {
     "policies/propensity.py": "tests/test_propensity.py",
     "service/auth/permissions.py": "tests/service/test_access.py",
     "service/storage/transaction.py": " ".join(STORE),
-    "insight/evaluation/model.py": f"{EVALUATE} -k 'Hand or Offer or Overlap or Names or Hostile'",
+    "insight/evaluation/model.py": f"{EVALUATE} -k 'Hand or Which or never_met or Overlap or Names or Hostile'",
     "insight/evaluation/estimators.py": f"{EVALUATE} -k 'Hand or Models or Betting'",
 }
 COMPARISONS = "Lt LtE GtE, LtE Lt Gt, Gt GtE LtE, GtE Gt Lt, Eq NotEq, NotEq Eq, Is IsNot, IsNot Is, In NotIn, NotIn In"
