@@ -25,10 +25,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMULAS = "tests/test_policies.py tests/test_agreement.py"
+HIERARCHY = "HierTS and not centers and not propensities and not decisions or Record or Constants"
 EVALUATE = "tests/test_evaluate.py tests/test_evaluate_intervals.py"
 STORE = [f"tests/service/test_store_{name}.py" for name in ("requests", "writer", "faults")]
 TESTS = {
@@ -36,16 +38,16 @@ TESTS = {
     "policies/robustagg_ts.py": f"{FORMULAS} -k 'RobustAggTS or Record or Constants'",
     "policies/ind_ts.py": f"{FORMULAS} -k 'IndTS or Record or Constants'",
     "policies/ind_ucb.py": f"{FORMULAS} -k 'IndUCB or Record or Constants'",
-    "policies/hier_ts.py": f"{FORMULAS} tests/test_learner_agreement.py -k 'HierTS or Record or Constants'",
-    "policies/fourth_root.py": "tests/test_posse_ts.py -k 'not Runs and not Noise'",
+    "policies/hier_ts.py": f"{FORMULAS} tests/test_learner_agreement.py -k '{HIERARCHY}'",
+    "policies/fourth_root.py": "tests/test_posse_ts.py -k 'TestPosterior or TestDispersion or before_any_data'",
     "policies/posse_ts.py": "tests/test_posse_ts.py -k 'not Runs and not Noise'",
-    "policies/refresh.py": "tests/test_agreement.py -k PosseTS",
-    "policies/statistics.py": "tests/test_agreement.py -k 'PosseTS or IndTSV or IndUCB'",
-    "policies/beta_propensity.py": "tests/test_beta_ts.py",
+    "policies/refresh.py": "tests/test_declaration.py -k Refresh",
+    "policies/statistics.py": "tests/test_declaration.py tests/test_summary.py -k 'Bindings or squares or statistics'",
+    "policies/beta_propensity.py": "tests/test_beta_ts.py -k Propensities",
     "policies/propensity.py": "tests/test_propensity.py",
     "service/auth/permissions.py": "tests/service/test_access.py",
     "service/storage/transaction.py": " ".join(STORE),
-    "insight/evaluation/model.py": f"{EVALUATE} -k 'Hand or Offer or Overlap or Names or Hostile'",
+    "insight/evaluation/model.py": f"{EVALUATE} -k 'Hand or Which or never_met or Overlap or Names or Hostile'",
     "insight/evaluation/estimators.py": f"{EVALUATE} -k 'Hand or Models or Betting'",
 }
 COMPARISONS = "Lt LtE GtE, LtE Lt Gt, Gt GtE LtE, GtE Gt Lt, Eq NotEq, NotEq Eq, Is IsNot, IsNot Is, In NotIn, NotIn In"
@@ -123,6 +125,9 @@ def run_tests(file: str, folder: str, seconds: int) -> None:
     """In a process of its own, forked from one that has imported all but posse, which saves most of the time."""
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     signal.alarm(20 * seconds)  # for one that sleeps without end
+    found_is_enough = [hypothesis.Phase.explicit, hypothesis.Phase.generate]  # no smaller example of a failure
+    hypothesis.settings.register_profile("mutants", phases=found_is_enough, database=None)
+    hypothesis.settings.load_profile("mutants")
     os.environ["PYTHONPATH"] = f"{folder}/src"
     sys.path[:0] = [f"{folder}/src", f"{ROOT}/tests"]
     quiet = os.open(os.devnull, os.O_WRONLY)
@@ -153,7 +158,7 @@ def main() -> None:
     os.environ |= {"NUMBA_DISABLE_JIT": "1", "POSSE_SMALL": "1"}
     sys.dont_write_bytecode = False
     compileall.compile_dir(ROOT / "src", quiet=1)  # here, not in every mutant
-    for module in ("hypothesis", "httpx", "numba", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "sqlalchemy"):
+    for module in ("httpx", "numba", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "sqlalchemy"):
         importlib.import_module(module)
     for file in given.files:
         source = (ROOT / "src/posse" / file).read_text()

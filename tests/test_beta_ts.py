@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from posse.compile import bind
 from posse.policies.beta_draw import BLOCKS, beta_draw
-from posse.policies.beta_propensity import BETA_SCRATCH, fill_beta_propensities
+from posse.policies.beta_propensity import BETA_SCRATCH, fill_beta_propensities, stirling_error
 from posse.streams import SAMPLE, block
 from slow_learner import beta_race
 
@@ -49,9 +50,31 @@ class TestPropensities:
             np.abs(propensities([601, 590], [401, 402]) - beta_race([(600, 401), (590, 402)], step=0.002)).max() > 1e-3
         )
 
-    def test_parts_of_a_success(self):
-        laws = [(1.125, 1.0), (1.125, 1.875), (1.0, 1.0)]
+    @pytest.mark.parametrize(
+        "laws",
+        [
+            [(1.125, 1.0), (1.125, 1.875), (1.0, 1.0)],
+            [(1.125, 20.0), (1.5, 30.0)],
+            [(20.0, 1.125), (30.0, 1.5)],
+        ],
+        ids=str,
+    )
+    def test_parts_of_a_success(self, laws):
         np.testing.assert_allclose(propensities(*np.transpose(laws)), beta_race(laws), rtol=0, atol=1e-9)
+
+    @pytest.mark.parametrize(("b", "law"), [(1000, (5, 3)), (1000, (300, 10_000)), (10**6, (3, 50))], ids=str)
+    def test_small_chances_of_a_long_tail(self, b, law):
+        """Beta(1, b) is above Beta(c, d) with chance B(c, d + b) / B(c, d), which is 1e-13 and more here."""
+        c, d = law
+        chance = math.exp(special.betaln(c, d + b) - special.betaln(c, d))
+        assert propensities([1, c], [b, d])[0] == pytest.approx(chance, rel=0, abs=1e-14)
+        assert propensities([b, d], [1, c])[1] == pytest.approx(chance, rel=0, abs=1e-14)
+
+    @pytest.mark.parametrize("x", [1.0, 1.5, 7.0, 14.9, 15.0, 15.5, 16.0, 40.0, 1e3, 1e6])
+    def test_the_error_of_stirlings_formula(self, x):
+        with mpmath.workdps(40):
+            formula = (x - mpmath.mpf(0.5)) * mpmath.log(x) - x + mpmath.log(2 * mpmath.pi) / 2
+            assert stirling_error(x) == pytest.approx(float(mpmath.loggamma(x) - formula), rel=0, abs=1e-14)
 
 
 def draws(a, b, count=20_000, floor=-math.inf):

@@ -107,6 +107,39 @@ class TestIntervalsByHand:
         assert np.isnan(estimators.snips_scores(np.zeros(3), np.ones(3))).all()
 
 
+class TestWhichInterval:
+    """One player, two arms with a propensity of one half: of four rewards with x one is 1, with y three are."""
+
+    @staticmethod
+    def log(rows):
+        rewards = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.0]
+        return table(["p"] * rows, list("xxxxyyyy" * (rows // 8)), [0.5] * rows, rewards * (rows // 8))
+
+    @pytest.mark.parametrize(
+        ("rows", "adaptive", "arm", "logged"),
+        [
+            (8, False, "betting", "betting"),
+            (400, False, "normal", "normal"),
+            (8, True, "betting", "hoeffding"),
+            (400, True, "betting", "normal"),
+        ],
+    )
+    def test_the_normal_law_needs_many_rows_and_for_a_target_fixed_propensities(self, rows, adaptive, arm, logged):
+        evaluation = evaluate(self.log(rows), ["x", "logged"], adaptive=adaptive)
+        assert (evaluation.of("x").interval, evaluation.of("logged").interval) == (arm, logged)
+
+    def test_a_difference_is_that_of_the_rows_where_both_are_normal(self):
+        found = evaluate(self.log(400), "x", against="y", estimator="ips").of("x").difference
+        scores = np.array([2.0, 0.0, 0.0, 0.0, -2.0, -2.0, -2.0, 0.0] * 50)
+        half = 1.959964 * scores.std(ddof=1) / 20
+        assert (found.low, found.value, found.high) == pytest.approx((-0.5 - half, -0.5, -0.5 + half), abs=1e-6)
+
+    def test_else_it_is_that_of_the_ends_each_at_half_the_level(self):
+        found = evaluate(self.log(8), "x", against="y").of("x").difference
+        x, y = (evaluate(self.log(8), arm, level=0.025).of(arm) for arm in "xy")
+        assert (found.low, found.high) == pytest.approx((x.low - y.high, x.high - y.low))
+
+
 class TestBetting:
     def test_bets_by_design_refute_what_the_slow_oracle_refutes_and_nothing_above(self):
         rng = np.random.default_rng(5)

@@ -66,6 +66,9 @@ class TestRobustAggWeight:
         A, epsilon = 2 * math.log(50_000), 0.15
         assert own_weight(A / epsilon**2 * (1 - 1e-9), 50.0, A, epsilon) == pytest.approx(1, abs=1e-6)
 
+    def test_rounding_just_below_the_threshold_makes_it_no_more_than_1(self):
+        assert own_weight(3.0, 10000000.0, 2.5447230000000003, 0.921) == 1
+
     @settings(max_examples=100, deadline=None, derandomize=True)
     @given(n=counts, m=counts, A=factors, epsilon=epsilons)
     def test_more_heterogeneity_gives_own_data_more_weight(self, n, m, A, epsilon):
@@ -270,6 +273,9 @@ class TestRecord:
     def test_upper_confidence_bounds_need_no_draws(self):
         for cls in (posse.RobustAgg, posse.NaiveAgg, posse.IndUCB):
             assert not cls.randomised
+            for n, N in ((0.0, 0.0), (0.0, 9.0), (4.0, 9.0)):
+                _, scale = call(example(cls), n=n, s=n / 2, N=N, S=N / 2, M=3, log_T=5.0)
+                assert scale == 0
 
     @by_name
     def test_a_policy_shares_unless_its_players_learn_alone(self, cls):

@@ -264,6 +264,21 @@ class TestDispersion:
         of_arm, _ = summarise(n, n * 0.5, n * 0.25)
         assert of_arm[0, DISPERSION] == pytest.approx(1 / (1 + 3 * pulls / 4))
 
+    def test_a_pair_with_fewer_than_two_rewards_says_nothing_of_it(self):
+        alone, _ = summarise([[50]], [[25]], [[12.5]])
+        beside_others, _ = summarise([[50], [1], [0]], [[25], [0.5], [0]], [[12.5], [0.25], [0]])
+        assert beside_others[0, DISPERSION] == alone[0, DISPERSION]
+        two, _ = summarise([[2]], [[1]], [[0.5]])
+        assert two[0, DISPERSION] < 0.9
+
+    def test_a_pair_adds_its_variance_and_that_of_0s_and_1s(self):
+        """Four rewards of mean 1/2: their variance is 1/3 if they are 0s and 1s."""
+        assert dispersion_sums(4.0, 2.0, 2.0) == pytest.approx((4 / 3, 4 / 3))
+        assert dispersion_sums(4.0, 2.0, 1.5) == pytest.approx((4 / 6, 1 + 1 / 6))
+
+    def test_squares_that_rounding_left_short_are_no_negative_variance(self):
+        assert dispersion_sums(4.0, 2.0, 1.0 - 1 / GRID) == (0.0, 1.0)
+
     def test_ind_tsv_takes_each_players_own(self):
         n = np.full((2, 3), 50)
         s, q = n * 0.5, np.array([[50 * 0.25] * 3, [50 * 0.5] * 3])
@@ -334,6 +349,13 @@ class TestPosterior:
         above, narrow = drawn(n, n / 2, 1.0, 0.5, UNIFORM, 0.0, log_T=15.0)
         assert narrow / scale == pytest.approx(0.3, rel=0.01)
         assert (above - center) / scale == pytest.approx(0.6 * boundary(n, 15.0), rel=0.01)
+
+    @pytest.mark.parametrize("policy", [posse.PosseTS(), posse.IndTSV()], ids=str)
+    def test_what_is_believed_is_shown_as_a_reward(self, policy):
+        rewards = np.sin(np.linspace(0, np.pi / 2, 777)) ** 2
+        roots = rewards**0.25 - (1 - rewards) ** 0.25
+        assert policy.reward_of(roots) == pytest.approx(rewards, rel=0, abs=1e-6)
+        assert policy.reward_of(np.array([-1.5, 1.5])).tolist() == [0, 1]
 
 
 def solved_boundary(step):

@@ -12,7 +12,7 @@ import posse
 import posse.testing
 from posse.policies import Refresh
 from posse.policies.refresh import summary_is_due
-from posse.policies.statistics import add_square
+from posse.policies.statistics import BASIC, COUNT, SQUARES, SUM, add_square
 from posse.rewards import GRID
 from test_learner_agreement import HORIZON, OPTIONS, PROBLEM, feed, indices
 
@@ -113,8 +113,12 @@ def test_a_summary_is_due_often_at_first_and_rarely_later():
 
 def test_squares_are_exact_on_the_grid():
     assert [add_square(0, step) for step in (0, GRID)] == [0, GRID]
-    for reward in (1, 12345, GRID // 3, GRID - 1):
+    for reward in (1, 12345, GRID // 3, GRID - 1, *range(4096, 5794)):  # squares from one step to two
         assert abs(add_square(7, reward) - 7 - reward**2 / GRID) <= 0.5
+
+
+def test_tables_of_statistics_have_each_in_its_place():
+    assert [BASIC[place].name for place in (COUNT, SUM, SQUARES)] == ["n", "s", "q"]
 
 
 def test_a_summary_without_its_refresh_is_refused():
