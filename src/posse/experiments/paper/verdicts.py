@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -61,24 +61,26 @@ class DifferenceEstimate:
 
 @dataclass(frozen=True)
 class Rule:
-    """What a claim says of a difference: where the interval is if it holds, and if it does not."""
+    """A claim that a difference is between two limits. It holds if the interval is there, fails if it is beyond."""
 
-    holds: str
+    low: float
+    high: float
+    holds: str  # where the interval is if the claim holds
     fails: str
-    p_values: Callable[[DifferenceEstimate], tuple[float, float]]
-    """The one-sided p-values of the claim and of its opposite."""
+
+    def p_values(self, estimate: DifferenceEstimate) -> tuple[float, float]:
+        """The one-sided p-values of the claim and of its opposite."""
+        return (
+            max(estimate.below(self.high), estimate.above(self.low)),
+            min(estimate.above(self.high), estimate.below(self.low)),
+        )
 
 
-LOWER = Rule("below 0", "above 0", lambda estimate: (estimate.below(0), estimate.above(0)))
-ON_PAR = Rule(
-    "within ± 5 %",
-    "outside ± 5 %",
-    lambda estimate: (
-        max(estimate.below(MARGIN), estimate.above(-MARGIN)),
-        min(estimate.above(MARGIN), estimate.below(-MARGIN)),
-    ),
-)
-NOT_WORSE = Rule("below + 5 %", "above + 5 %", lambda estimate: (estimate.below(MARGIN), estimate.above(MARGIN)))
+RULES = {
+    "lower": Rule(-math.inf, 0.0, "below 0", "above 0"),
+    "on par": Rule(-MARGIN, MARGIN, "within ± 5 %", "outside ± 5 %"),
+    "not worse": Rule(-math.inf, MARGIN, "below + 5 %", "above + 5 %"),
+}
 
 
 def welch(a: DifferenceEstimate, b: DifferenceEstimate) -> DifferenceEstimate:
