@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -38,17 +39,13 @@ class GalleryEntry:
 
 
 SECTIONS = ("paper", "studies", "theory", "details")
-WITH_V = "with-v"
-WHISKERS = "Bars are means over problems, whiskers one standard deviation."
-MARKS = {  # what the marks of each kind of panel mean
-    "regret": "Lines are means over problems, bands one standard deviation.",
-    "pulls": WHISKERS,
-    "regret by kind": WHISKERS,
+WORDS = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
+SHIPPED = {  # the studies with figures of their own, and which columns may vary in these
+    "subpar": {"n_subpar"},
+    "players": {"n_subpar", "players"},
+    "participation": {"n_subpar", "schedule"},
+    "small-epsilon": {"n_subpar"},
 }
-LEADING = (
-    "Regret measured, in colour, beside the leading terms of the paper's bounds, in black and grey: without their "
-    "unknown constants, as medians over problems. Compare the shapes, not the heights."
-)
 
 
 def catalogue(records: Records) -> list[GalleryEntry]:
@@ -57,17 +54,17 @@ def catalogue(records: Records) -> list[GalleryEntry]:
     for study in records.distinct("study"):
         rows = records.where(study=study)
         varied = {column for setting, _ in settings(rows) for column in setting}
-        if study == "subpar" and varied <= {"n_subpar"}:
+        kind = study if varied <= SHIPPED.get(study, set()) else ""
+        if kind == "subpar":
             entries += _paper_entries(rows)
-        elif study == "players" and varied <= {"players", "n_subpar"}:
+        elif kind == "players":
             entries += _players_entries(rows)
         else:
-            entries += _study_entries(rows, study)
-            if study == "participation" and varied <= {"n_subpar", "schedule"}:
-                place = [entry.name for entry in entries].index(study)
-                entries[place] = dataclasses.replace(entries[place], draw=partial(participation, records))
-        if study == "small-epsilon" and varied <= {"n_subpar"}:
-            entries.append(_small_epsilon_entry(rows))
+            entries += _study_entries(rows, study, partial(participation, records) if kind == "participation" else None)
+        if kind == "small-epsilon":
+            several = any(setting for setting, _ in settings(rows))
+            draw = partial(theory_over, rows, "n_subpar") if several else partial(theory_over_time, rows, None)
+            entries.append(_entry("theory-small-epsilon", rows, partial(draw, study=study)))
     return sorted(_told_apart(entries), key=lambda entry: SECTIONS.index(entry.section))
 
 
@@ -81,6 +78,21 @@ def _told_apart(entries: list[GalleryEntry]) -> list[GalleryEntry]:
     return list(found.values())
 
 
+def _entry(figure: str, rows: Records, draw: Callable[[], Figure], v: int | None = None) -> GalleryEntry:
+    """A figure with the words of figures.toml; `v` if it is about one number of subpar arms only."""
+    words = WORDS["figure"][figure]
+    counts = [len(problem.subpar_10) for problem in rows.problems()]
+    at_ten = WORDS["words"]["some_at_ten_epsilon" if max(counts) else "none_at_ten_epsilon"]
+    caption = words["caption"].format(
+        facts=_facts(rows),
+        leading=WORDS["words"]["leading"],
+        ten_epsilon=at_ten.format(arms=np.mean(counts)),
+        epsilon=rows["epsilon"][0],
+    )
+    name, title = (figure, "") if v is None else (f"{figure}-v{v}", f", |I_5ε| = {v}")
+    return GalleryEntry(name, words["section"], words["title"] + title, caption, draw)
+
+
 def _facts(rows: Records) -> str:
     count = len(set(rows.rows("problem", "seed")))
     horizons = sorted(rows.distinct("horizon"))
@@ -88,113 +100,51 @@ def _facts(rows: Records) -> str:
     return f"{plural(count, 'problem')}, {rounds} rounds"
 
 
-def _ten_epsilon(rows: Records) -> str:
-    counts = [len(problem.subpar_10) for problem in rows.problems()]
-    if max(counts) == 0:
-        return "at 10ε, as the theorems have it, no arm here is subpar, and they promise no more than each player alone"
-    return f"at 10ε, as the theorems have it, {np.mean(counts):.1f} arms a problem are subpar on average"
-
-
-# The paper's figures by file name: the title of one panel, and title and caption of all panels together.
-PAPER_FIGURES = {
-    "regret": ("Regret", "Regret for every number of subpar arms", "Cumulative regret, from many subpar arms to few."),
-    "pulls": (
-        "Which arms were pulled",
-        "Which arms were pulled",
-        "Percentage of all pulls, by how good the arm is for the player who pulled it.",
-    ),
-    "regret-by-kind": (
-        "Where the regret came from",
-        "Where the regret came from",
-        "Regret from near-optimal and from subpar arms; optimal arms cost nothing.",
-    ),
-    WITH_V: (
-        "With RobustAgg-TS-V",
-        "The comparison with RobustAgg-TS-V",
-        "RobustAgg-TS refreshes the posteriors of what was pulled, which its analysis needs; RobustAgg-TS-V refreshes "
-        "all of them in every round.",
-    ),
-}
-
-
 def _paper_entries(rows: Records) -> Iterator[GalleryEntry]:
     values = sorted(rows.distinct("n_subpar"), reverse=True)
     several = len(values) > 1
-    facts = f"{_facts(rows)} for each number of subpar arms."
     has_v = any(algorithm(label) == VARIANT for label in rows.distinct("policy"))
     if {8, 5} <= set(values):
-        text = (
-            "Eight of the arms subpar (above), and five (below). Left: cumulative regret over the rounds. Middle: "
-            "which arms were pulled. Right: where the regret came from; optimal arms cost nothing. Means over "
-            f"problems; bands and whiskers are one standard deviation. {facts}"
-        )
-        yield GalleryEntry("figure-1", "paper", "Figure 1 of the paper", text, partial(figure_1, rows))
+        yield _entry("figure-1", rows, partial(figure_1, rows))
     if several:
-        text = f"{LEADING} For each number of subpar arms at 5ε; {_ten_epsilon(rows)}."
-        title = "Theory and practice over subpar arms"
-        yield GalleryEntry("theory-subpar", "theory", title, text, partial(theory_over, rows, "n_subpar"))
-    for name, (title, title_of_all, text) in PAPER_FIGURES.items():
-        with_v = name == WITH_V
-        kind = "regret" if with_v else name.replace("-", " ")
+        yield _entry("theory-subpar", rows, partial(theory_over, rows, "n_subpar"))
+    for name, words in WORDS["paper"].items():
+        with_v = name == "with-v"
         if with_v and not has_v:
             continue
-        marks = f"{MARKS[kind]} {facts}"
+        kind = "regret" if with_v else name.replace("-", " ")
+        marks = f"{WORDS['marks'][kind]} {_facts(rows)} for each number of subpar arms."
         if several:
             draw = partial(overview, rows, kind, with_v=with_v)
-            yield GalleryEntry(f"overview-{name}", "paper", title_of_all, f"{text} {marks}", draw)
+            yield GalleryEntry(f"overview-{name}", "paper", words["title_of_all"], f"{words['caption']} {marks}", draw)
         for v in values:
             draw = partial(panel, rows, kind, v, with_v=with_v)
             section = "details" if several else "paper"
-            yield GalleryEntry(f"{name}-v{v}", section, f"{title}, |I_5ε| = {v}", marks, draw)
+            yield GalleryEntry(f"{name}-v{v}", section, f"{words['title']}, |I_5ε| = {v}", marks, draw)
     for v in [v for v in values if v in (8, 5) or not several]:
-        title = f"Theory and practice over time, |I_5ε| = {v}"
-        text = f"{LEADING} Regret so far, beside the bounds for a horizon of that length."
-        yield GalleryEntry(f"theory-time-v{v}", "theory", title, text, partial(theory_over_time, rows, v))
+        yield _entry("theory-time", rows, partial(theory_over_time, rows, v), v)
 
 
 def _players_entries(rows: Records) -> Iterator[GalleryEntry]:
-    caption = (
-        "Final regret against the number of players: in total, and for one player. Means over problems, whiskers one "
-        f"standard deviation; points are set apart a little so that whiskers show. {_facts(rows)} a point."
-    )
-    yield GalleryEntry("players", "studies", "More players", caption, partial(regret_by_players, rows))
+    yield _entry("players", rows, partial(regret_by_players, rows))
     for v in by_subpar(rows) if len(rows.distinct("players")) > 1 else {}:
-        title = "Theory and practice over the number of players" + ("" if v is None else f", |I_5ε| = {v}")
-        name = "theory-players" + ("" if v is None else f"-v{v}")
-        yield GalleryEntry(name, "theory", title, LEADING, partial(theory_over, rows, "players", v, study="players"))
+        yield _entry("theory-players", rows, partial(theory_over, rows, "players", v, study="players"), v)
 
 
-def _small_epsilon_entry(rows: Records) -> GalleryEntry:
-    alike = f"Players so alike (ε = {rows['epsilon'][0]:g}) that the two notions differ: {_ten_epsilon(rows)}."
-    several = any(setting for setting, _ in settings(rows))
-    draw = partial(theory_over, rows, "n_subpar") if several else partial(theory_over_time, rows, None)
-    draw = partial(draw, study="small-epsilon")
-    title = "Theory and practice for a small ε"
-    return GalleryEntry("theory-small-epsilon", "theory", title, f"{LEADING} {alike}", draw)
-
-
-TITLES = {
-    "participation": (
-        "Who takes part",
-        "The comparison when not everyone is active in every round: the protocol that the paper's theory covers and "
-        "its experiments do not.",
-    ),
-    "small-epsilon": ("A small ε", "Players that are more alike than in the paper's problems."),
-}
-
-
-def _study_entries(rows: Records, study: str) -> Iterator[GalleryEntry]:
-    """The sheets of a study. Of one in TITLES, all but those of the regret go to the details."""
+def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None) -> Iterator[GalleryEntry]:
+    """The sheets of a study; `first` draws the first one otherwise. A shipped study's pulls and kinds are details."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", study).strip("-") or "study"
-    title, words = TITLES.get(study, (study, ""))
+    words = WORDS["study"].get(study, {"title": study, "caption": ""})
     pages = math.ceil(len(settings(rows)) / SHEET)
-    for kind, marks in MARKS.items():
-        section = "details" if study in TITLES and kind != "regret" else "studies"
-        caption = f"{words} {marks} {_facts(rows)} a panel.".strip()
+    for kind, marks in WORDS["marks"].items():
+        section = "details" if study in WORDS["study"] and kind != "regret" else "studies"
+        caption = f"{words['caption']}{marks} {_facts(rows)} a panel."
         for page in range(pages):
             name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
-            shown = f"{title}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
-            yield GalleryEntry(name, section, shown, caption, partial(study_sheet, rows, study, kind, page=page))
+            title = f"{words['title']}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
+            draw = first or partial(study_sheet, rows, study, kind, page=page)
+            first = None
+            yield GalleryEntry(name, section, title, caption, draw)
 
 
 def save_all(records: Records, folder: str | Path, *, processes: int = 1) -> list[Path]:
