@@ -17,8 +17,8 @@ class TestPaperSpec:
     def test_full_size_is_the_papers(self):
         (own,) = (study for study in paper_spec().studies if study.name == "subpar")
         assert own.horizons == (50_000,)
-        assert [problems.n_subpar for problems in own.problems] == list(range(10))
-        assert {(p.count, p.players, p.arms, p.epsilon) for p in own.problems} == {(30, 20, 10, 0.15)}
+        assert [problems.parameters["n_subpar"] for problems in own.problems] == list(range(10))
+        assert {(p.count, p.players, p.arms, p.parameters["epsilon"]) for p in own.problems} == {(30, 20, 10, 0.15)}
         names = [choice.policy.__name__ for choice in own.policies]
         assert sorted(names) == ["IndTS", "IndUCB", "RobustAgg", "RobustAggTS", "RobustAggTSV"]
 
@@ -27,7 +27,7 @@ class TestPaperSpec:
         own, *others = spec.studies
         assert spec.seed == 7
         assert own.horizons == (123,)
-        assert [problems.n_subpar for problems in own.problems] == [8, 5]
+        assert [problems.parameters["n_subpar"] for problems in own.problems] == [8, 5]
         assert {problems.count for problems in own.problems} == {4}
         assert {problems.count for study in others for problems in study.problems} == {2}
 

@@ -82,7 +82,10 @@ def test_lists_are_a_grid():
         "arms = 3", 'arms = 3\nrewards = ["uniform", { beta = [2, 9] }]'
     )
     units = parse(text).units()
-    points = {(u.horizon, str(u.schedule), u.anytime, u.problems.n_subpar, u.problems.rewards) for u in units}
+    points = {
+        (u.horizon, str(u.schedule), u.anytime, u.problems.parameters["n_subpar"], u.problems.parameters["rewards"])
+        for u in units
+    }
     assert len(points) == 2 * 3 * 2 * 2 * 3
     assert {str(unit.schedule) for unit in units} == {
         "Sequential(order='turn')",

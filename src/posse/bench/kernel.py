@@ -8,13 +8,14 @@ import math
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
+from posse.bench.report import BenchFigure, Rows
 from posse.bench.setting import ARMS, PLAYERS
 from posse.bench.stopwatch import Stopwatch, timed
 from posse.compile import bind
@@ -29,6 +30,7 @@ from posse.streams import DRAW, block
 
 SUBPAR_COUNTS = (0, 5, 8)
 PIECES = 50
+ROBUST = "RobustAgg-TS(0.15)"  # half as much again is the bar of PosseTS
 NUMPY_DRAWS = 100  # fills of a players × arms array for each piece
 
 
@@ -48,24 +50,28 @@ def time_policy(watch: Stopwatch, policy: Policy, horizon: int) -> None:
             watch.time((policy, "words", n_subpar, piece), words)
 
 
-def policy_figures(watch: Stopwatch, policy: Policy, horizon: int, bar: float | None) -> dict[str, Any]:
+def policy_rows(watch: Stopwatch, policies: list[Policy], horizon: int, bars: Mapping[str, float]) -> Rows:
     """ns a player-round, averaged over the problems, beside NumPy's draws and the bare random words."""
-    player_rounds = PLAYERS * horizon
-    costs = [watch.total(policy, "rounds", n_subpar) / player_rounds * 1e9 for n_subpar in SUBPAR_COUNTS]
-    drawn = len(SUBPAR_COUNTS) * PIECES * NUMPY_DRAWS * PLAYERS
-    ns, numpy_ns = float(np.mean(costs)), watch.total(policy, "normals") / drawn * 1e9
-    floor_ns = watch.total(policy, "words") / len(SUBPAR_COUNTS) / player_rounds * 1e9
-    return {
-        "policy": type(policy).__name__,
-        "label": policy.label,
-        "ns": ns,
-        "ns_by_subpar": dict(zip(map(str, SUBPAR_COUNTS), costs, strict=True)),
-        "numpy_ns": numpy_ns,
-        "floor_ns": floor_ns,
-        "to_numpy": ns / numpy_ns,
-        "to_floor": ns / floor_ns,
-        "bar": bar,
-    }
+    player_rounds, drawn = PLAYERS * horizon, len(SUBPAR_COUNTS) * PIECES * NUMPY_DRAWS * PLAYERS
+    rows: Rows = {}
+    numpy_ns, floor_ns = [], []
+    for policy in policies:
+        costs = [watch.total(policy, "rounds", n_subpar) / player_rounds * 1e9 for n_subpar in SUBPAR_COUNTS]
+        ns = float(np.mean(costs))
+        numpy_ns.append(watch.total(policy, "normals") / drawn * 1e9)
+        floor_ns.append(watch.total(policy, "words") / len(SUBPAR_COUNTS) / player_rounds * 1e9)
+        rows[policy.label] = {
+            "ns": BenchFigure(ns),
+            "of NumPy": BenchFigure(ns / numpy_ns[-1], most=bars.get(type(policy).__name__)),
+            "of floor": BenchFigure(ns / floor_ns[-1]),
+            **{f"ns at {v}": BenchFigure(cost) for v, cost in zip(SUBPAR_COUNTS, costs, strict=True)},
+        }
+    if "PosseTS" in rows and ROBUST in rows:
+        own, robust = (rows[label]["of NumPy"].value for label in ("PosseTS", ROBUST))
+        rows["PosseTS"]["of NumPy"] = BenchFigure(own, most=1.5 * robust)
+    rows[f"NumPy's {ARMS} normal draws"] = {"ns": BenchFigure(min(numpy_ns))}
+    rows["the floor: random words alone"] = {"ns": BenchFigure(max(floor_ns))}
+    return rows
 
 
 def _numpy_draws() -> Callable[[], None]:
@@ -111,8 +117,8 @@ def time_threads(watch: Stopwatch, policy: Policy, horizon: int) -> None:
             watch.time(("threads", threads), work)
 
 
-def threads_figure(watch: Stopwatch) -> float | None:
-    """Speed on two threads over speed on one."""
+def two_threads(watch: Stopwatch) -> float | None:
+    """Speed on two threads over speed on one; None on a single core."""
     return watch.best[("threads", 1)] / watch.best[("threads", 2)] if ("threads", 2) in watch.best else None
 
 
@@ -130,18 +136,12 @@ def time_doubling(watch: Stopwatch, policy: Policy, horizon: int) -> None:
             watch.time(("doubling", name, piece), run.advance, rounds * (piece + 1) // PIECES)
 
 
-def doubling_figures(watch: Stopwatch) -> dict[str, float]:
-    """Time after doubling over time before."""
-    return {name: watch.total("doubling", name) / watch.total("doubling", "base") for name in ("T", "M", "K")}
-
-
-def measure_large(policy: Policy, rounds: int) -> dict[str, Any]:
-    """2,000 players and 200 arms."""
+def measure_large(policy: Policy, rounds: int) -> float:
+    """ns a player-round with 2,000 players and 200 arms."""
     problem = uniform(players=2000, arms=200, seed=1)[0]
     run = new_run(problem, policy, 10 * rounds)
     run.advance(2)
-    ns = timed(run.advance, 2 + rounds) / (rounds * problem.players) * 1e9
-    return {"players": problem.players, "arms": problem.arms, "ns": ns, "ns_a_draw": ns / problem.arms}
+    return timed(run.advance, 2 + rounds) / (rounds * problem.players) * 1e9
 
 
 def measure_naive(policy: Policy, horizon: int) -> float | None:

@@ -9,46 +9,32 @@ import asyncio
 import json
 import time
 import uuid
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class Load:
-    """What so many clients got done in so many seconds. A pair is a decision and its reward, both on the disk."""
+def measure(
+    url: str, experiment: str, players: list[str], clients: int, batch: int, seconds: float
+) -> dict[str, float]:
+    """What clients get done in so many seconds with so many decisions, and then rewards, in a request.
 
-    clients: int
-    batch: int
-    """Decisions, and then rewards, in one request."""
-    seconds: float
-    pairs: int
-    p50: float
-    """Seconds that a request took; half of them took less."""
-    p99: float
-    slowest: float
-
-    def cells(self) -> tuple[str, ...]:
-        """The cells of a table: clients, batch, pairs a second, and three times in ms."""
-        times = (f"{1000 * seconds:.1f}" for seconds in (self.p50, self.p99, self.slowest))
-        return str(self.clients), str(self.batch), f"{self.pairs / self.seconds:,.0f}", *times
-
-
-def measure(url: str, experiment: str, players: list[str], clients: int, batch: int, seconds: float) -> Load:
-    """Let clients work for so many seconds."""
+    A pair is a decision and its reward, both on the disk. The times are those of single requests.
+    """
     return asyncio.run(_measure(url, experiment, players, clients, batch, seconds))
 
 
-async def _measure(url: str, experiment: str, players: list[str], clients: int, batch: int, seconds: float) -> Load:
+async def _measure(
+    url: str, experiment: str, players: list[str], clients: int, batch: int, seconds: float
+) -> dict[str, float]:
     took: list[float] = []
     began = time.perf_counter()
     work = [_client(url, experiment, players, batch, seed, began + seconds, took) for seed in range(clients)]
     pairs = sum(await asyncio.gather(*work))
     elapsed = time.perf_counter() - began
-    p50, p99, slowest = np.quantile(took, [0.5, 0.99, 1.0]).tolist()
-    return Load(clients, batch, elapsed, pairs, p50, p99, slowest)
+    p50, p99, slowest = (1000 * np.quantile(took, [0.5, 0.99, 1.0])).tolist()
+    return {"pairs": pairs, "pairs/s": pairs / elapsed, "p50 ms": p50, "p99 ms": p99, "slowest": slowest}
 
 
 async def _client(

@@ -1,11 +1,18 @@
-"""Time, measured so that a noisy machine does little harm."""
+"""Time, measured so that a noisy machine does little harm, and the memory of processes of their own."""
 
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
+
+PEAK = """
+import resource, sys
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+"""
 
 
 class Stopwatch:
@@ -28,3 +35,10 @@ def timed(work: Callable[..., object], *args: object) -> float:
     start = time.perf_counter()
     work(*args)
     return time.perf_counter() - start
+
+
+def peak_megabytes(code: str, *arguments: str) -> float:
+    """Run Python code in a process of its own, and return its peak memory in MB."""
+    command = [sys.executable, "-c", code + PEAK, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stdout.splitlines()[-1]) / 1e6

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from posse.cli.experiments import add_import
 
 if TYPE_CHECKING:
-    from posse.bench.table import BenchReport
+    from posse.bench.report import BenchReport
 
 PLACE = 90
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from posse import generate
 from posse.problem import Problem
-from posse.rewards import Family
 
 MAX_PAIRS = 1_000_000  # players × arms
 GIVEN = "given"  # in place of a family's name
@@ -31,35 +30,37 @@ class ProblemSet:
 
     family: str  # one of `posse.generate.FAMILIES`, or "given"
     count: int
-    players: int
-    arms: int
-    epsilon: float | None  # None: the family's own, or the smallest that holds for each table
-    rewards: Family
-    n_subpar: int | None = None
-    options: tuple[tuple[str, Any], ...] = ()  # further parameters of the family, by name
+    parameters: dict[str, Any]  # arguments of the family's generator, or of `Problem` for given tables
     tables: tuple[Table, ...] = ()  # the means of problems first, first + 1, …
     first: int = 0
 
+    @property
+    def players(self) -> int:
+        """The number of players; of the first table if they are given."""
+        return len(self.tables[0]) if self.tables else self.parameters["players"]
+
+    @property
+    def arms(self) -> int:
+        """The number of arms; of the first table if they are given."""
+        return len(self.tables[0][0]) if self.tables else self.parameters["arms"]
+
     def make(self, start: int, stop: int, seed: int) -> list[Problem]:
         """Problems start to stop − 1."""
-        if self.family == GIVEN:
-            return [Problem(table, self.epsilon, self.rewards) for table in self._part(start, stop).tables]
-        given = {"players": self.players, "arms": self.arms, "rewards": self.rewards, **dict(self.options)}
-        own = {"epsilon": self.epsilon, "n_subpar": self.n_subpar}
-        given |= {name: value for name, value in own.items() if value is not None}
-        make: Any = generate.FAMILIES[self.family]
-        return make(count=stop, seed=seed, **given)[start:]
+        if self.tables:
+            return [Problem(table, **self.parameters) for table in self.part(start, stop).tables]
+        generator: Any = generate.FAMILIES[self.family]
+        return generator(count=stop, seed=seed, **self.parameters)[start:]
 
     def alike(self) -> list[tuple[ProblemSet, float]]:
         """This set in parts of one shape and one ε, each with its ε."""
-        if self.family != GIVEN:
-            return [(self, self.make(0, 1, 0)[0].epsilon if self.epsilon is None else self.epsilon)]
-        shapes = [(len(table), len(table[0]), Problem(table, self.epsilon).epsilon) for table in self.tables]
+        if not self.tables:
+            return [(self, self.make(0, 1, 0)[0].epsilon)]
+        problems = self.make(self.first, self.first + self.count, 0)
         parts = []
         start = self.first
-        for (players, arms, epsilon), group in itertools.groupby(shapes):
+        for (_, epsilon), group in itertools.groupby((problem.means.shape, problem.epsilon) for problem in problems):
             stop = start + len(list(group))
-            parts.append((dataclasses.replace(self._part(start, stop), players=players, arms=arms), epsilon))
+            parts.append((self.part(start, stop), epsilon))
             start = stop
         return parts
 
@@ -68,20 +69,21 @@ class ProblemSet:
         end = self.first + self.count
         for start in range(self.first, end, size):
             stop = min(start + size, end)
-            yield (self._part(start, stop) if self.tables else dataclasses.replace(self, count=0)), start, stop
+            yield self.part(start, stop), start, stop
 
-    def _part(self, start: int, stop: int) -> ProblemSet:
+    def part(self, start: int, stop: int) -> ProblemSet:
+        """Problems start to stop − 1 as a set of their own."""
         tables = self.tables[start - self.first : stop - self.first]
         return dataclasses.replace(self, tables=tables, first=start, count=stop - start)
 
     def describe(self) -> dict[str, Any]:
         """The contents as plain data; tables by their digest."""
-        described: dict[str, Any] = {"family": self.family, "rewards": repr(self.rewards), "epsilon": self.epsilon}
-        if self.family == GIVEN:
+        described = {"epsilon": None, **self.parameters, "family": self.family}
+        described["rewards"] = repr(self.parameters["rewards"])
+        if self.tables:
             digests = [hashlib.blake2b(json.dumps(table).encode(), digest_size=12) for table in self.tables]
-            return described | {"means": [digest.hexdigest() for digest in digests]}
-        described |= {"players": self.players, "arms": self.arms, **dict(self.options)}
-        return described if self.n_subpar is None else described | {"n_subpar": self.n_subpar}
+            described["means"] = [digest.hexdigest() for digest in digests]
+        return described
 
 
 def read_means(value: Any) -> tuple[Table, ...]:
