@@ -8,9 +8,9 @@ import pytest
 
 from posse.cli import main
 from posse.experiments import Records, ResultStore, parse, run
-from posse.experiments.paper.evaluation import paper_spec
 from posse.experiments.report.comparison import compare, to_text
 from posse.experiments.spec.document import shipped
+from posse.experiments.spec.variants import paper_spec
 
 
 class TestPaperSpec:

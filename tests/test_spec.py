@@ -19,10 +19,8 @@ from hypothesis import strategies as st
 import posse
 from posse.experiments import SpecError, load, parse
 from posse.experiments.spec import study as study_module
-from posse.experiments.spec import unit as unit_module
 from posse.experiments.spec.document import shipped, to_toml
-from posse.experiments.spec.study import UNIT_COST
-from posse.experiments.spec.unit import Unit
+from posse.experiments.spec.study import UNIT_COST, Unit
 from posse.simulation.engine import code_digest_of
 
 SPECS = Path(study_module.__file__).parent / "shipped"
@@ -251,7 +249,7 @@ def test_an_id_says_what_is_in_a_unit_and_not_where_it_stands():
 
 def test_ids_are_stable(monkeypatch):
     """Stored results are found by these names: if this fails without a new schema version, stores are orphaned."""
-    monkeypatch.setattr(unit_module, "code_digest_of", lambda policy: f"code of {policy.label}")
+    monkeypatch.setattr(study_module, "code_digest_of", lambda policy: f"code of {policy.label}")
     (unit,) = parse(SMALL).units()
     assert unit.id == "f9ea3bc3b8f9824c9eb3a0ce"
 

@@ -91,7 +91,7 @@ def _add_backend(parser: argparse.ArgumentParser) -> None:
 
 
 def _paper(options: argparse.Namespace) -> None:
-    from posse.experiments.paper.evaluation import paper_spec
+    from posse.experiments.spec.variants import paper_spec
 
     if options.subpar is not None:
         options.subpar = [_whole(part, "--subpar") for part in options.subpar.split(",")]

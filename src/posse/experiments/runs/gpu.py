@@ -3,60 +3,59 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+
+import pyarrow as pa
 
 from posse.experiments.records import from_result
 from posse.experiments.runs.progress import RunProgress
-from posse.experiments.runs.store import ResultStore
-from posse.experiments.spec.unit import Unit
+from posse.experiments.spec.study import Unit
 from posse.problem import Problem
 from posse.simulation import Result
+
+Batch = list[tuple[Unit, list[Problem]]]
 
 TOGETHER = 4e9  # player-rounds that are simulated together: a few seconds, so that little is lost at an interrupt
 
 
-def run_on_gpu(todo: list[Unit], store: ResultStore, progress: RunProgress) -> None:
-    """Run the units, and store each when its simulation is done."""
-    for units, problems in _batches(todo):
+def run_on_gpu(todo: list[Unit], progress: RunProgress) -> Generator[tuple[Unit, pa.Table], None, None]:
+    """The units with their results."""
+    for batch in _batches(todo):
 
-        def watch(fraction: float, units: list[Unit] = units) -> None:
-            for unit in units:
-                progress.working(unit, fraction)
+        def watch(fraction: float, batch: Batch = batch) -> None:
+            for unit, _ in batch:
+                progress.note(unit, fraction)
             progress.show()
 
-        together = [problem for part in problems for problem in part]
-        result = units[0].simulate(together, progress=watch, backend="cuda")
+        unit, _ = batch[0]
+        together = [problem for _, problems in batch for problem in problems]
+        result = unit.simulate(together, progress=watch, backend="cuda")
         start = 0
-        for unit, part in zip(units, problems, strict=True):
-            mine = _of_problems(result, start, start + len(part))
-            store.write(unit, from_result(mine, unit.study, range(unit.start, unit.stop)))
-            progress.done(unit)
-            start += len(part)
-        progress.show()
-    progress.show(complete=True)
+        for unit, problems in batch:
+            mine = _of_problems(result, start, start + len(problems))
+            yield unit, from_result(mine, unit.study, range(unit.start, unit.stop))
+            start += len(problems)
 
 
-def _batches(todo: list[Unit]) -> Iterator[tuple[list[Unit], list[list[Problem]]]]:
-    """Batches of units that differ only in their problems, each with its problems."""
+def _batches(todo: list[Unit]) -> Iterator[Batch]:
+    """Batches of units that differ only in their problems."""
     by_setting: dict[object, list[Unit]] = {}
     for unit in todo:
         shape = unit.problems.players, unit.problems.arms
         setting = unit.policies, unit.horizon, unit.schedule, unit.replications, unit.checkpoints, unit.anytime
         by_setting.setdefault((unit.study, shape, setting, unit.seed), []).append(unit)
     for alike in by_setting.values():
-        units: list[Unit] = []
-        problems: list[list[Problem]] = []
+        batch: Batch = []
         met: set[Problem] = set()
         for unit in alike:
-            mine = unit.problems.make(unit.start, unit.stop, unit.seed)
-            full = sum(other.cost for other in units) + unit.cost > TOGETHER
-            if units and (full or met.intersection(mine)):
-                yield units, problems
-                units, problems, met = [], [], set()
-            units.append(unit)
-            problems.append(mine)
-            met.update(mine)
-        yield units, problems
+            problems = unit.problems.make(unit.start, unit.stop, unit.seed)
+            full = sum(other.cost for other, _ in batch) + unit.cost > TOGETHER
+            if batch and (full or met.intersection(problems)):
+                yield batch
+                batch, met = [], set()
+            batch.append((unit, problems))
+            met.update(problems)
+        yield batch
 
 
 def _of_problems(result: Result, start: int, stop: int) -> Result:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from posse.experiments.spec.unit import Unit
+from posse.experiments.spec.study import Unit
+from posse.simulation.progress import Bar
+from posse.simulation.work import Progress
 
 
 class RunProgress:
-    """How much of the work is done, including parts of units. `show` is called with the fraction done."""
+    """How much of the work is done, including parts of units; `progress` is that of `posse.experiments.run`."""
 
-    def __init__(self, units: Iterable[Unit], todo: Iterable[Unit], show: Callable[[float], None] | None) -> None:
-        self.total = sum(unit.cost for unit in units)
-        self.finished = self.total - sum(unit.cost for unit in todo)
-        self.at_work: dict[str, float] = {}
-        self.call = show
+    def __init__(self, units: Iterable[Unit], todo: Iterable[Unit], progress: Progress) -> None:
+        self.done = {unit.id: unit.cost for unit in units}
+        self.total = sum(self.done.values())
+        self.done |= {unit.id: 0.0 for unit in todo}
+        self.report = Bar() if progress is True else progress or None
 
-    def working(self, unit: Unit, fraction: float) -> None:
+    def note(self, unit: Unit, fraction: float = 1.0) -> None:
         """Note how much of a unit is done."""
-        self.at_work[unit.id] = unit.cost * fraction
-
-    def done(self, unit: Unit) -> None:
-        """Note that a unit is done."""
-        self.finished += unit.cost
-        self.at_work.pop(unit.id, None)
+        self.done[unit.id] = unit.cost * fraction
 
     def show(self, complete: bool = False) -> None:
         """Show how much of all is done."""
-        if self.call is not None:
-            part = (self.finished + sum(list(self.at_work.values()))) / self.total
-            self.call(1.0 if complete else min(part, 0.999))
+        if self.report is not None:
+            self.report(1.0 if complete else min(sum(self.done.values()) / self.total, 0.999))

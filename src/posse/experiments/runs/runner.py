@@ -9,7 +9,7 @@ import os
 import pickle
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from importlib import metadata
 from pathlib import Path
@@ -22,18 +22,16 @@ from posse.experiments.records import Records
 from posse.experiments.runs.gpu import run_on_gpu
 from posse.experiments.runs.progress import RunProgress
 from posse.experiments.runs.store import ResultStore
-from posse.experiments.spec.study import Spec
-from posse.experiments.spec.unit import Unit
+from posse.experiments.spec.study import Spec, Unit
 from posse.policies.base import Policy
 from posse.policies.user import import_file, imported_files
 from posse.problem import Problem
 from posse.simulation import simulate
 from posse.simulation.backend import check_backend
-from posse.simulation.progress import Bar
 from posse.simulation.work import Progress
 from posse.version import __version__
 
-Submit = Callable[[Unit], Future[pa.Table]]
+Finished = Generator[tuple[Unit, pa.Table], None, None]
 
 
 class RunError(RuntimeError):
@@ -91,17 +89,19 @@ def run(
             store.write_manifest(manifest)
         if todo:
             started = time.monotonic()
-            shown = RunProgress(units, todo, Bar() if progress is True else progress or None)
+            shown = RunProgress(units, todo, progress)
             if on_gpu:
-                run_on_gpu(todo, store, shown)
+                finished = run_on_gpu(todo, shown)
             elif executor is not None:
-                _compile(_policies(todo))
-                _run_all(todo, _submitter(executor), store, shown)
-            elif on == "local":
-                _run_local(todo, workers, store, shown)
+                finished = _run_on_executor(executor, todo, shown)
             else:
-                with _dask(on, todo) as pool:
-                    _run_all(todo, lambda unit: pool.submit(unit.run), store, shown)
+                finished = _run_local(todo, workers, shown) if on == "local" else _run_on_dask(on, todo, shown)
+            with contextlib.closing(finished):
+                for unit, table in finished:
+                    store.write(unit, table)
+                    shown.note(unit)
+                    shown.show()
+            shown.show(complete=True)
             this |= {"finished": _now(), "seconds": round(time.monotonic() - started, 3)}
             store.write_manifest(manifest)
     return store.read(spec)
@@ -111,12 +111,13 @@ class Stopped(Exception):
     """Raised in units at work when the run is over, so that they stop."""
 
 
-def _submitter(executor: Executor) -> Submit:
-    """How units are given to an executor, whose processes may have to import users' policies first."""
+def _run_on_executor(executor: Executor, todo: list[Unit], progress: RunProgress) -> Finished:
+    """On any executor, whose processes may have to import users' policies first."""
+    _compile(_policies(todo))
     files = imported_files()
-    if not files:
-        return lambda unit: executor.submit(unit.run)
-    return lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit))
+    if files:
+        return _run_all(todo, lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit)), progress)
+    return _run_all(todo, lambda unit: executor.submit(unit.run), progress)
 
 
 def _run_pickled(files: list[Path], pickled: bytes) -> pa.Table:
@@ -127,7 +128,7 @@ def _run_pickled(files: list[Path], pickled: bytes) -> pa.Table:
     return unit.run()
 
 
-def _run_local(todo: list[Unit], workers: int, store: ResultStore, progress: RunProgress) -> None:
+def _run_local(todo: list[Unit], workers: int, progress: RunProgress) -> Finished:
     """On threads of this process; an interrupt stops units that are at work too."""
     stopped = False
 
@@ -135,20 +136,37 @@ def _run_local(todo: list[Unit], workers: int, store: ResultStore, progress: Run
         def watch(fraction: float) -> None:
             if stopped:
                 raise Stopped
-            progress.working(unit, fraction)
+            progress.note(unit, fraction)
 
         return unit.run(threads=1, progress=watch)
 
     _compile(_policies(todo))
     with ThreadPoolExecutor(workers) as pool:
         try:
-            _run_all(todo, lambda unit: pool.submit(work, unit), store, progress)
+            yield from _run_all(todo, lambda unit: pool.submit(work, unit), progress)
         finally:
             stopped = True
 
 
-def _run_all(todo: list[Unit], submit: Submit, store: ResultStore, progress: RunProgress) -> None:
-    """Start every unit and store each as it is done."""
+def _run_on_dask(address: str, todo: list[Unit], progress: RunProgress) -> Finished:
+    """On a Dask cluster whose workers have compiled the policies."""
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise ImportError(f"on={address!r} needs Dask: pip install distributed") from None
+    with distributed.Client(address, set_as_default=False, timeout="10s") as client:
+        for file in imported_files():
+            client.upload_file(str(file))
+        versions: dict[str, str] = client.run(_compile, _policies(todo))
+        for worker, version in versions.items():
+            if version != __version__:
+                raise RunError(f"worker {worker} has posse {version}, but here is {__version__}; install the same")
+        with client.get_executor(pure=False, retries=3) as pool:
+            yield from _run_all(todo, lambda unit: pool.submit(unit.run), progress)
+
+
+def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[pa.Table]], progress: RunProgress) -> Finished:
+    """Start every unit; each with its results as it is done."""
     waiting: dict[Future[pa.Table], Unit] = {}
     try:
         for unit in todo:
@@ -159,10 +177,8 @@ def _run_all(todo: list[Unit], submit: Submit, store: ResultStore, progress: Run
                 unit = waiting.pop(future)
                 if error := future.exception():
                     raise RunError(f"{unit} failed: {type(error).__name__}: {error}") from error
-                store.write(unit, future.result())
-                progress.done(unit)
+                yield unit, future.result()
             progress.show()
-        progress.show(complete=True)
     finally:
         for future in waiting:
             future.cancel()
@@ -178,24 +194,6 @@ def _compile(policies: Iterable[Policy]) -> str:
     for policy in policies:
         simulate(Problem([[0.5, 0.5]]), policy, 1, threads=1)
     return __version__
-
-
-@contextlib.contextmanager
-def _dask(address: str, todo: list[Unit]) -> Iterator[Executor]:
-    """An executor on a Dask cluster whose workers have compiled the policies."""
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise ImportError(f"on={address!r} needs Dask: pip install distributed") from None
-    with distributed.Client(address, set_as_default=False, timeout="10s") as client:
-        for file in imported_files():
-            client.upload_file(str(file))
-        versions: dict[str, str] = client.run(_compile, _policies(todo))
-        for worker, version in versions.items():
-            if version != __version__:
-                raise RunError(f"worker {worker} has posse {version}, but here is {__version__}; install the same")
-        with client.get_executor(pure=False, retries=3) as pool:
-            yield pool
 
 
 def _now() -> str:

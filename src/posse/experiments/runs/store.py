@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posse.experiments.records import READABLE, SCHEMA, SCHEMA_VERSION, Records
-from posse.experiments.spec.study import Spec
-from posse.experiments.spec.unit import Unit, unit_id, without_code
+from posse.experiments.spec.study import Spec, Unit, unit_id, without_code
 from posse.version import __version__
 
 MANIFEST = "manifest.json"

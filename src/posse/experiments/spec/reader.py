@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from posse.checks import number, whole
-from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable
-from posse.experiments.spec.lines import find_lines
+from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable, find_lines
 from posse.experiments.spec.problem_set import GIVEN, MAX_PAIRS, ProblemSet, read_files, read_means
 from posse.experiments.spec.study import OWN, PolicyChoice, Spec, Study
 from posse.generate import FAMILIES
