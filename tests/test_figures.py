@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 
 import posse
 from posse.experiments import summary
-from posse.experiments.paper import figures, theory
 from posse.experiments.records import Records, from_result
-from posse.experiments.report import gallery, study_figures
+from posse.experiments.report import figures, gallery, theory
 from posse.figures import canvas
 from posse.figures.policy_looks import algorithm, looks
 from posse.figures.style import OTHER_COLORS
@@ -148,7 +147,7 @@ def test_overviews_go_from_the_most_subpar_arms_to_the_fewest(records):
 
 
 def test_regret_over_players_in_total_and_for_each(records):
-    total, each = study_figures.regret_by_players(records).axes
+    total, each = figures.regret_by_players(records).axes
     for axes, share in ((total, False), (each, True)):
         for box in (box for box in axes.containers if isinstance(box, ErrorbarContainer)):
             label = box.get_label()
@@ -158,7 +157,7 @@ def test_regret_over_players_in_total_and_for_each(records):
 
 
 def test_participation_starts_with_the_same_problems_with_everybody_active(records):
-    axes = study_figures.participation(records).axes
+    axes = figures.participation(records).axes
     assert ["every" in panel.get_title() for panel in axes] == [True, False, False]
     for label, line in lines(axes[0]).items():
         values = by_problem(records, "regret", study="subpar", policy=label, n_subpar=8)

@@ -8,16 +8,10 @@ from typing import Any
 
 from posse.experiments.battery.figure import battery_figure
 from posse.experiments.battery.score import CANDIDATE, BatteryFamily, quotient, three_digits
-from posse.experiments.report.html import embedded, render
+from posse.experiments.report.page import render
 from posse.experiments.summary import csv_text
 from posse.figures.canvas import to_bytes
 from posse.text import align, to_json
-
-RULE = (
-    "The ratio decides whether a bar is won or lost. The brackets hold its 95 % interval, from resampling problems, "
-    "the same ones for both policies. A question mark means that the interval contains the limit, so the verdict may "
-    "be chance. The policy compared with is the one that turned out best in the family, which is hard on the candidate."
-)
 
 
 def write_battery(
@@ -29,33 +23,14 @@ def write_battery(
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     figure = battery_figure(families)
-    pictures = {f"battery.{ending}": to_bytes(figure, ending) for ending in ("png", "svg")}
-    texts = {
-        "scores.csv": csv_text(_score_rows(families)),
-        "bars.csv": csv_text(_bar_rows(families)),
-        "battery.json": to_json(families) + "\n",
-        "battery.html": _page(families, pictures["battery.svg"], title, manifest or {}),
-    }
-    for name, content in (pictures | {name: text.encode() for name, text in texts.items()}).items():
-        (out / name).write_bytes(content)
-    return out / "battery.html"
-
-
-def _page(families: Sequence[BatteryFamily], picture: bytes, title: str, manifest: Mapping[str, Any]) -> str:
+    for ending in ("png", "svg"):
+        (out / f"battery.{ending}").write_bytes(to_bytes(figure, ending))
     scores = [score for family in families for score in family.scores]
-    return render(
+    page = render(
         "battery.html",
-        manifest,
+        manifest or {},
         Path(__file__).parent / "templates",
         title=title,
-        sections={
-            "short": "In short",
-            "picture": "The picture",
-            "families": "Family by family",
-            "regret": "Every policy",
-            "bars": "Every bar",
-            "reproduce": "How to reproduce this",
-        },
         candidate=CANDIDATE,
         policies=list(dict.fromkeys(score.policy for score in scores)),
         alone=list(dict.fromkeys(score.policy for score in scores if score.alone)),
@@ -63,9 +38,17 @@ def _page(families: Sequence[BatteryFamily], picture: bytes, title: str, manifes
         lines=[(family, _line(family)) for family in families],
         counts=_counts(families),
         three_digits=three_digits,
-        rule=RULE,
-        picture=embedded(picture),
+        picture=(out / "battery.svg").read_bytes(),
     )
+    texts = {
+        "scores.csv": csv_text(_score_rows(families)),
+        "bars.csv": csv_text(_bar_rows(families)),
+        "battery.json": to_json(families) + "\n",
+        "battery.html": page,
+    }
+    for name, text in texts.items():
+        (out / name).write_text(text, encoding="utf-8")
+    return out / "battery.html"
 
 
 def to_text(families: Sequence[BatteryFamily]) -> str:

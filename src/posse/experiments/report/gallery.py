@@ -16,10 +16,9 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from posse.experiments.paper.figures import VARIANT, figure_1, overview, panel
-from posse.experiments.paper.theory import theory_over, theory_over_time
 from posse.experiments.records import Records
-from posse.experiments.report.study_figures import SHEET, participation, regret_by_players, study_sheet
+from posse.experiments.report import figures
+from posse.experiments.report.theory import theory_over, theory_over_time
 from posse.experiments.summary import by_subpar, settings
 from posse.figures.canvas import to_bytes
 from posse.figures.policy_looks import algorithm
@@ -60,7 +59,9 @@ def catalogue(records: Records) -> list[GalleryEntry]:
         elif kind == "players":
             entries += _players_entries(rows)
         else:
-            entries += _study_entries(rows, study, partial(participation, records) if kind == "participation" else None)
+            entries += _study_entries(
+                rows, study, partial(figures.participation, records) if kind == "participation" else None
+            )
         if kind == "small-epsilon":
             several = any(setting for setting, _ in settings(rows))
             draw = partial(theory_over, rows, "n_subpar") if several else partial(theory_over_time, rows, None)
@@ -103,9 +104,9 @@ def _facts(rows: Records) -> str:
 def _paper_entries(rows: Records) -> Iterator[GalleryEntry]:
     values = sorted(rows.distinct("n_subpar"), reverse=True)
     several = len(values) > 1
-    has_v = any(algorithm(label) == VARIANT for label in rows.distinct("policy"))
+    has_v = any(algorithm(label) == figures.VARIANT for label in rows.distinct("policy"))
     if {8, 5} <= set(values):
-        yield _entry("figure-1", rows, partial(figure_1, rows))
+        yield _entry("figure-1", rows, partial(figures.figure_1, rows))
     if several:
         yield _entry("theory-subpar", rows, partial(theory_over, rows, "n_subpar"))
     for name, words in WORDS["paper"].items():
@@ -115,10 +116,10 @@ def _paper_entries(rows: Records) -> Iterator[GalleryEntry]:
         kind = "regret" if with_v else name.replace("-", " ")
         marks = f"{WORDS['marks'][kind]} {_facts(rows)} for each number of subpar arms."
         if several:
-            draw = partial(overview, rows, kind, with_v=with_v)
+            draw = partial(figures.overview, rows, kind, with_v=with_v)
             yield GalleryEntry(f"overview-{name}", "paper", words["title_of_all"], f"{words['caption']} {marks}", draw)
         for v in values:
-            draw = partial(panel, rows, kind, v, with_v=with_v)
+            draw = partial(figures.panel, rows, kind, v, with_v=with_v)
             section = "details" if several else "paper"
             yield GalleryEntry(f"{name}-v{v}", section, f"{words['title']}, |I_5ε| = {v}", marks, draw)
     for v in [v for v in values if v in (8, 5) or not several]:
@@ -126,7 +127,7 @@ def _paper_entries(rows: Records) -> Iterator[GalleryEntry]:
 
 
 def _players_entries(rows: Records) -> Iterator[GalleryEntry]:
-    yield _entry("players", rows, partial(regret_by_players, rows))
+    yield _entry("players", rows, partial(figures.regret_by_players, rows))
     for v in by_subpar(rows) if len(rows.distinct("players")) > 1 else {}:
         yield _entry("theory-players", rows, partial(theory_over, rows, "players", v, study="players"), v)
 
@@ -135,14 +136,14 @@ def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None
     """The sheets of a study; `first` draws the first one otherwise. A shipped study's pulls and kinds are details."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", study).strip("-") or "study"
     words = WORDS["study"].get(study, {"title": study, "caption": ""})
-    pages = math.ceil(len(settings(rows)) / SHEET)
+    pages = math.ceil(len(settings(rows)) / figures.SHEET)
     for kind, marks in WORDS["marks"].items():
         section = "details" if study in WORDS["study"] and kind != "regret" else "studies"
         caption = f"{words['caption']}{marks} {_facts(rows)} a panel."
         for page in range(pages):
             name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
             title = f"{words['title']}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
-            draw = first or partial(study_sheet, rows, study, kind, page=page)
+            draw = first or partial(figures.study_sheet, rows, study, kind, page=page)
             first = None
             yield GalleryEntry(name, section, title, caption, draw)
 

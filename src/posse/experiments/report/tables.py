@@ -12,8 +12,8 @@ import numpy as np
 
 from posse.experiments import summary
 from posse.experiments.paper.claims import ClaimFinding, to_csv
-from posse.experiments.paper.theory import PAPER_BOUNDS
 from posse.experiments.records import KINDS, Records
+from posse.experiments.report.theory import PAPER_BOUNDS
 from posse.figures.policy_looks import looks
 from posse.problem import Problem
 from posse.text import align_blocks, shorten

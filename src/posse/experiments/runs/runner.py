@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import importlib
 import os
 import pickle
 import platform
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from posse.checks import whole
-from posse.experiments.records import Records
-from posse.experiments.runs.gpu import run_on_gpu
-from posse.experiments.runs.progress import RunProgress
+from posse.experiments.records import Records, from_result
 from posse.experiments.runs.store import ResultStore
 from posse.experiments.spec.study import Spec, Unit
 from posse.policies.base import Policy
@@ -28,10 +26,14 @@ from posse.policies.user import import_file, imported_files
 from posse.problem import Problem
 from posse.simulation import simulate
 from posse.simulation.backend import check_backend
+from posse.simulation.progress import Bar
 from posse.simulation.work import Progress
 from posse.version import __version__
 
+TOGETHER = 4e9  # player-rounds that a GPU simulates together: a few seconds, so that little is lost at an interrupt
 Finished = Generator[tuple[Unit, pa.Table], None, None]
+MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")  # of a result, by policy and problem
+Batch = list[tuple[Unit, list[Problem]]]
 
 
 class RunError(RuntimeError):
@@ -80,7 +82,16 @@ def run(
         store.check(units)
         todo = [unit for unit in units if not store.path(unit).exists()]
         before = store.manifest()
-        manifest = _manifest(spec, units) | {"runs": before.get("runs", [])}
+        versions = {name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")}
+        manifest = {
+            "title": spec.title,
+            "seed": str(spec.seed),
+            "versions": {"posse": __version__, "python": platform.python_version(), **versions},
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+            "units": [unit.id for unit in units],
+            "spec": spec.text,
+            "runs": before.get("runs", []),
+        }
         if todo:
             place = "GPU" if on_gpu else on if executor is None else type(executor).__name__
             this = {"started": _now(), "on": place, "units": len(todo), "finished": None, "seconds": None}
@@ -91,7 +102,7 @@ def run(
             started = time.monotonic()
             shown = RunProgress(units, todo, progress)
             if on_gpu:
-                finished = run_on_gpu(todo, shown)
+                finished = _run_on_gpu(todo, shown)
             elif executor is not None:
                 finished = _run_on_executor(executor, todo, shown)
             else:
@@ -105,6 +116,25 @@ def run(
             this |= {"finished": _now(), "seconds": round(time.monotonic() - started, 3)}
             store.write_manifest(manifest)
     return store.read(spec)
+
+
+class RunProgress:
+    """How much of the work is done, including parts of units; `progress` is that of `posse.experiments.run`."""
+
+    def __init__(self, units: Iterable[Unit], todo: Iterable[Unit], progress: Progress) -> None:
+        self.done = {unit.id: unit.cost for unit in units}
+        self.total = sum(self.done.values())
+        self.done |= {unit.id: 0.0 for unit in todo}
+        self.report = Bar() if progress is True else progress or None
+
+    def note(self, unit: Unit, fraction: float = 1.0) -> None:
+        """Note how much of a unit is done."""
+        self.done[unit.id] = unit.cost * fraction
+
+    def show(self, complete: bool = False) -> None:
+        """Show how much of all is done."""
+        if self.report is not None:
+            self.report(1.0 if complete else min(sum(self.done.values()) / self.total, 0.999))
 
 
 class Stopped(Exception):
@@ -196,21 +226,47 @@ def _compile(policies: Iterable[Policy]) -> str:
     return __version__
 
 
+def _run_on_gpu(todo: list[Unit], progress: RunProgress) -> Finished:
+    """On a GPU: many units at a time, because a unit alone would leave most of it idle."""
+    for batch in _batches(todo):
+
+        def watch(fraction: float, batch: Batch = batch) -> None:
+            for unit, _ in batch:
+                progress.note(unit, fraction)
+            progress.show()
+
+        unit, _ = batch[0]
+        together = [problem for _, problems in batch for problem in problems]
+        result = unit.simulate(together, progress=watch, backend="cuda")
+        start = 0
+        for unit, problems in batch:
+            part = slice(start, start + len(problems))
+            values = {name: getattr(result, name)[:, part] for name in MEASURED}
+            mine = dataclasses.replace(result, problems=result.problems[part], **values)
+            yield unit, from_result(mine, unit.study, range(unit.start, unit.stop))
+            start = part.stop
+
+
+def _batches(todo: list[Unit]) -> Iterator[Batch]:
+    """Batches of units that differ only in their problems."""
+    by_setting: dict[object, list[Unit]] = {}
+    for unit in todo:
+        shape = unit.problems.players, unit.problems.arms
+        setting = unit.policies, unit.horizon, unit.schedule, unit.replications, unit.checkpoints, unit.anytime
+        by_setting.setdefault((unit.study, shape, setting, unit.seed), []).append(unit)
+    for alike in by_setting.values():
+        batch: Batch = []
+        met: set[Problem] = set()
+        for unit in alike:
+            problems = unit.problems.make(unit.start, unit.stop, unit.seed)
+            full = sum(other.cost for other, _ in batch) + unit.cost > TOGETHER
+            if batch and (full or met.intersection(problems)):
+                yield batch
+                batch, met = [], set()
+            batch.append((unit, problems))
+            met.update(problems)
+        yield batch
+
+
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _manifest(spec: Spec, units: list[Unit]) -> dict[str, Any]:
-    """What a folder says about the results in it."""
-    return {
-        "title": spec.title,
-        "seed": str(spec.seed),
-        "versions": {
-            "posse": __version__,
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")},
-        },
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "units": [unit.id for unit in units],
-        "spec": spec.text,
-    }

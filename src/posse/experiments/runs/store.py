@@ -182,9 +182,13 @@ def _read(path: Path) -> tuple[str, pa.Table]:
     content = path.read_bytes()
     found = _DIGEST.findall(content)
     if len(found) != 1:
-        if _is_parquet(content):
-            raise StoreError(f"{path} is not a file of posse's; remove it, or use another folder")
-        raise StoreError(f"{path} is damaged (it cannot be read as Parquet); remove it to compute it again")
+        try:
+            pq.read_metadata(pa.BufferReader(content))
+        except (pa.ArrowException, OSError):
+            raise StoreError(
+                f"{path} is damaged (it cannot be read as Parquet); remove it to compute it again"
+            ) from None
+        raise StoreError(f"{path} is not a file of posse's; remove it, or use another folder")
     if found[0] != _digest(content.replace(found[0], _BLANK)):
         raise StoreError(f"{path} is damaged (its digest does not fit its content); remove it to compute it again")
     # Read on this thread only. A pyarrow thread that releases `content` while Python exits would abort the process.
@@ -200,11 +204,3 @@ def _read(path: Path) -> tuple[str, pa.Table]:
     for column in set(SCHEMA.names) - set(table.column_names):  # of an older version
         table = table.append_column(column, pa.nulls(len(table), SCHEMA.field(column).type))
     return without_code(json.loads(metadata["posse_unit"])), table.select(SCHEMA.names).cast(SCHEMA)
-
-
-def _is_parquet(content: bytes) -> bool:
-    try:
-        pq.read_metadata(pa.BufferReader(content))
-    except (pa.ArrowException, OSError):
-        return False
-    return True

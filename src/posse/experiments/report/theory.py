@@ -14,9 +14,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from posse.experiments.paper.figures import paper_rows, subpar_title
-from posse.experiments.paper.panels import checkpoint_rounds
 from posse.experiments.records import Records
+from posse.experiments.report.figures import checkpoint_rounds, paper_rows, subpar_title
 from posse.experiments.summary import by_policy
 from posse.figures.canvas import add_legend, curve_style, new_figure, thousands
 from posse.figures.style import BLACK, LIGHT, PRINT, WIDTH

@@ -1,20 +1,40 @@
-"""The report: one HTML file that holds everything, to send to a colleague; figures and tables beside it."""
+"""Reports: HTML pages from templates, each one file that needs nothing beside it, and the report on a run."""
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, check_records
 from posse.experiments.report.gallery import GalleryEntry, catalogue, save_all
-from posse.experiments.report.html import embedded, render
 from posse.experiments.report.tables import STUDIES, regret_tables, write_tables
 from posse.experiments.summary import describe, schedule_words
 from posse.figures.policy_looks import algorithm, looks
 from posse.text import plural, shorten
+from posse.version import __version__
+
+FOLDER = Path(__file__).parent / "templates"
+HEADINGS = {"paper": "The paper's figures", "studies": "Further studies", "theory": "Theory beside practice"}
+
+
+def render(template: str, manifest: Mapping[str, Any], folder: Path = FOLDER, **values: Any) -> str:
+    """A page about the runs of a manifest, from a template in a folder, which may build on the templates here."""
+    environment = Environment(
+        loader=FileSystemLoader([folder, FOLDER]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    shared = {"plural": plural, "version": __version__, "manifest": manifest, "spec": manifest.get("spec")}
+    return environment.get_template(template).render(shared | values)
 
 
 def write_report(
@@ -42,43 +62,31 @@ def write_report(
     out = Path(folder)
     save_all(records, out / "figures", processes=processes)
     write_tables(records, out / "tables", findings)
-    page = out / "report.html"
-    page.write_text(_page(records, out / "figures", title, findings, manifest or {}), encoding="utf-8")
-    return page
-
-
-def _page(
-    records: Records,
-    pictures: Path,
-    title: str,
-    findings: Sequence[claims.ClaimFinding] | None,
-    manifest: Mapping[str, Any],
-) -> str:
-    headings = {"paper": "The paper's figures", "studies": "Further studies", "theory": "Theory beside practice"}
-    figures: dict[str, list[tuple[GalleryEntry, str]]] = {}
+    figures: dict[str, list[tuple[GalleryEntry, bytes]]] = {}
     for entry in catalogue(records):
-        if entry.section in headings:
-            picture = embedded((pictures / f"{entry.name}.svg").read_bytes())
+        if entry.section in HEADINGS:
+            picture = (out / "figures" / f"{entry.name}.svg").read_bytes()
             figures.setdefault(entry.section, []).append((entry, picture))
-    if "paper" not in figures:
-        headings["studies"] = "Figures"
     sections = {"run": "What was run", "regret": "Final regret"}
     if findings is not None:
         sections["claims"] = "What the paper claims, and what the data says"
-    sections |= {section: headings[section] for section in figures}
+    sections |= {section: HEADINGS[section] for section in figures}
+    if "paper" not in figures and "studies" in figures:
+        sections["studies"] = "Figures"
     sections["reproduce"] = "How to reproduce this"
     decisions = sum(horizon * players for horizon, players in records.rows("horizon", "players"))
-    return render(
+    page = render(
         "report.html",
-        manifest,
+        manifest or {},
         title=title,
         sections=sections,
         runs=plural(len(records), "run"),
         algorithms=plural(len({algorithm(label) for label in records.distinct("policy")}), "algorithm"),
         decisions=f"{decisions / 1e9:,.1f} billion" if decisions >= 1e9 else f"{decisions / 1e6:,.1f} million",
-        studies=[
-            (STUDIES.get(study, study), _study_facts(records.where(study=study))) for study in records.distinct("study")
-        ],
+        studies=[(STUDIES.get(name, name), records.where(study=name)) for name in records.distinct("study")],
+        span=_span,
+        looks=looks,
+        schedule_words=schedule_words,
         tables=regret_tables(records),
         describe=describe,
         claims=list(claims.by_claim(findings or []).items()),
@@ -87,21 +95,8 @@ def _page(
         figures=figures,
         seeds=shorten(", ".join(map(str, records.distinct("seed"))), 200),
     )
-
-
-def _study_facts(records: Records) -> list[tuple[str, str]]:
-    sizes = (
-        f"{_span(records.distinct('players'))} players, {_span(records.distinct('arms'))} arms, "
-        f"ε = {_span(records.distinct('epsilon'))}, |I_5ε| = {_span(records.distinct('n_subpar'))}"
-    )
-    replications = plural(len(records.distinct("replication")), "replication")
-    active = "; ".join(schedule_words(str(schedule)) for schedule in records.distinct("schedule"))
-    return [
-        ("problems", f"{sizes}; {len(set(records['problem'].tolist())):,} problems each, {replications}"),
-        ("rounds", f"{_span(records.distinct('horizon'))}; active: {active}"),
-        ("policies", ", ".join(looks(records.distinct("policy")))),
-        ("runs", f"{len(records):,}"),
-    ]
+    (out / "report.html").write_text(page, encoding="utf-8")
+    return out / "report.html"
 
 
 def _percent(share: float) -> str:
