@@ -31,7 +31,7 @@ class SpecError(ValueError):
 class Field:
     """What a key may hold. `check(name, value)` returns the value to keep, or raises an error with what is allowed."""
 
-    check: Check
+    check: Check | None = None  # None: anything
     default: Any = REQUIRED
     grid: bool = False  # a list of values is a grid; the values are kept as a tuple
     listed: bool = False  # the value itself is a list
@@ -73,14 +73,16 @@ class SpecTable:
             if field.default is REQUIRED:
                 raise self.error(key, f"{key} is missing")
             return field.default
-        value = self.values[key]
+        value, check = self.values[key], field.check
+        if check is None:
+            return value
         variants = _variants(value) if field.grid else [value]
         if not variants:
             raise self.error(key, f"{key}=[], but a grid needs at least one value")
         if isinstance(value, list) and not (field.grid or field.listed):
             raise self.error(key, f"{key} is a list, but takes one value, no grid")
         try:
-            values = tuple(field.check(key, value) for value in variants)
+            values = tuple(check(key, value) for value in variants)
         except (ValueError, TypeError, OverflowError) as error:
             raise self.error(key, str(error)) from None
         if field.grid and len(set(values)) < len(values):

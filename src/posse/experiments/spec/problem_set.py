@@ -104,19 +104,17 @@ def read_files(value: Any, folder: Path) -> tuple[Table, ...]:
     tables: list[Table] = []
     for name in names:
         try:
-            found = _read_csv(folder / name) if name.endswith(".csv") else _read_npy(folder / name)
+            found = _read(folder / name)
         except Exception as error:  # a file may be damaged in any way
             raise ValueError(f"cannot read {name}: {error}") from None
         tables += (_checked(name, rows) for rows in found)
     return tuple(tables)
 
 
-def _read_csv(path: Path) -> list[Any]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        return [[[float(cell) for cell in row] for row in csv.reader(file) if row]]
-
-
-def _read_npy(path: Path) -> list[Any]:
+def _read(path: Path) -> list[Any]:
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return [[[float(cell) for cell in row] for row in csv.reader(file) if row]]
     array = np.load(path, allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
         raise ValueError("expected an array of numbers, players × arms or problems × players × arms")

@@ -11,18 +11,18 @@ import inspect
 import itertools
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from posse.checks import number, whole
 from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable, find_lines
-from posse.experiments.spec.problem_set import GIVEN, MAX_PAIRS, ProblemSet, read_files, read_means
+from posse.experiments.spec.problem_set import GIVEN, MAX_PAIRS, ProblemSet, Table, read_files, read_means
 from posse.experiments.spec.study import OWN, PolicyChoice, Spec, Study
 from posse.generate import FAMILIES
 from posse.policies.base import Policy, all_policies
-from posse.rewards import Bernoulli, Beta, Family, family
-from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
+from posse.rewards import Bernoulli, Beta, family
+from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
 
 MAX_UNITS = 100_000
@@ -116,11 +116,18 @@ def _whole(least: int, most: int) -> Check:
     return lambda name, value: whole(name, value, least=least, most=most)
 
 
-def _one_of(*allowed: str) -> Check:
-    def check(name: str, value: Any) -> str:
-        if value not in allowed:
-            raise ValueError(f"{name}={value!r}, but expected {' or '.join(map(repr, allowed))}")
-        return value
+def _one_of(words: Mapping[str, Any], tables: Mapping[str, Callable[[Any], Any]] | None = None) -> Check:
+    """One of some words, or a table with one key, such as { random = 0.5 }; the value is what they stand for."""
+    makers = tables or {}
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, str) and value in words:
+            return words[value]
+        if isinstance(value, dict) and len(value) == 1 and makers.keys() >= value.keys():
+            ((key, inner),) = value.items()
+            return makers[key](inner)
+        allowed = [*map(repr, words), *(f"{{ {key} = 0.5 }}" for key in makers)]
+        raise ValueError(f"{name}={value!r}, but expected {' or '.join(allowed)}")
 
     return check
 
@@ -129,30 +136,20 @@ def _share(name: str, value: Any) -> float:
     return number(name, value, least=0, most=1)
 
 
-def _schedule(name: str, value: Any) -> Schedule:
-    named = {
+_schedule = _one_of(
+    {
         "concurrent": Concurrent(),
         "sequential": Sequential(),
         "sequential-random": Sequential("random"),
         "arrivals": Arrivals(),
         "relay": Arrivals(stay=False),
-    }
-    if isinstance(value, str) and value in named:
-        return named[value]
-    if isinstance(value, dict) and len(value) == 1:
-        ((kind, share),) = value.items()
-        if kind in ("random", "late"):
-            return Random(share) if kind == "random" else Late(share)
-    allowed = ", ".join(f'"{word}"' for word in named)
-    raise ValueError(f"{name}={value!r}, but expected {allowed}, {{ random = 0.5 }} or {{ late = 0.5 }}")
-
-
-def _rewards(name: str, value: Any) -> Family:
-    if isinstance(value, str) and value in ("bernoulli", "uniform", "deterministic"):
-        return family(value)
-    if isinstance(value, dict) and set(value) == {"beta"}:
-        return Beta(number("beta", value["beta"], above=0))
-    raise ValueError(f'{name}={value!r}, but expected "bernoulli", "uniform", "deterministic" or {{ beta = 10 }}')
+    },
+    {"random": Random, "late": Late},
+)
+_rewards = _one_of(
+    {word: family(word) for word in ("bernoulli", "uniform", "deterministic")},
+    {"beta": lambda value: Beta(number("beta", value, above=0))},
+)
 
 
 def _constant(name: str, value: Any) -> float | str:
@@ -167,15 +164,11 @@ def _tags(name: str, value: Any) -> tuple[str, ...]:
     return tuple(_name(name, tag) for tag in _of_type(list, "a list of texts")(name, value))
 
 
-def _anything(name: str, value: Any) -> Any:
-    return value
-
-
 TOP_FIELDS = {
     "title": Field(_string, ""),
     "seed": Field(_whole(0, 2**128 - 1), 0),
     "defaults": Field(_defaults, {}),
-    "study": Field(_anything, (), listed=True),
+    "study": Field(default=()),
 }
 STUDY_FIELDS = {
     "name": Field(_name),
@@ -186,13 +179,14 @@ STUDY_FIELDS = {
     "checkpoints": Field(_whole(1, 10_000), 200),
     "anytime": Field(_of_type(bool, "true or false"), (False,), grid=True),
     "schedule": Field(_schedule, (Concurrent(),), grid=True),
-    "problems": Field(_of_type(dict, "a table, [study.problems]"), listed=True),
-    "policies": Field(_anything, listed=True),
+    "problems": Field(_of_type(dict, "a table, [study.problems]")),
+    "policies": Field(),
 }
 GIVEN_FIELDS = {
     "epsilon": Field(_share, (None,), grid=True),
     "rewards": Field(_rewards, (Bernoulli(),), grid=True),
 }
+FAMILY = Field(_one_of({name: name for name in FAMILIES}))
 PARAMETER_CHECKS = {"int": _whole(0, MAX_PAIRS), "float": _share, "str": _string, "Family | str": _rewards}
 POLICY_NAME = Field(_name, grid=True)
 
@@ -200,14 +194,12 @@ POLICY_NAME = Field(_name, grid=True)
 def _family_fields(family: str) -> dict[str, Field]:
     """The parameters of a family's generator as fields, each with a grid. The generator checks their limits."""
     generator: Any = FAMILIES[family]
-    parameters = dict(inspect.signature(generator).parameters)
-    del parameters["count"], parameters["seed"]
-    return {
-        name: Field(
-            PARAMETER_CHECKS[each.annotation], REQUIRED if each.default is each.empty else (each.default,), grid=True
-        )
-        for name, each in parameters.items()
-    }
+    fields = {"count": Field(_whole(1, 1_000_000), 1)}
+    for name, each in inspect.signature(generator).parameters.items():
+        if name not in ("count", "seed"):
+            default = REQUIRED if each.default is each.empty else (each.default,)
+            fields[name] = Field(PARAMETER_CHECKS[each.annotation], default, grid=True)
+    return fields
 
 
 def _read_study(table: SpecTable, folder: Path) -> Study:
@@ -229,20 +221,15 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
     )
     if study.settings > MAX_POINTS:
         raise table.error("name", f"the lists make {study.settings} combinations, but a study has at most {MAX_POINTS}")
-    _check_labels(choices, {epsilon for problems in study.problems for _, epsilon in problems.alike()})
-    return study
-
-
-def _check_labels(choices: list[tuple[SpecTable, PolicyChoice]], epsilons: set[float]) -> None:
-    """An error that names the first policy whose label another one has too, for problems with any of these ε."""
-    for epsilon in epsilons:
+    for epsilon in {epsilon for problems in study.problems for _, epsilon in problems.alike()}:
         labels: set[str] = set()
-        for table, choice in choices:
-            with table.blame():
+        for policy, choice in choices:
+            with policy.blame():
                 label = choice.make(epsilon).label
                 if label in labels:
                     raise ValueError(f"label={label!r} is the label of two policies; give each a label of its own")
             labels.add(label)
+    return study
 
 
 def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:
@@ -251,31 +238,24 @@ def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:
         key = sources[-1] if sources else "family"
         raise table.error(key, "expected exactly one of family, means and file to say what problems")
     (source,) = sources
-    given = table.values[source]
-    if source == "family":
-        family_field = Field(_one_of(*FAMILIES))
-        parameters = _family_fields(table.get("family", family_field))
-        values = table.read({"family": family_field, "count": Field(_whole(1, 1_000_000), 1), **parameters})
-        for point in table.product({key: values[key] for key in parameters}):
-            pairs = point["players"] * point["arms"]
-            if pairs > MAX_PAIRS:
-                raise table.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")
-            problems = ProblemSet(given, values["count"], point)
-            with table.blame():
-                problems.make(0, 1, 0)
-            yield problems
-        return
-    values = table.read({source: Field(_anything, listed=True), **GIVEN_FIELDS})
-    try:
-        tables = read_means(given) if source == "means" else read_files(given, folder)
-        if not tables:
-            raise ValueError("no problem in it; expected at least one table of means")
-    except (ValueError, TypeError, OverflowError) as error:
-        raise table.error(source, f"{source}: {error}") from None
-    for point in table.product({key: values[key] for key in GIVEN_FIELDS}):
-        problems = ProblemSet(GIVEN, len(tables), point, tables)
+    given: Any = table.values[source]
+    tables: tuple[Table, ...] = ()
+    fields = _family_fields(table.get("family", FAMILY)) if source == "family" else GIVEN_FIELDS
+    values = table.read({source: Field(), **fields})
+    if source != "family":
+        try:
+            tables = read_means(given) if source == "means" else read_files(given, folder)
+            if not tables:
+                raise ValueError("no problem in it; expected at least one table of means")
+        except (ValueError, TypeError, OverflowError) as error:
+            raise table.error(source, f"{source}: {error}") from None
+    for point in table.product({key: values[key] for key, field in fields.items() if field.grid}):
+        problems = ProblemSet(GIVEN if tables else given, len(tables) or values["count"], point, tables)
+        pairs = problems.players * problems.arms
+        if pairs > MAX_PAIRS:
+            raise table.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")
         with table.blame():
-            problems.make(0, len(tables), 0)
+            problems.make(0, len(tables) or 1, 0)
         yield problems
 
 
