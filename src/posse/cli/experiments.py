@@ -183,10 +183,10 @@ def _write_report(records: Records, out: Path) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from posse.experiments.report.comparison import compare, to_text
+    from posse.experiments.report.tables import compare, comparison_text
 
     rows = compare(_stored(Path(options.first)), _stored(Path(options.second)))
-    print(to_text(rows, options.first, options.second))
+    print(comparison_text(rows, options.first, options.second))
 
 
 def _whole(text: str, option: str) -> int:
