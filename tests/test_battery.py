@@ -19,8 +19,8 @@ from posse.experiments import Records
 from posse.experiments.battery.report import battery_figure, to_text, write_battery
 from posse.experiments.battery.score import ratio, score
 from posse.experiments.records import SCHEMA
+from posse.experiments.spec.shipped_specs import battery_spec
 from posse.experiments.spec.study import PolicyChoice, Study
-from posse.experiments.spec.variants import battery_spec
 
 # Families ----------------------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import posse
 from posse.experiments import SpecError, load, parse
 from posse.experiments.spec import study as study_module
-from posse.experiments.spec.document import shipped, to_toml
+from posse.experiments.spec.shipped_specs import shipped, to_toml
 from posse.experiments.spec.study import UNIT_COST, Unit
 from posse.simulation.engine import code_digest_of
 

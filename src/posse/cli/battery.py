@@ -32,7 +32,7 @@ def _battery(options: argparse.Namespace) -> None:
     from posse.experiments import ResultStore
     from posse.experiments.battery.report import to_text, write_battery
     from posse.experiments.battery.score import score
-    from posse.experiments.spec.variants import battery_spec
+    from posse.experiments.spec.shipped_specs import battery_spec
 
     import_policies(options)
     spec = battery_spec(options.spec, families=options.family, seed=options.seed, quick=options.quick)

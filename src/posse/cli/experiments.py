@@ -91,7 +91,7 @@ def _add_backend(parser: argparse.ArgumentParser) -> None:
 
 
 def _paper(options: argparse.Namespace) -> None:
-    from posse.experiments.spec.variants import paper_spec
+    from posse.experiments.spec.shipped_specs import paper_spec
 
     if options.subpar is not None:
         options.subpar = [_whole(part, "--subpar") for part in options.subpar.split(",")]
@@ -129,7 +129,7 @@ def simulate(spec: Spec, out: Path, options: argparse.Namespace, title: str, **h
 
 
 def _init(options: argparse.Namespace) -> None:
-    from posse.experiments.spec.document import shipped
+    from posse.experiments.spec.shipped_specs import shipped
 
     path = Path(options.file)
     try:

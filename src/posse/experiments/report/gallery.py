@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -18,6 +17,7 @@ from matplotlib.figure import Figure
 
 from posse.experiments.records import Records
 from posse.experiments.report import figures
+from posse.experiments.report.tables import WORDS
 from posse.experiments.report.theory import theory_over, theory_over_time
 from posse.experiments.summary import by_subpar, settings
 from posse.figures.canvas import to_bytes
@@ -38,7 +38,6 @@ class GalleryEntry:
 
 
 SECTIONS = ("paper", "studies", "theory", "details")
-WORDS = tomllib.loads(Path(__file__).with_name("figures.toml").read_text(encoding="utf-8"))
 SHIPPED = {  # the studies with figures of their own, and which columns may vary in these
     "subpar": {"n_subpar"},
     "players": {"n_subpar", "players"},
@@ -80,7 +79,7 @@ def _told_apart(entries: list[GalleryEntry]) -> list[GalleryEntry]:
 
 
 def _entry(figure: str, rows: Records, draw: Callable[[], Figure], v: int | None = None) -> GalleryEntry:
-    """A figure with the words of figures.toml; `v` if it is about one number of subpar arms only."""
+    """A figure with the words of words.toml; `v` if it is about one number of subpar arms only."""
     words = WORDS["figure"][figure]
     counts = [len(problem.subpar_10) for problem in rows.problems()]
     at_ten = WORDS["words"]["some_at_ten_epsilon" if max(counts) else "none_at_ten_epsilon"]
@@ -135,14 +134,15 @@ def _players_entries(rows: Records) -> Iterator[GalleryEntry]:
 def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None) -> Iterator[GalleryEntry]:
     """The sheets of a study; `first` draws the first one otherwise. A shipped study's pulls and kinds are details."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", study).strip("-") or "study"
-    words = WORDS["study"].get(study, {"title": study, "caption": ""})
+    shipped = study in WORDS["captions"]
+    name_of_study = WORDS["studies"][study] if shipped else study
     pages = math.ceil(len(settings(rows)) / figures.SHEET)
     for kind, marks in WORDS["marks"].items():
-        section = "details" if study in WORDS["study"] and kind != "regret" else "studies"
-        caption = f"{words['caption']}{marks} {_facts(rows)} a panel."
+        section = "details" if shipped and kind != "regret" else "studies"
+        caption = f"{WORDS['captions'].get(study, '')}{marks} {_facts(rows)} a panel."
         for page in range(pages):
             name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
-            title = f"{words['title']}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
+            title = f"{name_of_study}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
             draw = first or partial(figures.study_sheet, rows, study, kind, page=page)
             first = None
             yield GalleryEntry(name, section, title, caption, draw)

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, check_records
 from posse.experiments.report.gallery import GalleryEntry, catalogue, save_all
-from posse.experiments.report.tables import STUDIES, regret_tables, write_tables
+from posse.experiments.report.tables import WORDS, regret_tables, write_tables
 from posse.experiments.summary import describe, schedule_words
 from posse.figures.policy_looks import algorithm, looks
 from posse.text import plural, shorten
@@ -83,7 +83,7 @@ def write_report(
         runs=plural(len(records), "run"),
         algorithms=plural(len({algorithm(label) for label in records.distinct("policy")}), "algorithm"),
         decisions=f"{decisions / 1e9:,.1f} billion" if decisions >= 1e9 else f"{decisions / 1e6:,.1f} million",
-        studies=[(STUDIES.get(name, name), records.where(study=name)) for name in records.distinct("study")],
+        studies=[(WORDS["studies"].get(name, name), records.where(study=name)) for name in records.distinct("study")],
         span=_span,
         looks=looks,
         schedule_words=schedule_words,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,7 @@ from posse.text import align, align_blocks, shorten
 
 TERMINAL = 110  # columns
 
-STUDIES = {
-    "subpar": "The paper's evaluation",
-    "participation": "Who takes part",
-    "players": "More players",
-    "small-epsilon": "A small ε",
-}
+WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +55,7 @@ class RegretTable:
     @property
     def title(self) -> str:
         """The study's name for people."""
-        return STUDIES.get(self.study, self.study)
+        return WORDS["studies"].get(self.study, self.study)
 
 
 def regret_tables(records: Records) -> list[RegretTable]:
@@ -101,48 +97,34 @@ def regret_table(records: Records) -> str:
 
 
 def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimFinding] | None = None) -> None:
-    """Write final regrets, pulls and regret by kind of arm, the bounds of each problem, and the claims as CSV."""
-    out = Path(folder)
-    out.mkdir(parents=True, exist_ok=True)
-    tables = {"final-regret": _final_rows(records), "by-kind": _kind_rows(records), "theory": _theory_rows(records)}
+    """Write final regrets, pulls and regret by kind of arm, the bounds of each problem, and the claims as CSV.
+
+    A column of the setting is empty if it differs from row to row of the records.
+    """
+    names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
+    final: list[list[Any]] = [["study", *summary.SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]]
+    kinds: list[list[Any]] = [["study", *summary.SETTING, "policy", "kind", *names]]
+    for table in regret_tables(records):
+        for part, label, cell in ((part, *each) for _, part, cells in table.rows for each in cells.items()):
+            rows = part.where(policy=label)
+            values = [rows.distinct(column) for column in summary.SETTING]
+            key = [table.study, *(value[0] if len(value) == 1 else "" for value in values), label]
+            final.append([*key, cell.count, cell.mean, cell.deviation, int(cell.lowest)])
+            shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
+            regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
+            for number, kind in enumerate(KINDS):
+                kinds.append([*key, kind, *(float(array[number]) for array in (*shares, *regrets))])
+    tables = {"final-regret": final, "by-kind": kinds, "theory": _theory_rows(records)}
     texts = {name: summary.csv_text(rows) for name, rows in tables.items()}
     if findings is not None:
         texts["claims"] = to_csv(findings)
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (out / f"{name}.csv").write_text(text, encoding="utf-8")
 
 
-def _cells(records: Records) -> Iterator[tuple[list[Any], Records, RegretCell]]:
-    """The cells of all regret tables, each with its records.
-
-    Before them come study, setting and policy; a column of the setting is empty if it differs from row to row.
-    """
-    for table in regret_tables(records):
-        for _, part, cells in table.rows:
-            for label, cell in cells.items():
-                rows = part.where(policy=label)
-                values = [rows.distinct(column) for column in summary.SETTING]
-                setting = [value[0] if len(value) == 1 else "" for value in values]
-                yield [table.study, *setting, label], rows, cell
-
-
-def _final_rows(records: Records) -> Iterable[list[Any]]:
-    yield ["study", *summary.SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]
-    for names, _, cell in _cells(records):
-        yield [*names, cell.count, cell.mean, cell.deviation, int(cell.lowest)]
-
-
-def _kind_rows(records: Records) -> Iterable[list[Any]]:
-    names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
-    yield ["study", *summary.SETTING, "policy", "kind", *names]
-    for cell_names, rows, _ in _cells(records):
-        shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
-        regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
-        for number, kind in enumerate(KINDS):
-            yield [*cell_names, kind, *(float(array[number]) for array in (*shares, *regrets))]
-
-
-def _theory_rows(records: Records) -> Iterable[list[Any]]:
+def _theory_rows(records: Records) -> Iterator[list[Any]]:
     bounds = {f"{kind}: {label}": bound for kind, of in PAPER_BOUNDS.items() for label, bound in of.items()}
     columns = ("study", "n_subpar", "players", "arms", "epsilon", "horizon", "problem")
     yield [*columns, "n_subpar_10", *bounds]

@@ -1,7 +1,8 @@
-"""A spec: its studies, with their problems and policies, and the units of work that they are cut into."""
+"""What a spec is made of: studies with problems and policies, and the units of work that they are cut into."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import itertools
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from posse import generate
 from posse.experiments.records import SCHEMA_VERSION, from_result
-from posse.experiments.spec.problem_set import ProblemSet
 from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
@@ -27,6 +28,72 @@ from posse.simulation.work import Progress
 UNIT_COST = 20_000_000  # player-rounds of ten arms in a unit of work: about a second
 RUN_COST = 20_000  # what a run costs besides its rounds, in player-rounds of ten arms
 OWN = "problem"  # a policy's epsilon or spread = "problem": the problem's own
+GIVEN = "given"  # in place of a family's name
+
+Table = tuple[tuple[float, ...], ...]
+"""Means of arms, one row for each player."""
+
+
+@dataclass(frozen=True)
+class ProblemSet:
+    """A family of problems with its parameters, or given tables of means. Problem k does not depend on the count."""
+
+    family: str  # one of `posse.generate.FAMILIES`, or "given"
+    count: int
+    parameters: dict[str, Any]  # arguments of the family's generator, or of `Problem` for given tables
+    tables: tuple[Table, ...] = ()  # the means of problems first, first + 1, …
+    first: int = 0
+
+    @property
+    def players(self) -> int:
+        """The number of players; of the first table if they are given."""
+        return len(self.tables[0]) if self.tables else self.parameters["players"]
+
+    @property
+    def arms(self) -> int:
+        """The number of arms; of the first table if they are given."""
+        return len(self.tables[0][0]) if self.tables else self.parameters["arms"]
+
+    def make(self, start: int, stop: int, seed: int) -> list[Problem]:
+        """Problems start to stop − 1."""
+        if self.tables:
+            return [Problem(table, **self.parameters) for table in self.part(start, stop).tables]
+        generator: Any = generate.FAMILIES[self.family]
+        return generator(count=stop, seed=seed, **self.parameters)[start:]
+
+    def alike(self) -> list[tuple[ProblemSet, float]]:
+        """This set in parts of one shape and one ε, each with its ε."""
+        if not self.tables:
+            return [(self, self.make(0, 1, 0)[0].epsilon)]
+        problems = self.make(self.first, self.first + self.count, 0)
+        parts = []
+        start = self.first
+        for (_, epsilon), group in itertools.groupby((problem.means.shape, problem.epsilon) for problem in problems):
+            stop = start + len(list(group))
+            parts.append((self.part(start, stop), epsilon))
+            start = stop
+        return parts
+
+    def chunks(self, size: int) -> Iterator[tuple[ProblemSet, int, int]]:
+        """This set in chunks of a size, each with its first number and the one past its last."""
+        end = self.first + self.count
+        for start in range(self.first, end, size):
+            stop = min(start + size, end)
+            yield self.part(start, stop), start, stop
+
+    def part(self, start: int, stop: int) -> ProblemSet:
+        """Problems start to stop − 1 as a set of their own."""
+        tables = self.tables[start - self.first : stop - self.first]
+        return dataclasses.replace(self, tables=tables, first=start, count=stop - start)
+
+    def describe(self) -> dict[str, Any]:
+        """The contents as plain data; tables by their digest."""
+        described = {"epsilon": None, **self.parameters, "family": self.family}
+        described["rewards"] = repr(self.parameters["rewards"])
+        if self.tables:
+            digests = [hashlib.blake2b(json.dumps(table).encode(), digest_size=12) for table in self.tables]
+            described["means"] = [digest.hexdigest() for digest in digests]
+        return described
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,16 @@
-"""The shipped specs of the paper's evaluation and of the battery, changed where asked."""
+"""The specs that come with posse, changed where asked, and the text of a changed one."""
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from posse.checks import whole
-from posse.experiments.spec.document import shipped, to_toml
 from posse.experiments.spec.reader import load, parse
 from posse.experiments.spec.study import Spec
 from posse.streams import check_seed
@@ -16,6 +18,11 @@ from posse.streams import check_seed
 # What is asked for as "quick": in the paper's evaluation, and at most in a family of the battery.
 QUICK_HORIZON, QUICK_INSTANCES = 5_000, 6
 QUICK_STUDY, QUICK_PROBLEMS = {"horizon": 3_000, "turns": 3_000, "replications": 1}, {"count": 8}
+
+
+def shipped(name: str) -> str:
+    """The text of a spec that comes with posse: "paper.toml", "battery.toml" or "example.toml"."""
+    return (resources.files("posse.experiments.spec") / "shipped" / name).read_text(encoding="utf-8")
 
 
 def paper_spec(
@@ -107,3 +114,48 @@ def _named(studies: list[dict[str, Any]], families: Sequence[str]) -> list[dict[
     if unknown:
         raise ValueError(f"family={unknown[0]!r}, but expected one of {', '.join(named)}")
     return [named[family] for family in dict.fromkeys(families)]
+
+
+def to_toml(document: Mapping[str, Any]) -> str:
+    """The text of a document: `tomllib.loads(to_toml(document)) == document`. Comments are not kept.
+
+    >>> print(to_toml({"seed": 3, "study": [{"name": "one", "problems": {"family": "uniform", "count": 2}}]}))
+    seed = 3
+    <BLANKLINE>
+    [[study]]
+    name = "one"
+    problems = { family = "uniform", count = 2 }
+    <BLANKLINE>
+    """
+    return "\n".join(_lines(document, ())) + "\n"
+
+
+def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """The lines of a table: first its plain values, then the tables in it, each under a header."""
+    headed = {}
+    for key, value in table.items():
+        entries = value if isinstance(value, list) else [] if path else [value]
+        if entries and all(isinstance(entry, dict) for entry in entries):
+            headed[key] = entries
+        else:
+            yield f"{_key(key)} = {_value(value)}"
+    for key, entries in headed.items():
+        header = ".".join(map(_key, (*path, key)))
+        for entry in entries:
+            yield from ("", f"[[{header}]]" if isinstance(table[key], list) else f"[{header}]")
+            yield from _lines(entry, (*path, key))
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        pairs = ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items())
+        return f"{{ {pairs} }}" if pairs else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, bool | str):  # JSON's are TOML's, but for one character
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return str(value)  # a number, a date or a time
