@@ -8,10 +8,8 @@ import math
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
@@ -145,16 +143,24 @@ def measure_large(policy: Policy, rounds: int) -> float:
 
 
 def measure_naive(policy: Policy, horizon: int) -> float | None:
-    """How many times faster than the plain Python of tests/naive.py, which draws from Python's own generator."""
-    module = _load_naive()
-    if module is None:
+    """How many times faster than the plain Python of tests/naive.py, which draws from Python's own generator.
+
+    None if the benchmark does not run in a checkout of the repository.
+    """
+    folder = Path(__file__).resolve().parents[3] / "tests"
+    if not (folder / "naive.py").exists():
         return None
+    sys.path.insert(0, str(folder))
+    try:
+        naive = importlib.import_module("naive")
+    finally:
+        sys.path.remove(str(folder))
     problem = subpar(5, seed=1)[0]
     chance = random.Random(0)
     rounds = 100
 
     def play() -> None:
-        algorithm: Iterator[Any] = module.robustagg_ts(
+        for _ in naive.robustagg_ts(
             PLAYERS,
             ARMS,
             rounds,
@@ -163,22 +169,9 @@ def measure_naive(policy: Policy, horizon: int) -> float | None:
             lambda t, p, i: chance.gauss(0.0, 1.0),
             lambda t, p, i: 1.0 if chance.random() < problem.means[p, i] else 0.0,
             *policy.constants(),
-        )
-        for _ in algorithm:
+        ):
             pass
 
     slow = min(timed(play) for _ in range(3)) / rounds
     fast = min(timed(lambda: new_run(problem, policy, horizon).advance(horizon)) for _ in range(3)) / horizon
     return slow / fast
-
-
-def _load_naive() -> ModuleType | None:
-    """tests/naive.py, if the benchmark runs in a checkout of the repository."""
-    folder = Path(__file__).resolve().parents[3] / "tests"
-    if not (folder / "naive.py").exists():
-        return None
-    sys.path.insert(0, str(folder))
-    try:
-        return importlib.import_module("naive")
-    finally:
-        sys.path.remove(str(folder))
