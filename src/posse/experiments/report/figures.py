@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import matplotlib
@@ -60,62 +61,46 @@ def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look]) -> None
     axes.set_ylabel("cumulative regret")
 
 
-def _draw_bars(
-    axes: Axes,
-    groups: Sequence[str],
-    heights: Mapping[str, tuple[np.ndarray, np.ndarray]],
-    drawn: Mapping[str, Look],
-    *,
-    numbers: bool = False,
-) -> None:
-    """Bars of all policies, group by group; `numbers` writes the height over each bar."""
-    labels = [label for label in drawn if label in heights]
-    width = 0.84 / max(1, len(labels))
-    for number, label in enumerate(labels):
-        mean, deviation = heights[label]
-        places = np.arange(len(groups)) + (number - (len(labels) - 1) / 2) * width
-        axes.bar(
-            places,
-            mean,
-            width * 0.92,
-            yerr=deviation,
-            color=drawn[label].color,
-            hatch=drawn[label].hatch,
-            edgecolor="white",
-            linewidth=0,
-            error_kw={"elinewidth": 0.9, "ecolor": DARK, "capsize": 2},
-            label=canvas.legend_label(label),
-            gid=label,
-        )
-        if numbers:
-            above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
-            for place, height, whisker in zip(places, mean, deviation, strict=True):
-                axes.annotate(_short_number(height), (place, height + whisker), (0, 2), **above)
+def draw_bars(axes: Axes, records: Records, drawn: Mapping[str, Look], column: str, *, numbers: bool = False) -> None:
+    """Bars of all policies by kind of arm; `numbers` writes the height over each bar.
+
+    They are percentages of the pulls ("pulls_by_kind") or regrets ("regret_by_kind"; optimal arms cost nothing).
+    """
+    pulls = column == "pulls_by_kind"
+    groups = KINDS if pulls else KINDS[1:]
+    values = summary.by_policy(records, drawn, column)
+    width = 0.84 / max(1, len(values))
+    above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+    for number, (label, of_policy) in enumerate(values.items()):
+        shown = summary.percentages(of_policy) if pulls else of_policy[:, 1:]
+        mean, deviation = summary.mean_and_deviation(shown)
+        places = np.arange(len(groups)) + (number - (len(values) - 1) / 2) * width
+        look: dict[str, Any] = {
+            "color": drawn[label].color,
+            "hatch": drawn[label].hatch,
+            "edgecolor": "white",
+            "linewidth": 0,
+        }
+        whiskers = {"elinewidth": 0.9, "ecolor": DARK, "capsize": 2}
+        names: dict[str, Any] = {"label": canvas.legend_label(label), "gid": label}
+        axes.bar(places, mean, width * 0.92, yerr=deviation, error_kw=whiskers, **look, **names)
+        for place, height, whisker in zip(places, mean, deviation, strict=True) if numbers else ():
+            axes.annotate(_short_number(height), (place, height + whisker), (0, 2), **above)
     axes.set_xticks(range(len(groups)), groups if numbers else [group.replace("-", "-\n") for group in groups])
     axes.tick_params(axis="x", length=0)
     axes.set_ylim(bottom=0)
     canvas.round_numbers(axes.yaxis, 5)
+    axes.set_ylabel("% of pulls" if pulls else "cumulative regret")
+    if pulls:
+        axes.set_ylim(0, 108 if numbers else 103)
+        axes.set_yticks(range(0, 101, 20))
 
 
-def draw_pulls(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbers: bool = False) -> None:
-    """Percentage of pulls of optimal, near-optimal and subpar arms."""
-    pulls = summary.by_policy(records, drawn, "pulls_by_kind")
-    shares = {label: summary.mean_and_deviation(summary.percentages(values)) for label, values in pulls.items()}
-    _draw_bars(axes, KINDS, shares, drawn, numbers=numbers)
-    axes.set_ylim(0, 108 if numbers else 103)
-    axes.set_yticks(range(0, 101, 20))
-    axes.set_ylabel("% of pulls")
-
-
-def draw_kinds(axes: Axes, records: Records, drawn: Mapping[str, Look], *, numbers: bool = False) -> None:
-    """Regret from near-optimal and from subpar arms; optimal ones cost nothing."""
-    regrets = summary.by_policy(records, drawn, "regret_by_kind")
-    heights = {label: summary.mean_and_deviation(values[:, 1:]) for label, values in regrets.items()}
-    _draw_bars(axes, KINDS[1:], heights, drawn, numbers=numbers)
-    axes.set_ylabel("cumulative regret")
-
-
-DRAWS: dict[str, Callable[..., None]] = {"regret": draw_curves, "pulls": draw_pulls, "regret by kind": draw_kinds}
+DRAWS: dict[str, Callable[..., None]] = {
+    "regret": draw_curves,
+    "pulls": partial(draw_bars, column="pulls_by_kind"),
+    "regret by kind": partial(draw_bars, column="regret_by_kind"),
+}
 
 
 def sheet(
@@ -278,16 +263,11 @@ def _draw_sizes(axes: Axes, records: Records, drawn: Mapping[str, Look], *, each
     sizes = sorted(records.distinct("players"))
     for number, (label, look) in enumerate(drawn.items()):
         shift = 1 + 0.016 * (number - (len(drawn) - 1) / 2)  # so that whiskers do not hide one another
-        rows = {size: records.where(policy=label, players=size) for size in sizes}
-        points = [
-            (
-                size * shift,
-                *summary.mean_and_deviation(summary.problem_means(part, "final_regret") / (size if each else 1)),
-            )
-            for size, part in rows.items()
-            if len(part)
-        ]
-        x, mean, deviation = np.array(points, float).reshape(-1, 3).T
+        points = []
+        for (size,), rows in records.where(policy=label).groups("players").items():
+            regrets = summary.problem_means(rows, "final_regret") / (size if each else 1)
+            points.append((size * shift, *summary.mean_and_deviation(regrets)))
+        x, mean, deviation = np.array(sorted(points), float).reshape(-1, 3).T
         axes.errorbar(x, mean, deviation, elinewidth=0.9, capsize=2, **canvas.curve_style(label, look))
     axes.set_xscale("log")
     axes.xaxis.set_minor_locator(NullLocator())
