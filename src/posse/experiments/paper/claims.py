@@ -2,7 +2,7 @@
 
 The claims are data, in claims.toml. A *relative difference* of A against B is the mean over problems of A − B, divided
 by B's mean (which is taken as it is); its interval is Student's t over problems, a problem's replications averaged
-first. Every finding is one test by a rule of verdicts.py. The p-value is twice the smallest one-sided level at which
+first. Every finding is one test by one of RULES. The p-value is twice the smallest one-sided level at which
 the data would decide, so that p ≤ 5 % says just what the 95 % interval says. It is then corrected by Holm's rule.
 """
 
@@ -16,16 +16,19 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from posse.experiments.paper.verdicts import LEVEL, RULES, DifferenceEstimate, Verdict, holm, welch
 from posse.experiments.records import Records
 from posse.experiments.summary import csv_text
 from posse.figures.policy_looks import algorithm
 from posse.problem import Problem
+from posse.simulation.statistics import student_cdf, student_quantile
 
+Verdict = Literal["holds", "does not hold", "undecided"]
+MARGIN = 0.05
+LEVEL = 0.95
 STUDY = "subpar"
 WIDTH = 110
 PROBLEM = ("players", "arms", "epsilon", "horizon", "schedule", "anytime", "seed", "problem", "n_subpar")
@@ -35,6 +38,59 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {  # of a row of the re
     "pulls of subpar arms": lambda row: row["pulls_by_kind"][2],
     "regret on near-optimal arms": lambda row: row["regret_by_kind"][1],
     "regret on subpar arms": lambda row: row["regret_by_kind"][2],
+}
+
+
+@dataclass(frozen=True)
+class DifferenceEstimate:
+    """A difference, its standard error and degrees of freedom; with 0 of these, nothing can be concluded."""
+
+    difference: float
+    error: float
+    freedom: int
+    problems: int
+
+    def interval(self) -> tuple[float, float]:
+        if self.freedom < 1:
+            return -math.inf, math.inf
+        half = student_quantile((1 + LEVEL) / 2, self.freedom) * self.error
+        return self.difference - half, self.difference + half
+
+    def below(self, limit: float) -> float:
+        """The one-sided p-value of "the true difference is below the limit"."""
+        distance = self.difference - limit
+        if self.freedom < 1:
+            return 1.0
+        if self.error == 0:
+            return 0.0 if distance < 0 else 1.0
+        return min(max(student_cdf(distance / self.error, self.freedom), 0.0), 1.0)
+
+    def above(self, limit: float) -> float:
+        """The one-sided p-value of "the true difference is above the limit"."""
+        return DifferenceEstimate(-self.difference, self.error, self.freedom, self.problems).below(-limit)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A claim that a difference is between two limits. It holds if the interval is there, fails if it is beyond."""
+
+    low: float
+    high: float
+    holds: str  # where the interval is if the claim holds
+    fails: str
+
+    def p_values(self, estimate: DifferenceEstimate) -> tuple[float, float]:
+        """The one-sided p-values of the claim and of its opposite."""
+        return (
+            max(estimate.below(self.high), estimate.above(self.low)),
+            min(estimate.above(self.high), estimate.below(self.low)),
+        )
+
+
+RULES = {
+    "lower": Rule(-math.inf, 0.0, "below 0", "above 0"),
+    "on par": Rule(-MARGIN, MARGIN, "within ± 5 %", "outside ± 5 %"),
+    "not worse": Rule(-math.inf, MARGIN, "below + 5 %", "above + 5 %"),
 }
 
 
@@ -122,19 +178,8 @@ def to_text(findings: Sequence[ClaimFinding]) -> str:
     return "\n".join([*lines, "", *textwrap.wrap(RULE, WIDTH)])
 
 
-@dataclass(frozen=True)
-class _Test:
-    """One case of a claim: an estimate, in words too, and the one-sided p-values of the claim and of its opposite."""
-
-    case: str
-    statement: str
-    estimate: DifferenceEstimate
-    p_holds: float
-    p_fails: float
-
-    @property
-    def p_value(self) -> float:
-        return min(1.0, 2 * self.p_holds, 2 * self.p_fails)
+Test = tuple[str, str, DifferenceEstimate, tuple[float, float]]
+"""A case of a claim, its statement, its estimate, and the one-sided p-values of the claim and of its opposite."""
 
 
 class _Runs:
@@ -174,7 +219,7 @@ class _Runs:
         return DifferenceEstimate(float(relative.mean()), error, len(values) - 1, len(values))
 
 
-def _tests(claim: Claim, runs: _Runs) -> Iterator[_Test]:
+def _tests(claim: Claim, runs: _Runs) -> Iterator[Test]:
     """The tests of a claim that the records can give."""
     each = [claim.at] if isinstance(claim.at, int) else runs.subpar_counts
     for pair in claim.pairs:
@@ -187,10 +232,10 @@ def _tests(claim: Claim, runs: _Runs) -> Iterator[_Test]:
             cases["all v"] = pooled
         for case, estimate in cases.items():
             statement = f"{pair[0]} is {_more(estimate)} {pair[1]} in {claim.measure}"
-            yield _Test(f"{' / '.join(pair)}, {case}", statement, estimate, *RULES[claim.holds].p_values(estimate))
+            yield f"{' / '.join(pair)}, {case}", statement, estimate, RULES[claim.holds].p_values(estimate)
 
 
-def _most_savings_at_9(claim: Claim, pair: tuple[str, str], found: dict[int, DifferenceEstimate]) -> Iterator[_Test]:
+def _most_savings_at_9(claim: Claim, pair: tuple[str, str], found: dict[int, DifferenceEstimate]) -> Iterator[Test]:
     """Whether the relative difference at v = 9 is below that at every other v.
 
     The problems differ, so the interval is Welch's. The comparison that contradicts the claim most decides. If it
@@ -205,17 +250,17 @@ def _most_savings_at_9(claim: Claim, pair: tuple[str, str], found: dict[int, Dif
             f"at v = {rival}, the hardest to beat"
         )
         p_holds, p_fails = RULES[claim.holds].p_values(less[rival])
-        yield _Test(f"{' / '.join(pair)}, v = 9 vs {rival}", statement, less[rival], p_holds, len(less) * p_fails)
+        yield f"{' / '.join(pair)}, v = 9 vs {rival}", statement, less[rival], (p_holds, len(less) * p_fails)
 
 
-def _decide(claim: Claim, tests: Sequence[_Test]) -> Iterator[ClaimFinding]:
+def _decide(claim: Claim, tests: Sequence[Test]) -> Iterator[ClaimFinding]:
     """The verdicts on the tests of one claim, by Holm's rule over them."""
     rule = RULES[claim.holds]
-    for test, p_value in zip(tests, holm([test.p_value for test in tests]), strict=True):
-        estimate = test.estimate
+    adjusted = holm([min(1.0, 2 * min(p_values)) for *_, p_values in tests])
+    for (case, statement, estimate, (p_holds, p_fails)), p_value in zip(tests, adjusted, strict=True):
         verdict: Verdict = "undecided"
         if p_value <= 1 - LEVEL:
-            verdict, where = ("holds", rule.holds) if test.p_holds < test.p_fails else ("does not hold", rule.fails)
+            verdict, where = ("holds", rule.holds) if p_holds < p_fails else ("does not hold", rule.fails)
             reason = f"the interval is {where}"
         elif estimate.freedom < 1:
             reason = "too few problems for an interval"
@@ -224,7 +269,7 @@ def _decide(claim: Claim, tests: Sequence[_Test]) -> Iterator[ClaimFinding]:
         else:
             reason = f"the interval is neither {rule.holds} nor {rule.fails}"
         numbers = (estimate.difference, *estimate.interval(), estimate.problems, p_value)
-        yield ClaimFinding(claim, test.case, claim.measure, *numbers, verdict, f"{test.statement}; {reason}")
+        yield ClaimFinding(claim, case, claim.measure, *numbers, verdict, f"{statement}; {reason}")
 
 
 def _labels(labels: Sequence[str]) -> dict[str, str]:
@@ -249,3 +294,33 @@ def _count(cases: Sequence[ClaimFinding]) -> str:
     counts = Counter(finding.verdict for finding in cases)
     others = [f", {verdict} in {counts[verdict]}" for verdict in ("does not hold", "undecided") if counts[verdict]]
     return f"Holds in {counts['holds']} of {len(cases)} cases{''.join(others)}."
+
+
+def welch(a: DifferenceEstimate, b: DifferenceEstimate) -> DifferenceEstimate:
+    """The difference of two independent estimates, with Welch's degrees of freedom, rounded down."""
+    difference = a.difference - b.difference
+    problems = a.problems + b.problems
+    if min(a.freedom, b.freedom) < 1:
+        return DifferenceEstimate(difference, math.inf, 0, problems)
+    squares = a.error**2, b.error**2
+    total = sum(squares)
+    if total == 0:
+        return DifferenceEstimate(difference, 0.0, a.freedom + b.freedom, problems)
+    freedom = total**2 / (squares[0] ** 2 / a.freedom + squares[1] ** 2 / b.freedom)
+    return DifferenceEstimate(difference, math.sqrt(total), int(freedom), problems)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values: sorted p_(1) ≤ … ≤ p_(m), the j-th becomes max over i ≤ j of min(1, (m − i + 1) p_(i)).
+
+    Holm, "A simple sequentially rejective multiple test procedure" (1979).
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted = [0.0] * len(p_values)
+    largest = 0.0
+    for done, number in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - done) * p_values[number]))
+        adjusted[number] = largest
+    return adjusted
