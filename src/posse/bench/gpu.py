@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from posse.bench.report import BenchFigure, BenchReport, BenchTable
-from posse.bench.setting import ARMS, EPSILON, HORIZON, PAPER_POLICIES, PLAYERS, example, shipped
-from posse.bench.stopwatch import peak_megabytes, timed
+from posse.bench.setting import ARMS, EPSILON, HORIZON, PAPER_POLICIES, PLAYERS, example, peak_megabytes, shipped, timed
 from posse.generate import subpar
 from posse.policies import Policy
 from posse.problem import Problem

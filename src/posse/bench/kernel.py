@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from posse.bench.report import BenchFigure, Rows
-from posse.bench.setting import ARMS, PLAYERS
-from posse.bench.stopwatch import Stopwatch, timed
+from posse.bench.setting import ARMS, PLAYERS, Stopwatch, timed
 from posse.compile import bind
 from posse.generate import subpar, uniform
 from posse.policies import Policy

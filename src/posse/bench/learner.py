@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from posse.bench.report import BenchFigure, BenchTable
-from posse.bench.setting import ARMS, EPSILON, PLAYERS
-from posse.bench.stopwatch import timed
+from posse.bench.setting import ARMS, EPSILON, PLAYERS, timed
 from posse.generate import subpar
 from posse.learner import Learner
 from posse.policies.base import Policy

@@ -14,8 +14,7 @@ import numpy as np
 from posse.bench import kernel, setting
 from posse.bench.learner import measure_learner
 from posse.bench.report import BenchReport, BenchTable, Rows, single
-from posse.bench.setting import ARMS, PAPER_POLICIES, PLAYERS, example, from_file
-from posse.bench.stopwatch import Stopwatch, peak_megabytes, timed
+from posse.bench.setting import ARMS, PAPER_POLICIES, PLAYERS, Stopwatch, example, from_file, peak_megabytes, timed
 from posse.generate import subpar
 from posse.version import __version__
 

@@ -162,7 +162,7 @@ def _stored(folder: Path) -> Records:
 def _write_report(records: Records, out: Path) -> None:
     from posse.experiments import ResultStore
     from posse.experiments.paper import claims
-    from posse.experiments.report.page import write_report
+    from posse.experiments.report.run_report import write_report
     from posse.experiments.report.tables import regret_table
 
     manifest: dict[str, Any] = ResultStore(out / "results").manifest()

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
 from posse.experiments.battery.score import CANDIDATE, HELPS, PAPER, BatteryFamily, quotient, three_digits
-from posse.experiments.report.page import render
+from posse.experiments.report.run_report import render
 from posse.experiments.summary import csv_text
 from posse.figures.canvas import legend_label, new_figure, to_bytes
 from posse.figures.policy_looks import looks

@@ -1,33 +1,40 @@
-"""All figures for which some records have data, and their files."""
+"""The report on a run: every figure that its records have data for, and one HTML page that needs nothing beside it."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
-from posse.experiments.records import Records
+from posse.experiments.paper import claims
+from posse.experiments.records import Records, check_records
 from posse.experiments.report import figures
-from posse.experiments.report.tables import WORDS
+from posse.experiments.report.tables import WORDS, regret_tables, write_tables
 from posse.experiments.report.theory import theory_over, theory_over_time
-from posse.experiments.summary import by_subpar, settings
+from posse.experiments.summary import by_subpar, describe, schedule_words, settings
 from posse.figures.canvas import to_bytes
-from posse.figures.policy_looks import algorithm
+from posse.figures.policy_looks import algorithm, looks
 from posse.policies.user import import_file, imported_files
-from posse.text import plural
+from posse.text import plural, shorten
+from posse.version import __version__
+
+TEMPLATES = Path(__file__).parent / "templates"
 
 
 @dataclasses.dataclass(frozen=True)
-class GalleryEntry:
+class ReportFigure:
     """A figure that some records have data for."""
 
     name: str  # the file's name, without ending
@@ -37,7 +44,8 @@ class GalleryEntry:
     draw: Callable[[], Figure]
 
 
-SECTIONS = ("paper", "studies", "theory", "details")
+HEADINGS = {"paper": "The paper's figures", "studies": "Further studies", "theory": "Theory beside practice"}
+SECTIONS = (*HEADINGS, "details")
 SHIPPED = {  # the studies with figures of their own, and which columns may vary in these
     "subpar": {"n_subpar"},
     "players": {"n_subpar", "players"},
@@ -46,9 +54,9 @@ SHIPPED = {  # the studies with figures of their own, and which columns may vary
 }
 
 
-def catalogue(records: Records) -> list[GalleryEntry]:
+def catalogue(records: Records) -> list[ReportFigure]:
     """Every figure for which the records have data, with a caption in plain words."""
-    entries: list[GalleryEntry] = []
+    entries: list[ReportFigure] = []
     for study in records.distinct("study"):
         rows = records.where(study=study)
         varied = {column for setting, _ in settings(rows) for column in setting}
@@ -68,9 +76,9 @@ def catalogue(records: Records) -> list[GalleryEntry]:
     return sorted(_told_apart(entries), key=lambda entry: SECTIONS.index(entry.section))
 
 
-def _told_apart(entries: list[GalleryEntry]) -> list[GalleryEntry]:
+def _told_apart(entries: list[ReportFigure]) -> list[ReportFigure]:
     """The entries, with numbers added where file names would be the same; a file name drops signs of a study's name."""
-    found: dict[str, GalleryEntry] = {}
+    found: dict[str, ReportFigure] = {}
     for entry in entries:
         names = itertools.chain([entry.name], (f"{entry.name}_{number}" for number in itertools.count(2)))
         name = next(name for name in names if name not in found)
@@ -78,19 +86,18 @@ def _told_apart(entries: list[GalleryEntry]) -> list[GalleryEntry]:
     return list(found.values())
 
 
-def _entry(figure: str, rows: Records, draw: Callable[[], Figure], v: int | None = None) -> GalleryEntry:
+def _entry(figure: str, rows: Records, draw: Callable[[], Figure], v: int | None = None) -> ReportFigure:
     """A figure with the words of words.toml; `v` if it is about one number of subpar arms only."""
     words = WORDS["figure"][figure]
-    counts = [len(problem.subpar_10) for problem in rows.problems()]
-    at_ten = WORDS["words"]["some_at_ten_epsilon" if max(counts) else "none_at_ten_epsilon"]
-    caption = words["caption"].format(
-        facts=_facts(rows),
-        leading=WORDS["words"]["leading"],
-        ten_epsilon=at_ten.format(arms=np.mean(counts)),
-        epsilon=rows["epsilon"][0],
-    )
+    at_ten = ""
+    if "{ten_epsilon}" in words["caption"]:
+        counts = [len(problem.subpar_10) for problem in rows.problems()]
+        at_ten = WORDS["words"]["some_at_ten_epsilon" if max(counts) else "none_at_ten_epsilon"]
+        at_ten = at_ten.format(arms=np.mean(counts))
+    filled = {"facts": _facts(rows), "leading": WORDS["words"]["leading"], "epsilon": rows["epsilon"][0]}
+    caption = words["caption"].format(ten_epsilon=at_ten, **filled)
     name, title = (figure, "") if v is None else (f"{figure}-v{v}", f", |I_5ε| = {v}")
-    return GalleryEntry(name, words["section"], words["title"] + title, caption, draw)
+    return ReportFigure(name, words["section"], words["title"] + title, caption, draw)
 
 
 def _facts(rows: Records) -> str:
@@ -100,7 +107,7 @@ def _facts(rows: Records) -> str:
     return f"{plural(count, 'problem')}, {rounds} rounds"
 
 
-def _paper_entries(rows: Records) -> Iterator[GalleryEntry]:
+def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
     values = sorted(rows.distinct("n_subpar"), reverse=True)
     several = len(values) > 1
     has_v = any(algorithm(label) == figures.VARIANT for label in rows.distinct("policy"))
@@ -116,22 +123,22 @@ def _paper_entries(rows: Records) -> Iterator[GalleryEntry]:
         marks = f"{WORDS['marks'][kind]} {_facts(rows)} for each number of subpar arms."
         if several:
             draw = partial(figures.overview, rows, kind, with_v=with_v)
-            yield GalleryEntry(f"overview-{name}", "paper", words["title_of_all"], f"{words['caption']} {marks}", draw)
+            yield ReportFigure(f"overview-{name}", "paper", words["title_of_all"], f"{words['caption']} {marks}", draw)
         for v in values:
             draw = partial(figures.panel, rows, kind, v, with_v=with_v)
             section = "details" if several else "paper"
-            yield GalleryEntry(f"{name}-v{v}", section, f"{words['title']}, |I_5ε| = {v}", marks, draw)
+            yield ReportFigure(f"{name}-v{v}", section, f"{words['title']}, |I_5ε| = {v}", marks, draw)
     for v in [v for v in values if v in (8, 5) or not several]:
         yield _entry("theory-time", rows, partial(theory_over_time, rows, v), v)
 
 
-def _players_entries(rows: Records) -> Iterator[GalleryEntry]:
+def _players_entries(rows: Records) -> Iterator[ReportFigure]:
     yield _entry("players", rows, partial(figures.regret_by_players, rows))
     for v in by_subpar(rows) if len(rows.distinct("players")) > 1 else {}:
         yield _entry("theory-players", rows, partial(theory_over, rows, "players", v, study="players"), v)
 
 
-def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None) -> Iterator[GalleryEntry]:
+def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None) -> Iterator[ReportFigure]:
     """The sheets of a study; `first` draws the first one otherwise. A shipped study's pulls and kinds are details."""
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", study).strip("-") or "study"
     shipped = study in WORDS["captions"]
@@ -145,7 +152,7 @@ def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None
             title = f"{name_of_study}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
             draw = first or partial(figures.study_sheet, rows, study, kind, page=page)
             first = None
-            yield GalleryEntry(name, section, title, caption, draw)
+            yield ReportFigure(name, section, title, caption, draw)
 
 
 def save_all(records: Records, folder: str | Path, *, processes: int = 1) -> list[Path]:
@@ -174,3 +181,92 @@ def _save(records: Records, folder: Path, names: Sequence[str], files: Sequence[
             figure = entry.draw()
             for ending in ("png", "svg"):
                 (folder / f"{entry.name}.{ending}").write_bytes(to_bytes(figure, ending))
+
+
+def write_report(
+    records: Records,
+    folder: str | Path,
+    *,
+    title: str,
+    findings: Sequence[claims.ClaimFinding] | None = None,
+    manifest: Mapping[str, Any] | None = None,
+    processes: int = 1,
+) -> Path:
+    """Write `report.html`, which needs nothing beside it, and its `figures/` (PNG, SVG) and `tables/` (CSV).
+
+    Args:
+        records: the results to report on.
+        folder: where the files go.
+        title: the heading of the page.
+        findings: those of `claims.judge`; without them the page says nothing about claims.
+        manifest: that of the store, for versions, times and the spec.
+        processes: how many processes draw.
+    """
+    check_records("records", records)
+    if not len(records):
+        raise ValueError("there are no records to report on")
+    out = Path(folder)
+    save_all(records, out / "figures", processes=processes)
+    write_tables(records, out / "tables", findings)
+    pictures: dict[str, list[tuple[ReportFigure, bytes]]] = {}
+    for entry in catalogue(records):
+        if entry.section in HEADINGS:
+            picture = (out / "figures" / f"{entry.name}.svg").read_bytes()
+            pictures.setdefault(entry.section, []).append((entry, picture))
+    sections = {"run": "What was run", "regret": "Final regret"}
+    if findings is not None:
+        sections["claims"] = "What the paper claims, and what the data says"
+    sections |= {section: HEADINGS[section] for section in pictures}
+    if "paper" not in pictures and "studies" in pictures:
+        sections["studies"] = "Figures"
+    sections["reproduce"] = "How to reproduce this"
+    decisions = sum(horizon * players for horizon, players in records.rows("horizon", "players"))
+    page = render(
+        "report.html",
+        manifest or {},
+        title=title,
+        sections=sections,
+        runs=plural(len(records), "run"),
+        algorithms=plural(len({algorithm(label) for label in records.distinct("policy")}), "algorithm"),
+        decisions=f"{decisions / 1e9:,.1f} billion" if decisions >= 1e9 else f"{decisions / 1e6:,.1f} million",
+        studies=[(WORDS["studies"].get(name, name), records.where(study=name)) for name in records.distinct("study")],
+        span=_span,
+        looks=looks,
+        schedule_words=schedule_words,
+        tables=regret_tables(records),
+        describe=describe,
+        claims=list(claims.by_claim(findings or []).items()),
+        percent=_percent,
+        rule=claims.RULE,
+        figures=pictures,
+        seeds=shorten(", ".join(map(str, records.distinct("seed"))), 200),
+    )
+    (out / "report.html").write_text(page, encoding="utf-8")
+    return out / "report.html"
+
+
+def _percent(share: float) -> str:
+    """A relative difference with its sign."""
+    return f"{100 * share:+.1f} %" if math.isfinite(share) else ("∞" if share > 0 else "−∞")
+
+
+def _span(values: Sequence[Any]) -> str:
+    """A few values in words: a list, or the smallest and the largest."""
+    ordered = sorted(values)
+    shown = [f"{value:,}" if isinstance(value, int) else f"{value:g}" for value in ordered]
+    consecutive = len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1))
+    return f"{shown[0]}–{shown[-1]}" if consecutive or len(shown) > 6 else ", ".join(shown)
+
+
+def render(template: str, manifest: Mapping[str, Any], folder: Path = TEMPLATES, **values: Any) -> str:
+    """A page about the runs of a manifest, from a template in a folder, which may build on the templates here."""
+    environment = Environment(
+        loader=FileSystemLoader([folder, TEMPLATES]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    shared = {"plural": plural, "version": __version__, "manifest": manifest, "spec": manifest.get("spec")}
+    return environment.get_template(template).render(shared | values)
