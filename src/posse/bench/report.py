@@ -29,16 +29,19 @@ class BenchFigure:
     @property
     def bar(self) -> str:
         """The bar in short; nothing if there is none."""
-        most = "" if self.most is None else f"≤ {self.most:.3g}"
-        return most if self.least is None else f"≥ {self.least:.3g}"
+        most = "" if self.most is None else f"≤ {_shown(self.most)}"
+        return most if self.least is None else f"≥ {_shown(self.least)}"
 
     def __str__(self) -> str:
-        large = 100 <= abs(self.value) < 1e9
-        return f"{self.value:,.0f}" if large else f"{self.value:.3g}"
+        return _shown(self.value)
 
 
 Rows = dict[str, dict[str, BenchFigure]]
 """Figures by what was measured (the row) and in which way (the column). A row without any was not measured."""
+
+
+def _shown(value: float) -> str:
+    return f"{value:,.0f}" if 100 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 def single(value: float | None, **bar: float) -> dict[str, BenchFigure]:
