@@ -70,11 +70,11 @@ def run(
                     what = f"{name}, {plural(clients, 'client')}, batches of {batch}"
                     note(what)
                     experiment = new_experiment(database)
-                    measure(server.url, experiment, PLAYERS, clients, batch, seconds / 8)  # to warm up
-                    loads[what] = _figures([measure(server.url, experiment, PLAYERS, clients, batch, seconds)])
+                    measure(server.url, experiment, clients, batch, seconds / 8)  # to warm up
+                    loads[what] = _figures([measure(server.url, experiment, clients, batch, seconds)])
                 note(f"{name}, empty against {past:,} past events")
                 turns = [
-                    [measure(server.url, experiment, PLAYERS, 1, 1, seconds / SLICES) for experiment in logs.values()]
+                    [measure(server.url, experiment, 1, 1, seconds / SLICES) for experiment in logs.values()]
                     for _ in range(SLICES + 1)
                 ]
                 for log, each in zip(logs, zip(*turns[1:], strict=True), strict=True):  # the first turn is to warm up
@@ -104,7 +104,7 @@ def _soak(database: str, minutes: float) -> dict[str, BenchFigure]:
         name, pairs, megabytes = new_experiment(database), 0.0, []
         until = time.monotonic() + 60 * minutes
         while time.monotonic() < until:
-            pairs += measure(server.url, name, PLAYERS, *SOAK, min(5.0, 60 * minutes / 12))["pairs"]
+            pairs += measure(server.url, name, *SOAK, min(5.0, 60 * minutes / 12))["pairs"]
             megabytes.append(server.megabytes())
     found = {"pairs": pairs, "at first": megabytes[0], "at most": max(megabytes), "in the end": megabytes[-1]}
     return {name: BenchFigure(value) for name, value in (found | {"growth": growth_of(megabytes)}).items()}
@@ -157,9 +157,9 @@ class ServiceProcess:
 
 
 @contextmanager
-def service(database: str, workers: int = 1) -> Iterator[ServiceProcess]:
+def service(database: str) -> Iterator[ServiceProcess]:
     """`posse serve` on a free port."""
-    options = ["serve", "--port", "0", "--workers", str(workers), "--database", database]
+    options = ["serve", "--port", "0", "--workers", "1", "--database", database]
     process = subprocess.Popen([sys.executable, "-c", COMMAND, *options], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -175,33 +175,27 @@ def service(database: str, workers: int = 1) -> Iterator[ServiceProcess]:
 # ------------------------------------------------------------------ the load
 
 
-def measure(
-    url: str, experiment: str, players: list[str], clients: int, batch: int, seconds: float
-) -> dict[str, float]:
+def measure(url: str, experiment: str, clients: int, batch: int, seconds: float) -> dict[str, float]:
     """What clients get done in so many seconds with so many decisions, and then rewards, in a request.
 
     A pair is a decision and its reward, both on the disk. The times are those of single requests. Each client sends a
     request as soon as the last one is answered, on its own connection. They speak just enough HTTP, in one thread,
     because a full client would take more time than the service.
     """
-    return asyncio.run(_measure(url, experiment, players, clients, batch, seconds))
+    return asyncio.run(_measure(url, experiment, clients, batch, seconds))
 
 
-async def _measure(
-    url: str, experiment: str, players: list[str], clients: int, batch: int, seconds: float
-) -> dict[str, float]:
+async def _measure(url: str, experiment: str, clients: int, batch: int, seconds: float) -> dict[str, float]:
     took: list[float] = []
     began = time.perf_counter()
-    work = [_client(url, experiment, players, batch, seed, began + seconds, took) for seed in range(clients)]
+    work = [_client(url, experiment, batch, seed, began + seconds, took) for seed in range(clients)]
     pairs = sum(await asyncio.gather(*work))
     elapsed = time.perf_counter() - began
     p50, p99, slowest = (1000 * np.quantile(took, [0.5, 0.99, 1.0])).tolist()
     return {"pairs": pairs, "pairs/s": pairs / elapsed, "p50 ms": p50, "p99 ms": p99, "slowest": slowest}
 
 
-async def _client(
-    url: str, experiment: str, players: list[str], batch: int, seed: int, until: float, took: list[float]
-) -> int:
+async def _client(url: str, experiment: str, batch: int, seed: int, until: float, took: list[float]) -> int:
     """How many pairs one client got done. It adds the seconds that each request took to `took`."""
     parts, random, pairs = urlsplit(url), np.random.default_rng(seed), 0
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24)
@@ -222,7 +216,7 @@ async def _client(
         return answer
 
     while time.perf_counter() < until:
-        chosen = [players[place] for place in random.choice(len(players), batch, replace=False)]
+        chosen = [PLAYERS[place] for place in random.choice(len(PLAYERS), batch, replace=False)]
         made = await post("decisions", {"players": chosen}, uuid.uuid4().hex)
         rewards = [{"decision": each["id"], "reward": float(random.random() < 0.4)} for each in made["decisions"]]
         answer = await post("rewards", {"rewards": rewards})
