@@ -92,17 +92,15 @@ def draw_only(active, halves, rewards, randomised, rounds, key):  # type: ignore
                 rewards[place], _, _, _ = block(0, active[place], t, DRAW, key)
 
 
-@functools.cache
-def _floor_kernel() -> Callable[..., None]:
-    """The floor, compiled."""
-    return bind(draw_only)
+_compiled = functools.cache(bind)
 
 
 def _word_draws(run: PolicyRun, policy: Policy, rounds: int) -> Callable[[], None]:
     """The floor: the random words that the policy needs, drawn as the kernel draws them."""
     arrays = np.arange(PLAYERS, dtype=run.run.active.dtype), run.run.halves.copy(), run.run.chances.copy()
-    _floor_kernel()(*arrays, policy.randomised, 1, run.key)
-    return lambda: _floor_kernel()(*arrays, policy.randomised, rounds, run.key)
+    floor = _compiled(draw_only)
+    floor(*arrays, policy.randomised, 1, run.key)
+    return lambda: floor(*arrays, policy.randomised, rounds, run.key)
 
 
 def time_threads(watch: Stopwatch, policy: Policy, horizon: int) -> None:
@@ -112,11 +110,6 @@ def time_threads(watch: Stopwatch, policy: Policy, horizon: int) -> None:
         for threads in (1, 2) if (os.cpu_count() or 1) > 1 else ():
             work = functools.partial(simulate, problems, policy, rounds, threads=threads)
             watch.time(("threads", threads), work)
-
-
-def two_threads(watch: Stopwatch) -> float | None:
-    """Speed on two threads over speed on one; None on a single core."""
-    return watch.best[("threads", 1)] / watch.best[("threads", 2)] if ("threads", 2) in watch.best else None
 
 
 def time_doubling(watch: Stopwatch, policy: Policy, horizon: int) -> None:

@@ -81,11 +81,14 @@ def run(
 
     note("plain Python, size and memory")
     base = watch.total("doubling", "base")
+    one, two = (watch.best.get(("threads", threads)) for threads in (1, 2))
     rows: Rows = {
         "speed-up over naive.py, × (needs a checkout of the repository)": single(
             kernel.measure_naive(robust, horizon), least=LEAST_SPEED_UP
         ),
-        "two threads against one, × (needs two cores)": single(kernel.two_threads(watch), least=LEAST_TWO_THREADS),
+        "two threads against one, × (needs two cores)": single(
+            one / two if one and two else None, least=LEAST_TWO_THREADS
+        ),
         **{
             f"doubling {name}, × the time": single(watch.total("doubling", name) / base, most=MOST_GROWTH)
             for name in ("T", "M", "K")

@@ -143,11 +143,8 @@ def judge(records: Records) -> list[ClaimFinding]:
 
 
 def by_claim(findings: Iterable[ClaimFinding]) -> dict[Claim, list[ClaimFinding]]:
-    """The findings on each claim."""
-    found: dict[Claim, list[ClaimFinding]] = {}
-    for finding in findings:
-        found.setdefault(finding.claim, []).append(finding)
-    return found
+    """The findings on each claim, which stand together."""
+    return {claim: list(cases) for claim, cases in itertools.groupby(findings, key=lambda finding: finding.claim)}
 
 
 def to_csv(findings: Iterable[ClaimFinding]) -> str:

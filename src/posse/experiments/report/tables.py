@@ -49,13 +49,9 @@ class RegretTable:
     """The final regrets of a study: a row for each setting, a column for each policy."""
 
     study: str
+    title: str  # the study's name for people
     policies: list[str]
     rows: list[tuple[dict[str, Any], Records, dict[str, RegretCell]]]
-
-    @property
-    def title(self) -> str:
-        """The study's name for people."""
-        return WORDS["studies"].get(self.study, self.study)
 
 
 def regret_tables(records: Records) -> list[RegretTable]:
@@ -73,7 +69,7 @@ def regret_tables(records: Records) -> list[RegretTable]:
                 mean, deviation = summary.mean_and_deviation(value)
                 cells[label] = RegretCell(float(mean), float(deviation), len(value), bool(mean <= least))
             rows.append((setting, part, cells))
-        tables.append(RegretTable(study, policies, rows))
+        tables.append(RegretTable(study, WORDS["studies"].get(study, study), policies, rows))
     return tables
 
 

@@ -243,7 +243,7 @@ def _run_on_gpu(todo: list[Unit], progress: RunProgress) -> Finished:
             part = slice(start, start + len(problems))
             values = {name: getattr(result, name)[:, part] for name in MEASURED}
             mine = dataclasses.replace(result, problems=result.problems[part], **values)
-            yield unit, from_result(mine, unit.study, range(unit.start, unit.stop))
+            yield unit, from_result(mine, unit.study, unit.problems.numbers)
             start = part.stop
 
 
@@ -258,7 +258,7 @@ def _batches(todo: list[Unit]) -> Iterator[Batch]:
         batch: Batch = []
         met: set[Problem] = set()
         for unit in alike:
-            problems = unit.problems.make(unit.start, unit.stop, unit.seed)
+            problems = unit.problems.make(unit.seed)
             full = sum(other.cost for other, _ in batch) + unit.cost > TOGETHER
             if batch and (full or met.intersection(problems)):
                 yield batch

@@ -147,9 +147,8 @@ class ResultStore:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-        except BaseException:
+        finally:
             temporary.unlink(missing_ok=True)
-            raise
         folder = os.open(self.folder, os.O_RDONLY)
         try:
             os.fsync(folder)

@@ -258,7 +258,7 @@ def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:
         if pairs > MAX_PAIRS:
             raise table.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")
         with table.blame():
-            problems.make(0, len(tables) or 1, 0)
+            problems.part(0, len(tables) or 1).make(0)
         yield problems
 
 

@@ -41,8 +41,8 @@ class ProblemSet:
     family: str  # one of `posse.generate.FAMILIES`, or "given"
     count: int
     parameters: dict[str, Any]  # arguments of the family's generator, or of `Problem` for given tables
-    tables: tuple[Table, ...] = ()  # the means of problems first, first + 1, …
-    first: int = 0
+    tables: tuple[Table, ...] = ()  # the means of its problems
+    first: int = 0  # the number of its first problem
 
     @property
     def players(self) -> int:
@@ -54,32 +54,32 @@ class ProblemSet:
         """The number of arms; of the first table if they are given."""
         return len(self.tables[0][0]) if self.tables else self.parameters["arms"]
 
-    def make(self, start: int, stop: int, seed: int) -> list[Problem]:
-        """Problems start to stop − 1."""
-        if self.tables:
-            return [Problem(table, **self.parameters) for table in self.part(start, stop).tables]
-        generator: Any = generate.FAMILIES[self.family]
-        return generator(count=stop, seed=seed, **self.parameters)[start:]
+    @property
+    def numbers(self) -> range:
+        """The numbers of its problems in their family."""
+        return range(self.first, self.first + self.count)
 
-    def alike(self) -> list[tuple[ProblemSet, float]]:
+    def make(self, seed: int) -> list[Problem]:
+        """Its problems."""
+        if self.tables:
+            return [Problem(table, **self.parameters) for table in self.tables]
+        generator: Any = generate.FAMILIES[self.family]
+        return generator(count=self.numbers.stop, seed=seed, **self.parameters)[self.first :]
+
+    def alike(self) -> Iterator[tuple[ProblemSet, float]]:
         """This set in parts of one shape and one ε, each with its ε."""
         if not self.tables:
-            return [(self, self.make(0, 1, 0)[0].epsilon)]
-        problems = self.make(self.first, self.first + self.count, 0)
-        parts = []
+            yield self, self.part(0, 1).make(0)[0].epsilon
+            return
         start = self.first
-        for (_, epsilon), group in itertools.groupby((problem.means.shape, problem.epsilon) for problem in problems):
+        for (_, epsilon), group in itertools.groupby((each.means.shape, each.epsilon) for each in self.make(0)):
             stop = start + len(list(group))
-            parts.append((self.part(start, stop), epsilon))
+            yield self.part(start, stop), epsilon
             start = stop
-        return parts
 
-    def chunks(self, size: int) -> Iterator[tuple[ProblemSet, int, int]]:
-        """This set in chunks of a size, each with its first number and the one past its last."""
-        end = self.first + self.count
-        for start in range(self.first, end, size):
-            stop = min(start + size, end)
-            yield self.part(start, stop), start, stop
+    def chunks(self, size: int) -> list[ProblemSet]:
+        """This set in chunks of a size."""
+        return [self.part(start, min(start + size, self.numbers.stop)) for start in self.numbers[::size]]
 
     def part(self, start: int, stop: int) -> ProblemSet:
         """Problems start to stop − 1 as a set of their own."""
@@ -102,8 +102,6 @@ class Unit:
 
     study: str
     problems: ProblemSet
-    start: int  # the number of the first problem
-    stop: int  # the number past the last problem
     policies: tuple[Policy, ...]
     horizon: int
     schedule: Schedule
@@ -114,9 +112,8 @@ class Unit:
 
     def run(self, threads: int = 1, progress: Progress = None) -> pa.Table:
         """Simulate it: one row for each policy, problem and replication."""
-        problems = self.problems.make(self.start, self.stop, self.seed)
-        result = self.simulate(problems, threads=threads, progress=progress)
-        return from_result(result, self.study, range(self.start, self.stop))
+        result = self.simulate(self.problems.make(self.seed), threads=threads, progress=progress)
+        return from_result(result, self.study, self.problems.numbers)
 
     def simulate(self, problems: list[Problem], **how: Any) -> Result:
         """Simulate its policies in its setting on any problems; `how` holds further arguments of `simulate`."""
@@ -137,7 +134,7 @@ class Unit:
         """About how much work it is, in player-rounds of ten arms."""
         one = run_cost(self.schedule, self.horizon, self.problems.players, self.problems.arms)
         first, last = self.replications
-        return one * len(self.policies) * (self.stop - self.start) * (last - first)
+        return one * len(self.policies) * self.problems.count * (last - first)
 
     def describe(self) -> dict[str, Any]:
         """The contents as plain data, with the digest of the code that makes the numbers."""
@@ -145,7 +142,7 @@ class Unit:
             "schema": SCHEMA_VERSION,
             "study": self.study,
             "problems": self.problems.describe(),
-            "numbers": [self.start, self.stop],
+            "numbers": [self.problems.numbers.start, self.problems.numbers.stop],
             "policies": [
                 {
                     "class": f"{type(policy).__module__}.{type(policy).__qualname__}",
@@ -169,8 +166,9 @@ class Unit:
         return unit_id(json.dumps(self.describe(), sort_keys=True))
 
     def __str__(self) -> str:
-        last = f"–{self.stop - 1}" if self.stop - self.start > 1 else ""
-        return f"unit {self.id} (study {self.study!r}, problems {self.start}{last}, horizon {self.horizon})"
+        first, *others = self.problems.numbers
+        shown = f"{first}–{others[-1]}" if others else str(first)
+        return f"unit {self.id} (study {self.study!r}, problems {shown}, horizon {self.horizon})"
 
 
 @dataclass(frozen=True)
@@ -221,11 +219,11 @@ class Study:
                 _check_run(schedule, horizon, alike.players)
                 cost = run_cost(schedule, horizon, alike.players, alike.arms) * len(policies)
                 replications = min(self.replications, max(1, int(UNIT_COST / cost)))
-                for part, start, stop in alike.chunks(max(1, int(UNIT_COST / (cost * replications)))):
+                for part in alike.chunks(max(1, int(UNIT_COST / (cost * replications)))):
                     for first in range(0, self.replications, replications):
                         runs = first, min(first + replications, self.replications)
-                        shared = (policies, horizon, schedule, runs, self.checkpoints, anytime, seed)
-                        yield Unit(self.name, part, start, stop, *shared)
+                        setting = (horizon, schedule, runs, self.checkpoints, anytime, seed)
+                        yield Unit(self.name, part, policies, *setting)
 
 
 @dataclass(frozen=True)
