@@ -38,9 +38,15 @@ def new_run(problem: Problem, policy: Policy, horizon: int) -> PolicyRun:
 
 def time_policy(watch: Stopwatch, policy: Policy, horizon: int) -> None:
     """Time a policy's rounds, NumPy's draws and the bare random words, piece by piece in turns."""
+    generator, out = np.random.default_rng(0), np.empty((PLAYERS, ARMS))
+
+    def normals() -> None:
+        for _ in range(NUMPY_DRAWS):
+            generator.standard_normal(out=out)
+
     for n_subpar in SUBPAR_COUNTS:
         run = new_run(subpar(n_subpar, seed=1)[0], policy, horizon)
-        normals, words = _numpy_draws(), _word_draws(run, policy, horizon // PIECES)
+        words = _word_draws(run, policy, horizon // PIECES)
         for piece in range(PIECES):
             watch.time((policy, "rounds", n_subpar, piece), run.advance, horizon * (piece + 1) // PIECES)
             watch.time((policy, "normals", n_subpar, piece), normals)
@@ -69,17 +75,6 @@ def policy_rows(watch: Stopwatch, policies: list[Policy], horizon: int, bars: Ma
     rows[f"NumPy's {ARMS} normal draws"] = {"ns": BenchFigure(min(numpy_ns))}
     rows["the floor: random words alone"] = {"ns": BenchFigure(max(floor_ns))}
     return rows
-
-
-def _numpy_draws() -> Callable[[], None]:
-    """NumPy drawing K normals a player-round into a preallocated array."""
-    generator, out = np.random.default_rng(0), np.empty((PLAYERS, ARMS))
-
-    def draw() -> None:
-        for _ in range(NUMPY_DRAWS):
-            generator.standard_normal(out=out)
-
-    return draw
 
 
 def draw_only(active, halves, rewards, randomised, rounds, key):  # type: ignore[no-untyped-def]

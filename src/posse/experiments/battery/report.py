@@ -22,7 +22,6 @@ from posse.experiments.summary import csv_text
 from posse.figures.canvas import legend_label, new_figure, to_bytes
 from posse.figures.policy_looks import looks
 from posse.figures.style import FAVORABLE, INK, MIDDLE, PRINT, WIDTH
-from posse.policies.base import Look
 from posse.text import align, to_json
 
 LEAST, MOST = 0.03, 30.0  # ratios beyond are drawn at the edge
@@ -141,7 +140,16 @@ def battery_figure(families: Sequence[BatteryFamily]) -> Figure:
         axes = figure.add_axes((0.27, 0.45 / height, 0.68, 1 - 1.1 / height))
         _prepare(axes, shown)
         for row, family in enumerate(shown):
-            _draw_row(axes, row, family, drawn, own_color)
+            means = {score.policy: score.mean for score in family.scores}
+            base = means[str(family.best(alone=True))]
+            for policy, mean in means.items():
+                if policy != CANDIDATE and base > 0:
+                    x, look = np.clip(mean / base, LEAST, MOST), drawn[policy]
+                    axes.plot(x, row, marker=look.marker, color=look.color, markersize=3.4, alpha=0.75, zorder=3)
+            if (found := family.to_alone) is not None:
+                low, value, high = np.clip([found.low, found.value, found.high], LEAST, MOST)
+                axes.plot([low, high], [row, row], color=own_color, linewidth=1.6, zorder=4)
+                axes.plot(value, row, marker="o", color=own_color, markersize=6, zorder=5, gid=f"{CANDIDATE} {row}")
         own = Line2D([], [], color=own_color, marker="o", markersize=6, linewidth=1.6)
         marks = [
             Line2D([], [], color=look.color, marker=look.marker, linestyle="none", markersize=4)
@@ -175,16 +183,3 @@ def _prepare(axes: Axes, families: Sequence[BatteryFamily]) -> None:
     axes.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel("mean final regret, times that of the best policy that shares nothing")
-
-
-def _draw_row(axes: Axes, row: int, family: BatteryFamily, drawn: dict[str, Look], own_color: str) -> None:
-    means = {score.policy: score.mean for score in family.scores}
-    base = means[str(family.best(alone=True))]
-    for policy, mean in means.items():
-        if policy != CANDIDATE and base > 0:
-            x, look = np.clip(mean / base, LEAST, MOST), drawn[policy]
-            axes.plot(x, row, marker=look.marker, color=look.color, markersize=3.4, alpha=0.75, zorder=3)
-    if (found := family.to_alone) is not None:
-        low, value, high = np.clip([found.low, found.value, found.high], LEAST, MOST)
-        axes.plot([low, high], [row, row], color=own_color, linewidth=1.6, zorder=4)
-        axes.plot(value, row, marker="o", color=own_color, markersize=6, zorder=5, gid=f"{CANDIDATE} {row}")

@@ -183,7 +183,11 @@ class _Runs:
     """What was measured, by algorithm, problem and replication."""
 
     def __init__(self, records: Records) -> None:
-        labels = _labels(records.distinct("policy"))
+        labels = {label: algorithm(label) for label in records.distinct("policy") if algorithm(label) in ALGORITHMS}
+        for name in labels.values():
+            same = [label for label in labels if labels[label] == name]
+            if len(same) > 1:
+                raise ValueError(f"policies {', '.join(map(repr, same))} are all {name}, but expected at most one")
         self.measured: dict[str, dict[tuple[Any, ...], dict[str, float]]] = {name: {} for name in ALGORITHMS}
         self.beyond_theorems: dict[tuple[Any, ...], bool] = {}  # by problem: whether I_10ε is empty
         for row in records.where(policy=list(labels)).table.to_pylist():
@@ -267,16 +271,6 @@ def _decide(claim: Claim, tests: Sequence[Test]) -> Iterator[ClaimFinding]:
             reason = f"the interval is neither {rule.holds} nor {rule.fails}"
         numbers = (estimate.difference, *estimate.interval(), estimate.problems, p_value)
         yield ClaimFinding(claim, case, claim.measure, *numbers, verdict, f"{statement}; {reason}")
-
-
-def _labels(labels: Sequence[str]) -> dict[str, str]:
-    """The paper's name of each of its algorithms, by the label of the policy; an error if two policies share one."""
-    names = {label: algorithm(label) for label in labels if algorithm(label) in ALGORITHMS}
-    for name in names.values():
-        same = [label for label in names if names[label] == name]
-        if len(same) > 1:
-            raise ValueError(f"policies {', '.join(map(repr, same))} are all {name}, but expected at most one")
-    return names
 
 
 def _more(estimate: DifferenceEstimate) -> str:

@@ -225,7 +225,8 @@ def participation(records: Records, *, study: str = "participation") -> Figure:
     for v, part in summary.by_subpar(rows).items():
         parts = [part.where(schedule=schedule) for schedule in rows.distinct("schedule")]
         if not any(schedule.startswith("Concurrent") for schedule in rows.distinct("schedule")):
-            parts = [_same_problems(records.where(study="subpar"), part), *parts]
+            means, everybody = set(part.rows("means")), records.where(study="subpar", policy=part.distinct("policy"))
+            parts = [everybody.keep([row in means for row in everybody.rows("means")]), *parts]
         panels += [
             (f"{subpar_title(v)}\n{textwrap.fill(summary.schedule_words(str(one['schedule'][0])), 20)}".strip(), one)
             for one in parts
@@ -234,12 +235,6 @@ def participation(records: Records, *, study: str = "participation") -> Figure:
     columns = len(panels) // len(summary.by_subpar(rows))
     drawn = looks(rows.distinct("policy"))
     return sheet(panels, drawn, "regret", columns=columns if columns <= 4 else 3, one_scale=True)
-
-
-def _same_problems(records: Records, others: Records) -> Records:
-    """The records of the policies and problems that the others have too."""
-    means = set(others.rows("means"))
-    return records.keep([row in means for row in records.rows("means")]).where(policy=others.distinct("policy"))
 
 
 def regret_by_players(records: Records, *, study: str = "players") -> Figure:

@@ -64,7 +64,10 @@ def catalogue(records: Records) -> list[ReportFigure]:
         if kind == "subpar":
             entries += _paper_entries(rows)
         elif kind == "players":
-            entries += _players_entries(rows)
+            entries.append(_entry("players", rows, partial(figures.regret_by_players, rows)))
+            for v in by_subpar(rows) if len(rows.distinct("players")) > 1 else {}:
+                draw = partial(theory_over, rows, "players", v, study=study)
+                entries.append(_entry("theory-players", rows, draw, v))
         else:
             entries += _study_entries(
                 rows, study, partial(figures.participation, records) if kind == "participation" else None
@@ -130,12 +133,6 @@ def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
             yield ReportFigure(f"{name}-v{v}", section, f"{words['title']}, |I_5ε| = {v}", marks, draw)
     for v in [v for v in values if v in (8, 5) or not several]:
         yield _entry("theory-time", rows, partial(theory_over_time, rows, v), v)
-
-
-def _players_entries(rows: Records) -> Iterator[ReportFigure]:
-    yield _entry("players", rows, partial(figures.regret_by_players, rows))
-    for v in by_subpar(rows) if len(rows.distinct("players")) > 1 else {}:
-        yield _entry("theory-players", rows, partial(theory_over, rows, "players", v, study="players"), v)
 
 
 def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None) -> Iterator[ReportFigure]:
