@@ -13,7 +13,7 @@ from types import FunctionType
 from typing import Any
 
 import posse
-from posse.experiments.battery.families import battery_spec
+from posse.experiments.spec.shipped_specs import battery_spec
 from posse.policies.posse_ts import PosseTS
 
 FAMILIES = [

@@ -16,11 +16,10 @@ from test_report import check_self_contained
 import posse
 from posse.cli import main
 from posse.experiments import Records
-from posse.experiments.battery.families import battery_spec
-from posse.experiments.battery.figure import battery_figure
-from posse.experiments.battery.report import to_text, write_battery
+from posse.experiments.battery.report import battery_figure, to_text, write_battery
 from posse.experiments.battery.score import ratio, score
 from posse.experiments.records import SCHEMA
+from posse.experiments.spec.shipped_specs import battery_spec
 from posse.experiments.spec.study import PolicyChoice, Study
 
 # Families ----------------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ import pytest
 from scipy import stats
 
 import posse
-from posse.experiments.paper.claims import RULE, judge, to_csv, to_text
-from posse.experiments.paper.verdicts import holm
+from posse.experiments.paper.claims import RULE, holm, judge, to_csv, to_text
 from posse.experiments.records import SCHEMA, Records
 
 LABELS = {

@@ -74,19 +74,22 @@ def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
     own.write_text(OWN_POLICY.format(name="MeasuredTS", default="= 0.5") + "POLICIES = [MeasuredTS(0.25)]\n")
     names = [word for name in ("RobustAggTS", "IndUCB", "MeasuredTS") for word in ("--policy", name)]
     assert main(["bench", "--quick", *names, "--import", str(own), "--json", str(out)]) == 0
-    table = capsys.readouterr().out
-    report = json.loads(out.read_text())
-    assert [row["policy"] for row in report["policies"]] == ["IndUCB", "RobustAggTS", "MeasuredTS"]
-    for row in report["policies"]:
-        assert row["label"] in table
-        assert row["ns"] > row["floor_ns"] > 0
-        assert row["to_numpy"] == pytest.approx(row["ns"] / row["numpy_ns"])
-    assert report["policies"][2]["label"] == "MeasuredTS(factor=0.25)"
-    assert report["learner"]["pair_us"]["MeasuredTS(factor=0.25)"] > 0
-    assert report["naive_speedup"] > 1
-    assert set(report["doubling"]) == {"T", "M", "K"}
-    assert min(report["memory_mb"].values()) > 0
-    assert report["startup_seconds"] > 0
+    shown = capsys.readouterr().out
+    tables = {table["name"]: table["rows"] for table in json.loads(out.read_text())["tables"]}
+    assert list(tables) == ["policies", "simulator", "learner", "propensities"]
+    *policies, numpy, floor = tables["policies"]
+    assert policies == ["Ind-UCB", "RobustAgg-TS(0.15)", "MeasuredTS(factor=0.25)"]
+    costs = {name: {how: figure["value"] for how, figure in row.items()} for name, row in tables["policies"].items()}
+    for name in policies:
+        assert name in shown
+        assert costs[name]["ns"] > costs[name]["ns"] / costs[name]["of floor"] > 0
+        assert costs[name]["ns"] / costs[name]["of NumPy"] >= 0.999 * costs[numpy]["ns"] > costs[floor]["ns"] > 0
+    assert tables["learner"]["MeasuredTS(factor=0.25)"]["median"]["value"] > 0
+    measured = {name.split(",")[0]: row[""]["value"] for name, row in tables["simulator"].items() if row}
+    assert measured["speed-up over naive.py"] > 1
+    assert {"doubling T", "doubling M", "doubling K", "peak memory at T = 200"} <= set(measured)
+    assert measured["new process to first result"] > 0
+    assert min(measured.values()) > 0
 
 
 OWN_POLICY = """
@@ -129,22 +132,30 @@ def test_bench_of_the_service_takes_no_policies(capsys):
 
 
 def test_a_missed_bar_is_marked():
-    assert bench.table.mark(0.31, 0.30)
-    assert not bench.table.mark(0.29, 0.30)
-    assert not bench.table.mark(5.0, None)
+    figure = bench.report.BenchFigure
+    rows = {
+        "too slow": {"ms": figure(0.31, most=0.30)},
+        "quick": {"ms": figure(0.29, most=0.30)},
+        "too little": {"ms": figure(1.0), "a second": figure(99, least=100)},
+        "no bar": {"ms": figure(5.0)},
+        "absent": {},
+    }
+    lines = list(bench.report.BenchTable("name", "A title", rows).lines())
+    assert lines[0] == "A title"
+    assert [line.split("  ")[0] for line in lines if line.endswith("← misses its bar")] == ["too slow", "too little"]
+    assert lines[-1].split() == ["absent", "not", "measured"]
 
 
 def test_the_report_of_a_gpu_marks_what_misses_its_bar():
-    row = {"policy": "some policy", "kernel_ms": 121.0, "wall_ms": 130.0, "cpu_ms": 1000.0}
-    paper = {"kernel_seconds": 0.4, "wall_seconds": 0.7, "cpu_seconds": 5.0, "new_process_seconds": 6.0}
-    many = {"kernel": 2e10, "wall": 1e10, "cpu": 1e9}
-    text = bench.gpu.GpuReport("a GPU", 16, bench.gpu.HORIZON, [row] * 5, paper, many).to_text()
-    marked = [line.split(":")[0] for line in text.splitlines() if "← misses its bar" in line]
-    assert marked == [
-        "some policy   121.0  130.0       1000  ← misses its bar",
-        "the same in a new process, warm cache",
-    ]
-    assert "a GPU, beside 16 cores" in text
+    row = {"kernel": 121.0, "wall": 130.0, "all cores": 1000.0}
+    times = {"RobustAgg-TS(0.15)": row, "Ind-TS": row, "all five together": {**row, "kernel": 400.0}}
+    times["all five in a new process, warm cache"] = {"wall": 6000.0}
+    many = {"kernel": 2e10, "wall": 1e10, "all cores": 1e9}
+    text = bench.gpu.gpu_report("a GPU", bench.gpu.HORIZON, times, many).to_text()
+    marked = [line.split("  ")[0] for line in text.splitlines() if "← misses its bar" in line]
+    assert marked == ["RobustAgg-TS(0.15)", "all five in a new process, warm cache"]
+    assert "a GPU, beside" in text
+    assert "←" not in bench.gpu.gpu_report("a GPU", 5000, times, many).to_text(), "a quick run has no bars"
 
 
 def test_core_needs_numpy_and_numba_alone():

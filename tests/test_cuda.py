@@ -12,7 +12,7 @@ import pytest
 
 import posse
 from posse.cli import main
-from posse.experiments.spec.document import shipped
+from posse.experiments.spec.shipped_specs import shipped
 from posse.normal import lower_quantile, normal
 from posse.simulation import backend
 from posse.simulation.cuda_pick import BOUNDS, line_of

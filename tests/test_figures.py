@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 
 import posse
 from posse.experiments import summary
-from posse.experiments.paper import figures, theory
 from posse.experiments.records import Records, from_result
-from posse.experiments.report import gallery, study_figures
+from posse.experiments.report import figures, run_report, theory
 from posse.figures import canvas
 from posse.figures.policy_looks import algorithm, looks
 from posse.figures.style import OTHER_COLORS
@@ -148,7 +147,7 @@ def test_overviews_go_from_the_most_subpar_arms_to_the_fewest(records):
 
 
 def test_regret_over_players_in_total_and_for_each(records):
-    total, each = study_figures.regret_by_players(records).axes
+    total, each = figures.regret_by_players(records).axes
     for axes, share in ((total, False), (each, True)):
         for box in (box for box in axes.containers if isinstance(box, ErrorbarContainer)):
             label = box.get_label()
@@ -158,7 +157,7 @@ def test_regret_over_players_in_total_and_for_each(records):
 
 
 def test_participation_starts_with_the_same_problems_with_everybody_active(records):
-    axes = study_figures.participation(records).axes
+    axes = figures.participation(records).axes
     assert ["every" in panel.get_title() for panel in axes] == [True, False, False]
     for label, line in lines(axes[0]).items():
         values = by_problem(records, "regret", study="subpar", policy=label, n_subpar=8)
@@ -215,7 +214,7 @@ def colours(figure):
 
 def test_a_policy_has_its_colour_in_every_figure(records):
     seen = {}
-    for entry in gallery.catalogue(records):
+    for entry in run_report.catalogue(records):
         for gid, colour in colours(entry.draw()):
             if not gid.startswith("bound"):
                 seen.setdefault(algorithm(gid), set()).add(colour)
@@ -261,8 +260,8 @@ def test_settings_are_what_was_asked_for(records):
 
 def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path):
     few = records.where(study=["subpar", "players"], n_subpar=8)
-    files = gallery.save_all(few, tmp_path / "a")
-    again = gallery.save_all(few, tmp_path / "b", processes=2)
+    files = run_report.save_all(few, tmp_path / "a")
+    again = run_report.save_all(few, tmp_path / "b", processes=2)
     assert [file.name for file in files] == [file.name for file in again]
     assert sorted(file.name for file in files) == sorted(file.name for file in (tmp_path / "a").iterdir())
     assert {"regret-v8.svg", "with-v-v8.png", "theory-time-v8.svg", "players.png"} <= {file.name for file in files}
@@ -272,12 +271,12 @@ def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path):
 
 
 def test_the_paper_has_all_its_figures(records):
-    names = {entry.name for entry in gallery.catalogue(records)}
+    names = {entry.name for entry in run_report.catalogue(records)}
     kinds = ("regret", "pulls", "regret-by-kind", "with-v")
     assert {f"{kind}-v{v}" for kind in kinds for v in (9, 8, 5)} <= names
     assert {"figure-1", *(f"overview-{kind}" for kind in kinds)} <= names
     assert {"players", "participation", "theory-subpar", "theory-players", "theory-small-epsilon"} <= names
-    assert not any(entry.name.startswith("with") for entry in gallery.catalogue(records.where(policy=FOUR)))
+    assert not any(entry.name.startswith("with") for entry in run_report.catalogue(records.where(policy=FOUR)))
 
 
 def test_any_label_can_be_drawn():
@@ -285,7 +284,7 @@ def test_any_label_can_be_drawn():
     problem = posse.generate.subpar(8, players=3)
     result = posse.simulate(problem, [posse.IndTS(label=label) for label in labels], 30, replications=2, threads=1)
     rows = Records(from_result(result, "subpar"))
-    for entry in gallery.catalogue(rows):
+    for entry in run_report.catalogue(rows):
         assert canvas.to_bytes(entry.draw(), "svg").startswith(b"<?xml")
 
 
@@ -297,7 +296,7 @@ def test_any_study_gets_its_sheets_page_by_page():
         for m in range(1, 15)
     ]
     rows = Records(pa.concat_tables(parts))
-    entries = {entry.name: entry for entry in gallery.catalogue(rows)}
+    entries = {entry.name: entry for entry in run_report.catalogue(rows)}
     assert list(entries)[:2] == ["my-study", "my-study-2"]
     assert [len(entries[name].draw().axes) for name in list(entries)[:2]] == [12, 2]
     assert entries["my-study-2"].draw().axes[0].get_title() == "M = 13"
@@ -315,7 +314,7 @@ def test_any_study_gets_its_sheets_page_by_page():
 )
 def test_little_data_is_enough(study, problem, policy, schedule):
     rows = Records(from_result(posse.simulate(problem, policy, 5, schedule=schedule, threads=1), study))
-    for entry in gallery.catalogue(rows):
+    for entry in run_report.catalogue(rows):
         assert canvas.to_bytes(entry.draw(), "png")
 
 
@@ -335,5 +334,5 @@ def test_studies_whose_names_look_alike_do_not_share_files():
     problem = posse.generate.uniform(players=2, arms=3)[0]
     result = posse.simulate(problem, [posse.IndTS(), posse.IndUCB()], 20, checkpoints=4)
     tables = [from_result(result, study) for study in ("日本", "中国", "a b", "a-b")]
-    names = [entry.name for entry in gallery.catalogue(Records(pa.concat_tables(tables)))]
+    names = [entry.name for entry in run_report.catalogue(Records(pa.concat_tables(tables)))]
     assert len(names) == len(set(names)) == 12

@@ -8,17 +8,16 @@ import pytest
 
 from posse.cli import main
 from posse.experiments import Records, ResultStore, parse, run
-from posse.experiments.paper.evaluation import paper_spec
-from posse.experiments.report.comparison import compare, to_text
-from posse.experiments.spec.document import shipped
+from posse.experiments.report.tables import compare, comparison_text
+from posse.experiments.spec.shipped_specs import paper_spec, shipped
 
 
 class TestPaperSpec:
     def test_full_size_is_the_papers(self):
         (own,) = (study for study in paper_spec().studies if study.name == "subpar")
         assert own.horizons == (50_000,)
-        assert [problems.n_subpar for problems in own.problems] == list(range(10))
-        assert {(p.count, p.players, p.arms, p.epsilon) for p in own.problems} == {(30, 20, 10, 0.15)}
+        assert [problems.parameters["n_subpar"] for problems in own.problems] == list(range(10))
+        assert {(p.count, p.players, p.arms, p.parameters["epsilon"]) for p in own.problems} == {(30, 20, 10, 0.15)}
         names = [choice.policy.__name__ for choice in own.policies]
         assert sorted(names) == ["IndTS", "IndUCB", "RobustAgg", "RobustAggTS", "RobustAggTSV"]
 
@@ -27,7 +26,7 @@ class TestPaperSpec:
         own, *others = spec.studies
         assert spec.seed == 7
         assert own.horizons == (123,)
-        assert [problems.n_subpar for problems in own.problems] == [8, 5]
+        assert [problems.parameters["n_subpar"] for problems in own.problems] == [8, 5]
         assert {problems.count for problems in own.problems} == {4}
         assert {problems.count for study in others for problems in study.problems} == {2}
 
@@ -137,7 +136,7 @@ def test_compare_pairs_what_is_the_same_and_says_what_is_not(tmp_path, capsys):
     same = compare(first, first)
     assert len(same) == 5
     assert all(row.difference.mean == 0 for row in same)
-    assert "the same" in to_text(same, "a", "b")
+    assert "the same" in comparison_text(same, "a", "b")
     assert all(row.difference is None for row in compare(first, other)), "other seeds are other runs"
     assert compare(first, Records(first.table.slice(0, 0))) == []
     wider = run(paper_spec(own_only=True, horizon=100, instances=2, subpar=[8, 5], seed=1), tmp_path / "wider")

@@ -13,9 +13,8 @@ import posse
 from posse.experiments.battery.score import score
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, from_result
-from posse.experiments.report.comparison import compare
 from posse.experiments.report.run_report import write_report
-from posse.experiments.report.tables import regret_table, regret_tables
+from posse.experiments.report.tables import compare, regret_table, regret_tables
 
 HOSTILE = "\"><script>alert(1)</script><img src=http://x onerror=y> & '$"
 TAGS = re.findall(

@@ -20,7 +20,7 @@ import pytest
 import posse
 from posse.experiments import ResultStore, RunError, StoreError, load, parse, run
 from posse.experiments.runs import runner
-from posse.experiments.spec.unit import Unit
+from posse.experiments.spec.study import Unit
 from posse.policies.bindings import bindings
 from posse.policies.user import import_file
 from posse.simulation import engine

@@ -19,10 +19,8 @@ from hypothesis import strategies as st
 import posse
 from posse.experiments import SpecError, load, parse
 from posse.experiments.spec import study as study_module
-from posse.experiments.spec import unit as unit_module
-from posse.experiments.spec.document import shipped, to_toml
-from posse.experiments.spec.study import UNIT_COST
-from posse.experiments.spec.unit import Unit
+from posse.experiments.spec.shipped_specs import shipped, to_toml
+from posse.experiments.spec.study import UNIT_COST, Unit
 from posse.simulation.engine import code_digest_of
 
 SPECS = Path(study_module.__file__).parent / "shipped"
@@ -82,7 +80,10 @@ def test_lists_are_a_grid():
         "arms = 3", 'arms = 3\nrewards = ["uniform", { beta = [2, 9] }]'
     )
     units = parse(text).units()
-    points = {(u.horizon, str(u.schedule), u.anytime, u.problems.n_subpar, u.problems.rewards) for u in units}
+    points = {
+        (u.horizon, str(u.schedule), u.anytime, u.problems.parameters["n_subpar"], u.problems.parameters["rewards"])
+        for u in units
+    }
     assert len(points) == 2 * 3 * 2 * 2 * 3
     assert {str(unit.schedule) for unit in units} == {
         "Sequential(order='turn')",
@@ -143,7 +144,7 @@ def test_structured_problems_and_their_own_epsilon():
     units = parse(text).units()
     for unit, level, epsilon in zip(units, (0.0, 0.2), (0.65, 0.85), strict=True):
         expected = posse.generate.structured(count=3, seed=3, players=4, arms=3, level=level, odd=1)
-        assert unit.problems.make(0, 3, 3) == expected
+        assert unit.problems.make(3) == expected
         assert unit.policies[0].epsilon == pytest.approx(epsilon)
         assert unit.describe()["problems"] == {
             **{"family": "structured", "rewards": "Bernoulli()", "epsilon": None, "players": 4, "arms": 3},
@@ -155,7 +156,7 @@ def test_structured_problems_and_their_own_epsilon():
 
 def test_the_defaults_of_structured_problems_are_those_of_the_generator():
     (unit,) = parse(small('family = "subpar"\nn_subpar = 2', 'family = "structured"')).units()
-    assert unit.problems.make(0, 2, 5) == posse.generate.structured(count=2, seed=5, players=4, arms=3)
+    assert unit.problems.make(5) == posse.generate.structured(count=3, seed=5, players=4, arms=3)
 
 
 def test_an_own_spread_is_the_deviation_of_a_uniform_law_as_wide_as_epsilon():
@@ -175,7 +176,7 @@ def test_players_that_come_later(text, schedule, acts):
     (unit,) = parse(small("horizon = 40", f"turns = 40\nschedule = {text}")).units()
     assert unit.schedule == schedule
     assert unit.horizon == math.ceil(40 * 4 / acts)
-    pulls = posse.simulate(unit.problems.make(0, 1, 0), unit.policies, unit.horizon, schedule=schedule).pulls
+    pulls = posse.simulate(unit.problems.make(0)[:1], unit.policies, unit.horizon, schedule=schedule).pulls
     assert pulls[0].sum() / unit.horizon == pytest.approx(acts, abs=0.2)
 
 
@@ -201,7 +202,7 @@ def test_units_are_cut_small_and_cover_everything():
     runs = [
         (problem, replication)
         for unit in units
-        for problem in range(unit.start, unit.stop)
+        for problem in unit.problems.numbers
         for replication in range(*unit.replications)
     ]
     assert sorted(runs) == list(itertools.product(range(7), range(40)))
@@ -248,7 +249,7 @@ def test_an_id_says_what_is_in_a_unit_and_not_where_it_stands():
 
 def test_ids_are_stable(monkeypatch):
     """Stored results are found by these names: if this fails without a new schema version, stores are orphaned."""
-    monkeypatch.setattr(unit_module, "code_digest_of", lambda policy: f"code of {policy.label}")
+    monkeypatch.setattr(study_module, "code_digest_of", lambda policy: f"code of {policy.label}")
     (unit,) = parse(SMALL).units()
     assert unit.id == "f9ea3bc3b8f9824c9eb3a0ce"
 
@@ -264,7 +265,7 @@ def test_the_shipped_specs():
     paper = load(SPECS / "paper.toml")
     assert [study.name for study in paper.studies] == ["subpar", "participation", "players", "small-epsilon"]
     subpar = [unit for unit in paper.units() if unit.study == "subpar"]
-    assert sum(unit.stop - unit.start for unit in subpar) == 300
+    assert sum(unit.problems.count for unit in subpar) == 300
     assert {unit.horizon for unit in subpar} == {50_000}
     assert {policy.label for policy in subpar[0].policies} == {
         "RobustAgg-TS(0.15)",
@@ -537,7 +538,7 @@ def test_a_valid_spec_runs(document):
     for unit in units[:: max(1, len(units) // 3)]:
         table = unit.run()
         first, last = unit.replications
-        assert table.num_rows == len(unit.policies) * (unit.stop - unit.start) * (last - first)
+        assert table.num_rows == len(unit.policies) * unit.problems.count * (last - first)
         assert isinstance(unit, Unit)
 
 

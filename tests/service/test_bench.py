@@ -21,15 +21,18 @@ def test_the_service_is_measured_on_both_databases(capsys, monkeypatch, tmp_path
         options = ["--past", "4000", "--minutes", "0.1", "--postgres", database, "--json", str(out)]
         assert main(["bench", "--service", "--quick", *options]) == 0
     shown, report = capsys.readouterr().out, json.loads(out.read_text())
+    tables = {table["name"]: table["rows"] for table in report["tables"]}
     for name in ("SQLite", "PostgreSQL"):
-        assert name in shown
-        assert [(load["clients"], load["batch"]) for load in report["loads"][name]] == [(1, 1), (4, 20)]
-        for load in [*report["loads"][name], report["growth"][name]["empty"], report["growth"][name]["full"]]:
-            assert load["pairs"] > 0
-            assert 0 < load["p50"] <= load["p99"] <= load["slowest"]
-        assert report["growth"][name]["past"] == 4000
-    assert report["soak"]["pairs"] > 0
-    assert min(report["soak"]["megabytes"]) > 10
+        loads = [f"{name}, 1 client, batches of 1", f"{name}, 4 clients, batches of 20"]
+        assert [row for row in tables["loads"] if row.startswith(name)] == loads
+        grown = [f"{name}, an empty log", f"{name}, 4,000 events"]
+        for row in (*(tables["loads"][row] for row in loads), *(tables["growth"][row] for row in grown)):
+            assert row["pairs/s"]["value"] > 0
+            assert 0 < row["p50 ms"]["value"] <= row["p99 ms"]["value"] <= row["slowest"]["value"]
+        assert all(row in shown for row in (*loads, *grown))
+    (memory,) = tables["memory"].values()
+    assert memory["pairs"]["value"] > 0
+    assert memory["at most"]["value"] >= memory["in the end"]["value"] > 10
 
 
 def test_the_past_is_as_long_as_it_should_be(tmp_path):
@@ -59,5 +62,5 @@ def test_an_address_that_is_none_is_refused_before_anything_is_measured(capsys):
 
 
 def test_memory_that_grows_is_told_from_memory_that_does_not():
-    assert bench.Soak(1, 1, [100.0, 200, 300, 300, 300, 300, 300, 300]).growth == 0
-    assert bench.Soak(1, 1, [float(100 + 10 * step) for step in range(40)]).growth > 0.1
+    assert bench.growth_of([100.0, 200, 300, 300, 300, 300, 300, 300]) == 0
+    assert bench.growth_of([float(100 + 10 * step) for step in range(40)]) > 0.1

@@ -4,6 +4,6 @@ Machines are shared and noisy, so every measurement is compared with a yardstick
 short pieces that take turns. Each piece is repeated, and its fastest repetition counts.
 """
 
-from posse.bench import gpu, simulator, table
+from posse.bench import gpu, simulator
 
-__all__ = ["gpu", "simulator", "table"]
+__all__ = ["gpu", "simulator"]

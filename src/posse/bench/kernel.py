@@ -8,15 +8,13 @@ import math
 import os
 import random
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
-from posse.bench.setting import ARMS, PLAYERS
-from posse.bench.stopwatch import Stopwatch, timed
+from posse.bench.report import BenchFigure, Rows
+from posse.bench.setting import ARMS, PLAYERS, Stopwatch, timed
 from posse.compile import bind
 from posse.generate import subpar, uniform
 from posse.policies import Policy
@@ -29,6 +27,7 @@ from posse.streams import DRAW, block
 
 SUBPAR_COUNTS = (0, 5, 8)
 PIECES = 50
+ROBUST = "RobustAgg-TS(0.15)"  # half as much again is the bar of PosseTS
 NUMPY_DRAWS = 100  # fills of a players × arms array for each piece
 
 
@@ -39,44 +38,43 @@ def new_run(problem: Problem, policy: Policy, horizon: int) -> PolicyRun:
 
 def time_policy(watch: Stopwatch, policy: Policy, horizon: int) -> None:
     """Time a policy's rounds, NumPy's draws and the bare random words, piece by piece in turns."""
+    generator, out = np.random.default_rng(0), np.empty((PLAYERS, ARMS))
+
+    def normals() -> None:
+        for _ in range(NUMPY_DRAWS):
+            generator.standard_normal(out=out)
+
     for n_subpar in SUBPAR_COUNTS:
         run = new_run(subpar(n_subpar, seed=1)[0], policy, horizon)
-        normals, words = _numpy_draws(), _word_draws(run, policy, horizon // PIECES)
+        words = _word_draws(run, policy, horizon // PIECES)
         for piece in range(PIECES):
             watch.time((policy, "rounds", n_subpar, piece), run.advance, horizon * (piece + 1) // PIECES)
             watch.time((policy, "normals", n_subpar, piece), normals)
             watch.time((policy, "words", n_subpar, piece), words)
 
 
-def policy_figures(watch: Stopwatch, policy: Policy, horizon: int, bar: float | None) -> dict[str, Any]:
+def policy_rows(watch: Stopwatch, policies: list[Policy], horizon: int, bars: Mapping[str, float]) -> Rows:
     """ns a player-round, averaged over the problems, beside NumPy's draws and the bare random words."""
-    player_rounds = PLAYERS * horizon
-    costs = [watch.total(policy, "rounds", n_subpar) / player_rounds * 1e9 for n_subpar in SUBPAR_COUNTS]
-    drawn = len(SUBPAR_COUNTS) * PIECES * NUMPY_DRAWS * PLAYERS
-    ns, numpy_ns = float(np.mean(costs)), watch.total(policy, "normals") / drawn * 1e9
-    floor_ns = watch.total(policy, "words") / len(SUBPAR_COUNTS) / player_rounds * 1e9
-    return {
-        "policy": type(policy).__name__,
-        "label": policy.label,
-        "ns": ns,
-        "ns_by_subpar": dict(zip(map(str, SUBPAR_COUNTS), costs, strict=True)),
-        "numpy_ns": numpy_ns,
-        "floor_ns": floor_ns,
-        "to_numpy": ns / numpy_ns,
-        "to_floor": ns / floor_ns,
-        "bar": bar,
-    }
-
-
-def _numpy_draws() -> Callable[[], None]:
-    """NumPy drawing K normals a player-round into a preallocated array."""
-    generator, out = np.random.default_rng(0), np.empty((PLAYERS, ARMS))
-
-    def draw() -> None:
-        for _ in range(NUMPY_DRAWS):
-            generator.standard_normal(out=out)
-
-    return draw
+    player_rounds, drawn = PLAYERS * horizon, len(SUBPAR_COUNTS) * PIECES * NUMPY_DRAWS * PLAYERS
+    rows: Rows = {}
+    numpy_ns, floor_ns = [], []
+    for policy in policies:
+        costs = [watch.total(policy, "rounds", n_subpar) / player_rounds * 1e9 for n_subpar in SUBPAR_COUNTS]
+        ns = float(np.mean(costs))
+        numpy_ns.append(watch.total(policy, "normals") / drawn * 1e9)
+        floor_ns.append(watch.total(policy, "words") / len(SUBPAR_COUNTS) / player_rounds * 1e9)
+        rows[policy.label] = {
+            "ns": BenchFigure(ns),
+            "of NumPy": BenchFigure(ns / numpy_ns[-1], most=bars.get(type(policy).__name__)),
+            "of floor": BenchFigure(ns / floor_ns[-1]),
+            **{f"ns at {v}": BenchFigure(cost) for v, cost in zip(SUBPAR_COUNTS, costs, strict=True)},
+        }
+    if "PosseTS" in rows and ROBUST in rows:
+        own, robust = (rows[label]["of NumPy"].value for label in ("PosseTS", ROBUST))
+        rows["PosseTS"]["of NumPy"] = BenchFigure(own, most=1.5 * robust)
+    rows[f"NumPy's {ARMS} normal draws"] = {"ns": BenchFigure(min(numpy_ns))}
+    rows["the floor: random words alone"] = {"ns": BenchFigure(max(floor_ns))}
+    return rows
 
 
 def draw_only(active, halves, rewards, randomised, rounds, key):  # type: ignore[no-untyped-def]
@@ -89,17 +87,15 @@ def draw_only(active, halves, rewards, randomised, rounds, key):  # type: ignore
                 rewards[place], _, _, _ = block(0, active[place], t, DRAW, key)
 
 
-@functools.cache
-def _floor_kernel() -> Callable[..., None]:
-    """The floor, compiled."""
-    return bind(draw_only)
+_compiled = functools.cache(bind)
 
 
 def _word_draws(run: PolicyRun, policy: Policy, rounds: int) -> Callable[[], None]:
     """The floor: the random words that the policy needs, drawn as the kernel draws them."""
     arrays = np.arange(PLAYERS, dtype=run.run.active.dtype), run.run.halves.copy(), run.run.chances.copy()
-    _floor_kernel()(*arrays, policy.randomised, 1, run.key)
-    return lambda: _floor_kernel()(*arrays, policy.randomised, rounds, run.key)
+    floor = _compiled(draw_only)
+    floor(*arrays, policy.randomised, 1, run.key)
+    return lambda: floor(*arrays, policy.randomised, rounds, run.key)
 
 
 def time_threads(watch: Stopwatch, policy: Policy, horizon: int) -> None:
@@ -109,11 +105,6 @@ def time_threads(watch: Stopwatch, policy: Policy, horizon: int) -> None:
         for threads in (1, 2) if (os.cpu_count() or 1) > 1 else ():
             work = functools.partial(simulate, problems, policy, rounds, threads=threads)
             watch.time(("threads", threads), work)
-
-
-def threads_figure(watch: Stopwatch) -> float | None:
-    """Speed on two threads over speed on one."""
-    return watch.best[("threads", 1)] / watch.best[("threads", 2)] if ("threads", 2) in watch.best else None
 
 
 def time_doubling(watch: Stopwatch, policy: Policy, horizon: int) -> None:
@@ -130,31 +121,33 @@ def time_doubling(watch: Stopwatch, policy: Policy, horizon: int) -> None:
             watch.time(("doubling", name, piece), run.advance, rounds * (piece + 1) // PIECES)
 
 
-def doubling_figures(watch: Stopwatch) -> dict[str, float]:
-    """Time after doubling over time before."""
-    return {name: watch.total("doubling", name) / watch.total("doubling", "base") for name in ("T", "M", "K")}
-
-
-def measure_large(policy: Policy, rounds: int) -> dict[str, Any]:
-    """2,000 players and 200 arms."""
+def measure_large(policy: Policy, rounds: int) -> float:
+    """ns a player-round with 2,000 players and 200 arms."""
     problem = uniform(players=2000, arms=200, seed=1)[0]
     run = new_run(problem, policy, 10 * rounds)
     run.advance(2)
-    ns = timed(run.advance, 2 + rounds) / (rounds * problem.players) * 1e9
-    return {"players": problem.players, "arms": problem.arms, "ns": ns, "ns_a_draw": ns / problem.arms}
+    return timed(run.advance, 2 + rounds) / (rounds * problem.players) * 1e9
 
 
 def measure_naive(policy: Policy, horizon: int) -> float | None:
-    """How many times faster than the plain Python of tests/naive.py, which draws from Python's own generator."""
-    module = _load_naive()
-    if module is None:
+    """How many times faster than the plain Python of tests/naive.py, which draws from Python's own generator.
+
+    None if the benchmark does not run in a checkout of the repository.
+    """
+    folder = Path(__file__).resolve().parents[3] / "tests"
+    if not (folder / "naive.py").exists():
         return None
+    sys.path.insert(0, str(folder))
+    try:
+        naive = importlib.import_module("naive")
+    finally:
+        sys.path.remove(str(folder))
     problem = subpar(5, seed=1)[0]
     chance = random.Random(0)
     rounds = 100
 
     def play() -> None:
-        algorithm: Iterator[Any] = module.robustagg_ts(
+        for _ in naive.robustagg_ts(
             PLAYERS,
             ARMS,
             rounds,
@@ -163,22 +156,9 @@ def measure_naive(policy: Policy, horizon: int) -> float | None:
             lambda t, p, i: chance.gauss(0.0, 1.0),
             lambda t, p, i: 1.0 if chance.random() < problem.means[p, i] else 0.0,
             *policy.constants(),
-        )
-        for _ in algorithm:
+        ):
             pass
 
     slow = min(timed(play) for _ in range(3)) / rounds
     fast = min(timed(lambda: new_run(problem, policy, horizon).advance(horizon)) for _ in range(3)) / horizon
     return slow / fast
-
-
-def _load_naive() -> ModuleType | None:
-    """tests/naive.py, if the benchmark runs in a checkout of the repository."""
-    folder = Path(__file__).resolve().parents[3] / "tests"
-    if not (folder / "naive.py").exists():
-        return None
-    sys.path.insert(0, str(folder))
-    try:
-        return importlib.import_module("naive")
-    finally:
-        sys.path.remove(str(folder))

@@ -7,14 +7,12 @@ import itertools
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from posse.bench.setting import ARMS, EPSILON, PLAYERS
-from posse.bench.stopwatch import timed
-from posse.bench.table import BenchReport, at_most, mark, table
+from posse.bench.report import BenchFigure, BenchTable
+from posse.bench.setting import ARMS, EPSILON, PLAYERS, timed
 from posse.generate import subpar
 from posse.learner import Learner
 from posse.policies.base import Policy
@@ -26,50 +24,14 @@ from posse.policies.robustagg_ts import RobustAggTS
 
 BLOCK = 40  # pairs that are timed together
 PAIR_BAR = 100.0  # µs for a choose and an observe
-PROPENSITY_BARS = {"100": 50.0, "1e+06": 200.0}  # µs, by the factor between the scales
+PROPENSITY_BARS = {100: 50.0, 1_000_000: 200.0}  # µs, by the factor between the scales
 RIVALS = {"MABWiser": "mabwiser", "river": "river"}
 
 Pair = Callable[[], None]
 """Choose an arm for the next player, and observe its reward."""
 
 
-@dataclass(frozen=True)
-class LearnerReport(BenchReport):
-    """The learner's figures in µs, beside other libraries'."""
-
-    past_decisions: int
-    pair_us: dict[str, float]
-    """Medians for a choose and an observe, by policy or library."""
-    pair_us_99: dict[str, float]
-    """99th percentiles of the same."""
-    not_installed: list[str]
-    """Other libraries that could not be measured."""
-    propensity_us: dict[str, float]
-    """Medians for the exact propensities of ten arms, by the factor between their scales."""
-
-    def to_text(self) -> str:
-        """The figures as a table and sentences."""
-        rows = []
-        for name, us in self.pair_us.items():
-            bar = None if name in RIVALS else PAIR_BAR
-            shown = "" if bar is None else f"{bar:g}"
-            rows.append((name, f"{us:.1f}", f"{self.pair_us_99[name]:.1f}", shown, mark(us, bar)))
-        lines = [
-            f"The learner, after {self.past_decisions:,} decisions (none where new): µs for a choose, with exact "
-            "propensities, and an observe. MABWiser and river give no propensities.",
-            "",
-            *table(("", "median", "99 %", "bar"), rows),
-        ]
-        if self.not_installed:
-            missing = ", ".join(self.not_installed)
-            lines.append(f"not installed, so not measured: {missing} (make bench installs them)")
-        for factor, us in self.propensity_us.items():
-            text = f"exact propensities of {ARMS} arms, scales within a factor of {float(factor):,.0f}: {us:.1f} µs"
-            lines.append(at_most(text, us, PROPENSITY_BARS[factor], " µs"))
-        return "\n".join(lines)
-
-
-def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> LearnerReport:
+def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> Iterator[BenchTable]:
     """Measure a choose and an observe over blocks, all contenders in turns; `own` are users' policies.
 
     The posse learners have `past` decisions behind them; one has none, to show that this does not matter.
@@ -84,12 +46,27 @@ def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> Learn
     for _ in range(blocks):
         for name, pair in pairs.items():
             times[name].append(timed(_block, pair) / BLOCK * 1e6)
-    return LearnerReport(
-        past,
-        {name: statistics.median(found) for name, found in times.items()},
-        {name: float(np.percentile(found, 99)) for name, found in times.items()},
-        sorted(set(RIVALS) - set(there)),
-        {f"{factor:g}": _measure_propensities(factor, 50 * blocks) for factor in (1e2, 1e6)},
+    rows = {
+        name: {
+            "median": BenchFigure(statistics.median(found), most=None if name in RIVALS else PAIR_BAR),
+            "99 %": BenchFigure(float(np.percentile(found, 99))),
+        }
+        for name, found in times.items()
+    }
+    rows |= {f"{name} (not installed; make bench installs it)": {} for name in sorted(set(RIVALS) - set(there))}
+    yield BenchTable(
+        "learner",
+        f"The learner, after {past:,} decisions (none where new): µs for a choose, with exact propensities, and an "
+        "observe. MABWiser and river give no propensities.",
+        rows,
+    )
+    yield BenchTable(
+        "propensities",
+        f"Exact propensities of {ARMS} arms: µs, by the factor between their scales",
+        {
+            f"a factor of {factor:,}": {"median": BenchFigure(_measure_propensities(factor, 50 * blocks), most=bar)}
+            for factor, bar in PROPENSITY_BARS.items()
+        },
     )
 
 

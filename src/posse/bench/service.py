@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import platform
 import re
@@ -13,17 +15,19 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote, urlsplit
 
 import numpy as np
 
-from posse.bench.service_load import Load, measure
-from posse.bench.table import BenchReport, table
+from posse.bench.report import BenchFigure, BenchReport, BenchTable, Rows
 from posse.checks import number, whole
 from posse.policies.posse_ts import PosseTS
 from posse.service.commands import Choose, Create, Observe
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit, commit_group
+from posse.text import plural
 
 PLAYERS = [f"player {number}" for number in range(200)]
 ARMS = [f"arm {number}" for number in range(5)]
@@ -36,71 +40,9 @@ COMMAND = "import sys; from posse.cli import main; sys.exit(main())"
 Note = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Growth:
-    """Single requests of one client, with an empty log and with a long one."""
-
-    past: int
-    empty: Load
-    full: Load
-
-
-@dataclass(frozen=True)
-class Soak:
-    """Memory while clients work for a long time."""
-
-    minutes: float
-    pairs: int
-    megabytes: list[float]
-    """Of all processes of the service, at equal intervals."""
-
-    @property
-    def growth(self) -> float:
-        """Relative growth of the peak memory from the third quarter to the last."""
-        quarters = np.array_split(np.array(self.megabytes), 4)
-        return float(quarters[3].max() / quarters[2].max() - 1)
-
-
-@dataclass(frozen=True)
-class ServiceReport(BenchReport):
-    """All figures of a run on the service."""
-
-    machine: str
-    loads: dict[str, list[Load]]
-    """By database."""
-    growth: dict[str, Growth]
-    soak: Soak | None
-
-    def to_text(self) -> str:
-        """The figures as tables and sentences."""
-        head = ("database", "clients", "batch", "pairs/s", "p50 ms", "p99 ms", "slowest")
-        grown = []
-        for name, growth in self.growth.items():
-            change = f"{growth.past:,} events: p50 {growth.full.p50 / growth.empty.p50 - 1:+.0%}"
-            grown += [(name, *growth.empty.cells(), "empty"), ("", *growth.full.cells(), change)]
-        lines = [
-            f"The service, one worker, {len(PLAYERS)} players, {len(ARMS)} arms, on {self.machine}.",
-            "",
-            "Durable pairs (a decision and its reward), and how long one request takes",
-            *table(head, [(name, *load.cells()) for name, loads in self.loads.items() for load in loads]),
-            "",
-            "One client, one decision a request, with an empty log and with a long one",
-            *table(head, grown),
-        ]
-        if self.soak is not None:
-            soak = self.soak
-            lines += [
-                "",
-                f"Memory over {soak.minutes:g} minutes and {soak.pairs:,} pairs: {soak.megabytes[0]:.0f} MB at first, "
-                f"{max(soak.megabytes):.0f} MB at most, {soak.megabytes[-1]:.0f} MB in the end; "
-                f"last quarter against the one before: {soak.growth:+.1%}",
-            ]
-        return "\n".join(lines)
-
-
 def run(
     quick: bool = False, past: int = 1_000_000, minutes: float = 0.0, postgres: str | None = None, note: Note = print
-) -> ServiceReport:
+) -> BenchReport:
     """Measure SQLite, and PostgreSQL if the address of an empty database is given.
 
     Args:
@@ -112,58 +54,66 @@ def run(
     """
     past, minutes = whole("past", past, least=1), number("minutes", minutes, least=0)
     seconds = 1.0 if quick else 8.0
-    loads: dict[str, list[Load]] = {}
-    growth: dict[str, Growth] = {}
+    loads: Rows = {}
+    growth: Rows = {}
+    memory: Rows = {}
     with tempfile.TemporaryDirectory(prefix="posse-bench-") as folder:
         places = {"SQLite": f"sqlite:///{folder}/posse.db"} | ({"PostgreSQL": postgres} if postgres else {})
         for database in places.values():  # all of them first, so that a wrong address is refused at once
             ServiceStore.open(database, create=True).close()
         for name, database in places.items():
             note(f"{name}, {past:,} past events")
-            short, long = new_experiment(database), new_experiment(database)
-            make_past(database, long, past)
+            logs = {"an empty log": new_experiment(database), f"{past:,} events": new_experiment(database)}
+            make_past(database, logs[f"{past:,} events"], past)
             with service(database) as server:
-                loads[name] = []
                 for clients, batch in LOADS:
-                    note(f"{name}, {clients} clients, batches of {batch}")
-                    loads[name].append(_load(server, database, clients, batch, seconds))
+                    what = f"{name}, {plural(clients, 'client')}, batches of {batch}"
+                    note(what)
+                    experiment = new_experiment(database)
+                    measure(server.url, experiment, clients, batch, seconds / 8)  # to warm up
+                    loads[what] = _figures([measure(server.url, experiment, clients, batch, seconds)])
                 note(f"{name}, empty against {past:,} past events")
-                growth[name] = _grow(server, short, long, past, seconds)
-        note("memory")
-        soak = _soak(f"sqlite:///{folder}/soak.db", minutes) if minutes else None
-    return ServiceReport(f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}", loads, growth, soak)
-
-
-def _load(server: ServiceProcess, database: str, clients: int, batch: int, seconds: float) -> Load:
-    name = new_experiment(database)
-    measure(server.url, name, PLAYERS, clients, batch, seconds / 8)  # to warm up
-    return measure(server.url, name, PLAYERS, clients, batch, seconds)
-
-
-def _grow(server: ServiceProcess, short: str, long: str, past: int, seconds: float) -> Growth:
-    turns = [
-        [measure(server.url, name, PLAYERS, 1, 1, seconds / SLICES) for name in (short, long)]
-        for _ in range(SLICES + 1)
+                turns = [
+                    [measure(server.url, experiment, 1, 1, seconds / SLICES) for experiment in logs.values()]
+                    for _ in range(SLICES + 1)
+                ]
+                for log, each in zip(logs, zip(*turns[1:], strict=True), strict=True):  # the first turn is to warm up
+                    growth[f"{name}, {log}"] = _figures(each)
+        if minutes:
+            note("memory")
+            memory = {f"SQLite, {minutes:g} minutes": _soak(f"sqlite:///{folder}/soak.db", minutes)}
+    machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}"
+    grown = "One client, one decision a request, with an empty log and with a long one; medians of several turns"
+    tables = [
+        BenchTable("loads", "Durable pairs (a decision and its reward), and how long one request takes", loads),
+        BenchTable("growth", grown, growth),
+        BenchTable("memory", "Memory of all processes in MB; the growth is that of the last quarter's peak", memory),
     ]
-    empty, full = map(_middle, zip(*turns[1:], strict=True))  # the first turn is to warm up
-    return Growth(past, empty, full)
+    setup = f"The service, one worker, {len(PLAYERS)} players, {len(ARMS)} arms, on {machine}."
+    return BenchReport(setup, [table for table in tables if table.rows])
 
 
-def _middle(loads: Sequence[Load]) -> Load:
-    """Several loads as one, with the medians of their times."""
-    p50, p99, slowest = np.median([(each.p50, each.p99, each.slowest) for each in loads], axis=0).tolist()
-    seconds, pairs = sum(each.seconds for each in loads), sum(each.pairs for each in loads)
-    return Load(loads[0].clients, loads[0].batch, seconds, pairs, p50, p99, slowest)
+def _figures(loads: Sequence[dict[str, float]]) -> dict[str, BenchFigure]:
+    """Loads as one row, with the medians of their figures."""
+    return {name: BenchFigure(float(np.median([load[name] for load in loads]))) for name in loads[0]}
 
 
-def _soak(database: str, minutes: float) -> Soak:
+def _soak(database: str, minutes: float) -> dict[str, BenchFigure]:
+    """The memory of the service while clients work for a long time."""
     with service(database) as server:
-        name, pairs, megabytes = new_experiment(database), 0, []
+        name, pairs, megabytes = new_experiment(database), 0.0, []
         until = time.monotonic() + 60 * minutes
         while time.monotonic() < until:
-            pairs += measure(server.url, name, PLAYERS, *SOAK, min(5.0, 60 * minutes / 12)).pairs
+            pairs += measure(server.url, name, *SOAK, min(5.0, 60 * minutes / 12))["pairs"]
             megabytes.append(server.megabytes())
-    return Soak(minutes, pairs, megabytes)
+    found = {"pairs": pairs, "at first": megabytes[0], "at most": max(megabytes), "in the end": megabytes[-1]}
+    return {name: BenchFigure(value) for name, value in (found | {"growth": growth_of(megabytes)}).items()}
+
+
+def growth_of(megabytes: Sequence[float]) -> float:
+    """Relative growth of the peak memory from the third quarter to the last."""
+    quarters = np.array_split(np.array(megabytes), 4)
+    return float(quarters[3].max() / quarters[2].max() - 1)
 
 
 def new_experiment(database: str) -> str:
@@ -207,9 +157,9 @@ class ServiceProcess:
 
 
 @contextmanager
-def service(database: str, workers: int = 1) -> Iterator[ServiceProcess]:
+def service(database: str) -> Iterator[ServiceProcess]:
     """`posse serve` on a free port."""
-    options = ["serve", "--port", "0", "--workers", str(workers), "--database", database]
+    options = ["serve", "--port", "0", "--workers", "1", "--database", database]
     process = subprocess.Popen([sys.executable, "-c", COMMAND, *options], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -220,3 +170,56 @@ def service(database: str, workers: int = 1) -> Iterator[ServiceProcess]:
     finally:
         process.terminate()
         process.communicate()
+
+
+# ------------------------------------------------------------------ the load
+
+
+def measure(url: str, experiment: str, clients: int, batch: int, seconds: float) -> dict[str, float]:
+    """What clients get done in so many seconds with so many decisions, and then rewards, in a request.
+
+    A pair is a decision and its reward, both on the disk. The times are those of single requests. Each client sends a
+    request as soon as the last one is answered, on its own connection. They speak just enough HTTP, in one thread,
+    because a full client would take more time than the service.
+    """
+    return asyncio.run(_measure(url, experiment, clients, batch, seconds))
+
+
+async def _measure(url: str, experiment: str, clients: int, batch: int, seconds: float) -> dict[str, float]:
+    took: list[float] = []
+    began = time.perf_counter()
+    work = [_client(url, experiment, batch, seed, began + seconds, took) for seed in range(clients)]
+    pairs = sum(await asyncio.gather(*work))
+    elapsed = time.perf_counter() - began
+    p50, p99, slowest = (1000 * np.quantile(took, [0.5, 0.99, 1.0])).tolist()
+    return {"pairs": pairs, "pairs/s": pairs / elapsed, "p50 ms": p50, "p99 ms": p99, "slowest": slowest}
+
+
+async def _client(url: str, experiment: str, batch: int, seed: int, until: float, took: list[float]) -> int:
+    """How many pairs one client got done. It adds the seconds that each request took to `took`."""
+    parts, random, pairs = urlsplit(url), np.random.default_rng(seed), 0
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24)
+
+    async def post(part: str, body: Any, key: str = "") -> Any:
+        began = time.perf_counter()
+        content = json.dumps(body).encode()
+        head = f"POST /v1/experiments/{quote(experiment, safe='')}/{part} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+        head += f"Idempotency-Key: {key}\r\n" if key else ""
+        head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+        writer.write(head.encode() + content)
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
+        length = next(int(line.partition(":")[2]) for line in lines if line.startswith("content-length:"))
+        answer = json.loads(await reader.readexactly(length))
+        if " 200 " not in lines[0] and " 201 " not in lines[0]:
+            raise RuntimeError(f"the service answered {lines[0]}: {answer}")
+        took.append(time.perf_counter() - began)
+        return answer
+
+    while time.perf_counter() < until:
+        chosen = [PLAYERS[place] for place in random.choice(len(PLAYERS), batch, replace=False)]
+        made = await post("decisions", {"players": chosen}, uuid.uuid4().hex)
+        rewards = [{"decision": each["id"], "reward": float(random.random() < 0.4)} for each in made["decisions"]]
+        answer = await post("rewards", {"rewards": rewards})
+        pairs += answer["taken"]
+    writer.close()
+    return pairs

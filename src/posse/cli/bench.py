@@ -13,7 +13,7 @@ from posse.cli import IMPORT, add_command, add_outputs, answer
 from posse.text import plural
 
 if TYPE_CHECKING:
-    from posse.bench.table import BenchReport
+    from posse.bench.report import BenchReport
     from posse.cli import Commands
 
 PLACE = 90

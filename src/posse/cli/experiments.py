@@ -72,7 +72,7 @@ def _paper(options: argparse.Namespace) -> None:
     The report has every figure, and says of each claim of the paper whether the new data supports it. After an
     interrupt, the same command goes on.
     """
-    from posse.experiments.paper.evaluation import paper_spec
+    from posse.experiments.spec.shipped_specs import paper_spec
 
     try:
         options.subpar = None if options.subpar is None else [int(part) for part in options.subpar.split(",")]
@@ -114,7 +114,7 @@ def _simulate(spec: Spec, out: Path, options: argparse.Namespace, title: str, **
 
 
 def _init(options: argparse.Namespace) -> None:
-    from posse.experiments.spec.document import shipped
+    from posse.experiments.spec.shipped_specs import shipped
 
     path = Path(options.file)
     try:
@@ -166,10 +166,10 @@ def _write_report(records: Records, out: Path) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from posse.experiments.report.comparison import compare, to_text
+    from posse.experiments.report.tables import compare, comparison_text
 
     rows = compare(_stored(options.first), _stored(options.second))
-    print(to_text(rows, str(options.first), str(options.second)))
+    print(comparison_text(rows, str(options.first), str(options.second)))
 
 
 def _battery(options: argparse.Namespace) -> None:
@@ -179,7 +179,7 @@ def _battery(options: argparse.Namespace) -> None:
     meets. About 45 minutes on two cores. After an interrupt, the same command goes on.
     """
     from posse.experiments import ResultStore
-    from posse.experiments.battery.families import battery_spec
+    from posse.experiments.spec.shipped_specs import battery_spec
     from posse.experiments.battery.report import to_text, write_battery
     from posse.experiments.battery.score import score
 

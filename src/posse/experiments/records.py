@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,7 +109,11 @@ class Records:
         for column, value in conditions.items():
             allowed = list(value) if isinstance(value, (list, tuple, set, range)) else [value]
             keep &= np.isin(self[column], allowed) if allowed else False
-        return Records(self.table.filter(pa.array(keep)))
+        return self.keep(keep)
+
+    def keep(self, mask: Sequence[bool] | np.ndarray) -> Records:
+        """The rows for which the mask is true."""
+        return Records(self.table.filter(pa.array(np.asarray(mask, bool))))
 
     def distinct(self, column: str) -> list[Any]:
         """The values of a column in the order in which they first appear."""

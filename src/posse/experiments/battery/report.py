@@ -1,4 +1,7 @@
-"""The battery's report: a table for the terminal, one HTML file that holds everything, CSV and JSON beside it."""
+"""The battery's report: a table for the terminal, one HTML file that holds everything, CSV and JSON beside it.
+
+In its picture, every policy's regret stands beside that of the best policy that shares nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from posse.experiments.battery.figure import battery_figure
-from posse.experiments.battery.score import CANDIDATE, BatteryFamily, quotient, three_digits
-from posse.experiments.report.html import embedded, render
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullLocator
+
+from posse.experiments.battery.score import CANDIDATE, HELPS, PAPER, BatteryFamily, quotient, three_digits
+from posse.experiments.report.run_report import render
 from posse.experiments.summary import csv_text
-from posse.figures.canvas import to_bytes
+from posse.figures.canvas import legend_label, new_figure, to_bytes
+from posse.figures.policy_looks import looks
+from posse.figures.style import FAVORABLE, INK, MIDDLE, PRINT, WIDTH
 from posse.text import align, to_json
 
-RULE = (
-    "The ratio decides whether a bar is won or lost. The brackets hold its 95 % interval, from resampling problems, "
-    "the same ones for both policies. A question mark means that the interval contains the limit, so the verdict may "
-    "be chance. The policy compared with is the one that turned out best in the family, which is hard on the candidate."
-)
+LEAST, MOST = 0.03, 30.0  # ratios beyond are drawn at the edge
 
 
 def write_battery(
@@ -29,33 +36,14 @@ def write_battery(
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     figure = battery_figure(families)
-    pictures = {f"battery.{ending}": to_bytes(figure, ending) for ending in ("png", "svg")}
-    texts = {
-        "scores.csv": csv_text(_score_rows(families)),
-        "bars.csv": csv_text(_bar_rows(families)),
-        "battery.json": to_json(families) + "\n",
-        "battery.html": _page(families, pictures["battery.svg"], title, manifest or {}),
-    }
-    for name, content in (pictures | {name: text.encode() for name, text in texts.items()}).items():
-        (out / name).write_bytes(content)
-    return out / "battery.html"
-
-
-def _page(families: Sequence[BatteryFamily], picture: bytes, title: str, manifest: Mapping[str, Any]) -> str:
+    for ending in ("png", "svg"):
+        (out / f"battery.{ending}").write_bytes(to_bytes(figure, ending))
     scores = [score for family in families for score in family.scores]
-    return render(
+    page = render(
         "battery.html",
-        manifest,
+        manifest or {},
         Path(__file__).parent / "templates",
         title=title,
-        sections={
-            "short": "In short",
-            "picture": "The picture",
-            "families": "Family by family",
-            "regret": "Every policy",
-            "bars": "Every bar",
-            "reproduce": "How to reproduce this",
-        },
         candidate=CANDIDATE,
         policies=list(dict.fromkeys(score.policy for score in scores)),
         alone=list(dict.fromkeys(score.policy for score in scores if score.alone)),
@@ -63,9 +51,17 @@ def _page(families: Sequence[BatteryFamily], picture: bytes, title: str, manifes
         lines=[(family, _line(family)) for family in families],
         counts=_counts(families),
         three_digits=three_digits,
-        rule=RULE,
-        picture=embedded(picture),
+        picture=(out / "battery.svg").read_bytes(),
     )
+    texts = {
+        "scores.csv": csv_text(_score_rows(families)),
+        "bars.csv": csv_text(_bar_rows(families)),
+        "battery.json": to_json(families) + "\n",
+        "battery.html": page,
+    }
+    for name, text in texts.items():
+        (out / name).write_text(text, encoding="utf-8")
+    return out / "battery.html"
 
 
 def to_text(families: Sequence[BatteryFamily]) -> str:
@@ -126,3 +122,64 @@ def _bar_rows(families: Sequence[BatteryFamily]) -> Iterable[list[Any]]:
         for bar in family.bars:
             found = [bar.ratio.value, bar.ratio.low, bar.ratio.high]
             yield [family.name, family.half, bar.text, bar.against, bar.limit, *found, bar.verdict, int(bar.sure)]
+
+
+def battery_figure(families: Sequence[BatteryFamily]) -> Figure:
+    """A row for each family: ratios of mean final regret to the best policy that shares nothing, on a log scale.
+
+    The candidate is the large dot, with its 95 % interval; the shaded strip is up to 1.1, "no harm".
+    """
+    shown = [family for family in families if family.best(alone=True) is not None]
+    if not shown:
+        raise ValueError("no family has a policy that shares nothing to compare with")
+    drawn = looks({score.policy for family in shown for score in family.scores} | {CANDIDATE})
+    own_color = drawn.pop(CANDIDATE).color
+    with matplotlib.rc_context(PRINT):
+        figure = new_figure(WIDTH, 1.1 + 0.165 * len(shown))
+        height = figure.get_size_inches()[1]
+        axes = figure.add_axes((0.27, 0.45 / height, 0.68, 1 - 1.1 / height))
+        _prepare(axes, shown)
+        for row, family in enumerate(shown):
+            means = {score.policy: score.mean for score in family.scores}
+            base = means[str(family.best(alone=True))]
+            for policy, mean in means.items():
+                if policy != CANDIDATE and base > 0:
+                    x, look = np.clip(mean / base, LEAST, MOST), drawn[policy]
+                    axes.plot(x, row, marker=look.marker, color=look.color, markersize=3.4, alpha=0.75, zorder=3)
+            if (found := family.to_alone) is not None:
+                low, value, high = np.clip([found.low, found.value, found.high], LEAST, MOST)
+                axes.plot([low, high], [row, row], color=own_color, linewidth=1.6, zorder=4)
+                axes.plot(value, row, marker="o", color=own_color, markersize=6, zorder=5, gid=f"{CANDIDATE} {row}")
+        own = Line2D([], [], color=own_color, marker="o", markersize=6, linewidth=1.6)
+        marks = [
+            Line2D([], [], color=look.color, marker=look.marker, linestyle="none", markersize=4)
+            for look in drawn.values()
+        ]
+        names = [f"{CANDIDATE}, 95 % interval", *map(legend_label, drawn)]
+        figure.legend(
+            [own, *marks], names, loc="upper center", ncols=5, borderaxespad=0.3, handlelength=1.6, fontsize=7.5
+        )
+    return figure
+
+
+def _prepare(axes: Axes, families: Sequence[BatteryFamily]) -> None:
+    """The rows, the scale, the line at 1 and a rule after the paper's families."""
+    axes.set_xscale("log")
+    axes.set_xlim(LEAST / 1.1, MOST * 1.1)
+    axes.set_ylim(len(families) - 0.5, -0.5)
+    axes.axvspan(LEAST / 1.1, 1.1, color=FAVORABLE, linewidth=0, zorder=0)
+    axes.axvline(1.0, color=INK, linewidth=0.9, zorder=1)
+    axes.set_yticks(range(len(families)), [legend_label(family.name) for family in families], fontsize=7)
+    for label, family in zip(axes.get_yticklabels(), families, strict=True):
+        label.set_fontweight("bold" if HELPS in family.tags else "normal")
+    for row, family in enumerate(families):
+        axes.text(1.012, row, family.half, transform=axes.get_yaxis_transform(), va="center", fontsize=7)
+        if row and (PAPER in family.tags) != (PAPER in families[row - 1].tags):
+            axes.axhline(row - 0.5, color=MIDDLE, linewidth=0.7)
+    axes.text(1.012, -0.7, "half", transform=axes.get_yaxis_transform(), va="bottom", fontsize=7)
+    axes.grid(True, axis="both")
+    axes.tick_params(axis="y", length=0)
+    ticks = [0.03, 0.1, 0.3, 1, 3, 10, 30]
+    axes.set_xticks(ticks, [f"{tick:g}×" for tick in ticks])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlabel("mean final regret, times that of the best policy that shares nothing")

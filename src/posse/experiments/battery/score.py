@@ -112,16 +112,16 @@ def score(records: Records, studies: Iterable[Study]) -> list[BatteryFamily]:
 
 
 def _family(records: Records, study: Study) -> BatteryFamily:
-    learn_alone = _learn_alone(study)
-    regrets, locks = {}, {}
-    for label in records.distinct("policy"):
-        part = records.where(policy=label)
-        regrets[algorithm(label)] = _table(part, "final_regret")
-        locks[algorithm(label)] = _table(part, "lock_ins")
+    regrets, locks = (
+        {algorithm(label): _table(part, column) for (label,), part in records.groups("policy").items()}
+        for column in ("final_regret", "lock_ins")
+    )
+    shares = {cls.name or cls.__name__: cls.shares for cls in all_policies()}
+    shares |= {algorithm(choice.label): choice.policy.shares for choice in study.policies if choice.label}
     scores = [
         PolicyScore(
             policy,
-            policy in learn_alone,
+            not shares.get(policy, True),
             float(table.mean()),
             float(table.mean(axis=1).std(ddof=1) / math.sqrt(len(table))) if len(table) > 1 else math.nan,
             float(np.quantile(table, 0.9)),
@@ -129,38 +129,15 @@ def _family(records: Records, study: Study) -> BatteryFamily:
         )
         for policy, table in regrets.items()
     ]
-    family = BatteryFamily(
-        name=study.name,
-        tags=study.tags,
-        players=int(records["players"][0]),
-        arms=int(records["arms"][0]),
-        horizon=int(records["horizon"][0]),
-        problems=len(next(iter(regrets.values()))),
-        runs=next(iter(regrets.values())).size,
-        scores=tuple(sorted(scores, key=lambda each: each.mean)),
-    )
-    return _judged(family, regrets, locks)
-
-
-def _learn_alone(study: Study) -> set[str]:
-    """The names of policies that do not share; a label in the study is the name of its policy."""
-    shares = {cls.name or cls.__name__: cls.shares for cls in all_policies()}
-    shares |= {algorithm(choice.label): choice.policy.shares for choice in study.policies if choice.label}
-    return {name for name in shares if not shares[name]}
-
-
-def _table(records: Records, column: str) -> np.ndarray:
-    """A column as [problem, replication]."""
-    order = np.lexsort((records["replication"], records["problem"]))
-    return records[column][order].astype(float).reshape(len(set(records["problem"].tolist())), -1)
-
-
-def _judged(family: BatteryFamily, regrets: dict[str, np.ndarray], locks: dict[str, np.ndarray]) -> BatteryFamily:
-    """The family with its ratios and bars, if there are the candidate and a policy to compare it with."""
+    players, arms, horizon = (int(records[column][0]) for column in ("players", "arms", "horizon"))
+    runs = next(iter(regrets.values()))
+    ranked = tuple(sorted(scores, key=lambda each: each.mean))
+    family = BatteryFamily(study.name, study.tags, players, arms, horizon, len(runs), runs.size, ranked)
     alone, other = family.best(alone=True), family.best()
     if CANDIDATE not in regrets or other is None:
         return family
     bars = []
+    against: str | None
     for tag, text, against, limit, tables, statistic in (
         (PAPER, "mean, paper's family", ROBUST, PAPER_LIMIT, regrets, _mean),
         (PAPER, "mean, paper's family", other, OTHER_LIMIT, regrets, _mean),
@@ -175,6 +152,12 @@ def _judged(family: BatteryFamily, regrets: dict[str, np.ndarray], locks: dict[s
     to_alone = None if alone is None else ratio(regrets[CANDIDATE], regrets[alone], _mean)
     to_other = ratio(regrets[CANDIDATE], regrets[other], _mean)
     return dataclasses.replace(family, to_alone=to_alone, to_other=to_other, bars=tuple(bars))
+
+
+def _table(records: Records, column: str) -> np.ndarray:
+    """A column as [problem, replication]."""
+    order = np.lexsort((records["replication"], records["problem"]))
+    return records[column][order].astype(float).reshape(len(set(records["problem"].tolist())), -1)
 
 
 def ratio(own: np.ndarray, other: np.ndarray, statistic: Statistic) -> Ratio:
@@ -198,11 +181,6 @@ def quotient(above: np.ndarray | float, below: np.ndarray | float) -> np.ndarray
         return np.where(above == below, 1.0, np.divide(above, below))
 
 
-def _mean(tables: np.ndarray) -> np.ndarray:
-    """Of tables [sample, problem, replication]."""
-    return tables.mean(axis=(1, 2))
-
-
 def three_digits(value: float) -> str:
     """A number with about three digits.
 
@@ -210,6 +188,11 @@ def three_digits(value: float) -> str:
     ('1,234', '0.0123')
     """
     return f"{value:,.0f}" if abs(value) >= 100 or not math.isfinite(value) else f"{value:.3g}"
+
+
+def _mean(tables: np.ndarray) -> np.ndarray:
+    """Of tables [sample, problem, replication]."""
+    return tables.mean(axis=(1, 2))
 
 
 def _tail(tables: np.ndarray) -> np.ndarray:

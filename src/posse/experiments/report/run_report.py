@@ -1,20 +1,183 @@
-"""The report: one HTML file that holds everything, to send to a colleague; figures and tables beside it."""
+"""The report on a run: every figure that its records have data for, and one HTML page that needs nothing beside it."""
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from matplotlib.figure import Figure
+
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, check_records
-from posse.experiments.report.gallery import GalleryEntry, catalogue, save_all
-from posse.experiments.report.html import embedded, render
-from posse.experiments.report.tables import STUDIES, regret_tables, write_tables
-from posse.experiments.summary import describe, schedule_words
+from posse.experiments.report import figures
+from posse.experiments.report.tables import WORDS, regret_tables, write_tables
+from posse.experiments.report.theory import theory_over, theory_over_time
+from posse.experiments.summary import by_subpar, describe, schedule_words, settings
+from posse.figures.canvas import to_bytes
 from posse.figures.policy_looks import algorithm, looks
+from posse.policies.user import import_file, imported_files
 from posse.text import plural, shorten
+from posse.version import __version__
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+@dataclasses.dataclass(frozen=True)
+class ReportFigure:
+    """A figure that some records have data for."""
+
+    name: str  # the file's name, without ending
+    section: str  # one of SECTIONS; the details are single panels and what is of less interest
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+HEADINGS = {"paper": "The paper's figures", "studies": "Further studies", "theory": "Theory beside practice"}
+SECTIONS = (*HEADINGS, "details")
+SHIPPED = {  # the studies with figures of their own, and which columns may vary in these
+    "subpar": {"n_subpar"},
+    "players": {"n_subpar", "players"},
+    "participation": {"n_subpar", "schedule"},
+    "small-epsilon": {"n_subpar"},
+}
+
+
+def catalogue(records: Records) -> list[ReportFigure]:
+    """Every figure for which the records have data, with a caption in plain words."""
+    entries: list[ReportFigure] = []
+    for study in records.distinct("study"):
+        rows = records.where(study=study)
+        varied = {column for setting, _ in settings(rows) for column in setting}
+        kind = study if varied <= SHIPPED.get(study, set()) else ""
+        if kind == "subpar":
+            entries += _paper_entries(rows)
+        elif kind == "players":
+            entries.append(_entry("players", rows, partial(figures.regret_by_players, rows)))
+            for v in by_subpar(rows) if len(rows.distinct("players")) > 1 else {}:
+                draw = partial(theory_over, rows, "players", v, study=study)
+                entries.append(_entry("theory-players", rows, draw, v))
+        else:
+            entries += _study_entries(
+                rows, study, partial(figures.participation, records) if kind == "participation" else None
+            )
+        if kind == "small-epsilon":
+            several = any(setting for setting, _ in settings(rows))
+            draw = partial(theory_over, rows, "n_subpar") if several else partial(theory_over_time, rows, None)
+            entries.append(_entry("theory-small-epsilon", rows, partial(draw, study=study)))
+    return sorted(_told_apart(entries), key=lambda entry: SECTIONS.index(entry.section))
+
+
+def _told_apart(entries: list[ReportFigure]) -> list[ReportFigure]:
+    """The entries, with numbers added where file names would be the same; a file name drops signs of a study's name."""
+    found: dict[str, ReportFigure] = {}
+    for entry in entries:
+        names = itertools.chain([entry.name], (f"{entry.name}_{number}" for number in itertools.count(2)))
+        name = next(name for name in names if name not in found)
+        found[name] = dataclasses.replace(entry, name=name)
+    return list(found.values())
+
+
+def _entry(figure: str, rows: Records, draw: Callable[[], Figure], v: int | None = None) -> ReportFigure:
+    """A figure with the words of words.toml; `v` if it is about one number of subpar arms only."""
+    words = WORDS["figure"][figure]
+    at_ten = ""
+    if "{ten_epsilon}" in words["caption"]:
+        counts = [len(problem.subpar_10) for problem in rows.problems()]
+        at_ten = WORDS["words"]["some_at_ten_epsilon" if max(counts) else "none_at_ten_epsilon"]
+        at_ten = at_ten.format(arms=np.mean(counts))
+    filled = {"facts": _facts(rows), "leading": WORDS["words"]["leading"], "epsilon": rows["epsilon"][0]}
+    caption = words["caption"].format(ten_epsilon=at_ten, **filled)
+    name, title = (figure, "") if v is None else (f"{figure}-v{v}", f", |I_5ε| = {v}")
+    return ReportFigure(name, words["section"], words["title"] + title, caption, draw)
+
+
+def _facts(rows: Records) -> str:
+    count = len(set(rows.rows("problem", "seed")))
+    horizons = sorted(rows.distinct("horizon"))
+    rounds = f"{horizons[0]:,}" if len(horizons) == 1 else f"{horizons[0]:,} to {horizons[-1]:,}"
+    return f"{plural(count, 'problem')}, {rounds} rounds"
+
+
+def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
+    values = sorted(rows.distinct("n_subpar"), reverse=True)
+    several = len(values) > 1
+    has_v = any(algorithm(label) == figures.VARIANT for label in rows.distinct("policy"))
+    if {8, 5} <= set(values):
+        yield _entry("figure-1", rows, partial(figures.figure_1, rows))
+    if several:
+        yield _entry("theory-subpar", rows, partial(theory_over, rows, "n_subpar"))
+    for name, words in WORDS["paper"].items():
+        with_v = name == "with-v"
+        if with_v and not has_v:
+            continue
+        kind = "regret" if with_v else name.replace("-", " ")
+        marks = f"{WORDS['marks'][kind]} {_facts(rows)} for each number of subpar arms."
+        if several:
+            draw = partial(figures.overview, rows, kind, with_v=with_v)
+            yield ReportFigure(f"overview-{name}", "paper", words["title_of_all"], f"{words['caption']} {marks}", draw)
+        for v in values:
+            draw = partial(figures.panel, rows, kind, v, with_v=with_v)
+            section = "details" if several else "paper"
+            yield ReportFigure(f"{name}-v{v}", section, f"{words['title']}, |I_5ε| = {v}", marks, draw)
+    for v in [v for v in values if v in (8, 5) or not several]:
+        yield _entry("theory-time", rows, partial(theory_over_time, rows, v), v)
+
+
+def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None) -> Iterator[ReportFigure]:
+    """The sheets of a study; `first` draws the first one otherwise. A shipped study's pulls and kinds are details."""
+    slug = re.sub(r"[^A-Za-z0-9_-]+", "-", study).strip("-") or "study"
+    shipped = study in WORDS["captions"]
+    name_of_study = WORDS["studies"][study] if shipped else study
+    pages = math.ceil(len(settings(rows)) / figures.SHEET)
+    for kind, marks in WORDS["marks"].items():
+        section = "details" if shipped and kind != "regret" else "studies"
+        caption = f"{WORDS['captions'].get(study, '')}{marks} {_facts(rows)} a panel."
+        for page in range(pages):
+            name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
+            title = f"{name_of_study}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
+            draw = first or partial(figures.study_sheet, rows, study, kind, page=page)
+            first = None
+            yield ReportFigure(name, section, title, caption, draw)
+
+
+def save_all(records: Records, folder: str | Path, *, processes: int = 1) -> list[Path]:
+    """Write every figure for which the records have data, as PNG and SVG; returns the files.
+
+    Several processes are faster; a script that asks for them needs `if __name__ == "__main__"`.
+    """
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    names = [entry.name for entry in catalogue(records)]
+    if processes == 1:
+        _save(records, out, names)
+    else:
+        files = imported_files()  # users' policies say how they look
+        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
+            for part in [pool.submit(_save, records, out, names[k::processes], files) for k in range(processes)]:
+                part.result()
+    return [out / f"{name}.{ending}" for name in names for ending in ("png", "svg")]
+
+
+def _save(records: Records, folder: Path, names: Sequence[str], files: Sequence[Path] = ()) -> None:
+    for file in files:
+        import_file(file)
+    for entry in catalogue(records):
+        if entry.name in names:
+            figure = entry.draw()
+            for ending in ("png", "svg"):
+                (folder / f"{entry.name}.{ending}").write_bytes(to_bytes(figure, ending))
 
 
 def write_report(
@@ -42,66 +205,41 @@ def write_report(
     out = Path(folder)
     save_all(records, out / "figures", processes=processes)
     write_tables(records, out / "tables", findings)
-    page = out / "report.html"
-    page.write_text(_page(records, out / "figures", title, findings, manifest or {}), encoding="utf-8")
-    return page
-
-
-def _page(
-    records: Records,
-    pictures: Path,
-    title: str,
-    findings: Sequence[claims.ClaimFinding] | None,
-    manifest: Mapping[str, Any],
-) -> str:
-    headings = {"paper": "The paper's figures", "studies": "Further studies", "theory": "Theory beside practice"}
-    figures: dict[str, list[tuple[GalleryEntry, str]]] = {}
+    pictures: dict[str, list[tuple[ReportFigure, bytes]]] = {}
     for entry in catalogue(records):
-        if entry.section in headings:
-            picture = embedded((pictures / f"{entry.name}.svg").read_bytes())
-            figures.setdefault(entry.section, []).append((entry, picture))
-    if "paper" not in figures:
-        headings["studies"] = "Figures"
+        if entry.section in HEADINGS:
+            picture = (out / "figures" / f"{entry.name}.svg").read_bytes()
+            pictures.setdefault(entry.section, []).append((entry, picture))
     sections = {"run": "What was run", "regret": "Final regret"}
     if findings is not None:
         sections["claims"] = "What the paper claims, and what the data says"
-    sections |= {section: headings[section] for section in figures}
+    sections |= {section: HEADINGS[section] for section in pictures}
+    if "paper" not in pictures and "studies" in pictures:
+        sections["studies"] = "Figures"
     sections["reproduce"] = "How to reproduce this"
     decisions = sum(horizon * players for horizon, players in records.rows("horizon", "players"))
-    return render(
+    page = render(
         "report.html",
-        manifest,
+        manifest or {},
         title=title,
         sections=sections,
         runs=plural(len(records), "run"),
         algorithms=plural(len({algorithm(label) for label in records.distinct("policy")}), "algorithm"),
         decisions=f"{decisions / 1e9:,.1f} billion" if decisions >= 1e9 else f"{decisions / 1e6:,.1f} million",
-        studies=[
-            (STUDIES.get(study, study), _study_facts(records.where(study=study))) for study in records.distinct("study")
-        ],
+        studies=[(WORDS["studies"].get(name, name), records.where(study=name)) for name in records.distinct("study")],
+        span=_span,
+        looks=looks,
+        schedule_words=schedule_words,
         tables=regret_tables(records),
         describe=describe,
         claims=list(claims.by_claim(findings or []).items()),
         percent=_percent,
         rule=claims.RULE,
-        figures=figures,
+        figures=pictures,
         seeds=shorten(", ".join(map(str, records.distinct("seed"))), 200),
     )
-
-
-def _study_facts(records: Records) -> list[tuple[str, str]]:
-    sizes = (
-        f"{_span(records.distinct('players'))} players, {_span(records.distinct('arms'))} arms, "
-        f"ε = {_span(records.distinct('epsilon'))}, |I_5ε| = {_span(records.distinct('n_subpar'))}"
-    )
-    replications = plural(len(records.distinct("replication")), "replication")
-    active = "; ".join(schedule_words(str(schedule)) for schedule in records.distinct("schedule"))
-    return [
-        ("problems", f"{sizes}; {len(set(records['problem'].tolist())):,} problems each, {replications}"),
-        ("rounds", f"{_span(records.distinct('horizon'))}; active: {active}"),
-        ("policies", ", ".join(looks(records.distinct("policy")))),
-        ("runs", f"{len(records):,}"),
-    ]
+    (out / "report.html").write_text(page, encoding="utf-8")
+    return out / "report.html"
 
 
 def _percent(share: float) -> str:
@@ -115,3 +253,17 @@ def _span(values: Sequence[Any]) -> str:
     shown = [f"{value:,}" if isinstance(value, int) else f"{value:g}" for value in ordered]
     consecutive = len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1))
     return f"{shown[0]}–{shown[-1]}" if consecutive or len(shown) > 6 else ", ".join(shown)
+
+
+def render(template: str, manifest: Mapping[str, Any], folder: Path = TEMPLATES, **values: Any) -> str:
+    """A page about the runs of a manifest, from a template in a folder, which may build on the templates here."""
+    environment = Environment(
+        loader=FileSystemLoader([folder, TEMPLATES]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
+    shared = {"plural": plural, "version": __version__, "manifest": manifest, "spec": manifest.get("spec")}
+    return environment.get_template(template).render(shared | values)

@@ -1,10 +1,11 @@
-"""Tables: final regrets for the terminal, and what the records say as CSV."""
+"""Tables: final regrets and two runs side by side for the terminal, and what the records say as CSV."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,16 @@ import numpy as np
 
 from posse.experiments import summary
 from posse.experiments.paper.claims import ClaimFinding, to_csv
-from posse.experiments.paper.theory import PAPER_BOUNDS
-from posse.experiments.records import KINDS, Records
+from posse.experiments.records import KINDS, Records, check_records
+from posse.experiments.report.theory import PAPER_BOUNDS
 from posse.figures.policy_looks import looks
 from posse.problem import Problem
-from posse.text import align_blocks, shorten
+from posse.simulation.statistics import Difference, paired_difference
+from posse.text import align, align_blocks, shorten
 
 TERMINAL = 110  # columns
 
-STUDIES = {
-    "subpar": "The paper's evaluation",
-    "participation": "Who takes part",
-    "players": "More players",
-    "small-epsilon": "A small ε",
-}
+WORDS = tomllib.loads(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +49,9 @@ class RegretTable:
     """The final regrets of a study: a row for each setting, a column for each policy."""
 
     study: str
+    title: str  # the study's name for people
     policies: list[str]
     rows: list[tuple[dict[str, Any], Records, dict[str, RegretCell]]]
-
-    @property
-    def title(self) -> str:
-        """The study's name for people."""
-        return STUDIES.get(self.study, self.study)
 
 
 def regret_tables(records: Records) -> list[RegretTable]:
@@ -76,7 +69,7 @@ def regret_tables(records: Records) -> list[RegretTable]:
                 mean, deviation = summary.mean_and_deviation(value)
                 cells[label] = RegretCell(float(mean), float(deviation), len(value), bool(mean <= least))
             rows.append((setting, part, cells))
-        tables.append(RegretTable(study, policies, rows))
+        tables.append(RegretTable(study, WORDS["studies"].get(study, study), policies, rows))
     return tables
 
 
@@ -100,48 +93,34 @@ def regret_table(records: Records) -> str:
 
 
 def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimFinding] | None = None) -> None:
-    """Write final regrets, pulls and regret by kind of arm, the bounds of each problem, and the claims as CSV."""
-    out = Path(folder)
-    out.mkdir(parents=True, exist_ok=True)
-    tables = {"final-regret": _final_rows(records), "by-kind": _kind_rows(records), "theory": _theory_rows(records)}
+    """Write final regrets, pulls and regret by kind of arm, the bounds of each problem, and the claims as CSV.
+
+    A column of the setting is empty if it differs from row to row of the records.
+    """
+    names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
+    final: list[list[Any]] = [["study", *summary.SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]]
+    kinds: list[list[Any]] = [["study", *summary.SETTING, "policy", "kind", *names]]
+    for table in regret_tables(records):
+        for part, label, cell in ((part, *each) for _, part, cells in table.rows for each in cells.items()):
+            rows = part.where(policy=label)
+            values = [rows.distinct(column) for column in summary.SETTING]
+            key = [table.study, *(value[0] if len(value) == 1 else "" for value in values), label]
+            final.append([*key, cell.count, cell.mean, cell.deviation, int(cell.lowest)])
+            shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
+            regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
+            for number, kind in enumerate(KINDS):
+                kinds.append([*key, kind, *(float(array[number]) for array in (*shares, *regrets))])
+    tables = {"final-regret": final, "by-kind": kinds, "theory": _theory_rows(records)}
     texts = {name: summary.csv_text(rows) for name, rows in tables.items()}
     if findings is not None:
         texts["claims"] = to_csv(findings)
+    out = Path(folder)
+    out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (out / f"{name}.csv").write_text(text, encoding="utf-8")
 
 
-def _cells(records: Records) -> Iterator[tuple[list[Any], Records, RegretCell]]:
-    """The cells of all regret tables, each with its records.
-
-    Before them come study, setting and policy; a column of the setting is empty if it differs from row to row.
-    """
-    for table in regret_tables(records):
-        for _, part, cells in table.rows:
-            for label, cell in cells.items():
-                rows = part.where(policy=label)
-                values = [rows.distinct(column) for column in summary.SETTING]
-                setting = [value[0] if len(value) == 1 else "" for value in values]
-                yield [table.study, *setting, label], rows, cell
-
-
-def _final_rows(records: Records) -> Iterable[list[Any]]:
-    yield ["study", *summary.SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]
-    for names, _, cell in _cells(records):
-        yield [*names, cell.count, cell.mean, cell.deviation, int(cell.lowest)]
-
-
-def _kind_rows(records: Records) -> Iterable[list[Any]]:
-    names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
-    yield ["study", *summary.SETTING, "policy", "kind", *names]
-    for cell_names, rows, _ in _cells(records):
-        shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
-        regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
-        for number, kind in enumerate(KINDS):
-            yield [*cell_names, kind, *(float(array[number]) for array in (*shares, *regrets))]
-
-
-def _theory_rows(records: Records) -> Iterable[list[Any]]:
+def _theory_rows(records: Records) -> Iterator[list[Any]]:
     bounds = {f"{kind}: {label}": bound for kind, of in PAPER_BOUNDS.items() for label, bound in of.items()}
     columns = ("study", "n_subpar", "players", "arms", "epsilon", "horizon", "problem")
     yield [*columns, "n_subpar_10", *bounds]
@@ -149,3 +128,66 @@ def _theory_rows(records: Records) -> Iterable[list[Any]]:
         row = dict(zip(columns, key, strict=True))
         problem = Problem(np.reshape(means, (row["players"], row["arms"])), row["epsilon"])
         yield [*key, len(problem.subpar_10), *(float(bound(problem, row["horizon"])) for bound in bounds.values())]
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparisonRow:
+    """A policy in one setting of both runs."""
+
+    study: str
+    setting: str
+    policy: str
+    first: float
+    second: float
+    difference: Difference | None
+    """Of the second to the first, over the runs that both have (same problem, seed and replication); None if none."""
+
+
+def compare(first: Records, second: Records) -> list[ComparisonRow]:
+    """Mean final regret in both, for every policy and setting that both have."""
+    check_records("first", first)
+    check_records("second", second)
+    parts, others = (records.groups("study", *summary.SETTING, "policy") for records in (first, second))
+    varying = [name for name in summary.SETTING if len(first.distinct(name)) > 1]
+    rows = []
+    for key, part in parts.items():
+        if key in others:
+            study, *values, label = key
+            setting = dict(zip(summary.SETTING, values, strict=True))
+            shown = summary.describe({name: setting[name] for name in varying})
+            a, b = (float(records["final_regret"].mean()) for records in (part, others[key]))
+            rows.append(ComparisonRow(study, shown, label, a, b, _difference(part, others[key])))
+    return rows
+
+
+def comparison_text(rows: list[ComparisonRow], first: str, second: str) -> str:
+    """The comparison as a table for the terminal."""
+    if not rows:
+        return "The two runs have no study, setting and policy in common."
+    table = [["study", "policy", "A", "B", "B − A, 95 % interval"]]
+    for row in rows:
+        name = f"{row.study}: {row.setting}" if row.setting else row.study
+        table.append([name, row.policy, f"{row.first:,.1f}", f"{row.second:,.1f}", _shown(row.difference)])
+    return "\n".join([f"A = {first}", f"B = {second}", "", *align(table, "<<>><")])
+
+
+def _shown(difference: Difference | None) -> str:
+    if difference is None:
+        return "no runs in common"
+    if difference.mean == difference.low == difference.high == 0:
+        return "the same"
+    interval = f" [{difference.low:,.1f}, {difference.high:,.1f}]" if math.isfinite(difference.low) else ""
+    return f"{difference.mean:+,.1f}{interval}"
+
+
+def _difference(first: Records, second: Records) -> Difference | None:
+    """Paired over problems, each averaged over the replications that both have."""
+    names = ("seed", "problem", "replication", "final_regret")
+    tables = [{tuple(key): regret for *key, regret in part.rows(*names)} for part in (first, second)]
+    by_problem: dict[tuple[Any, ...], list[float]] = {}
+    for key in tables[0].keys() & tables[1].keys():
+        by_problem.setdefault(key[:-1], []).append(tables[1][key] - tables[0][key])
+    if not by_problem:
+        return None
+    units = list(by_problem.values())
+    return paired_difference(np.array(units[0] if len(units) == 1 else [np.mean(values) for values in units]))

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import importlib
 import os
 import pickle
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from posse.checks import whole
-from posse.experiments.records import Records
-from posse.experiments.runs.gpu import run_on_gpu
-from posse.experiments.runs.progress import RunProgress
+from posse.experiments.records import Records, from_result
 from posse.experiments.runs.store import ResultStore
-from posse.experiments.spec.study import Spec
-from posse.experiments.spec.unit import Unit
+from posse.experiments.spec.study import Spec, Unit
 from posse.policies.base import Policy
 from posse.policies.user import import_file, imported_files
 from posse.problem import Problem
@@ -33,7 +30,10 @@ from posse.simulation.progress import Bar
 from posse.simulation.work import Progress
 from posse.version import __version__
 
-Submit = Callable[[Unit], Future[pa.Table]]
+TOGETHER = 4e9  # player-rounds that a GPU simulates together: a few seconds, so that little is lost at an interrupt
+Finished = Generator[tuple[Unit, pa.Table], None, None]
+MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")  # of a result, by policy and problem
+Batch = list[tuple[Unit, list[Problem]]]
 
 
 class RunError(RuntimeError):
@@ -82,7 +82,16 @@ def run(
         store.check(units)
         todo = [unit for unit in units if not store.path(unit).exists()]
         before = store.manifest()
-        manifest = _manifest(spec, units) | {"runs": before.get("runs", [])}
+        versions = {name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")}
+        manifest = {
+            "title": spec.title,
+            "seed": str(spec.seed),
+            "versions": {"posse": __version__, "python": platform.python_version(), **versions},
+            "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+            "units": [unit.id for unit in units],
+            "spec": spec.text,
+            "runs": before.get("runs", []),
+        }
         if todo:
             place = "GPU" if on_gpu else on if executor is None else type(executor).__name__
             this = {"started": _now(), "on": place, "units": len(todo), "finished": None, "seconds": None}
@@ -91,32 +100,54 @@ def run(
             store.write_manifest(manifest)
         if todo:
             started = time.monotonic()
-            shown = RunProgress(units, todo, Bar() if progress is True else progress or None)
+            shown = RunProgress(units, todo, progress)
             if on_gpu:
-                run_on_gpu(todo, store, shown)
+                finished = _run_on_gpu(todo, shown)
             elif executor is not None:
-                _compile(_policies(todo))
-                _run_all(todo, _submitter(executor), store, shown)
-            elif on == "local":
-                _run_local(todo, workers, store, shown)
+                finished = _run_on_executor(executor, todo, shown)
             else:
-                with _dask(on, todo) as pool:
-                    _run_all(todo, lambda unit: pool.submit(unit.run), store, shown)
+                finished = _run_local(todo, workers, shown) if on == "local" else _run_on_dask(on, todo, shown)
+            with contextlib.closing(finished):
+                for unit, table in finished:
+                    store.write(unit, table)
+                    shown.note(unit)
+                    shown.show()
+            shown.show(complete=True)
             this |= {"finished": _now(), "seconds": round(time.monotonic() - started, 3)}
             store.write_manifest(manifest)
     return store.read(spec)
+
+
+class RunProgress:
+    """How much of the work is done, including parts of units; `progress` is that of `posse.experiments.run`."""
+
+    def __init__(self, units: Iterable[Unit], todo: Iterable[Unit], progress: Progress) -> None:
+        self.done = {unit.id: unit.cost for unit in units}
+        self.total = sum(self.done.values())
+        self.done |= {unit.id: 0.0 for unit in todo}
+        self.report = Bar() if progress is True else progress or None
+
+    def note(self, unit: Unit, fraction: float = 1.0) -> None:
+        """Note how much of a unit is done."""
+        self.done[unit.id] = unit.cost * fraction
+
+    def show(self, complete: bool = False) -> None:
+        """Show how much of all is done."""
+        if self.report is not None:
+            self.report(1.0 if complete else min(sum(self.done.values()) / self.total, 0.999))
 
 
 class Stopped(Exception):
     """Raised in units at work when the run is over, so that they stop."""
 
 
-def _submitter(executor: Executor) -> Submit:
-    """How units are given to an executor, whose processes may have to import users' policies first."""
+def _run_on_executor(executor: Executor, todo: list[Unit], progress: RunProgress) -> Finished:
+    """On any executor, whose processes may have to import users' policies first."""
+    _compile(_policies(todo))
     files = imported_files()
-    if not files:
-        return lambda unit: executor.submit(unit.run)
-    return lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit))
+    if files:
+        return _run_all(todo, lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit)), progress)
+    return _run_all(todo, lambda unit: executor.submit(unit.run), progress)
 
 
 def _run_pickled(files: list[Path], pickled: bytes) -> pa.Table:
@@ -127,7 +158,7 @@ def _run_pickled(files: list[Path], pickled: bytes) -> pa.Table:
     return unit.run()
 
 
-def _run_local(todo: list[Unit], workers: int, store: ResultStore, progress: RunProgress) -> None:
+def _run_local(todo: list[Unit], workers: int, progress: RunProgress) -> Finished:
     """On threads of this process; an interrupt stops units that are at work too."""
     stopped = False
 
@@ -135,20 +166,37 @@ def _run_local(todo: list[Unit], workers: int, store: ResultStore, progress: Run
         def watch(fraction: float) -> None:
             if stopped:
                 raise Stopped
-            progress.working(unit, fraction)
+            progress.note(unit, fraction)
 
         return unit.run(threads=1, progress=watch)
 
     _compile(_policies(todo))
     with ThreadPoolExecutor(workers) as pool:
         try:
-            _run_all(todo, lambda unit: pool.submit(work, unit), store, progress)
+            yield from _run_all(todo, lambda unit: pool.submit(work, unit), progress)
         finally:
             stopped = True
 
 
-def _run_all(todo: list[Unit], submit: Submit, store: ResultStore, progress: RunProgress) -> None:
-    """Start every unit and store each as it is done."""
+def _run_on_dask(address: str, todo: list[Unit], progress: RunProgress) -> Finished:
+    """On a Dask cluster whose workers have compiled the policies."""
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise ImportError(f"on={address!r} needs Dask: pip install distributed") from None
+    with distributed.Client(address, set_as_default=False, timeout="10s") as client:
+        for file in imported_files():
+            client.upload_file(str(file))
+        versions: dict[str, str] = client.run(_compile, _policies(todo))
+        for worker, version in versions.items():
+            if version != __version__:
+                raise RunError(f"worker {worker} has posse {version}, but here is {__version__}; install the same")
+        with client.get_executor(pure=False, retries=3) as pool:
+            yield from _run_all(todo, lambda unit: pool.submit(unit.run), progress)
+
+
+def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[pa.Table]], progress: RunProgress) -> Finished:
+    """Start every unit; each with its results as it is done."""
     waiting: dict[Future[pa.Table], Unit] = {}
     try:
         for unit in todo:
@@ -159,10 +207,8 @@ def _run_all(todo: list[Unit], submit: Submit, store: ResultStore, progress: Run
                 unit = waiting.pop(future)
                 if error := future.exception():
                     raise RunError(f"{unit} failed: {type(error).__name__}: {error}") from error
-                store.write(unit, future.result())
-                progress.done(unit)
+                yield unit, future.result()
             progress.show()
-        progress.show(complete=True)
     finally:
         for future in waiting:
             future.cancel()
@@ -180,39 +226,47 @@ def _compile(policies: Iterable[Policy]) -> str:
     return __version__
 
 
-@contextlib.contextmanager
-def _dask(address: str, todo: list[Unit]) -> Iterator[Executor]:
-    """An executor on a Dask cluster whose workers have compiled the policies."""
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise ImportError(f"on={address!r} needs Dask: pip install distributed") from None
-    with distributed.Client(address, set_as_default=False, timeout="10s") as client:
-        for file in imported_files():
-            client.upload_file(str(file))
-        versions: dict[str, str] = client.run(_compile, _policies(todo))
-        for worker, version in versions.items():
-            if version != __version__:
-                raise RunError(f"worker {worker} has posse {version}, but here is {__version__}; install the same")
-        with client.get_executor(pure=False, retries=3) as pool:
-            yield pool
+def _run_on_gpu(todo: list[Unit], progress: RunProgress) -> Finished:
+    """On a GPU: many units at a time, because a unit alone would leave most of it idle."""
+    for batch in _batches(todo):
+
+        def watch(fraction: float, batch: Batch = batch) -> None:
+            for unit, _ in batch:
+                progress.note(unit, fraction)
+            progress.show()
+
+        unit, _ = batch[0]
+        together = [problem for _, problems in batch for problem in problems]
+        result = unit.simulate(together, progress=watch, backend="cuda")
+        start = 0
+        for unit, problems in batch:
+            part = slice(start, start + len(problems))
+            values = {name: getattr(result, name)[:, part] for name in MEASURED}
+            mine = dataclasses.replace(result, problems=result.problems[part], **values)
+            yield unit, from_result(mine, unit.study, unit.problems.numbers)
+            start = part.stop
+
+
+def _batches(todo: list[Unit]) -> Iterator[Batch]:
+    """Batches of units that differ only in their problems."""
+    by_setting: dict[object, list[Unit]] = {}
+    for unit in todo:
+        shape = unit.problems.players, unit.problems.arms
+        setting = unit.policies, unit.horizon, unit.schedule, unit.replications, unit.checkpoints, unit.anytime
+        by_setting.setdefault((unit.study, shape, setting, unit.seed), []).append(unit)
+    for alike in by_setting.values():
+        batch: Batch = []
+        met: set[Problem] = set()
+        for unit in alike:
+            problems = unit.problems.make(unit.seed)
+            full = sum(other.cost for other, _ in batch) + unit.cost > TOGETHER
+            if batch and (full or met.intersection(problems)):
+                yield batch
+                batch, met = [], set()
+            batch.append((unit, problems))
+            met.update(problems)
+        yield batch
 
 
 def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-
-
-def _manifest(spec: Spec, units: list[Unit]) -> dict[str, Any]:
-    """What a folder says about the results in it."""
-    return {
-        "title": spec.title,
-        "seed": str(spec.seed),
-        "versions": {
-            "posse": __version__,
-            "python": platform.python_version(),
-            **{name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")},
-        },
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "units": [unit.id for unit in units],
-        "spec": spec.text,
-    }

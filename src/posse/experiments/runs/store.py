@@ -20,8 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posse.experiments.records import READABLE, SCHEMA, SCHEMA_VERSION, Records
-from posse.experiments.spec.study import Spec
-from posse.experiments.spec.unit import Unit, unit_id, without_code
+from posse.experiments.spec.study import Spec, Unit, unit_id, without_code
 from posse.version import __version__
 
 MANIFEST = "manifest.json"
@@ -148,9 +147,8 @@ class ResultStore:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-        except BaseException:
+        finally:
             temporary.unlink(missing_ok=True)
-            raise
         folder = os.open(self.folder, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -183,9 +181,13 @@ def _read(path: Path) -> tuple[str, pa.Table]:
     content = path.read_bytes()
     found = _DIGEST.findall(content)
     if len(found) != 1:
-        if _is_parquet(content):
-            raise StoreError(f"{path} is not a file of posse's; remove it, or use another folder")
-        raise StoreError(f"{path} is damaged (it cannot be read as Parquet); remove it to compute it again")
+        try:
+            pq.read_metadata(pa.BufferReader(content))
+        except (pa.ArrowException, OSError):
+            raise StoreError(
+                f"{path} is damaged (it cannot be read as Parquet); remove it to compute it again"
+            ) from None
+        raise StoreError(f"{path} is not a file of posse's; remove it, or use another folder")
     if found[0] != _digest(content.replace(found[0], _BLANK)):
         raise StoreError(f"{path} is damaged (its digest does not fit its content); remove it to compute it again")
     # Read on this thread only. A pyarrow thread that releases `content` while Python exits would abort the process.
@@ -201,11 +203,3 @@ def _read(path: Path) -> tuple[str, pa.Table]:
     for column in set(SCHEMA.names) - set(table.column_names):  # of an older version
         table = table.append_column(column, pa.nulls(len(table), SCHEMA.field(column).type))
     return without_code(json.loads(metadata["posse_unit"])), table.select(SCHEMA.names).cast(SCHEMA)
-
-
-def _is_parquet(content: bytes) -> bool:
-    try:
-        pq.read_metadata(pa.BufferReader(content))
-    except (pa.ArrowException, OSError):
-        return False
-    return True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import itertools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,58 +31,79 @@ class SpecError(ValueError):
 class Field:
     """What a key may hold. `check(name, value)` returns the value to keep, or raises an error with what is allowed."""
 
-    check: Check
+    check: Check | None = None  # None: anything
     default: Any = REQUIRED
-    grid: bool = False  # a list of values is a grid
+    grid: bool = False  # a list of values is a grid; the values are kept as a tuple
     listed: bool = False  # the value itself is a list
 
 
 @dataclass(frozen=True)
-class SpecLocation:
-    """A place in a spec, for reading what is there and for errors that name its line."""
+class SpecTable:
+    """A table of a spec: reads its fields, and makes errors that name their lines."""
 
+    values: Mapping[str, Any]
     lines: Mapping[tuple[str | int, ...], int]
-    path: tuple[str | int, ...]
-    what: str
+    path: tuple[str | int, ...] = ()
+    what: str = ""
 
-    def at(self, *path: str | int, what: str) -> SpecLocation:
-        return SpecLocation(self.lines, self.path + path, f"{self.what}, {what}" if self.what else what)
+    def inner(self, values: Mapping[str, Any], *path: str | int, what: str) -> SpecTable:
+        """A table in this one."""
+        return SpecTable(values, self.lines, self.path + path, f"{self.what}, {what}" if self.what else what)
 
     def error(self, key: str, message: str) -> SpecError:
+        """An error about a key, which need not be there."""
         path = (*self.path, key)
         line = next((self.lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.lines), 1)
         field = ".".join(part for part in path if isinstance(part, str))
         where = f"{self.what}: " if self.what else ""
         return SpecError(f"line {line}: {shorten(where + message, 400)}", line, field)
 
-    def read(self, table: dict[str, Any], fields: Mapping[str, Field]) -> dict[str, tuple[Any, ...]]:
-        """The table's values. Each is a tuple: the values of its grid, or the one value of a field without a grid."""
-        for key in table:
+    def read(self, fields: Mapping[str, Field]) -> dict[str, Any]:
+        """The values of all fields, checked; an error if there is another key."""
+        for key in self.values:
             if key not in fields:
                 close = difflib.get_close_matches(key, fields, 1)
                 hint = f" (did you mean {close[0]}?)" if close else ""
                 raise self.error(key, f"{shorten(key, 60)} is not a field here{hint}; allowed: {', '.join(fields)}")
-        return {key: self._values(key, table, field) for key, field in fields.items()}
+        return {key: self.get(key, field) for key, field in fields.items()}
 
-    def _values(self, key: str, table: dict[str, Any], field: Field) -> tuple[Any, ...]:
-        if key not in table:
+    def get(self, key: str, field: Field) -> Any:
+        """The value of a field, checked: a tuple if the field takes a grid."""
+        if key not in self.values:
             if field.default is REQUIRED:
                 raise self.error(key, f"{key} is missing")
-            return (field.default,)
-        variants = _variants(table[key]) if field.grid else [table[key]]
+            return field.default
+        value, check = self.values[key], field.check
+        if check is None:
+            return value
+        variants = _variants(value) if field.grid else [value]
         if not variants:
             raise self.error(key, f"{key}=[], but a grid needs at least one value")
-        if len(variants) > MAX_POINTS:
-            raise self.error(key, f"{key} has {len(variants)} values, but a grid has at most {MAX_POINTS}")
-        if isinstance(table[key], list) and not (field.grid or field.listed) and field.check is not anything:
+        if isinstance(value, list) and not (field.grid or field.listed):
             raise self.error(key, f"{key} is a list, but takes one value, no grid")
         try:
-            values = tuple(field.check(key, value) for value in variants)
+            values = tuple(check(key, value) for value in variants)
         except (ValueError, TypeError, OverflowError) as error:
             raise self.error(key, str(error)) from None
         if field.grid and len(set(values)) < len(values):
             raise self.error(key, f"{key}={variants}, but each value of a grid must be there once")
-        return values
+        return values if field.grid else values[0]
+
+    def tables(self, key: str) -> list[dict[str, Any]]:
+        """The tables under a key."""
+        found = self.values.get(key)
+        if not isinstance(found, list) or not found or not all(isinstance(each, dict) for each in found):
+            header = ".".join(part for part in (*self.path, key) if isinstance(part, str))
+            raise self.error(key, f"{key}: expected at least one table, [[{header}]]")
+        return found
+
+    def product(self, grids: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+        """Every combination of the values of some fields."""
+        points = math.prod(map(len, grids.values()))
+        if points > MAX_POINTS:
+            raise self.error("", f"the lists make {points} combinations, but a study has at most {MAX_POINTS}")
+        for point in itertools.product(*grids.values()):
+            yield dict(zip(grids, point, strict=True))
 
     @contextlib.contextmanager
     def blame(self) -> Iterator[None]:
@@ -106,6 +129,43 @@ def _variants(value: Any) -> list[Any]:
     return found
 
 
-def anything(name: str, value: Any) -> Any:
-    """A check that allows everything, a list included."""
-    return value
+def find_lines(text: str, document: dict[str, Any]) -> dict[tuple[str | int, ...], int]:
+    """The line of every table header and key, by path; a look at each line's beginning is enough."""
+    part = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
+    dotted = rf"{part}(?:\s*\.\s*{part})*"
+    header = re.compile(rf"\s*(\[\[?)\s*({dotted})\s*\]\]?\s*(?:#.*)?$")
+    assignment = re.compile(rf"\s*({dotted})\s*=")
+    latest: dict[tuple[str | int, ...], int] = {}
+    lines: dict[tuple[str | int, ...], int] = {}
+    current: list[str] = []
+
+    def resolve(parts: list[str], opens: bool, is_header: bool) -> tuple[str | int, ...]:
+        path: tuple[str | int, ...] = ()
+        node: Any = document
+        for depth, name in enumerate(parts, 1):
+            if not isinstance(node, dict) or name not in node:
+                return ()
+            node = node[name]
+            path += (name,)
+            if isinstance(node, list) and (is_header or depth < len(parts)):
+                if opens and depth == len(parts):
+                    latest[path] = latest.get(path, -1) + 1
+                index = latest.get(path, 0)
+                if index >= len(node):
+                    return ()
+                node = node[index]
+                path += (index,)
+        return path
+
+    for line_number, line in enumerate(text.split("\n"), 1):
+        if found := header.match(line.rstrip("\r")):
+            parts = [name.strip("\"'") for name in re.findall(part, found[2])]
+            if path := resolve(parts, found[1] == "[[", True):
+                current = parts
+                lines.setdefault(path, line_number)
+        elif found := assignment.match(line):
+            parts = current + [name.strip("\"'") for name in re.findall(part, found[1])]
+            for end in range(len(current) + 1, len(parts) + 1):
+                if path := resolve(parts[:end], False, False):
+                    lines.setdefault(path, line_number)
+    return lines

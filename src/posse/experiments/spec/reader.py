@@ -6,28 +6,29 @@ that `posse init` writes (shipped/example.toml) shows every field.
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import inspect
 import itertools
-import math
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from posse.checks import number, whole
-from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecLocation, anything
-from posse.experiments.spec.lines import find_lines
-from posse.experiments.spec.problem_set import GIVEN, MAX_PAIRS, ProblemSet, read_files, read_means
-from posse.experiments.spec.study import OWN, PolicyChoice, Spec, Study
-from posse.generate import ODDITIES
+from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable, find_lines
+from posse.experiments.spec.study import GIVEN, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
+from posse.generate import FAMILIES
 from posse.policies.base import Policy, all_policies
-from posse.problem import Problem
-from posse.rewards import Bernoulli, Beta, Family, family
-from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
+from posse.rewards import Bernoulli, Beta, family
+from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
 
 MAX_UNITS = 100_000
+MAX_PAIRS = 1_000_000  # players × arms
 
 
 def load(path: str | Path) -> Spec:
@@ -65,31 +66,27 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
         line = int(found[1]) if found else 1
         raise SpecError(f"line {line}: not a TOML file: {error}", line) from None
     lines = find_lines(text, document)
-    place = SpecLocation(lines, (), "")
-    fields = {"title": Field(_string, ""), "seed": Field(_whole(0, 2**128 - 1), 0)}
-    top = place.read(document, {**fields, "defaults": Field(_defaults, {}), "study": Field(anything, None)})
-    entries = document.get("study")
-    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
-        raise place.error("study", "study: expected at least one [[study]] table")
-    (seed,) = top["seed"]
+    top = SpecTable(document, lines)
+    values = top.read(TOP_FIELDS)
     studies: list[Study] = []
     units = 0
-    for position, entry in enumerate(entries):
+    for position, entry in enumerate(top.tables("study")):
         lines |= {
             ("study", position, *path[1:]): line
             for path, line in lines.items()
             if path[0] == "defaults" and path[1:] and path[1] not in entry
         }
-        here = place.at("study", position, what=f"study {entry.get('name', position + 1)!r}")
-        study = _read_study(here, {**top["defaults"][0], **entry}, Path(folder))
+        name = entry.get("name", position + 1)
+        table = top.inner({**values["defaults"], **entry}, "study", position, what=f"study {name!r}")
+        study = _read_study(table, Path(folder))
         if study.name in [other.name for other in studies]:
-            raise here.error("name", f"name={study.name!r}, but another study has that name; each needs its own")
-        with here.blame():
-            units += sum(1 for _ in itertools.islice(study.units(seed), MAX_UNITS + 1 - units))
+            raise table.error("name", f"name={study.name!r}, but another study has that name; each needs its own")
+        with table.blame():
+            units += sum(1 for _ in itertools.islice(study.units(values["seed"]), MAX_UNITS + 1 - units))
             if units > MAX_UNITS:
                 raise ValueError(f"more than {MAX_UNITS:,} units of work; make the grid, count or horizon smaller")
         studies.append(study)
-    return Spec(title=top["title"][0], seed=seed, studies=tuple(studies), text=text)
+    return Spec(title=values["title"], seed=values["seed"], studies=tuple(studies), text=text)
 
 
 def _of_type(kind: type, expected: str) -> Check:
@@ -122,43 +119,40 @@ def _whole(least: int, most: int) -> Check:
     return lambda name, value: whole(name, value, least=least, most=most)
 
 
-def _one_of(*allowed: str) -> Check:
-    def check(name: str, value: Any) -> str:
-        if value not in allowed:
-            raise ValueError(f"{name}={value!r}, but expected {' or '.join(map(repr, allowed))}")
-        return value
+def _one_of(words: Mapping[str, Any], tables: Mapping[str, Callable[[Any], Any]] | None = None) -> Check:
+    """One of some words, or a table with one key, such as { random = 0.5 }; the value is what they stand for."""
+    makers = tables or {}
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, str) and value in words:
+            return words[value]
+        if isinstance(value, dict) and len(value) == 1 and makers.keys() >= value.keys():
+            ((key, inner),) = value.items()
+            return makers[key](inner)
+        allowed = [*map(repr, words), *(f"{{ {key} = 0.5 }}" for key in makers)]
+        raise ValueError(f"{name}={value!r}, but expected {' or '.join(allowed)}")
 
     return check
 
 
-def _epsilon(name: str, value: Any) -> float:
+def _share(name: str, value: Any) -> float:
     return number(name, value, least=0, most=1)
 
 
-def _schedule(name: str, value: Any) -> Schedule:
-    named = {
+_schedule = _one_of(
+    {
         "concurrent": Concurrent(),
         "sequential": Sequential(),
         "sequential-random": Sequential("random"),
         "arrivals": Arrivals(),
         "relay": Arrivals(stay=False),
-    }
-    if isinstance(value, str) and value in named:
-        return named[value]
-    if isinstance(value, dict) and len(value) == 1:
-        ((kind, share),) = value.items()
-        if kind in ("random", "late"):
-            return Random(share) if kind == "random" else Late(share)
-    allowed = ", ".join(f'"{word}"' for word in named)
-    raise ValueError(f"{name}={value!r}, but expected {allowed}, {{ random = 0.5 }} or {{ late = 0.5 }}")
-
-
-def _rewards(name: str, value: Any) -> Family:
-    if isinstance(value, str) and value in ("bernoulli", "uniform", "deterministic"):
-        return family(value)
-    if isinstance(value, dict) and set(value) == {"beta"}:
-        return Beta(number("beta", value["beta"], above=0))
-    raise ValueError(f'{name}={value!r}, but expected "bernoulli", "uniform", "deterministic" or {{ beta = 10 }}')
+    },
+    {"random": Random, "late": Late},
+)
+_rewards = _one_of(
+    {word: family(word) for word in ("bernoulli", "uniform", "deterministic")},
+    {"beta": lambda value: Beta(number("beta", value, above=0))},
+)
 
 
 def _constant(name: str, value: Any) -> float | str:
@@ -173,131 +167,164 @@ def _tags(name: str, value: Any) -> tuple[str, ...]:
     return tuple(_name(name, tag) for tag in _of_type(list, "a list of texts")(name, value))
 
 
+TOP_FIELDS = {
+    "title": Field(_string, ""),
+    "seed": Field(_whole(0, 2**128 - 1), 0),
+    "defaults": Field(_defaults, {}),
+    "study": Field(default=()),
+}
 STUDY_FIELDS = {
     "name": Field(_name),
     "tags": Field(_tags, (), listed=True),
-    "horizon": Field(_whole(1, MAX_PLAYER_ROUNDS), None, grid=True),
-    "turns": Field(_whole(1, MAX_PLAYER_ROUNDS), None, grid=True),
+    "horizon": Field(_whole(1, MAX_PLAYER_ROUNDS), (), grid=True),
+    "turns": Field(_whole(1, MAX_PLAYER_ROUNDS), (), grid=True),
     "replications": Field(_whole(1, 1_000_000), 1),
     "checkpoints": Field(_whole(1, 10_000), 200),
-    "anytime": Field(_of_type(bool, "true or false"), False, grid=True),
-    "schedule": Field(_schedule, Concurrent(), grid=True),
-    "problems": Field(anything),
-    "policies": Field(anything),
+    "anytime": Field(_of_type(bool, "true or false"), (False,), grid=True),
+    "schedule": Field(_schedule, (Concurrent(),), grid=True),
+    "problems": Field(_of_type(dict, "a table, [study.problems]")),
+    "policies": Field(),
 }
-GIVEN_FIELDS = {"epsilon": Field(_epsilon, None, grid=True), "rewards": Field(_rewards, Bernoulli(), grid=True)}
-SIZE_FIELDS = {
-    "count": Field(_whole(1, 1_000_000), 1),
-    "players": Field(_whole(1, MAX_PAIRS), 20, grid=True),
-    "arms": Field(_whole(1, MAX_PAIRS), 10, grid=True),
-    "rewards": Field(_rewards, Bernoulli(), grid=True),
+GIVEN_FIELDS = {
+    "epsilon": Field(_share, (None,), grid=True),
+    "rewards": Field(_rewards, (Bernoulli(),), grid=True),
 }
-UNIFORM_FIELDS = {**SIZE_FIELDS, "epsilon": Field(_epsilon, 0.15, grid=True)}
-OPTION_FIELDS = {  # of "structured", with the defaults of `posse.generate.structured`
-    **{
-        name: Field(_epsilon, default, grid=True)
-        for name, default in {"spread": 0.05, "low": 0.2, "high": 0.8, "level": 0.0, "unlike": 0.0}.items()
-    },
-    "groups": Field(_whole(1, MAX_PAIRS), 1, grid=True),
-    "odd": Field(_whole(0, MAX_PAIRS), 0, grid=True),
-    "oddity": Field(_one_of(*ODDITIES), "reversed", grid=True),
-}
-FAMILIES = {
-    "subpar": {"n_subpar": Field(_whole(0, MAX_PAIRS), grid=True), **UNIFORM_FIELDS},
-    "uniform": UNIFORM_FIELDS,
-    "structured": {**SIZE_FIELDS, **OPTION_FIELDS},
-}
+FAMILY = Field(_one_of({name: name for name in FAMILIES}))
+PARAMETER_CHECKS = {"int": _whole(0, MAX_PAIRS), "float": _share, "str": _string, "Family | str": _rewards}
+POLICY_NAME = Field(_name, grid=True)
 
 
-def _read_study(place: SpecLocation, table: dict[str, Any], folder: Path) -> Study:
-    values = place.read(table, STUDY_FIELDS)
-    if ("horizon" in table) == ("turns" in table):
-        raise place.error("horizon", "horizon is missing (or turns, how often a player acts); give exactly one of them")
-    problems = table["problems"]
-    if not isinstance(problems, dict):
-        raise place.error("problems", f"problems={problems!r}, but expected a table, [study.problems]")
-    policies = table["policies"]
-    if not isinstance(policies, list) or not policies or not all(isinstance(policy, dict) for policy in policies):
-        raise place.error("policies", "policies: expected at least one table, [[study.policies]]")
-    places = [place.at("policies", each, what=f"policy {each + 1}") for each in range(len(policies))]
-    choices = [(at, choice) for at, policy in zip(places, policies, strict=True) for choice in _read_policy(at, policy)]
+def _family_fields(family: str) -> dict[str, Field]:
+    """The parameters of a family's generator as fields, each with a grid. The generator checks their limits."""
+    generator: Any = FAMILIES[family]
+    fields = {"count": Field(_whole(1, 1_000_000), 1)}
+    for name, each in inspect.signature(generator).parameters.items():
+        if name not in ("count", "seed"):
+            default = REQUIRED if each.default is each.empty else (each.default,)
+            fields[name] = Field(PARAMETER_CHECKS[each.annotation], default, grid=True)
+    return fields
+
+
+def _read_study(table: SpecTable, folder: Path) -> Study:
+    values = table.read(STUDY_FIELDS)
+    if ("horizon" in table.values) == ("turns" in table.values):
+        raise table.error("horizon", "horizon is missing (or turns, how often a player acts); give exactly one of them")
+    problems = table.inner(values.pop("problems"), "problems", what="problems")
+    policies = [
+        table.inner(policy, "policies", number, what=f"policy {number + 1}")
+        for number, policy in enumerate(table.tables("policies"))
+    ]
+    choices = [(policy, choice) for policy in policies for choice in _read_policy(policy)]
     study = Study(
-        name=values["name"][0],
-        problems=tuple(_read_problems(place.at("problems", what="problems"), problems, folder)),
+        problems=tuple(_read_problems(problems, folder)),
         policies=tuple(choice for _, choice in choices),
-        horizons=values["horizon"] if "horizon" in table else (),
-        turns=values["turns"] if "turns" in table else (),
-        schedules=values["schedule"],
-        anytime=values["anytime"],
-        replications=values["replications"][0],
-        checkpoints=values["checkpoints"][0],
-        tags=values["tags"][0],
+        horizons=values.pop("horizon"),
+        schedules=values.pop("schedule"),
+        **{name: values[name] for name in ("name", "turns", "anytime", "replications", "checkpoints", "tags")},
     )
     if study.settings > MAX_POINTS:
-        raise place.error("name", f"the lists make {study.settings} combinations, but a study has at most {MAX_POINTS}")
-    _check_labels(choices, {epsilon for problems in study.problems for _, epsilon in problems.alike()})
-    return study
-
-
-def _check_labels(choices: list[tuple[SpecLocation, PolicyChoice]], epsilons: set[float]) -> None:
-    """An error that names the first policy whose label another one has too, for problems with any of these ε."""
-    for epsilon in epsilons:
+        raise table.error("name", f"the lists make {study.settings} combinations, but a study has at most {MAX_POINTS}")
+    for epsilon in {epsilon for problems in study.problems for _, epsilon in problems.alike()}:
         labels: set[str] = set()
-        for place, choice in choices:
-            with place.blame():
+        for policy, choice in choices:
+            with policy.blame():
                 label = choice.make(epsilon).label
                 if label in labels:
                     raise ValueError(f"label={label!r} is the label of two policies; give each a label of its own")
             labels.add(label)
+    return study
 
 
-def _read_problems(place: SpecLocation, table: dict[str, Any], folder: Path) -> Iterator[ProblemSet]:
-    sources = [key for key in ("family", "means", "file") if key in table]
+def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:
+    sources = [key for key in ("family", "means", "file") if key in table.values]
     if len(sources) != 1:
         key = sources[-1] if sources else "family"
-        raise place.error(key, "expected exactly one of family, means and file to say what problems")
-    if sources == ["family"]:
-        name = place.read({"family": table["family"]}, {"family": Field(_one_of(*FAMILIES))})["family"][0]
-        values = place.read(table, {"family": Field(anything), **FAMILIES[name]})
-        for point in _product(place, values):
-            setting = dict(zip(values, point, strict=True))
-            options = tuple((key, setting.pop(key)) for key in OPTION_FIELDS if key in setting)
-            problems = ProblemSet(**{"epsilon": None, **setting}, options=options)
-            pairs = problems.players * problems.arms
-            if pairs > MAX_PAIRS:
-                raise place.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")
-            with place.blame():
-                problems.make(0, 1, 0)
-            yield problems
-        return
-    values = place.read(table, {"means": Field(anything, None), "file": Field(anything, None), **GIVEN_FIELDS})
-    try:
-        tables = read_means(table["means"]) if "means" in table else read_files(table["file"], folder)
-        if not tables:
-            raise ValueError("no problem in it; expected at least one table of means")
-    except (ValueError, TypeError, OverflowError) as error:
-        raise place.error(sources[0], f"{sources[0]}: {error}") from None
-    for epsilon, rewards in _product(place, {key: values[key] for key in GIVEN_FIELDS}):
-        with place.blame():
-            for each in tables:
-                Problem(each, epsilon, rewards)
-        yield ProblemSet(GIVEN, len(tables), len(tables[0]), len(tables[0][0]), epsilon, rewards, tables=tables)
+        raise table.error(key, "expected exactly one of family, means and file to say what problems")
+    (source,) = sources
+    given: Any = table.values[source]
+    tables: tuple[Table, ...] = ()
+    fields = _family_fields(table.get("family", FAMILY)) if source == "family" else GIVEN_FIELDS
+    values = table.read({source: Field(), **fields})
+    if source != "family":
+        try:
+            tables = _read_means(given) if source == "means" else _read_files(given, folder)
+            if not tables:
+                raise ValueError("no problem in it; expected at least one table of means")
+        except (ValueError, TypeError, OverflowError) as error:
+            raise table.error(source, f"{source}: {error}") from None
+    for point in table.product({key: values[key] for key, field in fields.items() if field.grid}):
+        problems = ProblemSet(GIVEN if tables else given, len(tables) or values["count"], point, tables)
+        pairs = problems.players * problems.arms
+        if pairs > MAX_PAIRS:
+            raise table.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")
+        with table.blame():
+            problems.part(0, len(tables) or 1).make(0)
+        yield problems
 
 
-def _read_policy(place: SpecLocation, table: dict[str, Any]) -> Iterator[PolicyChoice]:
-    names = place.read({"name": table["name"]} if "name" in table else {}, {"name": Field(_name, grid=True)})["name"]
+def _read_means(value: Any) -> tuple[Table, ...]:
+    """The `means` of a spec: one table, or a list of tables."""
+    if not isinstance(value, list) or not value:
+        raise TypeError("expected a table of numbers in [0, 1], one row a player, or a list of such tables")
+    several = all(isinstance(row, list) and row and isinstance(row[0], list) for row in value)
+    return tuple(
+        _checked(f"table {k}" if several else "table", rows) for k, rows in enumerate(value if several else [value])
+    )
+
+
+def _read_files(value: Any, folder: Path) -> tuple[Table, ...]:
+    """The tables of a spec's `file`: one file of means in the folder, or a list of files."""
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) and name.endswith((".csv", ".npy")) for name in names):
+        raise ValueError(f"{value!r}, but expected the name of a .csv or .npy file, or a list of such names")
+    tables: list[Table] = []
     for name in names:
-        with place.blame():
+        try:
+            found = _read(folder / name)
+        except Exception as error:  # a file may be damaged in any way
+            raise ValueError(f"cannot read {name}: {error}") from None
+        tables += (_checked(name, rows) for rows in found)
+    return tuple(tables)
+
+
+def _read(path: Path) -> list[Any]:
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return [[[float(cell) for cell in row] for row in csv.reader(file) if row]]
+    array = np.load(path, allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
+        raise ValueError("expected an array of numbers, players × arms or problems × players × arms")
+    tables = array.astype(float).tolist()
+    return [tables] if array.ndim == 2 else tables
+
+
+def _checked(where: str, rows: Any) -> Table:
+    """A table of means, checked."""
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, list) and row for row in rows):
+        raise TypeError(f"{where}: expected one row of numbers a player")
+    for player, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise ValueError(f"{where}: player {player} has {len(row)} arms, but player 0 has {len(rows[0])}")
+        for arm, mean in enumerate(row):
+            if isinstance(mean, bool) or not isinstance(mean, (int, float)) or not 0 <= mean <= 1:
+                raise ValueError(f"{where}: means[{player}, {arm}]={mean!r}, but a mean is a number in [0, 1]")
+    if len(rows) * len(rows[0]) > MAX_PAIRS:
+        raise ValueError(f"{where}: {len(rows)} × {len(rows[0])} means, but at most {MAX_PAIRS} can be simulated")
+    return tuple(tuple(float(mean) + 0.0 for mean in row) for row in rows)
+
+
+def _read_policy(table: SpecTable) -> Iterator[PolicyChoice]:
+    for name in table.get("name", POLICY_NAME):
+        with table.blame():
             policy = _policy_named(name)
         constants = {
             field.name: Field(_constant, REQUIRED if field.default is dataclasses.MISSING else None, grid=True)
             for field in policy._constant_fields()
         }
-        values = place.read(table, {"name": Field(_name, grid=True), **constants, "label": Field(_string, "")})
-        given = {key: values[key] for key in constants if key in table}
-        for point in _product(place, given):
-            choice = PolicyChoice(policy, tuple(zip(given, point, strict=True)), values["label"][0])
-            with place.blame():
+        values = table.read({"name": POLICY_NAME, **constants, "label": Field(_string, "")})
+        for point in table.product({key: values[key] for key in constants if key in table.values}):
+            choice = PolicyChoice(policy, tuple(point.items()), values["label"])
+            with table.blame():
                 choice.make(0.1).for_rewards()
             yield choice
 
@@ -311,10 +338,3 @@ def _policy_named(name: str) -> type[Policy]:
     if len(found) > 1:
         raise ValueError(f"name={name!r} is the name of policies in {' and '.join(cls.__module__ for cls in found)}")
     return found[0]
-
-
-def _product(place: SpecLocation, values: Mapping[str, tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    points = math.prod(len(each) for each in values.values())
-    if points > MAX_POINTS:
-        raise place.error("", f"the lists make {points} combinations, but a study has at most {MAX_POINTS}")
-    return list(itertools.product(*values.values()))

@@ -1,21 +1,174 @@
-"""A spec: its studies, with their problems and policies."""
+"""What a spec is made of: studies with problems and policies, and the units of work that they are cut into."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
 import itertools
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from posse.experiments.spec.problem_set import ProblemSet
-from posse.experiments.spec.unit import Unit, active_players, run_cost
+import numpy as np
+import pyarrow as pa
+
+from posse import generate
+from posse.experiments.records import SCHEMA_VERSION, from_result
 from posse.policies.base import Policy
-from posse.schedule import Concurrent, Random, Schedule
+from posse.problem import Problem
+from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
+from posse.simulation import Result, simulate
+from posse.simulation.engine import code_digest_of
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
+from posse.simulation.work import Progress
 
 UNIT_COST = 20_000_000  # player-rounds of ten arms in a unit of work: about a second
+RUN_COST = 20_000  # what a run costs besides its rounds, in player-rounds of ten arms
 OWN = "problem"  # a policy's epsilon or spread = "problem": the problem's own
+GIVEN = "given"  # in place of a family's name
+
+Table = tuple[tuple[float, ...], ...]
+"""Means of arms, one row for each player."""
+
+
+@dataclass(frozen=True)
+class ProblemSet:
+    """A family of problems with its parameters, or given tables of means. Problem k does not depend on the count."""
+
+    family: str  # one of `posse.generate.FAMILIES`, or "given"
+    count: int
+    parameters: dict[str, Any]  # arguments of the family's generator, or of `Problem` for given tables
+    tables: tuple[Table, ...] = ()  # the means of its problems
+    first: int = 0  # the number of its first problem
+
+    @property
+    def players(self) -> int:
+        """The number of players; of the first table if they are given."""
+        return len(self.tables[0]) if self.tables else self.parameters["players"]
+
+    @property
+    def arms(self) -> int:
+        """The number of arms; of the first table if they are given."""
+        return len(self.tables[0][0]) if self.tables else self.parameters["arms"]
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of its problems in their family."""
+        return range(self.first, self.first + self.count)
+
+    def make(self, seed: int) -> list[Problem]:
+        """Its problems."""
+        if self.tables:
+            return [Problem(table, **self.parameters) for table in self.tables]
+        generator: Any = generate.FAMILIES[self.family]
+        return generator(count=self.numbers.stop, seed=seed, **self.parameters)[self.first :]
+
+    def alike(self) -> Iterator[tuple[ProblemSet, float]]:
+        """This set in parts of one shape and one ε, each with its ε."""
+        if not self.tables:
+            yield self, self.part(0, 1).make(0)[0].epsilon
+            return
+        start = self.first
+        for (_, epsilon), group in itertools.groupby((each.means.shape, each.epsilon) for each in self.make(0)):
+            stop = start + len(list(group))
+            yield self.part(start, stop), epsilon
+            start = stop
+
+    def chunks(self, size: int) -> list[ProblemSet]:
+        """This set in chunks of a size."""
+        return [self.part(start, min(start + size, self.numbers.stop)) for start in self.numbers[::size]]
+
+    def part(self, start: int, stop: int) -> ProblemSet:
+        """Problems start to stop − 1 as a set of their own."""
+        tables = self.tables[start - self.first : stop - self.first]
+        return dataclasses.replace(self, tables=tables, first=start, count=stop - start)
+
+    def describe(self) -> dict[str, Any]:
+        """The contents as plain data; tables by their digest."""
+        described = {"epsilon": None, **self.parameters, "family": self.family}
+        described["rewards"] = repr(self.parameters["rewards"])
+        if self.tables:
+            digests = [hashlib.blake2b(json.dumps(table).encode(), digest_size=12) for table in self.tables]
+            described["means"] = [digest.hexdigest() for digest in digests]
+        return described
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A piece of work of about a second: plain data that knows its name and how to run."""
+
+    study: str
+    problems: ProblemSet
+    policies: tuple[Policy, ...]
+    horizon: int
+    schedule: Schedule
+    replications: tuple[int, int]  # the number of the first replication, and the number past the last
+    checkpoints: int
+    anytime: bool
+    seed: int
+
+    def run(self, threads: int = 1, progress: Progress = None) -> pa.Table:
+        """Simulate it: one row for each policy, problem and replication."""
+        result = self.simulate(self.problems.make(self.seed), threads=threads, progress=progress)
+        return from_result(result, self.study, self.problems.numbers)
+
+    def simulate(self, problems: list[Problem], **how: Any) -> Result:
+        """Simulate its policies in its setting on any problems; `how` holds further arguments of `simulate`."""
+        return simulate(
+            problems,
+            self.policies,
+            self.horizon,
+            seed=self.seed,
+            replications=range(*self.replications),
+            schedule=self.schedule,
+            checkpoints=self.checkpoints,
+            anytime=self.anytime,
+            **how,
+        )
+
+    @property
+    def cost(self) -> float:
+        """About how much work it is, in player-rounds of ten arms."""
+        one = run_cost(self.schedule, self.horizon, self.problems.players, self.problems.arms)
+        first, last = self.replications
+        return one * len(self.policies) * self.problems.count * (last - first)
+
+    def describe(self) -> dict[str, Any]:
+        """The contents as plain data, with the digest of the code that makes the numbers."""
+        return {
+            "schema": SCHEMA_VERSION,
+            "study": self.study,
+            "problems": self.problems.describe(),
+            "numbers": [self.problems.numbers.start, self.problems.numbers.stop],
+            "policies": [
+                {
+                    "class": f"{type(policy).__module__}.{type(policy).__qualname__}",
+                    "constants": list(policy.constants()),
+                    "label": policy.label,
+                    "code": code_digest_of(policy),
+                }
+                for policy in self.policies
+            ],
+            "horizon": self.horizon,
+            "schedule": repr(self.schedule),
+            "replications": list(self.replications),
+            "checkpoints": self.checkpoints,
+            "anytime": self.anytime,
+            "seed": str(self.seed),
+        }
+
+    @functools.cached_property
+    def id(self) -> str:
+        """A name made from the contents alone, wherever the unit stands in the spec."""
+        return unit_id(json.dumps(self.describe(), sort_keys=True))
+
+    def __str__(self) -> str:
+        first, *others = self.problems.numbers
+        shown = f"{first}–{others[-1]}" if others else str(first)
+        return f"unit {self.id} (study {self.study!r}, problems {shown}, horizon {self.horizon})"
 
 
 @dataclass(frozen=True)
@@ -66,21 +219,11 @@ class Study:
                 _check_run(schedule, horizon, alike.players)
                 cost = run_cost(schedule, horizon, alike.players, alike.arms) * len(policies)
                 replications = min(self.replications, max(1, int(UNIT_COST / cost)))
-                for part, start, stop in alike.chunks(max(1, int(UNIT_COST / (cost * replications)))):
+                for part in alike.chunks(max(1, int(UNIT_COST / (cost * replications)))):
                     for first in range(0, self.replications, replications):
-                        yield Unit(
-                            study=self.name,
-                            problems=part,
-                            start=start,
-                            stop=stop,
-                            policies=policies,
-                            horizon=horizon,
-                            schedule=schedule,
-                            replications=(first, min(first + replications, self.replications)),
-                            checkpoints=self.checkpoints,
-                            anytime=anytime,
-                            seed=seed,
-                        )
+                        runs = first, min(first + replications, self.replications)
+                        setting = (horizon, schedule, runs, self.checkpoints, anytime, seed)
+                        yield Unit(self.name, part, policies, *setting)
 
 
 @dataclass(frozen=True)
@@ -115,3 +258,33 @@ def _check_run(schedule: Schedule, horizon: int, players: int) -> None:
         raise ValueError(
             f"horizon={horizon} with {players} players, but sums are exact only up to {MAX_PLAYER_ROUNDS} player-rounds"
         )
+
+
+def unit_id(description: str) -> str:
+    """The id of a unit with this description, which is JSON."""
+    return hashlib.blake2b(description.encode(), digest_size=12, person=b"posse unit").hexdigest()
+
+
+def without_code(description: dict[str, Any]) -> str:
+    """A unit's description without the code and schema that it was computed with: what was to be computed.
+
+    Older versions of posse described the code otherwise, or not at all; their files are recognized too.
+    """
+    policies = [{name: policy[name] for name in ("class", "constants", "label")} for policy in description["policies"]]
+    return json.dumps({**description, "policies": policies, "schema": None}, sort_keys=True)
+
+
+def active_players(schedule: Schedule, players: int) -> float:
+    """How many players act in a round, on average."""
+    if isinstance(schedule, Random):
+        return float(np.broadcast_to(schedule.probability, players).sum())
+    if isinstance(schedule, Sequential) or schedule == Arrivals(stay=False):
+        return 1.0
+    if isinstance(schedule, Late):
+        return players - min(schedule.players, players) * schedule.share
+    return (players + 1) / 2 if isinstance(schedule, Arrivals) else float(players)
+
+
+def run_cost(schedule: Schedule, horizon: int, players: int, arms: int) -> float:
+    """About how much work one run of one policy is, in player-rounds of ten arms."""
+    return horizon * (active_players(schedule, players) * max(arms / 10, 1) + 1) + 50 * players * arms + RUN_COST

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,9 +13,8 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
 
-from posse.experiments.paper.figures import paper_rows, subpar_title
-from posse.experiments.paper.panels import checkpoint_rounds
 from posse.experiments.records import Records
+from posse.experiments.report.figures import checkpoint_rounds, paper_rows, subpar_title
 from posse.experiments.summary import by_policy
 from posse.figures.canvas import add_legend, curve_style, new_figure, thousands
 from posse.figures.style import BLACK, LIGHT, PRINT, WIDTH
@@ -25,6 +23,8 @@ from posse.policies.base import Look
 from posse.problem import Problem
 
 Bound = Callable[[Problem, int], Any]
+Point = tuple[int, int, list[Problem], dict[str, float]]
+"""Where theory and practice are compared: a place on the x axis, a horizon, problems, and measured regret by policy."""
 Bounds = Mapping[str, Mapping[str, Bound]]
 """The panels of a theory figure: for each title, bounds by label, functions of a problem and a horizon."""
 
@@ -57,28 +57,18 @@ BOUND_LINES: tuple[dict[str, Any], ...] = (
 AXES = {"n_subpar": (r"subpar arms, $|\mathcal{I}_{5\epsilon}|$", False), "players": ("players, M", True)}
 
 
-@dataclasses.dataclass(frozen=True)
-class _Point:
-    """Where theory and practice are compared: a place on the x axis, problems, a horizon, and measured regret."""
-
-    x: int
-    horizon: int
-    problems: list[Problem]
-    measured: dict[str, float]
-
-
 def theory_over(
     records: Records, column: str, n_subpar: int | None = None, bounds: Bounds = PAPER_BOUNDS, *, study: str = "subpar"
 ) -> Figure:
     """Final regret beside the bounds' leading terms, over "n_subpar" or "players". Bounds are medians over problems."""
     rows, drawn = paper_rows(records, n_subpar, study=study)
-    points = []
+    points: list[Point] = []
     for value in sorted(rows.distinct(column)):
         part = rows.where(**{column: value})
         measured = {label: float(of.mean()) for label, of in by_policy(part, drawn, "final_regret").items()}
-        points.append(_Point(value, max(part.distinct("horizon")), part.problems(), measured))
+        points.append((value, max(part.distinct("horizon")), part.problems(), measured))
     words, log = AXES[column]
-    ticks = [point.x for point in points]
+    ticks = [x for x, *_ in points]
     return _theory(points, drawn, bounds, words, log=log, ticks=ticks, title=subpar_title(n_subpar))
 
 
@@ -93,14 +83,14 @@ def theory_over_time(
     problems = rows.problems()
     means = {label: regret.mean(axis=0) for label, regret in by_policy(rows, drawn, "regret").items()}
     points = [
-        _Point(t, t, problems, {label: float(mean[place]) for label, mean in means.items()})
+        (t, t, problems, {label: float(mean[place]) for label, mean in means.items()})
         for place, t in zip(chosen, rounds[chosen].tolist(), strict=True)
     ]
     return _theory(points, drawn, bounds, "round", log=True, title=subpar_title(n_subpar))
 
 
 def _theory(
-    points: Sequence[_Point],
+    points: Sequence[Point],
     drawn: Mapping[str, Look],
     panels: Bounds,
     xlabel: str,
@@ -110,7 +100,7 @@ def _theory(
     title: str = "",
 ) -> Figure:
     """Measured regret and bounds, a panel for each kind of bound, on a log scale."""
-    x = [point.x for point in points]
+    x = [x for x, *_ in points]
     with matplotlib.rc_context(PRINT):
         below = 0.52 + 0.18 * max((len(functions) for functions in panels.values()), default=0)
         height = 2.9 + below
@@ -122,12 +112,14 @@ def _theory(
             axes = figure.add_subplot(1, len(panels), number + 1, sharey=first)
             lines = []
             for place, (label, bound) in enumerate(functions.items()):
-                heights = [np.median([float(bound(problem, p.horizon)) for problem in p.problems]) for p in points]
+                heights = [
+                    np.median([float(bound(problem, T)) for problem in problems]) for _, T, problems, _ in points
+                ]
                 style = BOUND_LINES[place % len(BOUND_LINES)]
                 lines += axes.plot(x, _positive(heights), label=label, gid=f"bound: {label}", zorder=1.8, **style)
             for label, look in drawn.items():
-                measured = _positive([point.measured.get(label, math.nan) for point in points])
-                axes.plot(x, measured, **curve_style(label, look))
+                regrets = _positive([measured.get(label, math.nan) for *_, measured in points])
+                axes.plot(x, regrets, **curve_style(label, look))
             _log_axes(axes, log, ticks)
             axes.set_xlabel(xlabel)
             axes.set_title(f"{kind} bounds" + (f", {title}" if title else ""))

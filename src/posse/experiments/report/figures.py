@@ -1,0 +1,272 @@
+"""Figures: panels of curves and bars, the paper's figures, sheets of any study, and what some studies have besides."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from posse.experiments import summary
+from posse.experiments.records import KINDS, Records
+from posse.figures import canvas
+from posse.figures.policy_looks import algorithm, looks
+from posse.figures.style import DARK, PRINT, WIDTH
+from posse.policies.base import Look
+
+VARIANT = "RobustAgg-TS-V"
+SHEET = 12  # panels on a sheet
+
+
+def _short_number(value: float) -> str:
+    """About three digits: 0.28, 18.2, 1,234."""
+    if value == 0 or value >= 99.95:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 9.95 else f"{value:.2g}"
+
+
+def checkpoint_rounds(records: Records) -> np.ndarray:
+    """The rounds of the checkpoints, which must be the same in all the records."""
+    distinct = {tuple(rounds) for rounds in records.table.column("rounds").to_pylist()}
+    if len(distinct) != 1:
+        raise ValueError(f"the records mix {len(distinct)} different lists of checkpoints; draw one setting at a time")
+    return np.array(distinct.pop())
+
+
+def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look]) -> None:
+    """Regret over rounds: a line and a band for each policy."""
+    for number, (label, look) in enumerate(drawn.items()):
+        rows = records.where(policy=label)
+        if not len(rows):
+            continue
+        rounds = checkpoint_rounds(rows)
+        mean, deviation = summary.mean_and_deviation(summary.problem_means(rows, "regret"))
+        low, high = np.maximum(mean - deviation, 0), mean + deviation
+        axes.fill_between(rounds, low, high, color=look.color, alpha=0.16, linewidth=0)
+        step = max(1, len(rounds) // 6)
+        marks = step // 2 + number * step // (2 * len(drawn)), step
+        axes.plot(rounds, mean, markevery=marks, **canvas.curve_style(label, look))
+    axes.set_xlim(left=0)
+    axes.set_ylim(bottom=0)
+    canvas.round_numbers(axes.xaxis, 4, whole=True)
+    canvas.round_numbers(axes.yaxis, 5)
+    axes.set_xlabel("round")
+    axes.set_ylabel("cumulative regret")
+
+
+def draw_bars(axes: Axes, records: Records, drawn: Mapping[str, Look], column: str, *, numbers: bool = False) -> None:
+    """Bars of all policies by kind of arm; `numbers` writes the height over each bar.
+
+    They are percentages of the pulls ("pulls_by_kind") or regrets ("regret_by_kind"; optimal arms cost nothing).
+    """
+    pulls = column == "pulls_by_kind"
+    groups = KINDS if pulls else KINDS[1:]
+    values = summary.by_policy(records, drawn, column)
+    width = 0.84 / max(1, len(values))
+    above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
+    for number, (label, of_policy) in enumerate(values.items()):
+        shown = summary.percentages(of_policy) if pulls else of_policy[:, 1:]
+        mean, deviation = summary.mean_and_deviation(shown)
+        places = np.arange(len(groups)) + (number - (len(values) - 1) / 2) * width
+        look: dict[str, Any] = {
+            "color": drawn[label].color,
+            "hatch": drawn[label].hatch,
+            "edgecolor": "white",
+            "linewidth": 0,
+        }
+        whiskers = {"elinewidth": 0.9, "ecolor": DARK, "capsize": 2}
+        names: dict[str, Any] = {"label": canvas.legend_label(label), "gid": label}
+        axes.bar(places, mean, width * 0.92, yerr=deviation, error_kw=whiskers, **look, **names)
+        for place, height, whisker in zip(places, mean, deviation, strict=True) if numbers else ():
+            axes.annotate(_short_number(height), (place, height + whisker), (0, 2), **above)
+    axes.set_xticks(range(len(groups)), groups if numbers else [group.replace("-", "-\n") for group in groups])
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylim(bottom=0)
+    canvas.round_numbers(axes.yaxis, 5)
+    axes.set_ylabel("% of pulls" if pulls else "cumulative regret")
+    if pulls:
+        axes.set_ylim(0, 108 if numbers else 103)
+        axes.set_yticks(range(0, 101, 20))
+
+
+DRAWS: dict[str, Callable[..., None]] = {
+    "regret": draw_curves,
+    "pulls": partial(draw_bars, column="pulls_by_kind"),
+    "regret by kind": partial(draw_bars, column="regret_by_kind"),
+}
+
+
+def sheet(
+    panels: Sequence[tuple[str, Records]],
+    drawn: Mapping[str, Look],
+    kind: str,
+    *,
+    columns: int | None = None,
+    one_scale: bool = False,
+) -> Figure:
+    """Small panels of one kind with one legend, by default three in a row; `one_scale` makes panels comparable."""
+    columns = columns or (2 if len(panels) == 4 else min(3, len(panels)))
+    rows = math.ceil(len(panels) / columns)
+    with matplotlib.rc_context(PRINT):
+        figure = canvas.new_figure(WIDTH if columns > 1 else 5.4, 0.4 + (2.4 if columns == 2 else 1.95) * rows)
+        for number, (title, records) in enumerate(panels):
+            axes = figure.add_subplot(rows, columns, number + 1)
+            DRAWS[kind](axes, records, drawn)
+            axes.set_title(title)
+            if number % columns:
+                axes.set_ylabel("")
+            if number + columns < len(panels):
+                axes.set_xlabel("")
+        if one_scale:
+            _share_scale(figure.axes, columns)
+        top = canvas.add_legend(figure, drawn, lines=kind == "regret", bars=kind != "regret")
+        return canvas.finish(figure, top, h_pad=0.9, w_pad=0.6)
+
+
+def _share_scale(panels: Sequence[Axes], columns: int) -> None:
+    """Give all panels the same vertical scale, with numbers at the left only; horizontal scales end with the rounds."""
+    top = max(axes.get_ylim()[1] for axes in panels)
+    for number, axes in enumerate(panels):
+        axes.set_ylim(0, top)
+        axes.tick_params(labelleft=number % columns == 0)
+        last = max(float(np.asarray(line.get_xdata())[-1]) for line in axes.get_lines())
+        axes.set_xlim(0, last)
+        axes.set_xticks([0, last], ["0", canvas.thousands(last)])
+        axes.get_xticklabels()[-1].set_horizontalalignment("right")
+
+
+def paper_rows(
+    records: Records, n_subpar: int | None, *, study: str, with_v: bool = False
+) -> tuple[Records, dict[str, Look]]:
+    """The records of a study with one |I_5ε| (any if None), with RobustAgg-TS-V or not; an error if there are none.
+
+    With them come the looks of their policies, the same as in every other figure of the study.
+    """
+    of_study = records.where(study=study)
+    rows = of_study if n_subpar is None else of_study.where(n_subpar=n_subpar)
+    others = [label for label in rows.distinct("policy") if algorithm(label) != VARIANT]
+    if others and not with_v:
+        rows = rows.where(policy=others)
+    if not len(rows):
+        there = sorted(of_study.distinct("n_subpar"))
+        raise ValueError(f"no records of study {study!r} with n_subpar={n_subpar}; there are {there}")
+    shown = rows.distinct("policy")
+    return rows, {label: look for label, look in looks(of_study.distinct("policy")).items() if label in shown}
+
+
+def panel(records: Records, kind: str, n_subpar: int | None, *, with_v: bool = False, study: str = "subpar") -> Figure:
+    """One panel on the problems with one |I_5ε|: mean ± one standard deviation over problems.
+
+    `kind` is "regret" (cumulative), "pulls" (percentages by kind of arm) or "regret by kind" (of arm); `with_v` shows
+    RobustAgg-TS-V among the algorithms, as in the paper's last figure.
+    """
+    rows, drawn = paper_rows(records, n_subpar, with_v=with_v, study=study)
+    with matplotlib.rc_context(PRINT):
+        figure = canvas.new_figure(5.4, 3.2)
+        axes = figure.add_subplot()
+        axes.set_title(subpar_title(n_subpar))
+        if kind != "regret":
+            DRAWS[kind](axes, rows, drawn, numbers=len(drawn) <= 5)
+            return canvas.finish(figure, canvas.add_legend(figure, drawn, lines=False, bars=True))
+        DRAWS[kind](axes, rows, drawn)
+        canvas.label_ends(axes)
+        axes.set_xlim(0, checkpoint_rounds(rows)[-1])
+        return canvas.finish(figure)
+
+
+def overview(records: Records, kind: str, *, with_v: bool = False, study: str = "subpar") -> Figure:
+    """A panel for every |I_5ε|, from the largest to the smallest, as in the paper's appendix."""
+    rows, drawn = paper_rows(records, None, with_v=with_v, study=study)
+    panels = [(subpar_title(v), rows.where(n_subpar=v)) for v in sorted(rows.distinct("n_subpar"), reverse=True)]
+    return sheet(panels, drawn, kind)
+
+
+def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5), *, study: str = "subpar") -> Figure:
+    """The paper's Figure 1: regret, pulls and regret by kind of arm, a row for each |I_5ε|."""
+    parts = [paper_rows(records, v, study=study)[0] for v in n_subpar]
+    _, drawn = paper_rows(records, None, study=study)
+    with matplotlib.rc_context(PRINT):
+        figure = canvas.new_figure(WIDTH, 0.45 + 2.2 * len(parts))
+        for row, (v, rows) in enumerate(zip(n_subpar, parts, strict=True)):
+            for column, draw in enumerate(DRAWS.values()):
+                axes = figure.add_subplot(len(parts), 3, 3 * row + column + 1)
+                draw(axes, rows, drawn)
+                axes.set_title(f"{'abcdefgh'[row]}{column + 1}.  {subpar_title(v)}", loc="left")
+        return canvas.finish(figure, canvas.add_legend(figure, drawn, bars=True), h_pad=1.0, w_pad=1.0)
+
+
+def subpar_title(n_subpar: int | None) -> str:
+    """The title of a panel with one |I_5ε|; none for all of them."""
+    return "" if n_subpar is None else summary.describe({"n_subpar": n_subpar}, math_text=True)
+
+
+def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int = 0) -> Figure:
+    """Any study: a panel for each setting, twelve a page. `kind` is "regret", "pulls" or "regret by kind"."""
+    rows = records.where(study=study)
+    parts = summary.settings(rows)[SHEET * page : SHEET * (page + 1)]
+    panels = [(summary.describe(setting, math_text=True, between="\n"), part) for setting, part in parts]
+    return sheet(panels, looks(rows.distinct("policy")), kind)
+
+
+def participation(records: Records, *, study: str = "participation") -> Figure:
+    """Cumulative regret when players take turns or join at random: a row for each |I_5ε|, a column for each schedule.
+
+    Where study "subpar" has the same problems with all players active, they come first.
+    """
+    rows = records.where(study=study)
+    panels = []
+    for v, part in summary.by_subpar(rows).items():
+        parts = [part.where(schedule=schedule) for schedule in rows.distinct("schedule")]
+        if not any(schedule.startswith("Concurrent") for schedule in rows.distinct("schedule")):
+            means, everybody = set(part.rows("means")), records.where(study="subpar", policy=part.distinct("policy"))
+            parts = [everybody.keep([row in means for row in everybody.rows("means")]), *parts]
+        panels += [
+            (f"{subpar_title(v)}\n{textwrap.fill(summary.schedule_words(str(one['schedule'][0])), 20)}".strip(), one)
+            for one in parts
+            if len(one)
+        ]
+    columns = len(panels) // len(summary.by_subpar(rows))
+    drawn = looks(rows.distinct("policy"))
+    return sheet(panels, drawn, "regret", columns=columns if columns <= 4 else 3, one_scale=True)
+
+
+def regret_by_players(records: Records, *, study: str = "players") -> Figure:
+    """Final regret against the number of players: in total, and for one player."""
+    rows = records.where(study=study)
+    drawn = looks(rows.distinct("policy"))
+    parts = summary.by_subpar(rows)
+    with matplotlib.rc_context(PRINT):
+        figure = canvas.new_figure(WIDTH, 0.4 + 2.7 * len(parts))
+        for row, (v, part) in enumerate(parts.items()):
+            for column, words in enumerate(("final regret, all players", "final regret a player")):
+                axes = figure.add_subplot(len(parts), 2, 2 * row + column + 1)
+                _draw_sizes(axes, part, drawn, each=column == 1)
+                axes.set_ylabel(words)
+                axes.set_title(subpar_title(v))
+        return canvas.finish(figure, canvas.add_legend(figure, drawn), w_pad=1.5)
+
+
+def _draw_sizes(axes: Axes, records: Records, drawn: Mapping[str, Look], *, each: bool) -> None:
+    """Final regret over numbers of players: of all, or of each."""
+    sizes = sorted(records.distinct("players"))
+    for number, (label, look) in enumerate(drawn.items()):
+        shift = 1 + 0.016 * (number - (len(drawn) - 1) / 2)  # so that whiskers do not hide one another
+        points = []
+        for (size,), rows in records.where(policy=label).groups("players").items():
+            regrets = summary.problem_means(rows, "final_regret") / (size if each else 1)
+            points.append((size * shift, *summary.mean_and_deviation(regrets)))
+        x, mean, deviation = np.array(sorted(points), float).reshape(-1, 3).T
+        axes.errorbar(x, mean, deviation, elinewidth=0.9, capsize=2, **canvas.curve_style(label, look))
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axes.set_ylim(bottom=0)
+    canvas.round_numbers(axes.yaxis, 6)
+    axes.set_xlabel("players, M")
