@@ -14,10 +14,11 @@ import numpy as np
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
 from posse.learner.ledger import Answer, Ledger, Row, UnknownDecision, parse_id
-from posse.learner.setup import Setup, check_names
-from posse.learner.state import Decision, LearnerState, listed
+from posse.learner.setup import Name, Setup, check_names
+from posse.learner.state import Decision, LearnerState, as_number, listed
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
+from posse.text import listed as listed_names
 
 
 class ConflictingReward(ValueError):
@@ -38,8 +39,8 @@ class Learner:
     Args:
         policy: `posse.PosseTS()`, which needs to know nothing, or another, such as `posse.RobustAggTS(0.1)`; its ε is
             in the units of the rewards.
-        arms: their names.
-        players: their names; more may `join` later.
+        arms: their names, strings or whole numbers; the number 7 becomes the name "7".
+        players: their names, likewise; more may `join` later.
         horizon: how many rounds are planned, which the policies' ln T takes; None for the anytime form, ln t. Past the
             horizon, ln t takes over.
         seed: two learners with one seed draw the same random numbers, so give each its own.
@@ -57,8 +58,8 @@ class Learner:
     def __init__(
         self,
         policy: Policy = PosseTS(),
-        arms: Iterable[str] = (),
-        players: Iterable[str] = (),
+        arms: Iterable[Name] = (),
+        players: Iterable[Name] = (),
         horizon: int | None = None,
         *,
         seed: int = 0,
@@ -94,25 +95,26 @@ class Learner:
     # ---------------------------------------------------------------- decisions
 
     @overload
-    def choose(self, player: str, available: Iterable[str] | None = None) -> Decision: ...
+    def choose(self, player: Name, available: Iterable[Name] | None = None) -> Decision: ...
     @overload
-    def choose(self, player: list[str] | tuple[str, ...], available: Iterable[str] | None = None) -> list[Decision]: ...
     def choose(
-        self, player: str | list[str] | tuple[str, ...], available: Iterable[str] | None = None
-    ) -> Decision | list[Decision]:
+        self, player: list[str] | list[int] | tuple[Name, ...], available: Iterable[Name] | None = None
+    ) -> list[Decision]: ...
+    def choose(self, player: Any, available: Iterable[Name] | None = None) -> Any:
         """Choose an arm for a player, or one for each of several who act in the same round.
 
         `available` restricts the choice to some of the arms.
         """
+        one = isinstance(player, (str, int, np.integer))
         with self._lock:
-            names = [player] if isinstance(player, str) else check_names("player", player)
+            names = [player] if one else check_names("player", player)
             places = [self.state.player_roster.current(name) for name in names]
             offered = self.state.offered(available)
             made = self.state.choose(places, offered, self._tick())
             for _, row in made:
                 self._wait(row)
             decisions = [decision for decision, _ in made]
-            return decisions[0] if isinstance(player, str) else decisions
+            return decisions[0] if one else decisions
 
     def _wait(self, row: Row) -> None:
         self.state.wait(row)
@@ -120,7 +122,7 @@ class Learner:
         if given_up is not None:
             self.state.wait(given_up, -1)
 
-    def probabilities(self, player: str, available: Iterable[str] | None = None) -> dict[str, float]:
+    def probabilities(self, player: Name, available: Iterable[Name] | None = None) -> dict[str, float]:
         """The probability of each arm if the player were to choose now; nothing is decided."""
         with self._lock:
             offered, place = self.state.offered(available), self.state.player_roster.current(player)
@@ -128,7 +130,7 @@ class Learner:
             shares = self.state.probabilities(self.state.evaluate(place), offered).tolist()
             return {self.state.arm_roster.names[arm]: p for arm, p in enumerate(shares) if offered[arm]}
 
-    def indices(self, player: str) -> dict[str, tuple[float, float]]:
+    def indices(self, player: Name) -> dict[str, tuple[float, float]]:
         """Center and scale of each arm's index for the player, for rewards mapped to [0, 1].
 
         A center is no estimate of a mean: it has the bonus of a policy that explores by one, and that of PosseTS and
@@ -148,16 +150,15 @@ class Learner:
 
     # ---------------------------------------------------------------- rewards
 
-    @overload
-    def observe(self, decision: str, reward: float) -> int: ...
-    @overload
-    def observe(self, decision: Mapping[str, float] | Iterable[tuple[str, float]]) -> int: ...
-    def observe(
-        self, decision: str | Mapping[str, float] | Iterable[tuple[str, float]], reward: float | None = None
-    ) -> int:
+    def observe(self, decision: str | Decision | Any, reward: float | None = None) -> int:
         """Take the reward of a decision, or those of many at once as one round; return how many were new.
 
         A reward reported again is acknowledged and counted once. If any report is refused, none is taken.
+
+        Args:
+            decision: a `Decision` or its id; for many, a dictionary {decision: reward}, pairs (decision, reward), or a
+                data frame or Arrow table with the columns `decision` (or `id`) and `reward`.
+            reward: the reward of a single decision. True and False are 1 and 0.
         """
         with self._lock:
             self._tick()
@@ -200,7 +201,7 @@ class Learner:
         for row, reward in answered:
             self.ledger.answer(row, Answer(reward, self.state.events, self._now, defaulted))
 
-    def record(self, rewards: Iterable[tuple[str, str, float]]) -> None:
+    def record(self, rewards: Iterable[tuple[Name, Name, float]]) -> None:
         """Take rewards of the past, as (player, arm, reward), that this learner did not decide; one call, one round."""
         with self._lock:
             checked = self.state.check_records(rewards)
@@ -224,7 +225,7 @@ class Learner:
 
     # ---------------------------------------------------------------- players and arms
 
-    def join(self, player: str, *, knows_others: bool = True) -> None:
+    def join(self, player: Name, *, knows_others: bool = True) -> None:
         """Let a player join, or come back with all it had learnt.
 
         A new one starts from what the others know, unless `knows_others=False`: then it takes others' data for an arm
@@ -235,24 +236,24 @@ class Learner:
         with self._lock:
             self._change("join", player, knows_others=knows_others)
 
-    def retire(self, player: str) -> None:
+    def retire(self, player: Name) -> None:
         """Let a player leave. What it has learnt stays with the others, and its late rewards are still taken."""
         with self._lock:
             self._change("retire", player)
 
-    def add_arm(self, arm: str) -> None:
+    def add_arm(self, arm: Name) -> None:
         """Offer a new arm to all players, or one that was retired again."""
         with self._lock:
             self._change("add arm", arm)
 
-    def retire_arm(self, arm: str) -> None:
+    def retire_arm(self, arm: Name) -> None:
         """Offer an arm no longer. Its late rewards are still taken."""
         with self._lock:
             self._change("retire arm", arm)
 
-    def _change(self, kind: str, name: str, knows_others: bool = True) -> None:
+    def _change(self, kind: str, name: Name, knows_others: bool = True) -> None:
         self.state.change(kind, name, knows_others)
-        self.changes.append({"event": self.events, "kind": kind, "name": name, "knows_others": knows_others})
+        self.changes.append({"event": self.events, "kind": kind, "name": str(name), "knows_others": knows_others})
 
     @property
     def setup(self) -> Setup:
@@ -300,8 +301,9 @@ class Learner:
             self._tick()
             if not self.setup.keep_log:
                 raise ValueError("this learner keeps no log: it was made with keep_log=False")
-            past = log.Past(self.first, self.changes, self.ledger.given_up, self._now)
-            return log.to_arrow(self.state, past, self.ledger.rows())
+            about = log.describe(self.state, log.Past(self.first, self.changes, self.ledger.given_up, self._now))
+            ledger = self.ledger.copy()
+        return log.arrow_table(about, ledger.parts())  # others may choose meanwhile
 
     @classmethod
     def replay(cls, table: Any, clock: Callable[[], float] = time.time) -> Learner:
@@ -311,9 +313,11 @@ class Learner:
         return learner
 
     def save(self, path: str | Path) -> None:
-        """Write everything into one file; a crash at any moment leaves the old file or the new one, whole."""
-        with self._lock:
-            snapshot.write(self, Path(path))
+        """Write everything into one file; a crash at any moment leaves the old file or the new one, whole.
+
+        Other threads may choose and observe meanwhile. The file holds what was known when its writing began.
+        """
+        snapshot.write(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, clock: Callable[[], float] = time.time) -> Learner:
@@ -334,17 +338,42 @@ class Learner:
 
 
 def as_reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
-    """Reports as a list of (id, reward)."""
-    if isinstance(decision, Decision):
-        raise TypeError(f"a Decision, but expected its id, {decision.id!r}")
-    if isinstance(decision, str):
+    """Reports as a list of (id, reward), from anything that `Learner.observe` takes."""
+    if isinstance(decision, (str, Decision)):
+        pairs: list[Any] = [(decision, reward)]
         if reward is None:
-            raise TypeError(f"reward=None for decision {decision}, but expected a number")
-        return [(decision, reward)]
-    if reward is not None:
+            raise TypeError(f"reward=None for decision {_id_of(decision)}, but expected a number")
+    elif reward is not None:
         raise TypeError("got many decisions with one reward; expected pairs (decision, reward)")
-    pairs = list(decision.items()) if isinstance(decision, Mapping) else listed("decisions", decision)
+    elif isinstance(decision, Mapping):
+        pairs = list(decision.items())
+    else:
+        rows = _rows_of(decision)
+        pairs = listed("decisions", decision) if rows is None else rows
     for pair in pairs:
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{pair!r}, but expected a pair (decision, reward)")
-    return pairs
+    return [(_id_of(decision), as_number(reward)) for decision, reward in pairs]
+
+
+def _id_of(decision: Any) -> Any:
+    return decision.id if isinstance(decision, Decision) else decision
+
+
+def _rows_of(frame: Any) -> list[tuple[Any, Any]] | None:
+    """Decision and reward of each row of a data frame or an Arrow table; None if it is neither."""
+    if hasattr(frame, "__arrow_c_stream__") and not hasattr(frame, "columns"):
+        import pyarrow
+
+        frame = pyarrow.table(frame)
+    names = getattr(frame, "column_names", getattr(frame, "columns", None))  # Arrow has both
+    if names is None:
+        return None
+    identity = "decision" if "decision" in names else "id"
+    if not {identity, "reward"} <= set(names):
+        raise ValueError(
+            f"the columns are {listed_names(map(str, names))}, but expected 'decision' or 'id', and 'reward'"
+        )
+    columns = [frame[name] for name in (identity, "reward")]
+    values = [column.to_pylist() if hasattr(column, "to_pylist") else list(column) for column in columns]
+    return list(zip(*values, strict=True))

@@ -6,10 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 from posse.checks import number, whole
 from posse.policies.base import OwnLabel, Policy, all_policies
 from posse.streams import check_seed
 
+Name = str | int
+"""A player or an arm, as users name it."""
 LONGEST_NAME = 200
 NARROWEST, WIDEST = 1e-100, 1e100  # of reward ranges
 
@@ -99,7 +103,7 @@ def _module(policy: type[Policy]) -> str:
     return "posse" if policy.__module__.startswith("posse.policies.") else policy.__module__
 
 
-def check_names(kind: str, names: Iterable[str]) -> list[str]:
+def check_names(kind: str, names: Any) -> list[str]:
     """The names of arms or players, each a printable string of its own."""
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise TypeError(f"{kind}s={names!r}, but expected names, such as ['first', 'second']")
@@ -111,7 +115,9 @@ def check_names(kind: str, names: Iterable[str]) -> list[str]:
 
 
 def check_name(kind: str, name: Any) -> str:
-    """One name."""
+    """One name. A whole number that names a player or an arm becomes a string."""
+    if kind in ("player", "arm") and isinstance(name, (int, np.integer)) and not isinstance(name, bool):
+        name = str(name)
     if not isinstance(name, str):
         raise TypeError(f"{kind}={name!r}, but a name is a string")
     if not (name.strip() and len(name) <= LONGEST_NAME and name.isprintable()):
