@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pyarrow.parquet
 import pytest
@@ -207,6 +208,26 @@ class TestFile:
             learner.save(tmp_path / "learner.json")
         assert [path.name for path in tmp_path.iterdir()] == ["learner.json"]
         assert posse.Learner.load(tmp_path / "learner.json").decisions == 3
+
+    def test_others_choose_and_observe_while_it_is_written(self, tmp_path, monkeypatch):
+        """The file has what was known when its writing began."""
+        learner, written = new(), posse.learner.snapshot._write
+        first = learner.choose("north")
+
+        def choose_meanwhile(*arguments):
+            thread = threading.Thread(target=lambda: learner.observe([(first, 1.0), (learner.choose("south"), 1.0)]))
+            thread.start()
+            thread.join(timeout=30)
+            assert not thread.is_alive()
+            written(*arguments)
+
+        monkeypatch.setattr(posse.learner.snapshot, "_write", choose_meanwhile)
+        learner.save(tmp_path / "learner.json")
+        loaded = posse.Learner.load(tmp_path / "learner.json")
+        assert (learner.decisions, learner.events) == (2, 1)
+        assert (loaded.decisions, loaded.events) == (1, 0)
+        assert loaded.log()["reward"].to_pylist() == [None]
+        assert loaded.observe(first, 1.0) == 1
 
     def test_odd_places(self, tmp_path):
         learner = new()
