@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 
 from posse.compile import bind_all
 from posse.learner import kernel
-from posse.policies import state as policy_state
 from posse.policies.base import Law, Policy
 from posse.policies.beta_propensity import BETA_SCRATCH
 from posse.policies.bindings import bindings, class_of
 from posse.policies.propensity import SCRATCH
 from posse.policies.refresh import Refresh
-from posse.policies.state import State, state_shapes
+from posse.policies.state import State, share_everything, state_shapes
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 
-
-class LearnerKernels(NamedTuple):
-    """The compiled functions of a policy class."""
-
-    choose: Callable[..., tuple[int, bool]]
-    observe: Callable[..., None]
-    evaluate: Callable[..., None]
-    weigh: Callable[..., int]
-    believe: Callable[..., None]
-    share_everything: Callable[..., None]
+KERNELS = (kernel.choose, kernel.observe, kernel.evaluate, kernel.weigh, kernel.believe, share_everything)
+KEPT_TOO = {Refresh.SCHEDULE: ("indexed", "of_arm", "of_player", "summed"), Refresh.OWN_PULL: ("seen",)}
 
 
 @functools.cache
-def kernels(policy: Any) -> LearnerKernels:
-    """The kernels of a policy class, compiled at their first call or taken from the disk cache."""
-    functions = [getattr(kernel, name, None) or getattr(policy_state, name) for name in LearnerKernels._fields]
-    names = bindings(policy, policy.statistics)
-    return LearnerKernels(*bind_all(functions, what=policy.name or policy.__name__, **names))
+def kernels(policy: Any) -> SimpleNamespace:
+    """The KERNELS of a policy class by name, compiled at their first call or taken from the disk cache."""
+    bound = bind_all(KERNELS, what=policy.name or policy.__name__, **bindings(policy, policy.statistics))
+    return SimpleNamespace(**{function.__name__: each for function, each in zip(KERNELS, bound, strict=True)})
 
 
 class Core:
@@ -47,7 +38,8 @@ class Core:
         self.policy = policy
         self.constants = policy.constants()
         self.kernels = kernels(class_of(policy))
-        self.kept = kept_arrays(policy)
+        # The arrays of a state that follow from nothing else in it:
+        self.kept = ("statistics", *KEPT_TOO.get(policy.refresh, ()))
         self.scratch = 3 + (BETA_SCRATCH if policy.law is Law.BETA else SCRATCH)
 
     def empty(self, players: int, arms: int) -> State:
@@ -106,10 +98,3 @@ class Core:
         else:
             count, total = float(state.totals[COUNT, arm]), float(state.totals[SUM, arm] / GRID)
         return count, total
-
-
-def kept_arrays(policy: Policy) -> tuple[str, ...]:
-    """The arrays of a state that follow from nothing else in it."""
-    if policy.refresh is Refresh.SCHEDULE:
-        return "statistics", "indexed", "of_arm", "of_player", "summed"
-    return ("statistics", "seen") if policy.refresh is Refresh.OWN_PULL else ("statistics",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
@@ -13,7 +14,7 @@ import numpy as np
 
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
-from posse.learner.ledger import Answer, Ledger, Row, UnknownDecision, parse_id
+from posse.learner.ledger import Answer, Ledger, Row, RowLog, UnknownDecision, parse_id
 from posse.learner.setup import Name, Setup, check_names
 from posse.learner.state import Decision, LearnerState, as_number, listed
 from posse.policies.base import Policy
@@ -118,8 +119,7 @@ class Learner:
 
     def _wait(self, row: Row) -> None:
         self.state.wait(row)
-        given_up = self.ledger.wait(row)
-        if given_up is not None:
+        for given_up in self.ledger.wait(row):
             self.state.wait(given_up, -1)
 
     def probabilities(self, player: Name, available: Iterable[Name] | None = None) -> dict[str, float]:
@@ -160,10 +160,11 @@ class Learner:
                 data frame or Arrow table with the columns `decision` (or `id`) and `reward`.
             reward: the reward of a single decision. True and False are 1 and 0.
         """
+        reports = as_reports(decision, reward)
         with self._lock:
             self._tick()
             fresh: dict[int, float] = {}
-            for identity, value in as_reports(decision, reward):
+            for identity, value in reports:
                 serial = self._check_report(identity, value, fresh)
                 if serial is not None:
                     fresh[serial] = float(value)
@@ -215,12 +216,10 @@ class Learner:
         self._now = max(self._now, now)
         patience, default = self.state.setup.patience, self.state.setup.default_reward
         if patience is not None and default is not None:
-            late = []
-            for row in self.ledger.waiting.values():
-                if row.decided_at + patience > self._now:
-                    break
-                late.append((row, default))
-            self._observe(late, defaulted=True)
+            is_late = itertools.takewhile(
+                lambda row: row.decided_at + patience <= self._now, self.ledger.waiting.values()
+            )
+            self._observe([(row, default) for row in is_late], defaulted=True)
         return self._now
 
     # ---------------------------------------------------------------- players and arms
@@ -233,27 +232,24 @@ class Learner:
         """
         if not isinstance(knows_others, bool):
             raise TypeError(f"knows_others={knows_others!r}, but expected True or False")
-        with self._lock:
-            self._change("join", player, knows_others=knows_others)
+        self._change("join", player, knows_others)
 
     def retire(self, player: Name) -> None:
         """Let a player leave. What it has learnt stays with the others, and its late rewards are still taken."""
-        with self._lock:
-            self._change("retire", player)
+        self._change("retire", player)
 
     def add_arm(self, arm: Name) -> None:
         """Offer a new arm to all players, or one that was retired again."""
-        with self._lock:
-            self._change("add arm", arm)
+        self._change("add arm", arm)
 
     def retire_arm(self, arm: Name) -> None:
         """Offer an arm no longer. Its late rewards are still taken."""
-        with self._lock:
-            self._change("retire arm", arm)
+        self._change("retire arm", arm)
 
     def _change(self, kind: str, name: Name, knows_others: bool = True) -> None:
-        self.state.change(kind, name, knows_others)
-        self.changes.append({"event": self.events, "kind": kind, "name": str(name), "knows_others": knows_others})
+        with self._lock:
+            self.state.change(kind, name, knows_others)
+            self.changes.append({"event": self.events, "kind": kind, "name": str(name), "knows_others": knows_others})
 
     @property
     def setup(self) -> Setup:
@@ -303,7 +299,8 @@ class Learner:
                 raise ValueError("this learner keeps no log: it was made with keep_log=False")
             about = log.describe(self.state, log.Past(self.first, self.changes, self.ledger.given_up, self._now))
             ledger = self.ledger.copy()
-        return log.arrow_table(about, ledger.parts())  # others may choose meanwhile
+        waiting = RowLog((row, None) for row in ledger["waiting"])  # from here on, others may choose
+        return log.arrow_table(about, ledger["answered"] + waiting.parts())
 
     @classmethod
     def replay(cls, table: Any, clock: Callable[[], float] = time.time) -> Learner:

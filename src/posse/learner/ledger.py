@@ -107,19 +107,6 @@ def unpack(parts: Iterable[PackedRows]) -> tuple[dict[str, np.ndarray], np.ndarr
     return named, np.frombuffer(probabilities, "<f8")
 
 
-class LedgerCopy(NamedTuple):
-    """A ledger at one moment. It shares what does not change, so that it is made quickly."""
-
-    given_up: int
-    waiting: list[Row]
-    answered: list[PackedRows]
-    recent: list[tuple[int, tuple[int, float, bool]]]
-
-    def parts(self) -> list[PackedRows]:
-        """All rows, answered or not."""
-        return self.answered + RowLog((row, None) for row in self.waiting).parts()
-
-
 class Ledger:
     """The decisions of a learner. Those that wait are bounded in number; answered ones are kept if the log is."""
 
@@ -131,13 +118,13 @@ class Ledger:
         self.answered = RowLog()
         self.given_up = 0
 
-    def wait(self, row: Row) -> Row | None:
+    def wait(self, row: Row) -> list[Row]:
         """Let a decision wait for its reward; return the oldest, given up, if that is one too many."""
         self.waiting[row.serial] = row
         if len(self.waiting) <= self.waiting_limit:
-            return None
+            return []
         self.given_up += 1
-        return self.waiting.popitem(last=False)[1]
+        return [self.waiting.popitem(last=False)[1]]
 
     def answer(self, row: Row, answer: Answer) -> None:
         """Move a decision from those that wait to those that are answered, or add a reward of the past."""
@@ -149,18 +136,19 @@ class Ledger:
         if self.keep_log:
             self.answered.append(row, answer)
 
-    def copy(self) -> LedgerCopy:
-        """The ledger as it is now."""
+    def copy(self) -> dict[str, Any]:
+        """The ledger at this moment. The copy shares with it what does not change, so it is made quickly."""
         recent = [] if self.keep_log else list(self.answers.items())
-        return LedgerCopy(self.given_up, list(self.waiting.values()), self.answered.parts(), recent)
+        rows = {"waiting": list(self.waiting.values()), "answered": self.answered.parts()}
+        return {"given_up": self.given_up, **rows, "recent": recent}
 
-    def restore(self, copy: LedgerCopy) -> None:
+    def restore(self, copy: dict[str, Any]) -> None:
         """Make an empty ledger what it was."""
-        self.given_up = copy.given_up
-        self.waiting = OrderedDict((row.serial, row) for row in copy.waiting)
-        self.answered = RowLog(full=copy.answered)
-        self.answers = OrderedDict(copy.recent)
-        columns, _ = unpack(copy.answered)
+        self.given_up = copy["given_up"]
+        self.waiting = OrderedDict((row.serial, row) for row in copy["waiting"])
+        self.answered = RowLog(full=copy["answered"])
+        self.answers = OrderedDict(copy["recent"])
+        columns, _ = unpack(copy["answered"])
         known = (columns[name].tolist() for name in ("serial", "tag", "reward", "defaulted"))
         for serial, tag, reward, defaulted in zip(*known, strict=True):
             if serial >= 0:

@@ -116,7 +116,7 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     for event in range(1, about["events"] + 1):
         if event in changes:
             change = changes[event]
-            learner._change(change["kind"], change["name"], knows_others=change["knows_others"])
+            learner._change(change["kind"], change["name"], change["knows_others"])
         elif event in rewards:
             _observe(learner, rewards[event])
         else:

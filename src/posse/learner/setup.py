@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.checks import number, whole
+from posse.checks import number, store, whole
 from posse.policies.base import OwnLabel, Policy, all_policies
 from posse.streams import check_seed
 
@@ -48,20 +48,19 @@ class Setup:
         if not isinstance(self.keep_log, bool):
             raise TypeError(f"keep_log={self.keep_log!r}, but expected True or False")
         self.policy.for_rewards(low, high)
-        checked: dict[str, Any] = {
-            "horizon": None if self.horizon is None else whole("horizon", self.horizon, least=1),
-            "seed": check_seed(self.seed),
-            "low": low,
-            "high": high,
-            "floor": number("floor", self.floor, least=0, most=1),
-            "holdout": number("holdout", self.holdout, least=0, most=1),
-            "waiting_limit": whole("waiting_limit", self.waiting_limit, least=1),
-        }
+        store(
+            self,
+            horizon=None if self.horizon is None else whole("horizon", self.horizon, least=1),
+            seed=check_seed(self.seed),
+            low=low,
+            high=high,
+            floor=number("floor", self.floor, least=0, most=1),
+            holdout=number("holdout", self.holdout, least=0, most=1),
+            waiting_limit=whole("waiting_limit", self.waiting_limit, least=1),
+        )
         if self.default_reward is not None:
-            checked["default_reward"] = number("default_reward", self.default_reward, least=low, most=high)
-            checked["patience"] = number("patience", self.patience, above=0)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+            default = number("default_reward", self.default_reward, least=low, most=high)
+            store(self, default_reward=default, patience=number("patience", self.patience, above=0))
 
     def check_reward(self, name: str, reward: Any) -> float:
         """A reward as a float in the range that was declared."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import numpy as np
 
 from posse.checks import output_file
-from posse.learner.ledger import FIELDS, Answer, LedgerCopy, PackedRows, Row, RowLog
+from posse.learner.ledger import FIELDS, Answer, PackedRows, Row, RowLog
 from posse.learner.setup import Setup
 from posse.version import __version__
 
@@ -103,21 +103,23 @@ def _body(learner: Learner) -> dict[str, Any]:
         "arms": [list(entry) for entry in state.arm_roster],
         "statistics": [statistic.name for statistic in state.setup.policy.statistics],
         "known": {name: getattr(state.known, name).copy() for name in state.core.kept},
-        "ledger": learner.ledger.copy()._asdict(),
+        "ledger": learner.ledger.copy(),
     }
 
 
 def read(learner: Learner, path: Path, clock: Callable[[], float]) -> None:
     """Make a learner what the file at `path` says."""
-    body = _checked(path)
+    schema, body = _checked(path)
     try:
+        body = _from_schema_1(body) if schema < 2 else body
+        body = _from_schema_2(body) if schema < 3 else body
         _restore(learner, body, clock)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise SnapshotError(f"{path} is not a learner that this posse can read: {error!r}") from None
 
 
-def _checked(path: Path) -> dict[str, Any]:
-    """What the file says, if it is whole and of a schema that is known."""
+def _checked(path: Path) -> tuple[int, dict[str, Any]]:
+    """The file's schema and what it says, if it is whole and the schema is known."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
@@ -133,22 +135,21 @@ def _checked(path: Path) -> dict[str, Any]:
     body = content.get("learner")
     if not isinstance(body, dict) or _digest(body) != content.get("sha256"):
         raise SnapshotError(f"{path} is damaged: its content does not match its digest")
-    body = _from_schema_1(body) if schema < 2 else body
-    return _from_schema_2(body) if schema < 3 else body
+    return schema, body
 
 
 def _from_schema_1(body: dict[str, Any]) -> dict[str, Any]:
     """The content of a file of schema 1, which had a fixed list of arrays, [player, arm], as of the current one."""
 
-    def tables(*names: str) -> list[Any]:
-        return [np.array(body[name]).reshape(len(body["players"]), -1).T.tolist() for name in names]
+    def turned(*tables: Any) -> np.ndarray:
+        return np.array(tables).reshape(len(tables), len(body["players"]), -1).transpose(0, 2, 1)
 
-    known = {
-        "statistics": tables("pulls", "sums", "squares"),
-        "indexed": [*tables("own_pulls", "own_sums"), np.zeros_like(np.array(body["squares"]).T).tolist()],
-        "seen": [np.array(table).reshape(len(body["players"]), -1).T.tolist() for table in body["seen"]],
+    unused = np.zeros_like(body["squares"])
+    known = {name: body[name] for name in ("of_arm", "of_player", "summed")} | {
+        "statistics": turned(body["pulls"], body["sums"], body["squares"]),
+        "indexed": turned(body["own_pulls"], body["own_sums"], unused),
+        "seen": turned(*body["seen"]),
     }
-    known |= {name: body[name] for name in ("of_arm", "of_player", "summed")}
     if body["setup"]["policy"]["name"] == "IndTSV":
         known["of_arm"] = []  # it had a number there that it never used
     return body | {"statistics": ["n", "s", "q"], "known": known}
@@ -173,10 +174,10 @@ def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float])
     learner.first, learner.changes = body["first"], body["changes"]
     learner._now = -np.inf if body["time"] is None else body["time"]
     ledger = body["ledger"]
-    waiting = [Row._make([*row[:-1], base64.b64decode(row[-1])]) for row in ledger["waiting"]]
-    answered = [PackedRows(*map(base64.b64decode, part)) for part in ledger["answered"]]
-    recent = [(serial, (tag, reward, defaulted)) for serial, (tag, reward, defaulted) in ledger["recent"]]
-    learner.ledger.restore(LedgerCopy(ledger["given_up"], waiting, answered, recent))
+    ledger["waiting"] = [Row._make([*row[:-1], base64.b64decode(row[-1])]) for row in ledger["waiting"]]
+    ledger["answered"] = [PackedRows(*map(base64.b64decode, part)) for part in ledger["answered"]]
+    ledger["recent"] = [(serial, tuple(answer)) for serial, answer in ledger["recent"]]
+    learner.ledger.restore(ledger)
     state = learner.state
     state.rounds, state.events, state.decisions = body["rounds"], body["events"], body["decisions"]
     names = [statistic.name for statistic in setup.policy.statistics]

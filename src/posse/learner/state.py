@@ -87,16 +87,8 @@ class LearnerState:
             probabilities[~offered] = math.nan
         round_, propensity = self.rounds + 1, named[arms[arm]]
         shared = 0.0 if holdout else float(out[kernel.WEIGHT, arm])
-        decision = Decision(
-            write_id(serial, tag),
-            self.player_roster.names[player],
-            arms[arm],
-            propensity,
-            named,
-            round_,
-            shared,
-            holdout,
-        )
+        id_, name = write_id(serial, tag), self.player_roster.names[player]
+        decision = Decision(id_, name, arms[arm], propensity, named, round_, shared, holdout)
         row = Row(serial, tag, round_, player, arm, propensity, holdout, shared, now, probabilities.tobytes())
         return decision, row
 
@@ -157,12 +149,9 @@ class LearnerState:
 
     def shared_weights(self) -> np.ndarray:
         """How much the next decision of each player is expected to rest on others' data, from 0 to 1."""
-        weights = []
-        for player in range(len(self.player_roster.names)):
-            evaluated = self.evaluate(player)
-            probabilities = self.probabilities(evaluated, self.arm_roster.here, mixed=False)
-            weights.append(float(evaluated[kernel.WEIGHT] @ probabilities))
-        return np.array(weights)
+        found = [self.evaluate(player) for player in range(len(self.player_roster.names))]
+        here = self.arm_roster.here
+        return np.array([each[kernel.WEIGHT] @ self.probabilities(each, here, mixed=False) for each in found])
 
     # ---------------------------------------------------------------- rewards
 
@@ -186,14 +175,14 @@ class LearnerState:
 
     def check_records(self, rewards: Iterable[tuple[Name, Name, float]]) -> list[tuple[int, int, float]]:
         """Places of player and arm, and the reward, of rewards that were not decided here."""
-        return [self._check_record(entry) for entry in listed("rewards", rewards)]
-
-    def _check_record(self, entry: Any) -> tuple[int, int, float]:
-        if not (isinstance(entry, (tuple, list)) and len(entry) == 3):
-            raise TypeError(f"{entry!r}, but expected (player, arm, reward)")
-        player, arm, reward = entry
-        places = self.player_roster.place(player), self.arm_roster.place(arm)
-        return *places, self.setup.check_reward(f"reward of {player!r} for {arm!r}", as_number(reward))
+        checked = []
+        for entry in listed("rewards", rewards):
+            if not (isinstance(entry, (tuple, list)) and len(entry) == 3):
+                raise TypeError(f"{entry!r}, but expected (player, arm, reward)")
+            player, arm, reward = entry
+            value = self.setup.check_reward(f"reward of {player!r} for {arm!r}", as_number(reward))
+            checked.append((self.player_roster.place(player), self.arm_roster.place(arm), value))
+        return checked
 
     def record(self, checked: list[tuple[int, int, float]], now: float) -> list[tuple[Row, float]]:
         """The rows for one round of past rewards, to `observe` if there are any."""
@@ -212,17 +201,12 @@ class LearnerState:
         else:
             roster.retire(name)
         self.events += 1
-        self._make_room(knows_others)
-
-    def _make_room(self, knows_others: bool) -> None:
-        """Give everybody and everything on the rosters a place in the numbers."""
-        players, arms = len(self.player_roster.names), len(self.arm_roster.names)
-        if self.waiting.shape == (arms, players):
-            return
-        self.known = self.core.grown(self.known, players, arms, knows_others)
-        waiting, self.waiting = self.waiting, np.zeros((arms, players), np.int64)
-        self.waiting[: waiting.shape[0], : waiting.shape[1]] = waiting
-        self.all_waiting = self.waiting.sum(axis=1)
+        shape = len(self.arm_roster.names), len(self.player_roster.names)
+        if self.waiting.shape != shape:  # somebody or something new needs a place in the numbers
+            self.known = self.core.grown(self.known, *shape[::-1], knows_others)
+            more = [(0, after - before) for before, after in zip(self.waiting.shape, shape, strict=True)]
+            self.waiting = np.pad(self.waiting, more)
+            self.all_waiting = self.waiting.sum(axis=1)
 
     def restore(
         self,
