@@ -92,12 +92,8 @@ def bin_of(half):
 _SLACK = 1e-12  # a thousand times the quantile's own error
 
 
-def _bin_edges() -> np.ndarray:
-    half = [normal(0, 0, 0)] + [lower_quantile(k / BINS) for k in range(1, BINS // 2 + 1)]
-    return np.array(half + [-edge for edge in reversed(half[:-1])])
-
-
-_EDGES = _bin_edges()
+_HALF = [normal(0, 0, 0)] + [lower_quantile(k / BINS) for k in range(1, BINS // 2 + 1)]
+_EDGES = np.array(_HALF + [-edge for edge in reversed(_HALF[:-1])])
 LOW = _EDGES[:-1] - _SLACK
 HIGH = _EDGES[1:] + _SLACK
 for _table in (LOW, HIGH):

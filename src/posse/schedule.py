@@ -77,9 +77,8 @@ class Random(Schedule):
 
     def participation(self, players: int, horizon: int) -> Participation:
         if isinstance(self.probability, tuple) and len(self.probability) != players:
-            raise ValueError(
-                f"the schedule has {len(self.probability)} probabilities, but the problem has {players} players"
-            )
+            given = f"{len(self.probability)} probabilities"
+            raise ValueError(f"the schedule has {given}, but the problem has {players} players")
         return Participation(RANDOM, probabilities=np.broadcast_to(self.probability, players).astype(float))
 
 

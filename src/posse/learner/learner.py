@@ -77,9 +77,8 @@ class Learner:
             low, high = reward_range
         except (TypeError, ValueError):
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
-        setup = Setup(
-            policy, horizon, seed, low, high, floor, holdout, default_reward, patience, waiting_limit, keep_log
-        )
+        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log
+        setup = Setup(policy, horizon, seed, low, high, *fixed)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, check_names("arm", arms), check_names("player", players), clock)
@@ -188,10 +187,8 @@ class Learner:
             raise ConflictingReward(f"decision {identity} already has the reward {known:g}{how}; {reward:g} is refused")
         if known_tag is None and row is None and serial < self.decisions:
             forgotten = "" if self.setup.keep_log else ", or answered and forgotten, for want of a log"
-            raise UnknownDecision(
-                f"decision {identity} is not waiting: it was not made here, or was given up when "
-                f"{self.setup.waiting_limit:,} newer ones waited{forgotten}"
-            )
+            given_up = f"given up when {self.setup.waiting_limit:,} newer ones waited{forgotten}"
+            raise UnknownDecision(f"decision {identity} is not waiting: it was not made here, or was {given_up}")
         raise UnknownDecision(f"decision {identity} is not known to this learner")
 
     def _observe(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:
@@ -216,10 +213,9 @@ class Learner:
         self._now = max(self._now, now)
         patience, default = self.state.setup.patience, self.state.setup.default_reward
         if patience is not None and default is not None:
-            is_late = itertools.takewhile(
-                lambda row: row.decided_at + patience <= self._now, self.ledger.waiting.values()
-            )
-            self._observe([(row, default) for row in is_late], defaulted=True)
+            waiting = self.ledger.waiting.values()  # oldest first
+            late = itertools.takewhile(lambda row: row.decided_at + patience <= self._now, waiting)
+            self._observe([(row, default) for row in late], defaulted=True)
         return self._now
 
     # ---------------------------------------------------------------- players and arms
@@ -327,11 +323,9 @@ class Learner:
         raise TypeError("a learner is not copied or pickled; save it and load it")
 
     def __repr__(self) -> str:
-        players, arms = self.state.player_roster.count, self.state.arm_roster.count
-        return (
-            f"<Learner {self.setup.policy.label}: {players} players, {arms} arms, "
-            f"{self.decisions:,} decisions, {len(self.ledger.waiting):,} waiting>"
-        )
+        here = f"{self.state.player_roster.count} players, {self.state.arm_roster.count} arms"
+        done = f"{self.decisions:,} decisions, {len(self.ledger.waiting):,} waiting"
+        return f"<Learner {self.setup.policy.label}: {here}, {done}>"
 
 
 def as_reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
@@ -368,9 +362,8 @@ def _rows_of(frame: Any) -> list[tuple[Any, Any]] | None:
         return None
     identity = "decision" if "decision" in names else "id"
     if not {identity, "reward"} <= set(names):
-        raise ValueError(
-            f"the columns are {listed_names(map(str, names))}, but expected 'decision' or 'id', and 'reward'"
-        )
+        found = listed_names(map(str, names))
+        raise ValueError(f"the columns are {found}, but expected 'decision' or 'id', and 'reward'")
     columns = [frame[name] for name in (identity, "reward")]
     values = [column.to_pylist() if hasattr(column, "to_pylist") else list(column) for column in columns]
     return list(zip(*values, strict=True))

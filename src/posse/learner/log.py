@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from posse.learner.learner import Learner
 
 SCHEMA = 2
-COLUMNS = ["decision", "round", "player", "arm", "propensity", "holdout", "shared"]
+COLUMNS = ["decision", "round", "player", "arm", "propensity", "probabilities", "holdout", "shared"]
 COLUMNS += ["reward", "observed", "defaulted", "decided_at", "observed_at"]
 
 
@@ -65,42 +65,25 @@ def arrow_table(about: dict[str, Any], parts: list[PackedRows]) -> Any:
 
     columns, probabilities = unpack(parts)
     past, waits = columns["serial"] < 0, columns["observed"] == 0
-    ids = [
-        write_id(serial, tag) if serial >= 0 else None
-        for serial, tag in zip(columns["serial"].tolist(), columns["tag"].tolist(), strict=True)
-    ]
+    missing = {"propensity": past} | dict.fromkeys(("reward", "observed", "defaulted", "observed_at"), waits)
+
+    def column(name: str) -> Any:
+        if name in ("player", "arm"):
+            return pyarrow.array(about[f"{name}s"], pyarrow.string()).take(pyarrow.array(columns[name]))
+        values = columns[name].astype(np.bool_) if name in ("holdout", "defaulted") else columns[name]
+        return pyarrow.array(values, mask=missing.get(name))
+
+    ids = zip(columns["serial"].tolist(), columns["tag"].tolist(), strict=True)
+    written = [write_id(serial, tag) if serial >= 0 else None for serial, tag in ids]
     each_arm = pyarrow.ListArray.from_arrays(
         pyarrow.array(np.concatenate([[0], columns["arms"].cumsum()]), pyarrow.int32()),
         pyarrow.array(probabilities, mask=np.isnan(probabilities)),
         pyarrow.list_(pyarrow.field("element", pyarrow.float64())),  # as Parquet names it
         mask=pyarrow.array(columns["arms"] == 0),
     )
-
-    def named(field: str) -> Any:
-        return pyarrow.array(about[f"{field}s"], pyarrow.string()).take(pyarrow.array(columns[field]))
-
-    def numbers(field: str, missing: np.ndarray | None = None) -> Any:
-        values = columns[field].astype(np.bool_) if field in ("holdout", "defaulted") else columns[field]
-        return pyarrow.array(values, mask=missing)
-
-    table = pyarrow.table(
-        {
-            "decision": pyarrow.array(ids, pyarrow.string()),
-            "round": numbers("round"),
-            "player": named("player"),
-            "arm": named("arm"),
-            "propensity": numbers("propensity", past),
-            "probabilities": each_arm,
-            "holdout": numbers("holdout"),
-            "shared": numbers("shared"),
-            "reward": numbers("reward", waits),
-            "observed": numbers("observed", waits),
-            "defaulted": numbers("defaulted", waits),
-            "decided_at": numbers("decided_at"),
-            "observed_at": numbers("observed_at", waits),
-        }
-    )
-    metadata = json.dumps(about | {"rows": len(ids), "recorded": int(past.sum())}, sort_keys=True)
+    made = {"decision": pyarrow.array(written, pyarrow.string()), "probabilities": each_arm}
+    table = pyarrow.table({name: made[name] if name in made else column(name) for name in COLUMNS})
+    metadata = json.dumps(about | {"rows": len(written), "recorded": int(past.sum())}, sort_keys=True)
     order = np.lexsort((columns["serial"], columns["round"]))
     return table.take(order).replace_schema_metadata({"posse": metadata})
 
@@ -136,7 +119,7 @@ def read(table: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         raise ValueError("this is not a learner's log: expected an Arrow table as `log` gives it, with its metadata")
     if about["schema"] > SCHEMA:
         raise ValueError(f"the log has schema {about['schema']}, but this posse reads up to {SCHEMA}; use a newer one")
-    columns = COLUMNS if about["schema"] == 1 else [*COLUMNS, "probabilities"]
+    columns = [name for name in COLUMNS if about["schema"] > 1 or name != "probabilities"]
     missing = [name for name in columns if name not in table.column_names]
     if missing:
         raise ValueError(f"the log has no column {missing[0]!r}")
@@ -163,15 +146,7 @@ def _observe(learner: Learner, entries: list[dict[str, Any]]) -> None:
 def row_of(state: LearnerState, entry: dict[str, Any]) -> Row:
     """A decision, or a reward of the past, from an entry of a log."""
     serial, tag = (-1, 0) if entry["decision"] is None else parse_id(entry["decision"])
-    return Row(
-        serial,
-        tag,
-        entry["round"],
-        state.player_roster.place(entry["player"]),
-        state.arm_roster.place(entry["arm"]),
-        entry["propensity"] or 0.0,
-        entry["holdout"],
-        entry["shared"],
-        entry["decided_at"],
-        np.array(entry.get("probabilities") or [], np.float64).tobytes(),  # None, not available, becomes NaN
-    )
+    player, arm = state.player_roster.place(entry["player"]), state.arm_roster.place(entry["arm"])
+    each_arm = np.array(entry.get("probabilities") or [], np.float64)  # None, not available, becomes NaN
+    rest = entry["propensity"] or 0.0, entry["holdout"], entry["shared"], entry["decided_at"]
+    return Row(serial, tag, entry["round"], player, arm, *rest, each_arm.tobytes())

@@ -41,10 +41,9 @@ class Setup:
         if not NARROWEST <= high - low <= WIDEST:
             raise ValueError(f"reward_range=({low:g}, {high:g}), but expected (lowest, highest) with lowest < highest")
         if (self.default_reward is None) != (self.patience is None):
-            raise ValueError(
-                f"default_reward={self.default_reward!r} and patience={self.patience!r}, but expected both or neither: "
-                "the reward to take, and after how many seconds"
-            )
+            given = f"default_reward={self.default_reward!r} and patience={self.patience!r}"
+            expected = "both or neither: the reward to take, and after how many seconds"
+            raise ValueError(f"{given}, but expected {expected}")
         if not isinstance(self.keep_log, bool):
             raise TypeError(f"keep_log={self.keep_log!r}, but expected True or False")
         self.policy.for_rewards(low, high)
@@ -90,9 +89,8 @@ class Setup:
         known = {(_module(found), found.__name__): found for found in all_policies()}
         wanted = (policy["module"], policy["name"])
         if wanted not in known:
-            raise ValueError(
-                f"the policy {'.'.join(wanted)} is not known here; import the module that defines it first"
-            )
+            name = ".".join(wanted)
+            raise ValueError(f"the policy {name} is not known here; import the module that defines it first")
         made = known[wanted](**policy["constants"], label=policy["label"] or "")
         return cls(**{**plain, "policy": made})
 

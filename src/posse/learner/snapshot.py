@@ -128,10 +128,8 @@ def _checked(path: Path) -> tuple[int, dict[str, Any]]:
         raise SnapshotError(f"{path} is not a saved learner: expected the kind {KIND!r}")
     schema = content.get("schema")
     if type(schema) is not int or not 1 <= schema <= SCHEMA:
-        raise SnapshotError(
-            f"{path} has schema {schema}, written by posse {content.get('version')}; this posse, {__version__}, reads "
-            f"1 to {SCHEMA}: use a newer one"
-        )
+        wrote, reads = f"written by posse {content.get('version')}", f"{__version__}, reads 1 to {SCHEMA}"
+        raise SnapshotError(f"{path} has schema {schema}, {wrote}; this posse, {reads}: use a newer one")
     body = content.get("learner")
     if not isinstance(body, dict) or _digest(body) != content.get("sha256"):
         raise SnapshotError(f"{path} is damaged: its content does not match its digest")

@@ -227,15 +227,9 @@ class LearnerState:
     def counts(self) -> Counts:
         """Observed pulls and reward sums, of all who ever joined and all arms, in the order in which they came."""
         low, high, pulls = self.setup.low, self.setup.high, self.known.statistics[COUNT].T.copy()
-        return Counts(
-            tuple(self.player_roster.names),
-            tuple(self.arm_roster.names),
-            pulls,
-            low * pulls + (high - low) / GRID * self.known.statistics[SUM].T,
-            low,
-            high,
-            getattr(self.setup.policy, "epsilon", None),
-        )
+        sums = low * pulls + (high - low) / GRID * self.known.statistics[SUM].T
+        players, arms = tuple(self.player_roster.names), tuple(self.arm_roster.names)
+        return Counts(players, arms, pulls, sums, low, high, getattr(self.setup.policy, "epsilon", None))
 
 
 def as_number(reward: Any) -> Any:
