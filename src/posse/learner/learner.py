@@ -331,24 +331,17 @@ class Learner:
 def as_reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
     """Reports as a list of (id, reward), from anything that `Learner.observe` takes."""
     if isinstance(decision, (str, Decision)):
-        pairs: list[Any] = [(decision, reward)]
         if reward is None:
-            raise TypeError(f"reward=None for decision {_id_of(decision)}, but expected a number")
-    elif reward is not None:
+            raise TypeError(f"reward=None for {decision!r}, but expected a number")
+        return [(decision if isinstance(decision, str) else decision.id, as_number(reward))]
+    if reward is not None:
         raise TypeError("got many decisions with one reward; expected pairs (decision, reward)")
-    elif isinstance(decision, Mapping):
-        pairs = list(decision.items())
-    else:
-        rows = _rows_of(decision)
-        pairs = listed("decisions", decision) if rows is None else rows
+    pairs = list(decision.items()) if isinstance(decision, Mapping) else _rows_of(decision)
+    pairs = listed("decisions", decision) if pairs is None else pairs
     for pair in pairs:
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{pair!r}, but expected a pair (decision, reward)")
-    return [(_id_of(decision), as_number(reward)) for decision, reward in pairs]
-
-
-def _id_of(decision: Any) -> Any:
-    return decision.id if isinstance(decision, Decision) else decision
+    return [(one.id if isinstance(one, Decision) else one, as_number(value)) for one, value in pairs]
 
 
 def _rows_of(frame: Any) -> list[tuple[Any, Any]] | None:

@@ -113,10 +113,10 @@ def check_names(kind: str, names: Any) -> list[str]:
 
 def check_name(kind: str, name: Any) -> str:
     """One name. A whole number that names a player or an arm becomes a string."""
-    if kind in ("player", "arm") and isinstance(name, (int, np.integer)) and not isinstance(name, bool):
-        name = str(name)
     if not isinstance(name, str):
-        raise TypeError(f"{kind}={name!r}, but a name is a string")
+        if kind not in ("player", "arm") or not isinstance(name, (int, np.integer)) or isinstance(name, bool):
+            raise TypeError(f"{kind}={name!r}, but a name is a string")
+        name = str(name)
     if not (name.strip() and len(name) <= LONGEST_NAME and name.isprintable()):
         shown = name if len(name) <= LONGEST_NAME else name[:30] + "…"
         raise ValueError(f"{kind}={shown!r}, but a name has 1 to {LONGEST_NAME} printable characters")

@@ -127,18 +127,18 @@ class LearnerState:
         return out
 
     def _indexed(self, player: int) -> tuple[Any, ...]:
-        """What the indices of a player's next decision rest on, as the kernels take it."""
-        return self.known, player, self.waiting, self.all_waiting, *self._common()
+        """What the indices of a player's next decision rest on, as the kernels take it.
 
-    def _common(self) -> tuple[Any, ...]:
-        """M, ln T and the policy's constants. ln T is ln max(T, t) with a horizon, ln max(t, 2) without."""
-        log_T = math.log(max(self.rounds + 1, self.setup.horizon or 2))
-        return self.player_roster.count, log_T, self.core.constants
+        ln T is ln max(T, t) with a horizon, ln max(t, 2) without.
+        """
+        log_T, M = math.log(max(self.rounds + 1, self.setup.horizon or 2)), self.player_roster.count
+        return self.known, player, self.waiting, self.all_waiting, M, log_T, self.core.constants
 
     def beliefs(self) -> tuple[np.ndarray, np.ndarray]:
         """Centers and scales of what the policy believes, [player, arm]; `policy.reward_of` turns them into rewards."""
         centers, scales = (np.empty(self.waiting.T.shape) for _ in range(2))
-        self.core.kernels.believe(self.known, *self._common(), centers, scales)
+        known, _, _, _, *rest = self._indexed(0)
+        self.core.kernels.believe(known, *rest, centers, scales)
         return centers, scales
 
     def probabilities(self, evaluated: np.ndarray, offered: np.ndarray, mixed: bool = True) -> np.ndarray:
