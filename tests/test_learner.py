@@ -339,12 +339,11 @@ class TestFormsOfReports:
             learner.observe(kind(decision=SHOPS, reward=[True, True, True]))
         assert state(learner) == before
 
-    def test_real_data_frames(self):
-        learner = new()
-        for name in ("pandas", "polars"):
-            library = pytest.importorskip(name)
-            ids = [decision.id for decision in learner.choose(SHOPS)]
-            assert learner.observe(library.DataFrame({"decision": ids, "reward": [True, False, True]})) == 3
+    @pytest.mark.parametrize("name", ["pandas", "polars"])
+    def test_a_real_data_frame(self, name):
+        library, learner = pytest.importorskip(name), new()
+        ids = [decision.id for decision in learner.choose(SHOPS)]
+        assert learner.observe(library.DataFrame({"decision": ids, "reward": [True, False, True]})) == 3
 
     def test_a_row_without_a_reward_is_refused_and_nothing_is_taken(self):
         learner = new()
