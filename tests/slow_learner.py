@@ -39,6 +39,7 @@ class Entry:
     arm: str
     decided_at: float
     propensity: float | None = None
+    probabilities: list[float | None] | None = None
     holdout: bool = False
     shared: float = 0.0
     reward: float | None = None
@@ -240,6 +241,7 @@ class SlowLearner:
                     made.arm,
                     self.time,
                     made.propensity,
+                    [made.probabilities.get(arm) for arm in self.arms],
                     made.holdout,
                     made.shared,
                 )
@@ -320,6 +322,7 @@ class SlowLearner:
                 "player": entry.player,
                 "arm": entry.arm,
                 "propensity": entry.propensity,
+                "probabilities": entry.probabilities,
                 "holdout": entry.holdout,
                 "shared": entry.shared,
                 "reward": entry.reward,

@@ -10,6 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
+import pyarrow
 import pytest
 from scipy import stats
 
@@ -145,7 +146,7 @@ class TestRewards:
             learner.observe(decision.id, 0.5)
         assert learner.counts().sums.sum() == 1
 
-    @pytest.mark.parametrize("reward", [float("nan"), float("inf"), -0.1, 1.1, "1", None, True, [1]])
+    @pytest.mark.parametrize("reward", [float("nan"), float("inf"), -0.1, 1.1, "1", None, [1]])
     def test_what_is_no_reward_is_refused_by_name(self, reward):
         learner = new()
         decision = learner.choose("north")
@@ -281,6 +282,99 @@ class TestRewards:
         assert learner.counts().pulls.sum() == 0
 
 
+class Frame:
+    """Columns by name, as pandas and polars have them."""
+
+    def __init__(self, **columns):
+        self.columns, self.data = list(columns), columns
+
+    def __getitem__(self, name):
+        return self.data[name]
+
+
+class Stream:
+    """A table that is known by its Arrow stream alone."""
+
+    def __init__(self, **columns):
+        self.table = pyarrow.table(columns)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+class TestFormsOfReports:
+    """Everything that `observe` takes in place of an id and a number."""
+
+    @pytest.mark.parametrize("reward", [True, np.True_])
+    def test_a_decision_stands_for_its_id_and_a_truth_value_for_a_number(self, reward):
+        learner = new()
+        one, two, three, four = (learner.choose("north") for _ in range(4))
+        assert learner.observe(one, reward) == 1
+        assert learner.observe(two.id, not reward) == 1
+        assert learner.observe({three: reward, four.id: False, one: 1.0}) == 2
+        assert learner.observe([(one, 1.0), [two, 0]]) == 0
+        assert learner.counts().sums.sum() == 2
+        learner.record([("north", "tea", reward)])
+        assert learner.counts().sums.sum() == 3
+
+    @pytest.mark.parametrize("identity", ["decision", "id"])
+    @pytest.mark.parametrize("kind", [Frame, Stream, lambda **columns: pyarrow.table(columns)])
+    def test_a_table_has_the_decisions_and_rewards_in_columns(self, kind, identity):
+        learner = new()
+        ids = [decision.id for decision in learner.choose(SHOPS)]
+        table = {identity: ids, "shop": SHOPS, "reward": [1.0, 0.5, 0.25]}
+        assert learner.observe(kind(**table)) == 3
+        assert learner.counts().sums.sum() == 1.75
+        before = state(learner)
+        assert learner.observe(kind(**{name: values[:0] for name, values in table.items()})) == 0
+        with pytest.raises(ConflictingReward):
+            learner.observe(kind(**table | {"reward": [1.0, 0.5, 0.0]}))
+        with pytest.raises(
+            ValueError, match=r"the columns are .*shop.*, but expected 'decision' or 'id', and 'reward'"
+        ):
+            learner.observe(kind(**{identity: ids, "shop": SHOPS}))
+        with pytest.raises(ValueError, match="but expected 'decision'"):
+            learner.observe(kind(shop=SHOPS, reward=[1.0, 1.0, 1.0]))
+        with pytest.raises(UnknownDecision, match="'north' is not known"):
+            learner.observe(kind(decision=SHOPS, reward=[True, True, True]))
+        assert state(learner) == before
+
+    @pytest.mark.parametrize("name", ["pandas", "polars"])
+    def test_a_real_data_frame(self, name):
+        library, learner = pytest.importorskip(name), new()
+        ids = [decision.id for decision in learner.choose(SHOPS)]
+        assert learner.observe(library.DataFrame({"decision": ids, "reward": [True, False, True]})) == 3
+
+    def test_a_row_without_a_reward_is_refused_and_nothing_is_taken(self):
+        learner = new()
+        one, two = learner.choose(["north", "south"])
+        for reward in (None, float("nan")):
+            with pytest.raises((ValueError, TypeError), match=two.id):
+                learner.observe(Frame(decision=[one.id, two.id], reward=[1.0, reward]))
+        assert learner.counts().pulls.sum() == 0
+
+    def test_whole_numbers_name_players_and_arms(self, tmp_path):
+        """They become strings, also in what comes back."""
+        learner = posse.Learner(posse.IndTS(), arms=range(3), players=[1, np.int64(2)])
+        decision = learner.choose(1, available=[0, "2"])
+        assert (decision.player, learner.players, learner.arms) == ("1", ("1", "2"), ("0", "1", "2"))
+        assert set(decision.probabilities) == {"0", "2"}
+        learner.record([(2, 1, 1.0)])
+        learner.join(np.int64(7))
+        learner.add_arm(3)
+        learner.retire("1")
+        learner.retire_arm(0)
+        assert [made.player for made in learner.choose([2, "7"])] == ["2", "7"]
+        assert learner.probabilities(7, [3]) == {"3": 1.0}
+        learner.save(tmp_path / "learner.json")
+        for again in (posse.Learner.load(tmp_path / "learner.json"), posse.Learner.replay(learner.log())):
+            assert state(again) == state(learner)
+        with pytest.raises(TypeError, match="a name is a string"):
+            learner.choose(True)
+        with pytest.raises(ValueError, match="player '7' is here already"):
+            learner.join(7)
+
+
 class TestRange:
     def test_rewards_and_epsilon_are_in_the_users_units(self):
         euros = new(posse.RobustAggTS(5.0), reward_range=(-10, 40))
@@ -390,7 +484,9 @@ class TestBadInput:
             ({"arms": []}, "no arms given"),
             ({"arms": ["tea", "tea"]}, "arm 'tea' is named twice"),
             ({"arms": "tea"}, "expected names"),
-            ({"arms": [1, 2]}, "a name is a string"),
+            ({"arms": [1.0, 2.0]}, "a name is a string"),
+            ({"arms": [True]}, "a name is a string"),
+            ({"arms": [1, "1"]}, "arm '1' is named twice"),
             ({"arms": [""]}, "1 to 200 printable characters"),
             ({"arms": ["a\0b"]}, "printable"),
             ({"players": ["x" * 201]}, "1 to 200"),
@@ -457,13 +553,6 @@ class TestBadInput:
         with pytest.raises((ValueError, TypeError)):
             act(learner)
         assert state(learner) == before
-
-    def test_a_decision_in_place_of_its_id_is_told(self):
-        learner = new()
-        decision = learner.choose("north")
-        with pytest.raises(TypeError, match=f"expected its id, '{decision.id}'"):
-            learner.observe(decision, 1.0)
-        assert {decision: 1}[decision] == 1
 
     def test_a_clock_without_a_time_is_refused(self):
         clock = Clock()

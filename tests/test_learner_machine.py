@@ -42,6 +42,7 @@ POLICIES = [
     posse.IndUCB(),
     posse.HierTS(0.2),
     posse.PosseTS(),
+    posse.BetaTS(),
     HighTS(),
 ]
 RANGES = [(0.0, 1.0), (0.0, 1.0), (-10.0, 40.0), (3, 4)]

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import textwrap
+import threading
 
 import pyarrow.parquet
 import pytest
@@ -17,7 +18,7 @@ from posse.learner import SnapshotError
 from posse.policies import all_policies
 from posse.policies.statistics import COUNT
 from posse.testing import example
-from test_learner import Clock, new, state
+from test_learner import ARMS, Clock, new, state
 
 POLICIES = [example(cls) for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
 
@@ -94,6 +95,7 @@ class TestLog:
             "player",
             "arm",
             "propensity",
+            "probabilities",
             "holdout",
             "shared",
             "reward",
@@ -110,6 +112,37 @@ class TestLog:
             ("south", None, 0.25),
         ]
         assert sum(row["reward"] is None for row in rows) == len(learner.ledger.waiting)
+
+    @pytest.mark.parametrize("policy", [posse.RobustAggTS(0.1), posse.IndUCB()])
+    def test_it_has_the_probability_of_every_arm_that_was_available(self, policy, tmp_path):
+        """None for an arm that was not available; 0 for one that was, but could not be chosen."""
+        learner = new(policy)
+        learner.record([("north", "tea", 1.0)] * 9)
+        decisions = [learner.choose("north"), learner.choose("south", available=["cocoa", "tea"])]
+        learner.add_arm("juice")
+        learner.retire_arm("coffee")
+        decisions += learner.choose(["north", "east"])
+        learner.observe([(decision.id, 0.5) for decision in decisions[:3]])
+        learner.save(tmp_path / "learner.json")
+        loaded = posse.Learner.load(tmp_path / "learner.json")
+        for table in (learner.log(), loaded.log(), posse.Learner.replay(learner.log()).log()):
+            assert table["probabilities"].to_pylist()[:9] == [None] * 9
+            logged = table["probabilities"].to_pylist()[9:]
+            assert [len(row) for row in logged] == [3, 3, 4, 4]
+            for row, decision in zip(logged, decisions, strict=True):
+                named = dict(zip([*ARMS, "juice"], row, strict=False))
+                assert {arm: p for arm, p in named.items() if p is not None} == decision.probabilities
+                assert named[decision.arm] == decision.propensity
+
+    def test_a_log_longer_than_one_part_is_whole(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(posse.learner.ledger, "PART", 100)
+        learner, clock = busy(posse.RobustAggTS(0.1))
+        learner.save(tmp_path / "learner.json")
+        loaded = posse.Learner.load(tmp_path / "learner.json", clock=clock)
+        assert loaded.log().equals(learner.log(), check_metadata=True)
+        assert loaded.log().num_rows > 50
+        assert future(loaded) == future(learner)
+        assert loaded.log().equals(learner.log())
 
     def test_counts_of_the_log_are_the_learners(self):
         learner, _ = busy(posse.RobustAggTS(0.1))
@@ -160,7 +193,7 @@ class TestFile:
         path = tmp_path / "learner.json"
         new().save(path)
         content = json.loads(path.read_text())
-        assert (content["kind"], content["schema"], content["version"]) == ("posse learner", 2, posse.__version__)
+        assert (content["kind"], content["schema"], content["version"]) == ("posse learner", 3, posse.__version__)
         assert content["learner"]["setup"]["policy"] == {
             "name": "RobustAggTS",
             "module": "posse",
@@ -175,6 +208,26 @@ class TestFile:
             learner.save(tmp_path / "learner.json")
         assert [path.name for path in tmp_path.iterdir()] == ["learner.json"]
         assert posse.Learner.load(tmp_path / "learner.json").decisions == 3
+
+    def test_others_choose_and_observe_while_it_is_written(self, tmp_path, monkeypatch):
+        """The file has what was known when its writing began."""
+        learner, written = new(), posse.learner.snapshot._write
+        first = learner.choose("north")
+
+        def choose_meanwhile(*arguments):
+            thread = threading.Thread(target=lambda: learner.observe([(first, 1.0), (learner.choose("south"), 1.0)]))
+            thread.start()
+            thread.join(timeout=30)
+            assert not thread.is_alive()
+            written(*arguments)
+
+        monkeypatch.setattr(posse.learner.snapshot, "_write", choose_meanwhile)
+        learner.save(tmp_path / "learner.json")
+        loaded = posse.Learner.load(tmp_path / "learner.json")
+        assert (learner.decisions, learner.events) == (2, 1)
+        assert (loaded.decisions, loaded.events) == (1, 0)
+        assert loaded.log()["reward"].to_pylist() == [None]
+        assert loaded.observe(first, 1.0) == 1
 
     def test_odd_places(self, tmp_path):
         learner = new()
@@ -221,8 +274,8 @@ class TestFile:
     def test_a_newer_schema_is_refused_with_the_reason(self, tmp_path):
         path = tmp_path / "learner.json"
         new().save(path)
-        path.write_text(path.read_text().replace('"schema": 2', '"schema": 3'))
-        with pytest.raises(SnapshotError, match=r"schema 3.* use a newer one"):
+        path.write_text(path.read_text().replace('"schema": 3', '"schema": 4'))
+        with pytest.raises(SnapshotError, match=r"schema 4.* use a newer one"):
             posse.Learner.load(path)
 
     def test_a_policy_that_keeps_other_numbers_by_now_is_refused(self, tmp_path, monkeypatch):
@@ -249,7 +302,7 @@ class TestFile:
         body["setup"]["policy"]["name"] = "MyOwnTS"
         content = {
             "kind": "posse learner",
-            "schema": 2,
+            "schema": 3,
             "sha256": posse.learner.snapshot._digest(body),
             "learner": body,
         }

@@ -9,21 +9,41 @@ import pyarrow.parquet as parquet
 import pytest
 
 from posse import Learner
+from posse.insight import diagnose, evaluate
 
-FOLDER = Path(__file__).parent / "data" / "learner-schema-1"
-EXPECTED = json.loads((FOLDER / "expected.json").read_text())
+DATA = Path(__file__).parent / "data"
+FOLDERS = [DATA / "learner-schema-1", DATA / "learner-schema-2"]  # by the schema of the snapshots
+OLD = {
+    f"{folder.name[8:]} {policy}": (folder / policy, expected)
+    for folder in FOLDERS
+    for policy, expected in json.loads((folder / "expected.json").read_text()).items()
+}
 
 
-@pytest.mark.parametrize("policy", EXPECTED)
-def test_a_snapshot_of_schema_1_loads_and_goes_on(policy: str) -> None:
-    learner = Learner.load(FOLDER / f"{policy}.json", clock=lambda: 100.0)
-    _goes_on(learner, dict(EXPECTED[policy]))
+@pytest.mark.parametrize("old", OLD)
+def test_an_old_snapshot_loads_and_goes_on(old: str) -> None:
+    path, expected = OLD[old]
+    learner = Learner.load(path.with_suffix(".json"), clock=lambda: 100.0)
+    _goes_on(learner, dict(expected))
 
 
-@pytest.mark.parametrize("policy", EXPECTED)
-def test_a_log_of_schema_1_replays_and_goes_on(policy: str) -> None:
-    learner = Learner.replay(parquet.read_table(FOLDER / f"{policy}.parquet"), clock=lambda: 100.0)
-    _goes_on(learner, dict(EXPECTED[policy]))
+@pytest.mark.parametrize("old", OLD)
+def test_an_old_log_replays_and_goes_on(old: str) -> None:
+    path, expected = OLD[old]
+    table = parquet.read_table(path.with_suffix(".parquet"))
+    learner = Learner.replay(table, clock=lambda: 100.0)
+    assert learner.log().drop_columns(["probabilities"]).equals(table)
+    assert learner.log()["probabilities"].null_count == table.num_rows
+    _goes_on(learner, dict(expected))
+
+
+@pytest.mark.parametrize("old", OLD)
+def test_insight_reads_old_logs_and_new_ones_alike(old: str) -> None:
+    path, _ = OLD[old]
+    learner = Learner.load(path.with_suffix(".json"), clock=lambda: 100.0)
+    before, after = path.with_suffix(".parquet"), learner.log()
+    assert str(evaluate(before, "tea")) == str(evaluate(after, "tea"))
+    assert str(diagnose(before, epsilon=0.5)) == str(diagnose(after, epsilon=0.5))
 
 
 def _goes_on(learner: Learner, expected: dict) -> None:

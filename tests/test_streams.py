@@ -136,7 +136,7 @@ class TestKeys:
         ("seed", "error"), [(-1, ValueError), (1.0, TypeError), ("1", TypeError), (None, TypeError), ([1], TypeError)]
     )
     def test_what_is_no_seed_is_refused_by_name(self, seed, error):
-        with pytest.raises(error, match=r"^seed=.*non-negative integer"):
+        with pytest.raises(error, match=r"^seed=.*a whole number of at least 0"):
             streams.key(seed)
 
 

@@ -49,6 +49,12 @@ def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     return integer
 
 
+def store(record: Any, **checked: Any) -> None:
+    """Set fields of a frozen record, while it is being made, to values that were checked."""
+    for name, value in checked.items():
+        object.__setattr__(record, name, value)
+
+
 def output_file(
     path: str | Path, option: str = "", *, endings: Sequence[str] = (), new: bool = False, to: str = "write"
 ) -> Path:
@@ -69,9 +75,8 @@ def output_file(
     if found.is_dir():
         raise IsADirectoryError(f"{given} is a folder, but expected {expected}")
     if not found.parent.is_dir():
-        raise FileNotFoundError(
-            f"{f'{given}, but ' if option else ''}there is no folder {found.parent} to {to} {found.name} in"
-        )
+        start = f"{given}, but " if option else ""
+        raise FileNotFoundError(f"{start}there is no folder {found.parent} to {to} {found.name} in")
     if new and found.exists():
         raise FileExistsError(f"{given} exists already; expected the name of a new file")
     return found
@@ -79,10 +84,7 @@ def output_file(
 
 def _range(least: float, most: float, above: float) -> str:
     if above > -math.inf:
-        text = f"a number above {above:g}"
-        return text if most == math.inf else f"{text} and at most {most:g}"
-    if least > -math.inf and most < math.inf:
-        return f"a number in [{least:g}, {most:g}]"
+        return f"a number above {above:g}" + (f" and at most {most:g}" if most < math.inf else "")
     if least > -math.inf:
-        return f"a number of at least {least:g}"
+        return f"a number in [{least:g}, {most:g}]" if most < math.inf else f"a number of at least {least:g}"
     return "a finite number"

@@ -36,11 +36,16 @@ def subpar(
     >>> [len(problem.subpar_5) for problem in problems]
     [8, 8, 8]
     """
-    players = whole("players", players, least=1)
-    arms = whole("arms", arms, least=1)
+    players, arms = _check_size(players, arms)
     n_subpar = whole("n_subpar", n_subpar, least=0)
     epsilon = number("epsilon", epsilon, least=0, most=1)
-    _check_subpar(n_subpar, arms, epsilon)
+    if n_subpar >= arms:
+        raise ValueError(f"n_subpar={n_subpar} of arms={arms}, but the best arm is never subpar: at most {arms - 1}")
+    if BASE + epsilon > 1:
+        raise ValueError(f"epsilon={epsilon:g}, but this family needs 0.8 + epsilon <= 1: at most 0.2")
+    if n_subpar and BASE - 5 * epsilon < 0:
+        expected = "a subpar arm lies 5 epsilon below an arm near 0.8: at most 0.16"
+        raise ValueError(f"epsilon={epsilon:g} with n_subpar={n_subpar}, but {expected}")
     good = arms - n_subpar
     problems = []
     for draws in _draws(count, seed, players * arms):
@@ -68,8 +73,7 @@ def uniform(
     >>> uniform(players=5, arms=3, epsilon=0.1)[0].means.shape
     (5, 3)
     """
-    players = whole("players", players, least=1)
-    arms = whole("arms", arms, least=1)
+    players, arms = _check_size(players, arms)
     epsilon = number("epsilon", epsilon, least=0, most=1)
     problems = []
     for draws in _draws(count, seed, (players + 1) * arms):
@@ -119,8 +123,7 @@ def structured(
     >>> bool(problem.means[0].argmax() == problem.means[1].argmax() == problem.means[3].argmin())
     True
     """
-    players = whole("players", players, least=1)
-    arms = whole("arms", arms, least=1)
+    players, arms = _check_size(players, arms)
     spread = number("spread", spread, least=0, most=1)
     low = number("low", low, least=0, most=1)
     high = number("high", high, least=low, most=1)
@@ -132,9 +135,8 @@ def structured(
         raise ValueError(f"oddity={oddity!r}, but expected {', '.join(map(repr, ODDITIES))}")
     lift = LIFT if odd and oddity == "favourite" else 0.0
     if low - level / 2 < 0 or high + lift + level / 2 > 1:
-        raise ValueError(
-            f"level={level:g} with centres from {low:g} to {high + lift:g}, but centres must stay in [0, 1]"
-        )
+        given = f"centres from {low:g} to {high + lift:g}"
+        raise ValueError(f"level={level:g} with {given}, but centres must stay in [0, 1]")
     differ = groups > 1 or unlike > 0 or odd > 0
     epsilon = min(1.0, spread + level + (high - low + lift if differ else 0.0))
     group = np.arange(players) * groups // players
@@ -169,6 +171,10 @@ def _odd(oddity: str, centres: np.ndarray, own: np.ndarray, low: float, high: fl
     return changed
 
 
+def _check_size(players: int, arms: int) -> tuple[int, int]:
+    return whole("players", players, least=1), whole("arms", arms, least=1)
+
+
 def _draws(count: int, seed: int, numbers: int) -> list[np.ndarray]:
     check_seed(seed)
     return [uniforms(numbers, key(seed, k), GENERATE) for k in range(whole("count", count, least=0))]
@@ -179,18 +185,6 @@ def _around(centres: np.ndarray, epsilon: float, draws: np.ndarray) -> np.ndarra
     low = np.maximum(centres - epsilon / 2, 0)
     high = np.minimum(centres + epsilon / 2, 1)
     return low + (high - low) * draws.reshape(centres.shape)
-
-
-def _check_subpar(n_subpar: int, arms: int, epsilon: float) -> None:
-    if n_subpar >= arms:
-        raise ValueError(f"n_subpar={n_subpar} of arms={arms}, but the best arm is never subpar: at most {arms - 1}")
-    if BASE + epsilon > 1:
-        raise ValueError(f"epsilon={epsilon:g}, but this family needs 0.8 + epsilon <= 1: at most 0.2")
-    if n_subpar and BASE - 5 * epsilon < 0:
-        raise ValueError(
-            f"epsilon={epsilon:g} with n_subpar={n_subpar}, but a subpar arm lies 5 epsilon below an arm near 0.8: "
-            "at most 0.16"
-        )
 
 
 FAMILIES = {"subpar": subpar, "uniform": uniform, "structured": structured}

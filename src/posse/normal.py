@@ -1,8 +1,8 @@
 """Exact normal draws from random words, and the tables that make most of them unnecessary.
 
 A draw is the normal quantile of a 64-bit uniform: it reaches 9.1 standard deviations. The quantile is
-Wichura's algorithm AS 241 (Applied Statistics 37, 1988), relative error about 1e-16; its coefficients are below,
-highest power first.
+Wichura's algorithm AS 241 (Applied Statistics 37, 1988), relative error about 1e-16; the coefficients of its three
+quotients, numerator and denominator, are below, highest power first.
 
 Often the first 16 bits settle a comparison. `LOW[bin_of(half)]` and `HIGH[bin_of(half)]` bound the draw from below
 and above; rounding is monotone, so `center + scale * bound` bounds the computed index too, exactly.
@@ -14,76 +14,44 @@ import math
 
 import numpy as np
 
-MIDDLE_NUMERATOR = (
-    2.5090809287301226727e3,
-    3.3430575583588128105e4,
-    6.7265770927008700853e4,
-    4.5921953931549871457e4,
-    1.3731693765509461125e4,
-    1.9715909503065514427e3,
-    1.3314166789178437745e2,
-    3.3871328727963666080e0,
+MIDDLE = (
+    (2.5090809287301226727e3, 5.2264952788528545610e3),
+    (3.3430575583588128105e4, 2.8729085735721942674e4),
+    (6.7265770927008700853e4, 3.9307895800092710610e4),
+    (4.5921953931549871457e4, 2.1213794301586595867e4),
+    (1.3731693765509461125e4, 5.3941960214247511077e3),
+    (1.9715909503065514427e3, 6.8718700749205790830e2),
+    (1.3314166789178437745e2, 4.2313330701600911252e1),
+    (3.3871328727963666080e0, 1.0),
 )
-MIDDLE_DENOMINATOR = (
-    5.2264952788528545610e3,
-    2.8729085735721942674e4,
-    3.9307895800092710610e4,
-    2.1213794301586595867e4,
-    5.3941960214247511077e3,
-    6.8718700749205790830e2,
-    4.2313330701600911252e1,
-    1.0,
+TAIL = (
+    (7.74545014278341407640e-4, 1.05075007164441684324e-9),
+    (2.27238449892691845833e-2, 5.47593808499534494600e-4),
+    (2.41780725177450611770e-1, 1.51986665636164571966e-2),
+    (1.27045825245236838258e0, 1.48103976427480074590e-1),
+    (3.64784832476320460504e0, 6.89767334985100004550e-1),
+    (5.76949722146069140550e0, 1.67638483018380384940e0),
+    (4.63033784615654529590e0, 2.05319162663775882187e0),
+    (1.42343711074968357734e0, 1.0),
 )
-TAIL_NUMERATOR = (
-    7.74545014278341407640e-4,
-    2.27238449892691845833e-2,
-    2.41780725177450611770e-1,
-    1.27045825245236838258e0,
-    3.64784832476320460504e0,
-    5.76949722146069140550e0,
-    4.63033784615654529590e0,
-    1.42343711074968357734e0,
-)
-TAIL_DENOMINATOR = (
-    1.05075007164441684324e-9,
-    5.47593808499534494600e-4,
-    1.51986665636164571966e-2,
-    1.48103976427480074590e-1,
-    6.89767334985100004550e-1,
-    1.67638483018380384940e0,
-    2.05319162663775882187e0,
-    1.0,
-)
-FAR_NUMERATOR = (
-    2.01033439929228813265e-7,
-    2.71155556874348757815e-5,
-    1.24266094738807843860e-3,
-    2.65321895265761230930e-2,
-    2.96560571828504891230e-1,
-    1.78482653991729133580e0,
-    5.46378491116411436990e0,
-    6.65790464350110377720e0,
-)
-FAR_DENOMINATOR = (
-    2.04426310338993978564e-15,
-    1.42151175831644588870e-7,
-    1.84631831751005468180e-5,
-    7.86869131145613259100e-4,
-    1.48753612908506148525e-2,
-    1.36929880922735805310e-1,
-    5.99832206555887937690e-1,
-    1.0,
+FAR = (
+    (2.01033439929228813265e-7, 2.04426310338993978564e-15),
+    (2.71155556874348757815e-5, 1.42151175831644588870e-7),
+    (1.24266094738807843860e-3, 1.84631831751005468180e-5),
+    (2.65321895265761230930e-2, 7.86869131145613259100e-4),
+    (2.96560571828504891230e-1, 1.48753612908506148525e-2),
+    (1.78482653991729133580e0, 1.36929880922735805310e-1),
+    (5.46378491116411436990e0, 5.99832206555887937690e-1),
+    (6.65790464350110377720e0, 1.0),
 )
 
 
-def ratio(numerator, denominator, r):
+def ratio(coefficients, r):
     """The quotient of two polynomials at r."""
-    above = 0.0
-    for coefficient in numerator:
-        above = above * r + coefficient
-    below = 0.0
-    for coefficient in denominator:
-        below = below * r + coefficient
+    above = below = 0.0
+    for numerator, denominator in coefficients:
+        above = above * r + numerator
+        below = below * r + denominator
     return above / below
 
 
@@ -95,11 +63,11 @@ def lower_quantile(p):
     """
     q = p - 0.5
     if q >= -0.425:
-        return q * ratio(MIDDLE_NUMERATOR, MIDDLE_DENOMINATOR, 0.180625 - q * q)
+        return q * ratio(MIDDLE, 0.180625 - q * q)
     r = math.sqrt(-math.log(p))
     if r <= 5.0:
-        return -ratio(TAIL_NUMERATOR, TAIL_DENOMINATOR, r - 1.6)
-    return -ratio(FAR_NUMERATOR, FAR_DENOMINATOR, r - 5.0)
+        return -ratio(TAIL, r - 1.6)
+    return -ratio(FAR, r - 5.0)
 
 
 def normal(half, middle, last):
@@ -124,12 +92,8 @@ def bin_of(half):
 _SLACK = 1e-12  # a thousand times the quantile's own error
 
 
-def _bin_edges() -> np.ndarray:
-    half = [normal(0, 0, 0)] + [lower_quantile(k / BINS) for k in range(1, BINS // 2 + 1)]
-    return np.array(half + [-edge for edge in reversed(half[:-1])])
-
-
-_EDGES = _bin_edges()
+_HALF = [normal(0, 0, 0)] + [lower_quantile(k / BINS) for k in range(1, BINS // 2 + 1)]
+_EDGES = np.array(_HALF + [-edge for edge in reversed(_HALF[:-1])])
 LOW = _EDGES[:-1] - _SLACK
 HIGH = _EDGES[1:] + _SLACK
 for _table in (LOW, HIGH):

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posse.checks import number, whole
+from posse.checks import number, store, whole
 from posse.rewards import Bernoulli, Family, family
+from posse.text import plural
 
 ROUNDING = 1e-9
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Problem:
     """A multi-task bandit problem: `means[player, arm]` in [0, 1], and ε that bounds how much players differ.
 
@@ -29,18 +33,16 @@ class Problem:
     [2]
     """
 
-    __slots__ = ("epsilon", "gaps", "means", "rewards", "stream")
-
     means: np.ndarray
     """Mean rewards, [player, arm]."""
     epsilon: float
     """How much the players' means may differ on any arm."""
     rewards: Family
     """The reward family."""
-    gaps: np.ndarray
-    """How much worse than the player's best arm each arm is, [player, arm]; at least 0."""
     stream: int
     """The number of the problem's random stream."""
+    gaps: np.ndarray
+    """How much worse than the player's best arm each arm is, [player, arm]; at least 0."""
 
     def __init__(
         self,
@@ -51,22 +53,11 @@ class Problem:
         stream: int | None = None,
     ) -> None:
         table = _check_means(means)
-        set_ = object.__setattr__
-        set_(self, "means", table)
-        set_(self, "epsilon", _check_epsilon(table, epsilon))
-        set_(self, "rewards", family(rewards))
         gaps = table.max(axis=1, keepdims=True) - table
         gaps.setflags(write=False)
-        set_(self, "gaps", gaps)
-        digest = hashlib.blake2b(repr(table.shape).encode() + table.tobytes(), digest_size=8, person=b"posse problem")
-        own_stream = int.from_bytes(digest.digest(), "little")
-        set_(self, "stream", own_stream if stream is None else whole("stream", stream, least=0))
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"a Problem is immutable; make a new one to change {name}")
-
-    def __delattr__(self, name: str) -> None:
-        raise AttributeError("a Problem is immutable")
+        number = _own_stream(table) if stream is None else whole("stream", stream, least=0)
+        epsilon = _check_epsilon(table, epsilon)
+        store(self, means=table, epsilon=epsilon, rewards=family(rewards), stream=number, gaps=gaps)
 
     @property
     def players(self) -> int:
@@ -128,19 +119,19 @@ class Problem:
         return self.means.shape, self.means.tobytes(), self.epsilon, self.rewards, self.stream
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (self.means.copy(), self.epsilon, self.rewards, self.stream)
+        return functools.partial(Problem, stream=self.stream), (self.means, self.epsilon, self.rewards)
 
     def __repr__(self) -> str:
         return (
-            f"Problem({self.players} player{'s' * (self.players > 1)} × {self.arms} arm{'s' * (self.arms > 1)}, "
-            f"epsilon={self.epsilon:g}, "
+            f"Problem({plural(self.players, 'player')} × {plural(self.arms, 'arm')}, epsilon={self.epsilon:g}, "
             f"{repr(self.rewards).removesuffix('()')} rewards, "
             f"subpar arms: {len(self.subpar_5)} of {self.arms} at 5ε, {len(self.subpar_10)} of {self.arms} at 10ε)"
         )
 
 
-def _rebuild(means: np.ndarray, epsilon: float, rewards: Family, stream: int) -> Problem:
-    return Problem(means, epsilon, rewards, stream=stream)
+def _own_stream(means: np.ndarray) -> int:
+    text = repr(means.shape).encode() + means.tobytes()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8, person=b"posse problem").digest(), "little")
 
 
 def _check_means(means: Any) -> np.ndarray:

@@ -27,8 +27,8 @@ class Family:
 
     @property
     def parameter(self) -> float:
-        """The family's one number, for the kernels."""
-        return 0.0
+        """The family's one number, for the kernels; 0 if it has none."""
+        return float(next(iter(vars(self).values()), 0.0))
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,6 @@ class Beta(Family):
     def __post_init__(self) -> None:
         number("concentration", self.concentration, least=1e-300)
 
-    @property
-    def parameter(self) -> float:
-        return float(self.concentration)
-
 
 @dataclass(frozen=True)
 class Uniform(Family):
@@ -62,10 +58,6 @@ class Uniform(Family):
 
     def __post_init__(self) -> None:
         number("width", self.width, least=0, most=1)
-
-    @property
-    def parameter(self) -> float:
-        return float(self.width)
 
 
 @dataclass(frozen=True)
@@ -82,7 +74,7 @@ def family(rewards: Family | str) -> Family:
         return rewards
     if isinstance(rewards, str) and rewards.lower() in by_name:
         return by_name[rewards.lower()]
-    allowed = ", ".join(repr(name) for name in by_name)
+    allowed = ", ".join(map(repr, by_name))
     raise ValueError(f"rewards={rewards!r}, but expected {allowed} or a family such as posse.rewards.Beta(10)")
 
 

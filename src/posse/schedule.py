@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.checks import number, whole
+from posse.checks import number, store, whole
 from posse.streams import SCHEDULE, block
 
 CONCURRENT, IN_TURN, RANDOM_TURN, RANDOM, FIXED, SPANS = range(6)
@@ -23,23 +23,9 @@ class Participation(NamedTuple):
     """Who is active when, as the kernel takes it."""
 
     kind: int
-    probabilities: np.ndarray  # [player], for RANDOM
-    mask: np.ndarray  # [round, player], for FIXED
-    spans: np.ndarray  # [2, player], first and last round, for SPANS
-
-
-def _participation(
-    kind: int,
-    probabilities: np.ndarray | None = None,
-    mask: np.ndarray | None = None,
-    spans: np.ndarray | None = None,
-) -> Participation:
-    return Participation(
-        kind,
-        np.zeros(0) if probabilities is None else probabilities,
-        np.zeros((0, 0), np.uint8) if mask is None else mask,
-        np.zeros((2, 0), np.int64) if spans is None else spans,
-    )
+    probabilities: np.ndarray = np.zeros(0)  # [player], for RANDOM
+    mask: np.ndarray = np.zeros((0, 0), np.uint8)  # [round, player], for FIXED
+    spans: np.ndarray = np.zeros((2, 0), np.int64)  # [2, player], first and last round, for SPANS
 
 
 class Schedule(ABC):
@@ -55,7 +41,7 @@ class Concurrent(Schedule):
     """Every player in every round, as in the paper's experiments."""
 
     def participation(self, players: int, horizon: int) -> Participation:
-        return _participation(CONCURRENT)
+        return Participation(CONCURRENT)
 
 
 @dataclass(frozen=True)
@@ -69,7 +55,7 @@ class Sequential(Schedule):
             raise ValueError(f"order={self.order!r}, but expected 'turn' or 'random'")
 
     def participation(self, players: int, horizon: int) -> Participation:
-        return _participation(IN_TURN if self.order == "turn" else RANDOM_TURN)
+        return Participation(IN_TURN if self.order == "turn" else RANDOM_TURN)
 
 
 @dataclass(frozen=True)
@@ -83,19 +69,17 @@ class Random(Schedule):
         if isinstance(given, np.ndarray) and given.ndim == 0:
             given = given.item()
         if isinstance(given, (Sequence, np.ndarray)) and not isinstance(given, str):
-            checked: Any = tuple(
-                number(f"probability of player {player}", value, least=0, most=1) for player, value in enumerate(given)
-            )
+            named = ((f"probability of player {player}", value) for player, value in enumerate(given))
+            checked: Any = tuple(number(name, value, least=0, most=1) for name, value in named)
         else:
             checked = number("probability", given, least=0, most=1)
-        object.__setattr__(self, "probability", checked)
+        store(self, probability=checked)
 
     def participation(self, players: int, horizon: int) -> Participation:
         if isinstance(self.probability, tuple) and len(self.probability) != players:
-            raise ValueError(
-                f"the schedule has {len(self.probability)} probabilities, but the problem has {players} players"
-            )
-        return _participation(RANDOM, probabilities=np.broadcast_to(self.probability, players).astype(float))
+            given = f"{len(self.probability)} probabilities"
+            raise ValueError(f"the schedule has {given}, but the problem has {players} players")
+        return Participation(RANDOM, probabilities=np.broadcast_to(self.probability, players).astype(float))
 
 
 @dataclass(frozen=True)
@@ -109,13 +93,13 @@ class Late(Schedule):
     players: int = 1
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "share", number("share", self.share, least=0, most=1))
-        object.__setattr__(self, "players", whole("players", self.players, least=1))
+        share, players = number("share", self.share, least=0, most=1), whole("players", self.players, least=1)
+        store(self, share=share, players=players)
 
     def participation(self, players: int, horizon: int) -> Participation:
         spans = _always(players, horizon)
         spans[0, max(players - self.players, 0) :] = math.floor(self.share * horizon) + 1
-        return _participation(SPANS, spans=spans)
+        return Participation(SPANS, spans=spans)
 
 
 @dataclass(frozen=True)
@@ -137,7 +121,7 @@ class Arrivals(Schedule):
         spans[0] = np.array(arrivals[:-1]) + 1
         if not self.stay:
             spans[1] = arrivals[1:]
-        return _participation(SPANS, spans=spans)
+        return Participation(SPANS, spans=spans)
 
 
 def _always(players: int, horizon: int) -> np.ndarray:
@@ -161,16 +145,13 @@ class Fixed(Schedule):
         table = np.array(mask, dtype=np.uint8, order="C")
         frozen = table.view()
         frozen.setflags(write=False)
-        object.__setattr__(self, "mask", frozen)
-        object.__setattr__(self, "_table", table)  # the kernels' type is a writable array; they only read it
+        store(self, mask=frozen, _table=table)  # the kernels' type is a writable array; they only read it
 
     def participation(self, players: int, horizon: int) -> Participation:
         if self.mask.shape != (horizon, players):
-            rounds, columns = self.mask.shape
-            raise ValueError(
-                f"mask is {rounds} rounds × {columns} players, but the run has {horizon} rounds and {players} players"
-            )
-        return _participation(FIXED, mask=self._table)
+            given = "{} rounds × {} players".format(*self.mask.shape)
+            raise ValueError(f"mask is {given}, but the run has {horizon} rounds and {players} players")
+        return Participation(FIXED, mask=self._table)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Fixed) and np.array_equal(self.mask, other.mask)
@@ -179,8 +160,7 @@ class Fixed(Schedule):
         return hash((self.mask.shape, self.mask.tobytes()))
 
     def __repr__(self) -> str:
-        rounds, players = self.mask.shape
-        return f"Fixed({rounds} rounds × {players} players)"
+        return "Fixed({} rounds × {} players)".format(*self.mask.shape)
 
 
 def activate(active, chances, kind, probabilities, mask, spans, t, key):

@@ -10,9 +10,10 @@ Functions here are plain Python on integers and are compiled by whoever uses the
 from __future__ import annotations
 
 import hashlib
-import operator
 
 import numpy as np
+
+from posse.checks import whole
 
 MASK32 = 0xFFFFFFFF
 MAX_ROUND = 2**56
@@ -72,12 +73,4 @@ def uniforms(count: int, key: tuple[int, int], purpose: int) -> np.ndarray:
 
 def check_seed(seed: int) -> int:
     """The seed as a Python integer, or an error that says what a seed is."""
-    try:
-        if isinstance(seed, bool):
-            raise TypeError
-        number = operator.index(seed)
-    except TypeError:
-        raise TypeError(f"seed={seed!r}, but a seed is a non-negative integer") from None
-    if number < 0:
-        raise ValueError(f"seed={number}, but a seed is a non-negative integer")
-    return number
+    return whole("seed", seed, least=0)

@@ -160,6 +160,7 @@ def test_the_verbs_of_the_learner(client, http):
 def test_errors_are_the_learners(client, offers):
     decision = client.choose(offers, "Lyon")
     client.observe(offers, decision.id, 1.0)
+    assert client.observe(offers, decision, True) == 0  # the same decision and reward, in other words
     for wrong, error in [
         (lambda: client.observe(offers, decision.id, 0.0), ConflictingReward),
         (lambda: client.observe(offers, "99-00000000", 0.0), UnknownDecision),
@@ -167,7 +168,6 @@ def test_errors_are_the_learners(client, offers):
         (lambda: client.observe(offers, decision.id, 7.0), ValueError),
         (lambda: client.observe(offers, decision.id, float("nan")), ValueError),
         (lambda: client.observe(offers, decision.id), TypeError),
-        (lambda: client.observe(offers, decision, 1.0), TypeError),
         (lambda: client.choose(offers, "nobody"), ValueError),
         (lambda: client.choose(offers, "x" * 300), ValueError),
         (lambda: client.choose(offers, "Lyon", available=[]), ValueError),

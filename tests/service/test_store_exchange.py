@@ -38,6 +38,7 @@ def test_a_learners_log_becomes_an_experiment_that_goes_on_like_it(policy, backe
     with stores(backend, tmp_path, 2, clock) as (store, other):
         made = import_log(store, "teas", tmp_path / "log.parquet")
         assert (made.rounds, made.decisions, made.events) == (learner.rounds, learner.decisions, learner.events)
+        assert other.read(queries.log_table, "teas")["probabilities"].equals(learner.log()["probabilities"])
         assert verify(other) == []
         for _ in range(5):
             decisions = learner.choose(learner.players)

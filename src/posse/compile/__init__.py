@@ -1,14 +1,9 @@
 """Plain functions in, compiled functions out: the one place that knows how posse's code is compiled.
 
 Kernels and the scalar functions that they call are written as ordinary undecorated Python. `bind_all` walks from
-several kernels through every plain function that they name, replaces the names that a policy provides (its index
-function, its flags), and compiles the result. `bind` does the same for one kernel. Without compilation
-(`NUMBA_DISABLE_JIT=1`) the same walk gives plain Python.
-
-Compiled kernels are cached on disk in a folder named by a digest of all code and constants reached in the walk. So an
-edited policy, in any file or notebook, never runs a stale kernel.
-
-`bind_cuda` does the same for NVIDIA GPUs, from the same functions.
+kernels through every plain function that they name, replaces the names that a policy provides (its index function, its
+flags), and compiles the result; `bind_cuda` does so for NVIDIA GPUs. Compiled kernels are cached on disk under a digest
+of all code and constants reached, so an edited policy, in any file or notebook, never runs a stale kernel.
 
 - `walk`: which functions a kernel reaches, and the digest of their bytecode
 - `source`: the digest of their source, which is the same on every Python

@@ -98,32 +98,26 @@ def cached(jit: Callable[..., Any], functions: Iterable[Callable[..., Any]], dig
         finally:
             numba.config.CACHE_DIR = before
     for dispatcher in dispatchers:
-        dispatcher._cache = _Forgiving(dispatcher._cache, folder)
+        _forgive(dispatcher._cache, folder)
     return dispatchers
 
 
-class _Forgiving:
-    """numba's cache of one function. What cannot be read counts as missing, and what cannot be written is skipped."""
+def _forgive(cache: Any, folder: Path | None) -> None:
+    """Let numba's cache of a function take what cannot be read for missing, and skip what cannot be written."""
+    load, save = cache.load_overload, cache.save_overload
 
-    def __init__(self, cache: Any, folder: Path | None) -> None:
-        self._inner = cache
-        self._folder = folder
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
-
-    def load_overload(self, signature: Any, context: Any) -> Any:
-        """The compiled function, or None; a damaged cache is begun anew."""
+    def load_overload(signature: Any, context: Any) -> Any:
         try:
-            return self._inner.load_overload(signature, context)
+            return load(signature, context)
         except Exception:  # whatever unpickling half a file may raise
             with contextlib.suppress(OSError):
-                self._inner.flush()
+                cache.flush()  # begin a damaged cache anew
             return None
 
-    def save_overload(self, signature: Any, data: Any) -> None:
-        """Keep it, if there is room on the disk; others make room if the cache is full."""
+    def save_overload(signature: Any, data: Any) -> None:
         with contextlib.suppress(OSError):
-            self._inner.save_overload(signature, data)
-            if self._folder is not None:
-                make_room(self._folder)
+            save(signature, data)
+            if folder is not None:
+                make_room(folder)
+
+    cache.load_overload, cache.save_overload = load_overload, save_overload

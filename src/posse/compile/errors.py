@@ -46,9 +46,8 @@ def _compile(method: Callable[..., Any], walk: Walk, what: str, progress: Compil
     except Exception as error:
         # The function of the walk that failed first is the innermost. `is_failed` is wrong in some versions of numba.
         ended = [(each.data["dispatcher"].py_func, each._exc_details) for _, each in recorder.buffer]
-        failed: list[Any] = [
-            (walk.origin[made], details[1]) for made, details in ended if details and made in walk.origin
-        ]
+        known = ((walk.origin.get(made), details) for made, details in ended)
+        failed: list[Any] = [(function, details[1]) for function, details in known if function and details]
         if not failed and not _is_about_the_code(error):
             raise
         told = CompileError(explanation(walk, what, *(failed or [(None, error)])[0]))
@@ -85,22 +84,18 @@ class CodePlace(NamedTuple):
         except (OSError, TypeError):
             return []
 
-    def nodes(self) -> list[Any]:
-        """The parts of the function's source that have a line."""
+    def nodes(self) -> list[tuple[int, Any]]:
+        """The parts of the function's source, each with the line where it begins, those of this line first."""
         try:
             tree = ast.parse(textwrap.dedent("".join(self.source())))
         except SyntaxError:
             return []
-        return [node for node in ast.walk(tree) if hasattr(node, "lineno")]
-
-    def nodes_here(self) -> list[Any]:
-        """Those that begin on the line."""
-        return [node for node in self.nodes() if self.first + node.lineno - 1 == self.line]
+        found = [(self.first + node.lineno - 1, node) for node in ast.walk(tree) if hasattr(node, "lineno")]
+        return sorted(found, key=lambda each: each[0] != self.line)
 
     def find(self, matches: Callable[[Any], bool]) -> CodePlace:
         """The first line of the function with such a part, or the place itself."""
-        lines = [node.lineno for node in self.nodes() if matches(node)]
-        return self._replace(line=self.first + min(lines) - 1) if lines else self
+        return self._replace(line=min((line for line, node in self.nodes() if matches(node)), default=self.line))
 
     def find_name(self, name: str) -> CodePlace:
         """The first line with a name or an attribute of this name."""
@@ -203,18 +198,18 @@ def _match(reasons: dict[str, str], place: CodePlace, text: str) -> tuple[str, C
 
 def _unsupported(place: CodePlace) -> tuple[str, CodePlace] | None:
     """A part of the source that compiled code cannot have, on the line of the place if there is one."""
-    for node in place.nodes_here() + place.nodes():
+    for line, node in place.nodes():
         for words, kind in UNSUPPORTED.items():
             if isinstance(node, kind):
-                return f"it uses {words}; {ONLY_NUMBERS}", place._replace(line=place.first + node.lineno - 1)
+                return f"it uses {words}; {ONLY_NUMBERS}", place._replace(line=line)
     return None
 
 
 def _wrong_return(walk: Walk, place: CodePlace, text: str) -> tuple[str, CodePlace] | None:
     """A bound function that returns other than what the line at this place unpacks, with its `return` as the place."""
     found = re.search(WRONG_RETURN, text)
-    for node in place.nodes_here() if found else ():
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
+    for line, node in place.nodes():
+        if line == place.line and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
             called = _called(node, walk.names)
             if found and called:
                 gives = found[2] or _kind(found[1] or _split(found[3])[-1])
@@ -229,14 +224,14 @@ def _called(node: Any, scope: Mapping[str, Any]) -> FunctionType | None:
     if not isinstance(called, FunctionType):
         return None
     made = called.__code__.co_filename.startswith("<posse ")
-    returns = [each for each in _beginning(called).nodes() if isinstance(each, ast.Return)] if made else []
+    returns = [each for _, each in _beginning(called).nodes() if isinstance(each, ast.Return)] if made else []
     return _called(returns[0], called.__globals__) or called if returns else called
 
 
 def _first_line(text: str) -> str:
     """The first line of the compiler's text that says something."""
-    lines = (line.strip() for line in text.splitlines())
-    return next((line for line in lines if line and not line.startswith("Failed in nopython")), "unknown reason")
+    said = re.search(r"^\s*(?!Failed in nopython)(\S.*?)\s*$", text, re.MULTILINE)
+    return said[1] if said else "unknown reason"
 
 
 def _split(types: str) -> list[str]:

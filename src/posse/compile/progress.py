@@ -37,16 +37,15 @@ class CompileProgress(event.Listener):  # type: ignore[misc]
 
     def on_start(self, event: Any) -> None:
         """A function is about to be compiled."""
-        self._show(event)
+        self._show(event.data["dispatcher"].py_func)
 
     def on_end(self, event: Any) -> None:
         """A function has been compiled."""
-        if event.data["dispatcher"].py_func in self.functions:
-            self.done.add(event.data["dispatcher"].py_func)
-        self._show(event)
+        self.done |= {event.data["dispatcher"].py_func} & set(self.functions)
+        self._show(event.data["dispatcher"].py_func)
 
-    def _show(self, event: Any) -> None:
-        if self.out is None or event.data["dispatcher"].py_func not in self.functions:
+    def _show(self, function: Any) -> None:
+        if self.out is None or function not in self.functions:
             return
         if self.out.isatty():
             done = f"{len(self.done)} of {len(self.functions)} functions"

@@ -25,38 +25,22 @@ def source_digest(function: Callable[..., Any], **names: Any) -> str:
     return CodeDigest([function], names, spell=_spell, spell_table=_rounded).short
 
 
-def _spell(function: FunctionType) -> str:
-    source = normal_source(function)
-    return f"bytecode {bytecode(function)}" if source is None else source
-
-
 def _rounded(table: np.ndarray) -> list[str]:
     return [f"{float(x):.{DIGITS - 1}e}" if table.dtype.kind == "f" else repr(x) for x in table.ravel().tolist()]
 
 
-def normal_source(function: FunctionType) -> str | None:
-    """The function's source without layout, comments, docstrings and annotations, or None if it is not there.
-
-    None too where the lines hold more than this function, such as a lambda among others: then they do not tell which
-    one it is.
-    """
+def _spell(function: FunctionType) -> str:
+    """A function's source, or its bytecode if the lines are not there or hold more, such as a lambda among others."""
     try:
-        lines, _ = inspect.getsourcelines(function)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
-        return None
-    if len(tree.body) != 1:
-        return None
-    (found,) = tree.body
-    if not isinstance(found, ast.FunctionDef) or found.name != function.__code__.co_name:
-        return _only_lambda(found, function)
-    found.decorator_list = []  # `staticmethod` and marks; what they do to the function shows in what it is
-    return _spelled(found)
-
-
-def _only_lambda(statement: ast.stmt, function: FunctionType) -> str | None:
-    lambdas = [node for node in ast.walk(statement) if isinstance(node, ast.Lambda)]
-    return _spelled(lambdas[0]) if len(lambdas) == 1 and function.__code__.co_name == "<lambda>" else None
+        (found,) = ast.parse(textwrap.dedent("".join(inspect.getsourcelines(function)[0]))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return f"bytecode {bytecode(function)}"
+    name = function.__code__.co_name
+    if isinstance(found, ast.FunctionDef) and found.name == name:
+        found.decorator_list = []  # `staticmethod` and marks; what they do to the function shows in what it is
+        return _spelled(found)
+    lambdas = [node for node in ast.walk(found) if isinstance(node, ast.Lambda)]
+    return _spelled(lambdas[0]) if len(lambdas) == 1 and name == "<lambda>" else f"bytecode {bytecode(function)}"
 
 
 def _spelled(node: Any) -> str:

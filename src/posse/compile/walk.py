@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import enum
 import hashlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import CellType, CodeType, FunctionType, ModuleType
 from typing import Any
@@ -118,7 +119,7 @@ class CodeDigest:
 
     def _note_function(self, function: FunctionType) -> None:
         """Note a function's code, and what its names stand for."""
-        used = sorted(_attributes(function.__code__))
+        used = sorted({name for code in _with_inner(function.__code__) for name in code.co_names})
         self._add(self.spell(function))
         self._add(f"out of line {hasattr(function, 'out_of_line')}")
         for values in named_values(function, self.names, self.homes):
@@ -179,14 +180,13 @@ def named_values(
     return found, {name: cell.cell_contents for name, cell in cells}
 
 
-def _attributes(code: CodeType) -> set[str]:
-    """The names of globals and of attributes, of functions inside too."""
-    inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    return set(code.co_names).union(*map(_attributes, inner))
+def _with_inner(code: CodeType) -> list[CodeType]:
+    """The code of a function and of those inside it."""
+    inner = [_with_inner(const) for const in code.co_consts if isinstance(const, CodeType)]
+    return [code, *itertools.chain.from_iterable(inner)]
 
 
 def _global_names(code: CodeType) -> set[str]:
     """The names that are looked up as globals, of functions inside too. `sqrt` in `math.sqrt` is not one."""
-    inner = (const for const in code.co_consts if isinstance(const, CodeType))
-    names = {step.argval for step in dis.get_instructions(code) if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
-    return names.union(*map(_global_names, inner))
+    steps = itertools.chain.from_iterable(map(dis.get_instructions, _with_inner(code)))
+    return {step.argval for step in steps if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")}

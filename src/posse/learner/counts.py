@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posse.checks import number
+from posse.checks import number, store
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,24 +34,13 @@ class Counts:
         shape = (len(self.players), len(self.arms))
         pulls, sums = _numbers("pulls", self.pulls, shape), _numbers("sums", self.sums, shape).astype(np.float64)
         if pulls.size and not (np.issubdtype(pulls.dtype, np.integer) and pulls.min() >= 0):
-            raise ValueError(
-                f"pulls={pulls.tolist()!r:.60}, but expected whole numbers of at least 0, of an integer type"
-            )
-        if not np.isfinite(sums).all():
-            player, arm = np.argwhere(~np.isfinite(sums))[0]
-            raise ValueError(
-                f"player {self.players[player]!r} has the sum {sums[player, arm]:g} for arm {self.arms[arm]!r}, but "
-                "expected finite numbers"
-            )
+            expected = "whole numbers of at least 0, of an integer type"
+            raise ValueError(f"pulls={pulls.tolist()!r:.60}, but expected {expected}")
+        for player, arm in np.argwhere(~np.isfinite(sums)):
+            pair = f"player {self.players[player]!r} has the sum {sums[player, arm]:g} for arm {self.arms[arm]!r}"
+            raise ValueError(f"{pair}, but expected finite numbers")
         low = number("low", self.low)
-        checked = {
-            "pulls": pulls.astype(np.int64),
-            "sums": sums,
-            "low": low,
-            "high": number("high", self.high, above=low),
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        store(self, pulls=pulls.astype(np.int64), sums=sums, low=low, high=number("high", self.high, above=low))
 
 
 def _numbers(name: str, value: object, shape: tuple[int, int]) -> np.ndarray:

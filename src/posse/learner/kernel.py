@@ -122,22 +122,7 @@ def weigh(available, floor, holdout, out, work):
     return count
 
 
-def choose(
-    state,
-    player,
-    waiting,
-    all_waiting,
-    M,
-    log_T,
-    constants,
-    available,
-    floor,
-    holdout,
-    serial,
-    key,
-    out,
-    work,
-):
+def choose(state, player, waiting, all_waiting, M, log_T, constants, available, floor, holdout, serial, key, out, work):
     """Draw an arm from the exact probabilities; return it, and whether the decision belongs to the holdout.
 
     The arm is drawn first. Given the arm, the decision belongs to the holdout with the holdout's part of the arm's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
@@ -13,11 +14,12 @@ import numpy as np
 
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
-from posse.learner.ledger import Answer, Ledger, Row, UnknownDecision, parse_id
-from posse.learner.setup import Setup, check_names
-from posse.learner.state import Decision, LearnerState, listed
+from posse.learner.ledger import Answer, Ledger, Row, RowLog, UnknownDecision, parse_id
+from posse.learner.setup import Name, Setup, check_names
+from posse.learner.state import Decision, LearnerState, as_number, listed
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
+from posse.text import listed as listed_names
 
 
 class ConflictingReward(ValueError):
@@ -38,8 +40,8 @@ class Learner:
     Args:
         policy: `posse.PosseTS()`, which needs to know nothing, or another, such as `posse.RobustAggTS(0.1)`; its ε is
             in the units of the rewards.
-        arms: their names.
-        players: their names; more may `join` later.
+        arms: their names, strings or whole numbers; the number 7 becomes the name "7".
+        players: their names, likewise; more may `join` later.
         horizon: how many rounds are planned, which the policies' ln T takes; None for the anytime form, ln t. Past the
             horizon, ln t takes over.
         seed: two learners with one seed draw the same random numbers, so give each its own.
@@ -57,8 +59,8 @@ class Learner:
     def __init__(
         self,
         policy: Policy = PosseTS(),
-        arms: Iterable[str] = (),
-        players: Iterable[str] = (),
+        arms: Iterable[Name] = (),
+        players: Iterable[Name] = (),
         horizon: int | None = None,
         *,
         seed: int = 0,
@@ -75,9 +77,8 @@ class Learner:
             low, high = reward_range
         except (TypeError, ValueError):
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
-        setup = Setup(
-            policy, horizon, seed, low, high, floor, holdout, default_reward, patience, waiting_limit, keep_log
-        )
+        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log
+        setup = Setup(policy, horizon, seed, low, high, *fixed)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, check_names("arm", arms), check_names("player", players), clock)
@@ -94,33 +95,33 @@ class Learner:
     # ---------------------------------------------------------------- decisions
 
     @overload
-    def choose(self, player: str, available: Iterable[str] | None = None) -> Decision: ...
+    def choose(self, player: Name, available: Iterable[Name] | None = None) -> Decision: ...
     @overload
-    def choose(self, player: list[str] | tuple[str, ...], available: Iterable[str] | None = None) -> list[Decision]: ...
     def choose(
-        self, player: str | list[str] | tuple[str, ...], available: Iterable[str] | None = None
-    ) -> Decision | list[Decision]:
+        self, player: list[str] | list[int] | tuple[Name, ...], available: Iterable[Name] | None = None
+    ) -> list[Decision]: ...
+    def choose(self, player: Any, available: Iterable[Name] | None = None) -> Any:
         """Choose an arm for a player, or one for each of several who act in the same round.
 
         `available` restricts the choice to some of the arms.
         """
+        one = isinstance(player, (str, int, np.integer))
         with self._lock:
-            names = [player] if isinstance(player, str) else check_names("player", player)
+            names = [player] if one else check_names("player", player)
             places = [self.state.player_roster.current(name) for name in names]
             offered = self.state.offered(available)
             made = self.state.choose(places, offered, self._tick())
             for _, row in made:
                 self._wait(row)
             decisions = [decision for decision, _ in made]
-            return decisions[0] if isinstance(player, str) else decisions
+            return decisions[0] if one else decisions
 
     def _wait(self, row: Row) -> None:
         self.state.wait(row)
-        given_up = self.ledger.wait(row)
-        if given_up is not None:
+        for given_up in self.ledger.wait(row):
             self.state.wait(given_up, -1)
 
-    def probabilities(self, player: str, available: Iterable[str] | None = None) -> dict[str, float]:
+    def probabilities(self, player: Name, available: Iterable[Name] | None = None) -> dict[str, float]:
         """The probability of each arm if the player were to choose now; nothing is decided."""
         with self._lock:
             offered, place = self.state.offered(available), self.state.player_roster.current(player)
@@ -128,7 +129,7 @@ class Learner:
             shares = self.state.probabilities(self.state.evaluate(place), offered).tolist()
             return {self.state.arm_roster.names[arm]: p for arm, p in enumerate(shares) if offered[arm]}
 
-    def indices(self, player: str) -> dict[str, tuple[float, float]]:
+    def indices(self, player: Name) -> dict[str, tuple[float, float]]:
         """Center and scale of each arm's index for the player, for rewards mapped to [0, 1].
 
         A center is no estimate of a mean: it has the bonus of a policy that explores by one, and that of PosseTS and
@@ -148,21 +149,21 @@ class Learner:
 
     # ---------------------------------------------------------------- rewards
 
-    @overload
-    def observe(self, decision: str, reward: float) -> int: ...
-    @overload
-    def observe(self, decision: Mapping[str, float] | Iterable[tuple[str, float]]) -> int: ...
-    def observe(
-        self, decision: str | Mapping[str, float] | Iterable[tuple[str, float]], reward: float | None = None
-    ) -> int:
+    def observe(self, decision: str | Decision | Any, reward: float | None = None) -> int:
         """Take the reward of a decision, or those of many at once as one round; return how many were new.
 
         A reward reported again is acknowledged and counted once. If any report is refused, none is taken.
+
+        Args:
+            decision: a `Decision` or its id; for many, a dictionary {decision: reward}, pairs (decision, reward), or a
+                data frame or Arrow table with the columns `decision` (or `id`) and `reward`.
+            reward: the reward of a single decision. True and False are 1 and 0.
         """
+        reports = as_reports(decision, reward)
         with self._lock:
             self._tick()
             fresh: dict[int, float] = {}
-            for identity, value in as_reports(decision, reward):
+            for identity, value in reports:
                 serial = self._check_report(identity, value, fresh)
                 if serial is not None:
                     fresh[serial] = float(value)
@@ -186,10 +187,8 @@ class Learner:
             raise ConflictingReward(f"decision {identity} already has the reward {known:g}{how}; {reward:g} is refused")
         if known_tag is None and row is None and serial < self.decisions:
             forgotten = "" if self.setup.keep_log else ", or answered and forgotten, for want of a log"
-            raise UnknownDecision(
-                f"decision {identity} is not waiting: it was not made here, or was given up when "
-                f"{self.setup.waiting_limit:,} newer ones waited{forgotten}"
-            )
+            given_up = f"given up when {self.setup.waiting_limit:,} newer ones waited{forgotten}"
+            raise UnknownDecision(f"decision {identity} is not waiting: it was not made here, or was {given_up}")
         raise UnknownDecision(f"decision {identity} is not known to this learner")
 
     def _observe(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:
@@ -200,7 +199,7 @@ class Learner:
         for row, reward in answered:
             self.ledger.answer(row, Answer(reward, self.state.events, self._now, defaulted))
 
-    def record(self, rewards: Iterable[tuple[str, str, float]]) -> None:
+    def record(self, rewards: Iterable[tuple[Name, Name, float]]) -> None:
         """Take rewards of the past, as (player, arm, reward), that this learner did not decide; one call, one round."""
         with self._lock:
             checked = self.state.check_records(rewards)
@@ -214,17 +213,14 @@ class Learner:
         self._now = max(self._now, now)
         patience, default = self.state.setup.patience, self.state.setup.default_reward
         if patience is not None and default is not None:
-            late = []
-            for row in self.ledger.waiting.values():
-                if row.decided_at + patience > self._now:
-                    break
-                late.append((row, default))
-            self._observe(late, defaulted=True)
+            waiting = self.ledger.waiting.values()  # oldest first
+            late = itertools.takewhile(lambda row: row.decided_at + patience <= self._now, waiting)
+            self._observe([(row, default) for row in late], defaulted=True)
         return self._now
 
     # ---------------------------------------------------------------- players and arms
 
-    def join(self, player: str, *, knows_others: bool = True) -> None:
+    def join(self, player: Name, *, knows_others: bool = True) -> None:
         """Let a player join, or come back with all it had learnt.
 
         A new one starts from what the others know, unless `knows_others=False`: then it takes others' data for an arm
@@ -232,27 +228,24 @@ class Learner:
         """
         if not isinstance(knows_others, bool):
             raise TypeError(f"knows_others={knows_others!r}, but expected True or False")
-        with self._lock:
-            self._change("join", player, knows_others=knows_others)
+        self._change("join", player, knows_others)
 
-    def retire(self, player: str) -> None:
+    def retire(self, player: Name) -> None:
         """Let a player leave. What it has learnt stays with the others, and its late rewards are still taken."""
-        with self._lock:
-            self._change("retire", player)
+        self._change("retire", player)
 
-    def add_arm(self, arm: str) -> None:
+    def add_arm(self, arm: Name) -> None:
         """Offer a new arm to all players, or one that was retired again."""
-        with self._lock:
-            self._change("add arm", arm)
+        self._change("add arm", arm)
 
-    def retire_arm(self, arm: str) -> None:
+    def retire_arm(self, arm: Name) -> None:
         """Offer an arm no longer. Its late rewards are still taken."""
-        with self._lock:
-            self._change("retire arm", arm)
+        self._change("retire arm", arm)
 
-    def _change(self, kind: str, name: str, knows_others: bool = True) -> None:
-        self.state.change(kind, name, knows_others)
-        self.changes.append({"event": self.events, "kind": kind, "name": name, "knows_others": knows_others})
+    def _change(self, kind: str, name: Name, knows_others: bool = True) -> None:
+        with self._lock:
+            self.state.change(kind, name, knows_others)
+            self.changes.append({"event": self.events, "kind": kind, "name": str(name), "knows_others": knows_others})
 
     @property
     def setup(self) -> Setup:
@@ -300,8 +293,10 @@ class Learner:
             self._tick()
             if not self.setup.keep_log:
                 raise ValueError("this learner keeps no log: it was made with keep_log=False")
-            past = log.Past(self.first, self.changes, self.ledger.given_up, self._now)
-            return log.to_arrow(self.state, past, self.ledger.rows())
+            about = log.describe(self.state, log.Past(self.first, self.changes, self.ledger.given_up, self._now))
+            ledger = self.ledger.copy()
+        waiting = RowLog((row, None) for row in ledger["waiting"])  # from here on, others may choose
+        return log.arrow_table(about, ledger["answered"] + waiting.parts())
 
     @classmethod
     def replay(cls, table: Any, clock: Callable[[], float] = time.time) -> Learner:
@@ -311,9 +306,11 @@ class Learner:
         return learner
 
     def save(self, path: str | Path) -> None:
-        """Write everything into one file; a crash at any moment leaves the old file or the new one, whole."""
-        with self._lock:
-            snapshot.write(self, Path(path))
+        """Write everything into one file; a crash at any moment leaves the old file or the new one, whole.
+
+        Other threads may choose and observe meanwhile. The file holds what was known when its writing began.
+        """
+        snapshot.write(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, clock: Callable[[], float] = time.time) -> Learner:
@@ -326,25 +323,40 @@ class Learner:
         raise TypeError("a learner is not copied or pickled; save it and load it")
 
     def __repr__(self) -> str:
-        players, arms = self.state.player_roster.count, self.state.arm_roster.count
-        return (
-            f"<Learner {self.setup.policy.label}: {players} players, {arms} arms, "
-            f"{self.decisions:,} decisions, {len(self.ledger.waiting):,} waiting>"
-        )
+        here = f"{self.state.player_roster.count} players, {self.state.arm_roster.count} arms"
+        done = f"{self.decisions:,} decisions, {len(self.ledger.waiting):,} waiting"
+        return f"<Learner {self.setup.policy.label}: {here}, {done}>"
 
 
 def as_reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
-    """Reports as a list of (id, reward)."""
-    if isinstance(decision, Decision):
-        raise TypeError(f"a Decision, but expected its id, {decision.id!r}")
-    if isinstance(decision, str):
+    """Reports as a list of (id, reward), from anything that `Learner.observe` takes."""
+    if isinstance(decision, (str, Decision)):
         if reward is None:
-            raise TypeError(f"reward=None for decision {decision}, but expected a number")
-        return [(decision, reward)]
+            raise TypeError(f"reward=None for {decision!r}, but expected a number")
+        return [(decision if isinstance(decision, str) else decision.id, as_number(reward))]
     if reward is not None:
         raise TypeError("got many decisions with one reward; expected pairs (decision, reward)")
-    pairs = list(decision.items()) if isinstance(decision, Mapping) else listed("decisions", decision)
+    pairs = list(decision.items()) if isinstance(decision, Mapping) else _rows_of(decision)
+    pairs = listed("decisions", decision) if pairs is None else pairs
     for pair in pairs:
         if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
             raise TypeError(f"{pair!r}, but expected a pair (decision, reward)")
-    return pairs
+    return [(one.id if isinstance(one, Decision) else one, as_number(value)) for one, value in pairs]
+
+
+def _rows_of(frame: Any) -> list[tuple[Any, Any]] | None:
+    """Decision and reward of each row of a data frame or an Arrow table; None if it is neither."""
+    if hasattr(frame, "__arrow_c_stream__") and not hasattr(frame, "columns"):
+        import pyarrow
+
+        frame = pyarrow.table(frame)
+    names = getattr(frame, "column_names", getattr(frame, "columns", None))  # Arrow has both
+    if names is None:
+        return None
+    identity = "decision" if "decision" in names else "id"
+    if not {identity, "reward"} <= set(names):
+        found = listed_names(map(str, names))
+        raise ValueError(f"the columns are {found}, but expected 'decision' or 'id', and 'reward'")
+    columns = [frame[name] for name in (identity, "reward")]
+    values = [column.to_pylist() if hasattr(column, "to_pylist") else list(column) for column in columns]
+    return list(zip(*values, strict=True))

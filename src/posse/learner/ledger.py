@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,19 +24,22 @@ class Row(NamedTuple):
     holdout: bool
     shared: float
     decided_at: float
+    probabilities: bytes = b""  # float64 for each arm, NaN if it was not available; nothing if that is not known
 
 
 class Answer(NamedTuple):
     """What came of it."""
 
     reward: float
-    observed: int  # the number of the event that brought it
+    observed: int  # the number of the event that brought it; 0 if nothing has come
     observed_at: float
     defaulted: bool  # nothing came in time, and the default was taken
 
 
-WHOLE = {"serial", "tag", "round", "player", "arm", "holdout", "observed", "defaulted"}  # the fields without a fraction
-FIELDS = (*Row._fields, *Answer._fields)
+NO_ANSWER = Answer(math.nan, 0, math.nan, False)
+WHOLE = {"serial", "tag", "round", "player", "arm", "holdout", "observed", "defaulted", "arms"}  # without a fraction
+FIELDS = (*Row._fields[:-1], *Answer._fields, "arms")  # `arms` is how many probabilities there are
+PART = 512 * len(FIELDS)  # numbers in a part of the log
 
 
 class UnknownDecision(ValueError):
@@ -60,6 +65,48 @@ def parse_id(identity: Any) -> tuple[int, int]:
 _ID = re.compile("(0|[1-9][0-9]{0,17})-([0-9a-f]{8})", re.ASCII)
 
 
+class PackedRows(NamedTuple):
+    """Rows with what came of them, in few bytes. Both are float64, in which whole numbers below 2⁵³ are exact."""
+
+    numbers: bytes  # [row, field], as FIELDS says
+    probabilities: bytes  # those of each row, one after another
+
+
+class RowLog:
+    """A growing log of rows and what came of them. Full parts never change, so that a copy of them costs nothing."""
+
+    def __init__(self, rows: Iterable[tuple[Row, Answer | None]] = (), full: Iterable[PackedRows] = ()) -> None:
+        self._full = list(full)
+        self._numbers, self._probabilities = array("d"), bytearray()
+        for row, answer in rows:
+            self.append(row, answer or NO_ANSWER)
+
+    def append(self, row: Row, answer: Answer) -> None:
+        """Add a row."""
+        self._numbers.extend((*row[:-1], *answer, len(row.probabilities) // 8))
+        self._probabilities += row.probabilities
+        if len(self._numbers) >= PART:
+            self._full.append(self._last())
+            del self._numbers[:], self._probabilities[:]
+
+    def parts(self) -> list[PackedRows]:
+        """All rows."""
+        return [*self._full, self._last()]
+
+    def _last(self) -> PackedRows:
+        return PackedRows(self._numbers.tobytes(), bytes(self._probabilities))
+
+
+def unpack(parts: Iterable[PackedRows]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The rows as one array for each of FIELDS, and all their probabilities, one row after another."""
+    numbers, probabilities = (b"".join(part) for part in zip(*parts, strict=True))
+    columns = np.frombuffer(numbers, "<f8").reshape(-1, len(FIELDS)).T
+    named = {
+        name: column.astype(np.int64) if name in WHOLE else column for name, column in zip(FIELDS, columns, strict=True)
+    }
+    return named, np.frombuffer(probabilities, "<f8")
+
+
 class Ledger:
     """The decisions of a learner. Those that wait are bounded in number; answered ones are kept if the log is."""
 
@@ -68,16 +115,16 @@ class Ledger:
         self.keep_log = keep_log
         self.waiting: OrderedDict[int, Row] = OrderedDict()  # by serial number, oldest first
         self.answers: OrderedDict[int, tuple[int, float, bool]] = OrderedDict()  # tag, reward, defaulted; likewise
-        self.entries = array("d")  # the fields of the answered, one after another: whole numbers below 2⁵³ are exact
+        self.answered = RowLog()
         self.given_up = 0
 
-    def wait(self, row: Row) -> Row | None:
+    def wait(self, row: Row) -> list[Row]:
         """Let a decision wait for its reward; return the oldest, given up, if that is one too many."""
         self.waiting[row.serial] = row
         if len(self.waiting) <= self.waiting_limit:
-            return None
+            return []
         self.given_up += 1
-        return self.waiting.popitem(last=False)[1]
+        return [self.waiting.popitem(last=False)[1]]
 
     def answer(self, row: Row, answer: Answer) -> None:
         """Move a decision from those that wait to those that are answered, or add a reward of the past."""
@@ -87,44 +134,22 @@ class Ledger:
             if not self.keep_log and len(self.answers) > self.waiting_limit:
                 self.answers.popitem(last=False)
         if self.keep_log:
-            self.entries.extend((*row, *answer))
+            self.answered.append(row, answer)
 
-    @property
-    def columns(self) -> dict[str, list[Any]]:
-        """The answered decisions, one list for each field."""
-        table = np.array(self.entries).reshape(-1, len(FIELDS)).T
-        return {
-            name: values.astype(np.int64 if name in WHOLE else np.float64).tolist()
-            for name, values in zip(FIELDS, table, strict=True)
-        }
+    def copy(self) -> dict[str, Any]:
+        """The ledger at this moment. The copy shares with it what does not change, so it is made quickly."""
+        recent = [] if self.keep_log else list(self.answers.items())
+        rows = {"waiting": list(self.waiting.values()), "answered": self.answered.parts()}
+        return {"given_up": self.given_up, **rows, "recent": recent}
 
-    def rows(self) -> list[tuple[Row, Answer | None]]:
-        """Everything kept, in the order of rounds and decisions."""
-        done = [(Row(*values[:9]), Answer(*values[9:])) for values in zip(*self.columns.values(), strict=True)]
-        both: list[tuple[Row, Answer | None]] = [*done, *((row, None) for row in self.waiting.values())]
-        return sorted(both, key=lambda pair: (pair[0].round, pair[0].serial))
-
-    def to_dict(self) -> dict[str, Any]:
-        """The ledger as plain values."""
-        return {
-            "given_up": self.given_up,
-            "waiting": [list(row) for row in self.waiting.values()],
-            "answered": self.columns,
-            "recent": [] if self.keep_log else [[serial, *rest] for serial, rest in self.answers.items()],
-        }
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any], waiting_limit: int, keep_log: bool) -> Ledger:
-        """The ledger from plain values."""
-        ledger = cls(waiting_limit, keep_log)
-        ledger.given_up = plain["given_up"]
-        ledger.waiting = OrderedDict((row[0], Row(*row)) for row in plain["waiting"])
-        ledger.entries = array("d", np.array([plain["answered"][name] for name in FIELDS], np.float64).T.ravel())
-        ledger.answers = OrderedDict((serial, (tag, reward, late)) for serial, tag, reward, late in plain["recent"])
-        columns = plain["answered"]
-        for serial, *rest in zip(
-            columns["serial"], columns["tag"], columns["reward"], columns["defaulted"], strict=True
-        ):
+    def restore(self, copy: dict[str, Any]) -> None:
+        """Make an empty ledger what it was."""
+        self.given_up = copy["given_up"]
+        self.waiting = OrderedDict((row.serial, row) for row in copy["waiting"])
+        self.answered = RowLog(full=copy["answered"])
+        self.answers = OrderedDict(copy["recent"])
+        columns, _ = unpack(copy["answered"])
+        known = (columns[name].tolist() for name in ("serial", "tag", "reward", "defaulted"))
+        for serial, tag, reward, defaulted in zip(*known, strict=True):
             if serial >= 0:
-                ledger.answers[serial] = (rest[0], rest[1], bool(rest[2]))
-        return ledger
+                self.answers[serial] = (tag, reward, bool(defaulted))

@@ -8,20 +8,18 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from posse.learner.ledger import Answer, Row, parse_id, write_id
+import numpy as np
+
+from posse.learner.ledger import Answer, PackedRows, Row, RowLog, parse_id, unpack, write_id
 from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
 
 if TYPE_CHECKING:
     from posse.learner.learner import Learner
 
-SCHEMA = 1
-COLUMNS = ["decision", "round", "player", "arm", "propensity", "holdout", "shared"]
+SCHEMA = 2
+COLUMNS = ["decision", "round", "player", "arm", "propensity", "probabilities", "holdout", "shared"]
 COLUMNS += ["reward", "observed", "defaulted", "decided_at", "observed_at"]
-
-
-Rows = list[tuple[Row, Answer | None]]
-"""Decisions and rewards of the past, each with what came of it, in the order of rounds and serial numbers."""
 
 
 class Past(NamedTuple):
@@ -33,56 +31,61 @@ class Past(NamedTuple):
     time: float  # −∞ before the first event
 
 
-def to_arrow(state: LearnerState, past: Past, rows: Rows) -> Any:
-    """The log as an Arrow table; what is not in its rows is in its metadata."""
+def to_arrow(state: LearnerState, past: Past, rows: list[tuple[Row, Answer | None]]) -> Any:
+    """The log as an Arrow table, from decisions and rewards of the past, each with what came of it."""
+    return arrow_table(describe(state, past), RowLog(rows).parts())
+
+
+def describe(state: LearnerState, past: Past) -> dict[str, Any]:
+    """What the table's metadata says: how the learner was set up, who came and went, and how far it is."""
+    setup = state.setup.to_dict()
+    return {
+        "schema": SCHEMA,
+        "kind": "learner log",
+        "adaptive": True,
+        "policy": setup["policy"],
+        "epsilon": getattr(state.setup.policy, "epsilon", None),
+        "reward_range": [state.setup.low, state.setup.high],
+        "players": list(state.player_roster.names),
+        "arms": list(state.arm_roster.names),
+        "setup": setup,
+        "first": past.first,
+        "changes": list(past.changes),
+        "rounds": state.rounds,
+        "events": state.events,
+        "decisions": state.decisions,
+        "given_up": past.given_up,
+        "time": past.time if math.isfinite(past.time) else None,
+    }
+
+
+def arrow_table(about: dict[str, Any], parts: list[PackedRows]) -> Any:
+    """The log as an Arrow table, in the order of rounds and decisions, with `about` in its metadata."""
     import pyarrow
 
-    players, arms = state.player_roster.names, state.arm_roster.names
-    text, real, whole, flag = pyarrow.string(), pyarrow.float64(), pyarrow.int64(), pyarrow.bool_()
-    columns = {
-        "decision": (text, [write_id(row.serial, row.tag) if row.serial >= 0 else None for row, _ in rows]),
-        "round": (whole, [row.round for row, _ in rows]),
-        "player": (text, [players[row.player] for row, _ in rows]),
-        "arm": (text, [arms[row.arm] for row, _ in rows]),
-        "propensity": (real, [row.propensity if row.serial >= 0 else None for row, _ in rows]),
-        "holdout": (flag, [bool(row.holdout) for row, _ in rows]),
-        "shared": (real, [row.shared for row, _ in rows]),
-        "reward": (real, [answer.reward if answer else None for _, answer in rows]),
-        "observed": (whole, [answer.observed if answer else None for _, answer in rows]),
-        "defaulted": (flag, [bool(answer.defaulted) if answer else None for _, answer in rows]),
-        "decided_at": (real, [row.decided_at for row, _ in rows]),
-        "observed_at": (real, [answer.observed_at if answer else None for _, answer in rows]),
-    }
-    recorded = sum(row.serial < 0 for row, _ in rows)
-    about = {"posse": _about(state, past, len(rows), recorded)}
-    schema = pyarrow.schema([(name, kind) for name, (kind, _) in columns.items()], metadata=about)
-    return pyarrow.table([pyarrow.array(values, kind) for kind, values in columns.values()], schema=schema)
+    columns, probabilities = unpack(parts)
+    past, waits = columns["serial"] < 0, columns["observed"] == 0
+    missing = {"propensity": past} | dict.fromkeys(("reward", "observed", "defaulted", "observed_at"), waits)
 
+    def column(name: str) -> Any:
+        if name in ("player", "arm"):
+            return pyarrow.array(about[f"{name}s"], pyarrow.string()).take(pyarrow.array(columns[name]))
+        values = columns[name].astype(np.bool_) if name in ("holdout", "defaulted") else columns[name]
+        return pyarrow.array(values, mask=missing.get(name))
 
-def _about(state: LearnerState, past: Past, rows: int, recorded: int) -> str:
-    setup = state.setup.to_dict()
-    return json.dumps(
-        {
-            "schema": SCHEMA,
-            "kind": "learner log",
-            "adaptive": True,
-            "policy": setup["policy"],
-            "epsilon": getattr(state.setup.policy, "epsilon", None),
-            "reward_range": [state.setup.low, state.setup.high],
-            "players": state.player_roster.names,
-            "arms": state.arm_roster.names,
-            "setup": setup,
-            "first": past.first,
-            "changes": past.changes,
-            "rounds": state.rounds,
-            "events": state.events,
-            "decisions": state.decisions,
-            "given_up": past.given_up,
-            "rows": rows,
-            "recorded": recorded,
-            "time": past.time if math.isfinite(past.time) else None,
-        }
+    ids = zip(columns["serial"].tolist(), columns["tag"].tolist(), strict=True)
+    written = [write_id(serial, tag) if serial >= 0 else None for serial, tag in ids]
+    each_arm = pyarrow.ListArray.from_arrays(
+        pyarrow.array(np.concatenate([[0], columns["arms"].cumsum()]), pyarrow.int32()),
+        pyarrow.array(probabilities, mask=np.isnan(probabilities)),
+        pyarrow.list_(pyarrow.field("element", pyarrow.float64())),  # as Parquet names it
+        mask=pyarrow.array(columns["arms"] == 0),
     )
+    made = {"decision": pyarrow.array(written, pyarrow.string()), "probabilities": each_arm}
+    table = pyarrow.table({name: made[name] if name in made else column(name) for name in COLUMNS})
+    metadata = json.dumps(about | {"rows": len(written), "recorded": int(past.sum())}, sort_keys=True)
+    order = np.lexsort((columns["serial"], columns["round"]))
+    return table.take(order).replace_schema_metadata({"posse": metadata})
 
 
 def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
@@ -90,22 +93,18 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     about, entries = read(table)
     learner._begin(Setup.from_dict(about["setup"]), about["first"]["arms"], about["first"]["players"], clock)
     rewards: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    waiting = []
     for entry in entries:
-        if entry["reward"] is None:
-            waiting.append(entry)
-        else:
-            rewards[entry["observed"]].append(entry)
+        rewards[0 if entry["reward"] is None else entry["observed"]].append(entry)
     changes = {change["event"]: change for change in about["changes"]}
     for event in range(1, about["events"] + 1):
         if event in changes:
             change = changes[event]
-            learner._change(change["kind"], change["name"], knows_others=change["knows_others"])
+            learner._change(change["kind"], change["name"], change["knows_others"])
         elif event in rewards:
             _observe(learner, rewards[event])
         else:
             raise ValueError(f"the log lacks event {event} of {about['events']}: rows are missing")
-    for entry in waiting:
+    for entry in rewards[0]:  # those that wait
         learner._wait(row_of(learner.state, entry))
     learner.state.rounds, learner.state.decisions = about["rounds"], about["decisions"]
     learner.ledger.given_up = about["given_up"]
@@ -120,10 +119,11 @@ def read(table: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         raise ValueError("this is not a learner's log: expected an Arrow table as `log` gives it, with its metadata")
     if about["schema"] > SCHEMA:
         raise ValueError(f"the log has schema {about['schema']}, but this posse reads up to {SCHEMA}; use a newer one")
-    missing = [name for name in COLUMNS if name not in table.column_names]
+    columns = [name for name in COLUMNS if about["schema"] > 1 or name != "probabilities"]
+    missing = [name for name in columns if name not in table.column_names]
     if missing:
         raise ValueError(f"the log has no column {missing[0]!r}")
-    entries = table.select(COLUMNS).to_pylist()
+    entries = table.select(columns).to_pylist()
     ids = [entry["decision"] for entry in entries if entry["decision"] is not None]
     if len(entries) != about["rows"] or len(set(ids)) != about["rows"] - about["recorded"]:
         raise ValueError(f"the log was written with {about['rows']} rows, but has {len(entries)}, or some twice")
@@ -146,14 +146,7 @@ def _observe(learner: Learner, entries: list[dict[str, Any]]) -> None:
 def row_of(state: LearnerState, entry: dict[str, Any]) -> Row:
     """A decision, or a reward of the past, from an entry of a log."""
     serial, tag = (-1, 0) if entry["decision"] is None else parse_id(entry["decision"])
-    return Row(
-        serial,
-        tag,
-        entry["round"],
-        state.player_roster.place(entry["player"]),
-        state.arm_roster.place(entry["arm"]),
-        entry["propensity"] or 0.0,
-        entry["holdout"],
-        entry["shared"],
-        entry["decided_at"],
-    )
+    player, arm = state.player_roster.place(entry["player"]), state.arm_roster.place(entry["arm"])
+    each_arm = np.array(entry.get("probabilities") or [], np.float64)  # None, not available, becomes NaN
+    rest = entry["propensity"] or 0.0, entry["holdout"], entry["shared"], entry["decided_at"]
+    return Row(serial, tag, entry["round"], player, arm, *rest, each_arm.tobytes())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from posse.learner.setup import check_name
+from posse.learner.setup import Name, check_name
 from posse.text import listed
 
 
@@ -36,30 +36,30 @@ class Roster:
         """Place and name of those that are here."""
         return [(place, name) for place, name in enumerate(self.names) if self.here[place]]
 
-    def place(self, name: str) -> int:
+    def place(self, name: Name) -> int:
         """The place of a name, retired or not."""
-        check_name(self.kind, name)
-        if name not in self._places:
-            how = "join" if self.kind == "player" else "add_arm"
-            raise ValueError(f"no {self.kind} {name!r}; there are {listed(self.names, 10) or 'none'} ({how} adds one)")
-        return self._places[name]
+        checked = check_name(self.kind, name)
+        if checked not in self._places:
+            how, there = "join" if self.kind == "player" else "add_arm", listed(self.names, 10) or "none"
+            raise ValueError(f"no {self.kind} {checked!r}; there are {there} ({how} adds one)")
+        return self._places[checked]
 
-    def current(self, name: str) -> int:
+    def current(self, name: Name) -> int:
         """The place of a name that is here."""
         place = self.place(name)
         if not self.here[place]:
-            raise ValueError(f"{self.kind} {name!r} has retired")
+            raise ValueError(f"{self.kind} {str(name)!r} has retired")
         return place
 
-    def add(self, name: str) -> None:
+    def add(self, name: Name) -> None:
         """Take a name in, or back."""
-        check_name(self.kind, name)
-        place = self._places.setdefault(name, len(self.names))
+        checked = check_name(self.kind, name)
+        place = self._places.setdefault(checked, len(self.names))
         if place == len(self.names):
-            self.names.append(name)
+            self.names.append(checked)
             self.here = np.append(self.here, True)
         elif self.here[place]:
-            raise ValueError(f"{self.kind} {name!r} is here already")
+            raise ValueError(f"{self.kind} {checked!r} is here already")
         else:
             self.here = self.here.copy()
             self.here[place] = True
@@ -71,11 +71,11 @@ class Roster:
         self.names[place] = name
         self._places[name] = place
 
-    def retire(self, name: str) -> None:
+    def retire(self, name: Name) -> None:
         """Let a name go; the last arm cannot."""
         place = self.current(name)
         if self.kind == "arm" and self.count == 1:
-            raise ValueError(f"arm {name!r} is the last one, and at least one must be offered")
+            raise ValueError(f"arm {str(name)!r} is the last one, and at least one must be offered")
         self.here = self.here.copy()
         self.here[place] = False
         self.count -= 1

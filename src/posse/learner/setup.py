@@ -6,10 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from posse.checks import number, whole
+import numpy as np
+
+from posse.checks import number, store, whole
 from posse.policies.base import OwnLabel, Policy, all_policies
 from posse.streams import check_seed
 
+Name = str | int
+"""A player or an arm, as users name it."""
 LONGEST_NAME = 200
 NARROWEST, WIDEST = 1e-100, 1e100  # of reward ranges
 
@@ -37,27 +41,25 @@ class Setup:
         if not NARROWEST <= high - low <= WIDEST:
             raise ValueError(f"reward_range=({low:g}, {high:g}), but expected (lowest, highest) with lowest < highest")
         if (self.default_reward is None) != (self.patience is None):
-            raise ValueError(
-                f"default_reward={self.default_reward!r} and patience={self.patience!r}, but expected both or neither: "
-                "the reward to take, and after how many seconds"
-            )
+            given = f"default_reward={self.default_reward!r} and patience={self.patience!r}"
+            expected = "both or neither: the reward to take, and after how many seconds"
+            raise ValueError(f"{given}, but expected {expected}")
         if not isinstance(self.keep_log, bool):
             raise TypeError(f"keep_log={self.keep_log!r}, but expected True or False")
         self.policy.for_rewards(low, high)
-        checked: dict[str, Any] = {
-            "horizon": None if self.horizon is None else whole("horizon", self.horizon, least=1),
-            "seed": check_seed(self.seed),
-            "low": low,
-            "high": high,
-            "floor": number("floor", self.floor, least=0, most=1),
-            "holdout": number("holdout", self.holdout, least=0, most=1),
-            "waiting_limit": whole("waiting_limit", self.waiting_limit, least=1),
-        }
+        store(
+            self,
+            horizon=None if self.horizon is None else whole("horizon", self.horizon, least=1),
+            seed=check_seed(self.seed),
+            low=low,
+            high=high,
+            floor=number("floor", self.floor, least=0, most=1),
+            holdout=number("holdout", self.holdout, least=0, most=1),
+            waiting_limit=whole("waiting_limit", self.waiting_limit, least=1),
+        )
         if self.default_reward is not None:
-            checked["default_reward"] = number("default_reward", self.default_reward, least=low, most=high)
-            checked["patience"] = number("patience", self.patience, above=0)
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+            default = number("default_reward", self.default_reward, least=low, most=high)
+            store(self, default_reward=default, patience=number("patience", self.patience, above=0))
 
     def check_reward(self, name: str, reward: Any) -> float:
         """A reward as a float in the range that was declared."""
@@ -87,9 +89,8 @@ class Setup:
         known = {(_module(found), found.__name__): found for found in all_policies()}
         wanted = (policy["module"], policy["name"])
         if wanted not in known:
-            raise ValueError(
-                f"the policy {'.'.join(wanted)} is not known here; import the module that defines it first"
-            )
+            name = ".".join(wanted)
+            raise ValueError(f"the policy {name} is not known here; import the module that defines it first")
         made = known[wanted](**policy["constants"], label=policy["label"] or "")
         return cls(**{**plain, "policy": made})
 
@@ -99,7 +100,7 @@ def _module(policy: type[Policy]) -> str:
     return "posse" if policy.__module__.startswith("posse.policies.") else policy.__module__
 
 
-def check_names(kind: str, names: Iterable[str]) -> list[str]:
+def check_names(kind: str, names: Any) -> list[str]:
     """The names of arms or players, each a printable string of its own."""
     if isinstance(names, (str, bytes)) or not isinstance(names, Iterable):
         raise TypeError(f"{kind}s={names!r}, but expected names, such as ['first', 'second']")
@@ -111,9 +112,11 @@ def check_names(kind: str, names: Iterable[str]) -> list[str]:
 
 
 def check_name(kind: str, name: Any) -> str:
-    """One name."""
+    """One name. A whole number that names a player or an arm becomes a string."""
     if not isinstance(name, str):
-        raise TypeError(f"{kind}={name!r}, but a name is a string")
+        if kind not in ("player", "arm") or not isinstance(name, (int, np.integer)) or isinstance(name, bool):
+            raise TypeError(f"{kind}={name!r}, but a name is a string")
+        name = str(name)
     if not (name.strip() and len(name) <= LONGEST_NAME and name.isprintable()):
         shown = name if len(name) <= LONGEST_NAME else name[:30] + "…"
         raise ValueError(f"{kind}={shown!r}, but a name has 1 to {LONGEST_NAME} printable characters")

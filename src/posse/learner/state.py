@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from posse.learner.core import Core, log_horizon, to_steps
+from posse.learner import kernel
+from posse.learner.core import Core
 from posse.learner.counts import Counts
 from posse.learner.ledger import Row, write_id
 from posse.learner.roster import Roster
-from posse.learner.setup import Setup, check_names
+from posse.learner.setup import Name, Setup, check_names
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 from posse.streams import key as stream_key
@@ -71,46 +73,40 @@ class LearnerState:
 
     def _choose(self, player: int, offered: np.ndarray, serial: int, now: float) -> tuple[Decision, Row]:
         """The decision with this serial number, for the round to come; nothing changes yet."""
-        round_ = self.rounds + 1
-        choice = self.core.choose(
-            self.known,
-            player,
-            self.waiting,
-            self.all_waiting,
-            self.player_roster.count,
-            log_horizon(self.setup.horizon, round_),
-            offered,
-            self._key,
-            serial,
-            self.setup.floor,
-            self.setup.holdout,
-        )
-        arms = self.arm_roster.names
+        out, work = np.empty((4, offered.size)), np.empty((self.core.scratch, offered.size))
+        mixed = offered, self.setup.floor, self.setup.holdout
+        arm, holdout = self.core.kernels.choose(*self._indexed(player), *mixed, serial, self._key, out, work)
+        if math.isnan(np.add.reduce(out[: kernel.WEIGHT], axis=None)):
+            raise self._no_usable_index(player, out)
         # The tag comes from places, not names: otherwise it could confirm a guess of an erased name.
-        tag = zlib.crc32(f"{self._key} {serial} {now!r} {player} {choice.arm}".encode())
-        probabilities = dict(zip(arms, choice.probabilities, strict=True))
-        if np.count_nonzero(offered) < len(probabilities):
-            probabilities = {arms[k]: choice.probabilities[k] for k in np.flatnonzero(offered)}
-        shared = 0.0 if choice.holdout else choice.shared
-        decision = Decision(
-            write_id(serial, tag),
-            self.player_roster.names[player],
-            arms[choice.arm],
-            choice.propensity,
-            probabilities,
-            round_,
-            shared,
-            choice.holdout,
-        )
-        row = Row(serial, tag, round_, player, choice.arm, choice.propensity, choice.holdout, shared, now)
+        tag = zlib.crc32(f"{self._key} {serial} {now!r} {player} {arm}".encode())
+        arms, probabilities = self.arm_roster.names, out[kernel.PROBABILITY]
+        named = dict(zip(arms, probabilities.tolist(), strict=True))
+        if np.count_nonzero(offered) < offered.size:
+            named = {arms[place]: named[arms[place]] for place in np.flatnonzero(offered)}
+            probabilities[~offered] = math.nan
+        round_, propensity = self.rounds + 1, named[arms[arm]]
+        shared = 0.0 if holdout else float(out[kernel.WEIGHT, arm])
+        id_, name = write_id(serial, tag), self.player_roster.names[player]
+        decision = Decision(id_, name, arms[arm], propensity, named, round_, shared, holdout)
+        row = Row(serial, tag, round_, player, arm, propensity, holdout, shared, now, probabilities.tobytes())
         return decision, row
+
+    def _no_usable_index(self, player: int, out: np.ndarray) -> ValueError:
+        policy, arm = self.core.policy, int(np.isnan(out[: kernel.WEIGHT]).any(axis=0).argmax())
+        own = zip(policy.statistics, self.known.indexed[:, arm, player].tolist(), strict=True)
+        shown = ", ".join(f"{statistic.name}={value * statistic.unit:g}" for statistic, value in own)
+        return ValueError(
+            f"{policy.label} gives no usable index for player {player}, arm {arm} with {shown}: "
+            f"centers and scales {out[: kernel.WEIGHT].tolist()}"
+        )
 
     def wait(self, row: Row, by: int = 1) -> None:
         """Count a decision among those that wait for their reward, or with −1 no longer."""
         self.waiting[row.arm, row.player] += by
         self.all_waiting[row.arm] += by
 
-    def offered(self, available: Iterable[str] | None) -> np.ndarray:
+    def offered(self, available: Iterable[Name] | None) -> np.ndarray:
         """Which arms are offered, bool [arm]: those that are here, or the available ones, by name."""
         if available is None:
             return self.arm_roster.here
@@ -126,27 +122,36 @@ class LearnerState:
 
         A fourth row is for probabilities.
         """
-        numbers = (self.known, player, self.waiting, self.all_waiting)
-        return self.core.evaluate(*numbers, self.player_roster.count, self._next_log_horizon())
+        out = np.empty((4, self.all_waiting.size))
+        self.core.kernels.evaluate(*self._indexed(player), out)
+        return out
 
-    def _next_log_horizon(self) -> float:
-        return log_horizon(self.setup.horizon, self.rounds + 1)
+    def _indexed(self, player: int) -> tuple[Any, ...]:
+        """What the indices of a player's next decision rest on, as the kernels take it.
+
+        ln T is ln max(T, t) with a horizon, ln max(t, 2) without.
+        """
+        log_T, M = math.log(max(self.rounds + 1, self.setup.horizon or 2)), self.player_roster.count
+        return self.known, player, self.waiting, self.all_waiting, M, log_T, self.core.constants
 
     def beliefs(self) -> tuple[np.ndarray, np.ndarray]:
         """Centers and scales of what the policy believes, [player, arm]; `policy.reward_of` turns them into rewards."""
-        return self.core.beliefs(self.known, self.player_roster.count, self._next_log_horizon())
+        centers, scales = (np.empty(self.waiting.T.shape) for _ in range(2))
+        known, _, _, _, *rest = self._indexed(0)
+        self.core.kernels.believe(known, *rest, centers, scales)
+        return centers, scales
 
-    def probabilities(self, evaluated: np.ndarray, offered: np.ndarray) -> np.ndarray:
-        """Each arm's probability, from what `evaluate` gave, with floor and holdout."""
-        return self.core.probabilities(evaluated, offered, self.setup.floor, self.setup.holdout)
+    def probabilities(self, evaluated: np.ndarray, offered: np.ndarray, mixed: bool = True) -> np.ndarray:
+        """Each arm's probability, from what `evaluate` gave; with floor and holdout, if they are mixed in."""
+        mixture = (self.setup.floor, self.setup.holdout) if mixed else (0.0, 0.0)
+        self.core.kernels.weigh(offered, *mixture, evaluated, np.empty((self.core.scratch, offered.size)))
+        return evaluated[kernel.PROBABILITY]
 
     def shared_weights(self) -> np.ndarray:
         """How much the next decision of each player is expected to rest on others' data, from 0 to 1."""
-        weights = []
-        for player in range(len(self.player_roster.names)):
-            evaluated = self.evaluate(player)
-            weights.append(float(evaluated[2] @ self.core.probabilities(evaluated, self.arm_roster.here)))
-        return np.array(weights)
+        found = [self.evaluate(player) for player in range(len(self.player_roster.names))]
+        here = self.arm_roster.here
+        return np.array([each[kernel.WEIGHT] @ self.probabilities(each, here, mixed=False) for each in found])
 
     # ---------------------------------------------------------------- rewards
 
@@ -160,22 +165,24 @@ class LearnerState:
             steps.append(self.steps(reward))
             if row.serial >= 0:
                 self.wait(row, -1)
-        self.core.observe(self.known, players, arms, steps, self.events)
+        rows = np.array((players, arms, steps), np.int64)
+        self.core.kernels.observe(self.known, rows[0], rows[1], rows[2], self.events, self.core.constants)
 
     def steps(self, reward: float) -> int:
-        """A reward in steps of the grid; two rewards are the same if these are."""
-        return to_steps(reward, self.setup.low, self.setup.high)
+        """A reward in steps of the grid on [0, 1]; two rewards are the same if these are."""
+        low, high = self.setup.low, self.setup.high
+        return round((reward - low) / (high - low) * GRID)
 
-    def check_records(self, rewards: Iterable[tuple[str, str, float]]) -> list[tuple[int, int, float]]:
+    def check_records(self, rewards: Iterable[tuple[Name, Name, float]]) -> list[tuple[int, int, float]]:
         """Places of player and arm, and the reward, of rewards that were not decided here."""
-        return [self._check_record(entry) for entry in listed("rewards", rewards)]
-
-    def _check_record(self, entry: Any) -> tuple[int, int, float]:
-        if not (isinstance(entry, (tuple, list)) and len(entry) == 3):
-            raise TypeError(f"{entry!r}, but expected (player, arm, reward)")
-        player, arm, reward = entry
-        places = self.player_roster.place(player), self.arm_roster.place(arm)
-        return *places, self.setup.check_reward(f"reward of {player!r} for {arm!r}", reward)
+        checked = []
+        for entry in listed("rewards", rewards):
+            if not (isinstance(entry, (tuple, list)) and len(entry) == 3):
+                raise TypeError(f"{entry!r}, but expected (player, arm, reward)")
+            player, arm, reward = entry
+            value = self.setup.check_reward(f"reward of {player!r} for {arm!r}", as_number(reward))
+            checked.append((self.player_roster.place(player), self.arm_roster.place(arm), value))
+        return checked
 
     def record(self, checked: list[tuple[int, int, float]], now: float) -> list[tuple[Row, float]]:
         """The rows for one round of past rewards, to `observe` if there are any."""
@@ -184,29 +191,22 @@ class LearnerState:
 
     # ---------------------------------------------------------------- players and arms
 
-    def change(self, kind: str, name: str, knows_others: bool = True) -> None:
+    def change(self, kind: str, name: Name, knows_others: bool = True) -> None:
         """One event: a player or an arm comes or goes."""
-        if kind == "join":
-            self.player_roster.add(name)
-        elif kind == "retire":
-            self.player_roster.retire(name)
-        elif kind == "add arm":
-            self.setup.check_floor(self.arm_roster.count + 1)
-            self.arm_roster.add(name)
+        roster = self.player_roster if kind in ("join", "retire") else self.arm_roster
+        if kind == "add arm":
+            self.setup.check_floor(roster.count + 1)
+        if kind in ("join", "add arm"):
+            roster.add(name)
         else:
-            self.arm_roster.retire(name)
+            roster.retire(name)
         self.events += 1
-        self._make_room(knows_others)
-
-    def _make_room(self, knows_others: bool) -> None:
-        """Give everybody and everything on the rosters a place in the numbers."""
-        players, arms = len(self.player_roster.names), len(self.arm_roster.names)
-        if self.waiting.shape == (arms, players):
-            return
-        self.known = self.core.grown(self.known, players, arms, knows_others)
-        waiting, self.waiting = self.waiting, np.zeros((arms, players), np.int64)
-        self.waiting[: waiting.shape[0], : waiting.shape[1]] = waiting
-        self.all_waiting = self.waiting.sum(axis=1)
+        shape = len(self.arm_roster.names), len(self.player_roster.names)
+        if self.waiting.shape != shape:  # somebody or something new needs a place in the numbers
+            self.known = self.core.grown(self.known, *shape[::-1], knows_others)
+            more = [(0, after - before) for before, after in zip(self.waiting.shape, shape, strict=True)]
+            self.waiting = np.pad(self.waiting, more)
+            self.all_waiting = self.waiting.sum(axis=1)
 
     def restore(
         self,
@@ -227,15 +227,14 @@ class LearnerState:
     def counts(self) -> Counts:
         """Observed pulls and reward sums, of all who ever joined and all arms, in the order in which they came."""
         low, high, pulls = self.setup.low, self.setup.high, self.known.statistics[COUNT].T.copy()
-        return Counts(
-            tuple(self.player_roster.names),
-            tuple(self.arm_roster.names),
-            pulls,
-            low * pulls + (high - low) / GRID * self.known.statistics[SUM].T,
-            low,
-            high,
-            getattr(self.setup.policy, "epsilon", None),
-        )
+        sums = low * pulls + (high - low) / GRID * self.known.statistics[SUM].T
+        players, arms = tuple(self.player_roster.names), tuple(self.arm_roster.names)
+        return Counts(players, arms, pulls, sums, low, high, getattr(self.setup.policy, "epsilon", None))
+
+
+def as_number(reward: Any) -> Any:
+    """A reward of True or False as 1 or 0; others as they are."""
+    return float(reward) if isinstance(reward, (bool, np.bool_)) else reward
 
 
 def listed(name: str, values: Any) -> list[Any]:

@@ -7,7 +7,7 @@ import itertools
 import math
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -47,18 +47,15 @@ def policy_checks() -> list[Check]:
 
 def example(cls: type[Policy]) -> Policy:
     """A policy of the class, with 0.1 for every constant that has no default."""
-    required: dict[str, Any] = {
-        field.name: 0.1 for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING
-    }
-    return cls(**required)
+    required = (field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING)
+    return cls(**dict.fromkeys(required, cast(Any, 0.1)))
 
 
 def check_record(policy: Policy) -> None:
     """A policy is a frozen record of numbers with a label, and survives pickling."""
     assert policy.label, "the label is empty"
-    assert all(isinstance(value, float) for value in policy.constants()), (
-        f"constants {policy.constants()} are not floats"
-    )
+    constants = policy.constants()
+    assert all(isinstance(value, float) for value in constants), f"constants {constants} are not floats"
     assert dataclasses.replace(policy) == policy, "a copy differs"
     assert pickle.loads(pickle.dumps(policy)) == policy, "a pickled copy differs"
     assert dataclasses.replace(policy, label="other").label == "other", "the label cannot be set"
@@ -88,9 +85,8 @@ def check_index_compiles_to_itself(policy: Policy) -> None:
     compiled = bind(policy.index)
     for numbers in _examples(policy):
         given = [float(numbers[name]) for name in policy.named_by("index")]
-        np.testing.assert_allclose(
-            compiled(*given), policy.index(*given), rtol=1e-12, err_msg=f"compiled index at {numbers}"
-        )
+        where = f"compiled index at {numbers}"
+        np.testing.assert_allclose(compiled(*given), policy.index(*given), rtol=1e-12, err_msg=where)
 
 
 def check_smallest_problem(policy: Policy) -> None:
@@ -213,9 +209,8 @@ class _Known:
         self.of_arm[:] = 0.0
         for player, arm in np.ndindex(self.statistics["n"].shape):
             own = self._own(self.statistics, player, arm) | self.constants
-            self.of_arm[arm] += (
-                (own["n"], own["s"]) if policy.contribution is None else _call(policy, "contribution", own)
-            )
+            adds = _call(policy, "contribution", own) if policy.contribution else (own["n"], own["s"])
+            self.of_arm[arm] += adds
 
     def _own(self, tables: dict[str, np.ndarray], player: int, arm: int) -> dict[str, float]:
         return {each.name: float(tables[each.name][player, arm] * each.unit) for each in self.policy.statistics}
@@ -248,13 +243,10 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
     for t in range(horizon + 1):
         log_T = math.log(max(t + 1, 2) if anytime else horizon)
         for player, arm in np.ndindex(players, arms):
-            np.testing.assert_allclose(
-                (run.centers[t, player, arm], run.scales[t, player, arm]),
-                _call(policy, "index", known.numbers(player, arm, log_T)),
-                rtol=1e-12,
-                atol=1e-12,
-                err_msg=f"index of player {player}, arm {arm} after {t} rounds of {schedule}",
-            )
+            found = run.centers[t, player, arm], run.scales[t, player, arm]
+            expected = _call(policy, "index", known.numbers(player, arm, log_T))
+            where = f"index of player {player}, arm {arm} after {t} rounds of {schedule}"
+            np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12, err_msg=where)
         if t == horizon:
             return
         active = np.flatnonzero(run.active[t])

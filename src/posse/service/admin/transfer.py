@@ -11,7 +11,7 @@ from posse.checks import output_file
 from posse.learner.ledger import parse_id
 from posse.learner.log import read, row_of
 from posse.learner.setup import Setup, check_names
-from posse.service.storage import queries
+from posse.service.storage import log_rows, queries
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.queries import Experiment
 from posse.service.storage.store import ServiceStore
@@ -132,7 +132,8 @@ class _LogImport:
         for entry in self.decisions[self.next : until]:
             row = row_of(self.live.state, entry)
             self.live.state.rounds, self.live.state.decisions = row.round, row.serial + 1
-            self.live.append_decision(row, probabilities=None, offered=None, restricted=0, request_key=None, position=0)
+            stored = log_rows.stored_probabilities(row)
+            self.live.append_decision(row, **stored, restricted=0, request_key=None, position=0)
             if row.serial % AT_ONCE == 0:
                 self.live.write_log(self.connection)
         self.next = until

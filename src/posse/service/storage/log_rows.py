@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
@@ -43,7 +44,24 @@ WITH_REWARDS = (
 def decision_row(values: Values) -> Row:
     """A decision as the learner has it, from a row of the table."""
     row = Row(*(values[name] for name in Row._fields))
-    return row._replace(holdout=bool(row.holdout))
+    return row._replace(holdout=bool(row.holdout), probabilities=values["probabilities"] or b"")
+
+
+def with_availability(row: Row, offered: bytes | None) -> Row:
+    """A decision whose probabilities are NaN for arms that were not offered, as the learner's log has it."""
+    if offered is None:
+        return row._replace(probabilities=b"")
+    probabilities = np.frombuffer(row.probabilities, "<f8")
+    available = np.unpackbits(np.frombuffer(offered, np.uint8), count=probabilities.size)
+    return row._replace(probabilities=np.where(available, probabilities, np.nan).tobytes())
+
+
+def stored_probabilities(row: Row) -> dict[str, bytes | None]:
+    """The columns of the table for the probabilities of a row of the learner's log."""
+    probabilities = np.frombuffer(row.probabilities, "<f8")
+    offered = ~np.isnan(probabilities)
+    stored = np.where(offered, probabilities, 0.0).tobytes(), np.packbits(offered).tobytes()
+    return dict(zip(("probabilities", "offered"), stored if row.probabilities else (None, None), strict=True))
 
 
 def past_row(values: Values, serial: int = -1) -> Row:

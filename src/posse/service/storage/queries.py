@@ -234,7 +234,9 @@ def log_table(connection: Connection, name: str) -> Any:
         else:
             rows.append((log_rows.past_row(one), answer))
     query = sql.select(made).where(made.c.experiment == live.id).order_by(made.c.serial)
-    rows += [(log_rows.decision_row(one), answers.get(one["serial"])) for one in connection.execute(query).mappings()]
+    for one in connection.execute(query).mappings():
+        decision = log_rows.with_availability(log_rows.decision_row(one), one["offered"])
+        rows.append((decision, answers.get(one["serial"])))
     rows.sort(key=lambda pair: (pair[0].round, pair[0].serial))
     players, arms = live.state.player_roster.names, live.state.arm_roster.names
     first = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}

@@ -65,7 +65,7 @@ decisions = sql.Table(
     Column("shared", Double, nullable=False),
     Column("holdout", SmallInteger, nullable=False),
     Column("decided_at", Double, nullable=False),
-    Column("probabilities", LargeBinary),  # float64 for each arm; none where the decision was imported
+    Column("probabilities", LargeBinary),  # float64 for each arm; none if imported from an old log
     Column("offered", LargeBinary),  # a bit for each arm, likewise
     Column("restricted", SmallInteger, nullable=False),  # whether the request named the arms available
     Column("request_key", Text),
