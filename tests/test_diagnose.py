@@ -345,22 +345,8 @@ class TestCommand:
     def test_it_prints_writes_and_draws(self, log, tmp_path, capsys):
         files = [tmp_path / "out.json", tmp_path / "out.svg", tmp_path / "out.html"]
         options = ["--reward", "sales", "--range", "0", "10", "--epsilon", "2"]
-        assert (
-            main(
-                [
-                    "diagnose",
-                    str(log),
-                    *options,
-                    "--json",
-                    str(files[0]),
-                    "--figure",
-                    str(files[1]),
-                    "--report",
-                    str(files[2]),
-                ]
-            )
-            == 0
-        )
+        outputs = ["--json", str(files[0]), "--figure", str(files[1]), "--report", str(files[2])]
+        assert main(["diagnose", str(log), *options, *outputs]) == 0
         printed = capsys.readouterr().out
         assert "ε = 2 is broken by arm new: players south and north differ by at least 4." in " ".join(printed.split())
         written = json.loads(files[0].read_text())

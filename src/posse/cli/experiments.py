@@ -179,9 +179,9 @@ def _battery(options: argparse.Namespace) -> None:
     meets. About 45 minutes on two cores. After an interrupt, the same command goes on.
     """
     from posse.experiments import ResultStore
-    from posse.experiments.spec.shipped_specs import battery_spec
     from posse.experiments.battery.report import to_text, write_battery
     from posse.experiments.battery.score import score
+    from posse.experiments.spec.shipped_specs import battery_spec
 
     spec = battery_spec(options.spec, families=options.family, seed=options.seed, quick=options.quick)
     out = Path(options.out or _folder(options))

@@ -21,6 +21,7 @@ REACH = 9.0  # standard deviations around its mean to which a symmetric density 
 TAIL = 12.0  # and so many more for each unit of skewness, on the side of the longer tail
 WIDTH = 1.5  # of a panel, in standard deviations of the narrowest density there
 ROUGH = 12.0  # below it, x^(a−1) with a fraction in a is too rough at 0 for wide panels; likewise b at 1
+NEXT_TO_END = 2.0**-53 - 1.0  # a node that is rounded to 0 or 1 itself has a logarithm that times 0 is no number
 EDGE = 1e-13  # the width of the panel at such an end; the next ones double
 
 NODES = np.sort(1.0 - BACK)  # from a panel's start, in widths
@@ -135,7 +136,8 @@ def follow(a, b, arm, x, width, work):
     mean = work[MEAN, arm]
     for node in range(ORDER):
         ahead = x + width * NODES[node] - mean
-        exponent = (a - 1.0) * math.log1p(ahead / mean) + (b - 1.0) * math.log1p(-ahead / (1.0 - mean))
+        low, high = max(ahead / mean, NEXT_TO_END), max(-ahead / (1.0 - mean), NEXT_TO_END)
+        exponent = (a - 1.0) * math.log1p(low) + (b - 1.0) * math.log1p(high)
         work[DENSITY + node, arm] = math.exp(work[LOG_TOP, arm] + exponent)
     for node in range(ORDER):
         part = 0.0
