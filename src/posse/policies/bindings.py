@@ -1,6 +1,6 @@
 """How the kernels call a policy: small functions made from its declaration, which pass on what its functions name.
 
-A kernel keeps statistics in tables, [statistic, arm, player], and calls `index_of` with tuples of numbers. What is made
+A kernel keeps statistics in tables, `table[statistic][pair]`, and calls `index_of` with tuples of numbers. What is made
 here knows which place each name has, so that kernels list no fields.
 """
 
@@ -57,20 +57,21 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...]) -> dict[str, Any]:
         else _no_summary,
         "raised": _raised(cls, numbers),
         "remember": _remember(statistics),
-        "copy_own": made_function("target, source, arm, player", _copies(cls, names), {}),
-        "own_of": made_function("table, arm, player", _tuple(_scaled(statistics, "table[{}, arm, player]")), {}),
+        "copy_own": made_function("target, source, pair", _copies(cls, names), {}),
+        "own_of": made_function("table, pair", _tuple(_scaled(statistics, "table[{}][pair]")), {}),
         "shared_of": made_function(
             "of_arm, arm", _tuple([f"of_arm[arm, {place}]" for place in range(len(cls.shared))]), {}
         ),
         "player_of": made_function(
             "rows, player", _tuple([f"rows[player, {k}]" for k in range(len(cls.of_player))]), {}
         ),
-        "sum_numbers": _sum(len(cls.shared)),
-        "put_numbers": _put(len(cls.shared), "table[{}, arm, player]", "table, arm, player"),
-        "put_shared": _put(len(cls.shared), "of_arm[arm, {}]", "of_arm, arm"),
-        "numbers_at": made_function(
-            "table, arm, player", _tuple([f"table[{k}, arm, player]" for k in range(len(cls.shared))]), {}
+        "NOTHING": (0.0,) * max(len(cls.shared), 1),
+        "added": made_function(
+            "one, other", _tuple([f"one[{place}] + other[{place}]" for place in range(len(cls.shared))]), {}
         ),
+        "put_numbers": _put(len(cls.shared), "table[{}][pair]", "table, pair"),
+        "put_shared": _put(len(cls.shared), "of_arm[arm, {}]", "of_arm, arm"),
+        "numbers_at": made_function("table, pair", _tuple([f"table[{k}][pair]" for k in range(len(cls.shared))]), {}),
     }
 
 
@@ -93,26 +94,17 @@ def _remember(statistics: tuple[Statistic, ...]) -> Callable[..., None]:
     """A function that takes one reward into a table of statistics."""
     scope = {f"update_{statistic.name}": statistic.update for statistic in statistics}
     new = ", ".join(
-        f"update_{statistic.name}(table[{place}, arm, player], reward)" for place, statistic in enumerate(statistics)
+        f"update_{statistic.name}(table[{place}][pair], reward)" for place, statistic in enumerate(statistics)
     )
-    cells = ", ".join(f"table[{place}, arm, player]" for place in range(len(statistics)))
-    return made_function("table, arm, player, reward", [f"{cells} = {new}"], scope)
+    cells = ", ".join(f"table[{place}][pair]" for place in range(len(statistics)))
+    return made_function("table, pair, reward", [f"{cells} = {new}"], scope)
 
 
 def _copies(cls: type[Policy], statistics: list[str]) -> list[str]:
     """Lines that copy the statistics which the policy's index takes."""
     taken = {"n", "s", *cls.named_by("index"), *cls.named_by("belief")}
-    cells = [f"[{place}, arm, player]" for place, name in enumerate(statistics) if name in taken]
+    cells = [f"[{place}][pair]" for place, name in enumerate(statistics) if name in taken]
     return [f"target{cell} = source{cell}" for cell in cells]
-
-
-def _sum(count: int) -> Callable[..., Any]:
-    """A function that adds up a table of shared numbers over the players, in their order."""
-    totals = [f"total_{place}" for place in range(count)]
-    lines = [f"{total} = 0.0" for total in totals]
-    lines += ["for player in range(table.shape[2]):"]
-    lines += [f"    {total} += table[{place}, arm, player]" for place, total in enumerate(totals)]
-    return made_function("table, arm", [*lines, *(["    pass"] if not count else []), f"return {_tuple(totals)}"], {})
 
 
 def _put(count: int, cell: str, parameters: str) -> Callable[..., None]:

@@ -25,7 +25,7 @@ from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
 from posse.simulation.cuda_pick import PADDING
-from posse.simulation.cuda_tables import GpuClock, GpuProblems, RunTables
+from posse.simulation.cuda_tables import TABLES, GpuClock, GpuProblems, RunTables, pair_of, state_of_run, tables_of_run
 from posse.simulation.engine import Shapes, not_a_number
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
@@ -158,7 +158,9 @@ class Batch:
             for problem, replication in zip(problems, replications, strict=True)
         ]
         arrays |= {"key": _to_gpu(np.array(keys, np.int64)), "problem": _to_gpu(problems.reshape(-1, 1))}
+        shape = self.runs, self.arms, self.players
         arrays = {"indexed": arrays["statistics"]} | arrays
+        arrays["summarised"] = tuple(table.reshape(shape) for table in arrays["statistics"])
         self.tables = RunTables(**{name: arrays[name] for name in RunTables._fields})
         self.state = State(**{name: arrays[name] for name in State._fields})
         self.piece = max(1, FIRST_PIECE // (self.players * self.arms))
@@ -208,11 +210,11 @@ class Batch:
             return of[self.portion.policy].reshape(problems * replications, *of.shape[3:])[where]
 
         known: Any = self.state
-        statistics, totals, nan, early, regret = (
+        pulls, sums, nan, early, regret = (
             array.copy_to_host(stream=self.stream)
             for array in (
-                known.statistics,
-                known.totals,
+                known.statistics[COUNT],
+                known.totals[SUM],
                 self.tables.nan,
                 self.tables.early,
                 self.tables.regret,
@@ -221,19 +223,19 @@ class Batch:
         self.stream.synchronize()
         if nan.any():
             self._refuse(int(np.flatnonzero(nan)[0]))
-        pulls = statistics[:, COUNT].transpose(0, 2, 1)
+        pulls = pulls.reshape(-1, self.arms, self.players).transpose(0, 2, 1)
         rows(into.pulls)[:] = pulls
         rows(into.late_pulls)[:] = pulls - early.reshape(-1, self.arms, self.players).transpose(0, 2, 1)
-        rows(into.reward)[:] = totals[:, SUM].sum(axis=1) / GRID
+        rows(into.reward)[:] = sums.sum(axis=1) / GRID
         rows(into.regret)[:] = regret
 
     def _refuse(self, run: int) -> None:
         """Raise the error of a run that met an index that is not a number."""
-        arrays: Any = self.state
-        state = State(*(array.copy_to_host()[run] for array in arrays))
+        indexed: Any = self.state.indexed
+        own = [table.copy_to_host()[run].reshape(self.arms, self.players) for table in indexed]
         pairs = (self.tables.center, self.tables.scale)
         centers, scales = (array.copy_to_host()[run].reshape(self.arms, self.players).T for array in pairs)
-        raise not_a_number(self.policy, state, centers, scales)
+        raise not_a_number(self.policy, own, centers, scales)
 
 
 @dataclass(frozen=True)
@@ -270,7 +272,11 @@ def counter_bytes(arms: int) -> int:
 
 def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool) -> Any:
     """The kernel of a policy's class, compiled when it is first launched or taken from the disk cache."""
-    names = bindings(class_of(policy), used_statistics(type(policy))) | {
+    statistics = used_statistics(type(policy))
+    names = bindings(class_of(policy), statistics) | {
+        "state_of_run": state_of_run(len(statistics), max(len(policy.shared), 1)),
+        "tables_of_run": tables_of_run(len(statistics)),
+        "pair_of": pair_of,
         "IN_A_WARP": layout.in_a_warp,
         "COUNTERS_SHARED": layout.shared > 0,
         "EVERYBODY": everybody,
@@ -308,7 +314,7 @@ def _shapes(work: Work, policy: Policy) -> Shapes:
     shapes = state_shapes(policy, used_statistics(type(policy)), players, arms)
     shapes["totals"] = (np.int64, (2, arms))  # everybody's, whatever the policy shares: the schedule asks for them
     if not work.anytime:
-        shapes["seen"] = (np.float64, (1, 1, 1))
+        shapes["seen"] = (np.float64, (len(policy.shared), 1, 1))
     shapes |= dict.fromkeys(("center", "scale"), (np.float64, (arms * players,)))
     shapes |= dict.fromkeys(("arms", "looked_at"), (np.int64, (players,)))
     shapes |= {
@@ -337,7 +343,12 @@ def _allocate(runs: int, shapes: Shapes, stream: Any) -> dict[str, Any]:
             raise
         raise MemoryError(f"{starts[-1]:,} bytes for {runs} runs, but the GPU does not have them free") from error
     device_memset(memory, 0, starts[-1], stream)
-    return {
-        name: memory[start : start + size].view(dtype).reshape(runs, *shape)
-        for (name, (dtype, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False)
-    }
+    arrays = {}
+    for (name, (dtype, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False):
+        array = memory[start : start + size].view(dtype)
+        if name in TABLES:
+            tables = array.reshape(shape[0], runs, math.prod(shape[1:]))
+            arrays[name] = tuple(tables[place] for place in range(shape[0]))
+        else:
+            arrays[name] = array.reshape(runs, *shape)
+    return arrays

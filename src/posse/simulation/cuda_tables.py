@@ -5,6 +5,7 @@ Tables of players and arms are flat, [arm · players + player], so that neighbou
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,20 +34,38 @@ class RunTables(NamedTuple):
     center: Any  # [pair]
     scale: Any  # [pair]
     rough: Any  # [3 · pair + …], low and high center and scale: see `posse.simulation.cuda_pick`
+    summarised: Any  # the statistics as a summary takes them, [arm, player]
     nan: Any  # [1], 1 if an index was not a number
     early: Any  # [pair], pulls before the last quarter
     player_regret: Any  # [player]
     regret: Any  # [checkpoint]
 
 
-def _of_run(record: Any) -> Any:
-    """A function that takes one run out of all arrays of a record, by their names."""
-    fields = ", ".join(f"{name}=tables.{name}[run]" for name in record._fields)
-    return made_function("tables, run", f"{record.__name__}({fields})", {record.__name__: record})
+TABLES = ("statistics", "indexed", "totals", "contributions", "seen")
+"""The parts of a state that are tuples here, of a flat array for each number: to find a place in one takes least."""
 
 
-tables_of_run = _of_run(RunTables)
-state_of_run = _of_run(State)
+def of_run(record: Any, **tuples: int) -> Any:
+    """A function that takes one run out of all arrays of a record; of some there are tuples of so many."""
+
+    def part(name: str) -> str:
+        places = ", ".join(f"record.{name}[{place}][run]" for place in range(tuples.get(name, 0)))
+        return f"{name}=({places},)" if places else f"{name}=record.{name}[run]"
+
+    parts = ", ".join(map(part, record._fields))
+    return made_function("record, run", f"{record.__name__}({parts})", {record.__name__: record})
+
+
+@functools.cache
+def state_of_run(statistics: int, shared: int) -> Any:
+    """A function that takes one run out of a state with so many statistics and shared numbers."""
+    return of_run(State, statistics=statistics, indexed=statistics, totals=2, contributions=shared, seen=shared)
+
+
+@functools.cache
+def tables_of_run(statistics: int) -> Any:
+    """A function that takes one run out of the other tables."""
+    return of_run(RunTables, summarised=statistics)
 
 
 class GpuClock(NamedTuple):
@@ -86,4 +105,4 @@ def round_of(checkpoints, number):
 
 def pair_of(arm, player, players):
     """Where a pair stands in flat tables; unsigned, as the compiler would provide for negative places."""
-    return np.uint64(arm) * np.uint64(players) + np.uint64(player)
+    return np.uint64(np.uint32(arm)) * np.uint64(np.uint32(players)) + np.uint64(player)

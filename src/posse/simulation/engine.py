@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,7 +132,7 @@ class PolicyRun:
             to,
         )
         if count < 0:
-            raise not_a_number(self.policy, self.state, self.run.center, self.run.scale)
+            raise not_a_number(self.policy, self.state.indexed, self.run.center, self.run.scale)
         self.round = to
         return count
 
@@ -141,11 +141,13 @@ class PolicyRun:
         self.kernels.settle(self.state, self.run, self.clock, self.round + 1, self.constants)
 
 
-def not_a_number(policy: Policy, state: State, center: np.ndarray, scale: np.ndarray) -> ValueError:
+def not_a_number(
+    policy: Policy, indexed: Sequence[np.ndarray] | np.ndarray, center: np.ndarray, scale: np.ndarray
+) -> ValueError:
     """The error of a policy whose index is NaN, with the first player and arm where it is, and their numbers."""
     player, arm = np.argwhere(np.isnan(center) | np.isnan(scale))[0].tolist()
     statistics = used_statistics(type(policy))
-    own = {each.name: float(state.indexed[k, arm, player] * each.unit) for k, each in enumerate(statistics)}
+    own = {each.name: float(indexed[k][arm, player] * each.unit) for k, each in enumerate(statistics)}
     shown = ", ".join(f"{name}={value:g}" for name, value in own.items())
     return ValueError(
         f"{policy.label} gives an index that is not a number: center {center[player, arm]:g}, scale "

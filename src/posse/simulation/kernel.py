@@ -166,7 +166,7 @@ def play(state, run, environment, participation, constants, key, clock, first, l
         elif SCHEDULED or (AT_OWN_PULL and not clock.anytime):
             for place in range(count):
                 player, arm = active[place], arms[place]
-                if not SCHEDULED or counts_at_once(state.statistics[COUNT, arm, player]):
+                if not SCHEDULED or counts_at_once(state.statistics[COUNT][arm, player]):
                     wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
         if wrong:
             return -1
@@ -199,7 +199,7 @@ def look(state, run, count, concurrent, t, anytime, log_T, constants):
 
 def evaluate(state, run, arm, player, shared, log_T, constants):
     """Form a pair's center and scale, from this that is shared of the arm; return whether one is NaN."""
-    own, known = own_of(state.indexed, arm, player), player_of(state.of_player, player)
+    own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
     center, scale = index_of(own, shared, known, run.center.shape[0], log_T, constants)
     run.center[player, arm], run.scale[player, arm] = center, scale
     wrong = INFINITY - (run.center_bits[player, arm] & NO_SIGN)
@@ -210,7 +210,7 @@ def evaluate(state, run, arm, player, shared, log_T, constants):
 
 def evaluate_as_seen(state, run, arm, player, log_T, constants):
     """Form a pair's center and scale, from what the player has seen of the arm; return whether one is NaN."""
-    return evaluate(state, run, arm, player, shared_as_seen(state, arm, player), log_T, constants)
+    return evaluate(state, run, arm, player, shared_as_seen(state, arm, (arm, player)), log_T, constants)
 
 
 def evaluate_arm(state, run, arm, log_T, constants):
@@ -218,7 +218,7 @@ def evaluate_arm(state, run, arm, log_T, constants):
     players, column = run.center.shape[0], run.column
     shared = shared_now(state, arm)
     for player in range(players):
-        own, known = own_of(state.indexed, arm, player), player_of(state.of_player, player)
+        own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
         column[0, player], column[1, player] = index_of(own, shared, known, players, log_T, constants)
     for player in range(players):
         run.center[player, arm], run.scale[player, arm] = column[0, player], column[1, player]
@@ -237,7 +237,7 @@ def evaluate_all(state, run, log_T, constants):
     for arm in range(run.center.shape[1]):
         if AT_OWN_PULL:
             for player in range(run.center.shape[0]):
-                see(state, arm, player)
+                see(state, arm, (arm, player))
         wrong |= evaluate_arm(state, run, arm, log_T, constants)
     return wrong
 
