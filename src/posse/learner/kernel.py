@@ -10,8 +10,9 @@ import math
 
 from posse.compile import out_of_line
 from posse.policies.beta_propensity import fill_beta_propensities
+from posse.policies.bound import own_of
 from posse.policies.propensity import draw, fill_propensities
-from posse.policies.state import count_reward, own_of, share_round, shared_as_seen
+from posse.policies.state import count_reward, share_round, shared_as_seen
 from posse.streams import DECISION, block
 
 BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module

@@ -1,6 +1,6 @@
 """What a policy knows while it runs, and how a reward changes it; the same for the simulator and the learner.
 
-The names in capitals and the functions without a body are bound for each policy, see `posse.policies.bindings`.
+What comes from `posse.policies.bound` is bound for each policy.
 """
 
 from __future__ import annotations
@@ -10,66 +10,31 @@ from typing import NamedTuple
 import numpy as np
 
 from posse.policies.base import Policy
+from posse.policies.bound import (
+    AT_OWN_PULL,
+    NOTHING,
+    SCHEDULED,
+    SUMS,
+    added,
+    contribution_of,
+    copy_own,
+    fill_summary,
+    numbers_at,
+    own_of,
+    put_numbers,
+    put_shared,
+    remember,
+    shared_of,
+)
 from posse.policies.refresh import Refresh, counts_at_once, summary_is_due
 from posse.policies.statistics import COUNT, STEP, SUM, Statistic
 
-BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
-
-# Bound for each policy; the values here only say what they are.
-SUMS = True  # what is shared of an arm is everybody's count and reward sum
-SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
-AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
-NOTHING = (0.0,)  # shared numbers to which nobody has added
+BOUND_FOR_EACH_POLICY = True
 
 
 def pair_of(arm, player, players):
     """Where a pair stands in tables; on a GPU they are flat."""
     return arm, player
-
-
-def remember(table, pair, reward):
-    """Take one reward into a table of statistics."""
-
-
-def copy_own(target, source, pair):
-    """Copy the statistics of a pair that its index takes from one table to another."""
-
-
-def own_of(table, pair):
-    """A pair's statistics as numbers."""
-    return (0.0,)
-
-
-def shared_of(of_arm, arm):
-    """What is shared of an arm."""
-    return (0.0,)
-
-
-def numbers_at(table, pair):
-    """What a table of shared numbers holds for a pair."""
-    return (0.0,)
-
-
-def put_shared(of_arm, arm, values):
-    """Write what is shared of an arm."""
-
-
-def put_numbers(table, pair, values):
-    """Write a pair's numbers into a table of shared numbers."""
-
-
-def added(one, other):
-    """The sums of two players' shared numbers."""
-    return (0.0,)
-
-
-def contribution_of(own, constants):
-    """What a player adds to the shared numbers of an arm."""
-    return (0.0,)
-
-
-def fill_summary(statistics, of_arm, of_player, work, constants):
-    """Make what is shared of all arms, and what is known of all players."""
 
 
 class State(NamedTuple):

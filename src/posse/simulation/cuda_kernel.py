@@ -15,50 +15,44 @@ import numpy as np
 from numba import cuda, int32
 
 from posse.policies.beta_draw import BLOCKS, beta_draw
-from posse.policies.refresh import counts_at_once, summary_is_due
-from posse.policies.state import (
-    add_contributions,
-    contribute,
+from posse.policies.bound import (
+    AT_OWN_PULL,
+    BETA,
+    RANDOMISED,
+    SCHEDULED,
+    SUMS,
     copy_own,
     fill_summary,
+    index_of,
     own_of,
+    player_of,
+    provided,
     remember,
-    see,
-    shared_as_seen,
-    shared_now,
 )
+from posse.policies.refresh import counts_at_once, summary_is_due
+from posse.policies.state import add_contributions, contribute, see, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import draw_reward
 from posse.schedule import is_active
 from posse.simulation.cuda_pick import BOUNDS, BOUNDS_SIZE, NEVER, ONE, THREE, TWO, pick
 from posse.simulation.cuda_tables import Lane, lane_in_block, pair_of, round_of
-from posse.simulation.kernel import (
-    AT_OWN_PULL,
-    BETA,
-    RANDOMISED,
-    SCHEDULED,
-    index_of,
-    player_of,
-)
 from posse.streams import DRAW, SAMPLE, block
 
-BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names, and those from `kernel`, in this module
-SUMS = True  # what is shared of an arm is everybody's count and reward sum
+BOUND_FOR_EACH_POLICY = True
 
 # Bound for each call; the values here only say what they are.
 IN_A_WARP = True  # a run has a warp, and a block several runs; otherwise a run has a block
 COUNTERS_SHARED = True  # the counters of a round fit into shared memory
 EVERYBODY = True  # all players are active in every round
 ANYTIME = False
-
+state_of_run = provided  # (states, run): what the policy knows in one run
+tables_of_run = provided  # (tables, run): what a run has beside that
+barrier = provided  # (lane): wait for all threads of the run
+add_to = provided  # (numbers, place, amount): add to a number that other threads add to
 
 # A round's rewards are added up in two parts, so that 32 bits hold the sum over half a million players.
 PART_BITS = 12
 PART = (1 << PART_BITS) - 1
-
-
-def barrier(lane):
-    """Wait for all threads of the run; bound to one of the next two."""
 
 
 def wait_for_warp(lane):
@@ -71,21 +65,9 @@ def wait_for_block(lane):
     cuda.syncthreads()
 
 
-def add_to(numbers, place, amount):
-    """Add to a number that other threads add to; bound to the next one."""
-
-
 def add_atomically(numbers, place, amount):
     """`add_to` on a GPU."""
     cuda.atomic.add(numbers, place, np.int32(amount))
-
-
-def state_of_run(states, run):
-    """The state of one run; bound for each policy."""
-
-
-def tables_of_run(tables, run):
-    """The other tables of one run; bound for each policy."""
 
 
 def play(states, tables, problems, participation, clock, players, constants):

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posse.policies.bindings import made_function
-from posse.policies.state import State
 
 
 class GpuProblems(NamedTuple):
@@ -41,31 +40,21 @@ class RunTables(NamedTuple):
     regret: Any  # [checkpoint]
 
 
-TABLES = ("statistics", "indexed", "totals", "contributions", "seen")
-"""The parts of a state that are tuples here, of a flat array for each number: to find a place in one takes least."""
+TUPLES = ("statistics", "indexed", "summarised", "totals", "contributions", "seen")
+"""What is a tuple here, of an array for each number: to find a place in one of several axes would take longer."""
 
 
-def of_run(record: Any, **tuples: int) -> Any:
-    """A function that takes one run out of all arrays of a record; of some there are tuples of so many."""
+@functools.cache
+def of_run(record: Any, statistics: int, shared: int) -> Any:
+    """A function that takes one run out of all arrays of a record, for so many statistics and shared numbers."""
+    counts = dict(zip(TUPLES, (statistics, statistics, statistics, 2, shared, shared), strict=True))
 
     def part(name: str) -> str:
-        places = ", ".join(f"record.{name}[{place}][run]" for place in range(tuples.get(name, 0)))
-        return f"{name}=({places},)" if places else f"{name}=record.{name}[run]"
+        places = ", ".join(f"record.{name}[{place}][run]" for place in range(counts.get(name, 0)))
+        return f"({places},)" if places else f"record.{name}[run]"
 
     parts = ", ".join(map(part, record._fields))
-    return made_function("record, run", f"{record.__name__}({parts})", {record.__name__: record})
-
-
-@functools.cache
-def state_of_run(statistics: int, shared: int) -> Any:
-    """A function that takes one run out of a state with so many statistics and shared numbers."""
-    return of_run(State, statistics=statistics, indexed=statistics, totals=2, contributions=shared, seen=shared)
-
-
-@functools.cache
-def tables_of_run(statistics: int) -> Any:
-    """A function that takes one run out of the other tables."""
-    return of_run(RunTables, summarised=statistics)
+    return made_function("record, run", f"{record.__name__}({parts})", **{record.__name__: record})
 
 
 class GpuClock(NamedTuple):

@@ -1,8 +1,8 @@
 """The round loop: plain Python that is compiled once for each policy class.
 
 A round has five steps: who is active; what of the others' data they look at; which arms they pull; what that earns; and
-whose indices change. `posse.policies.state` says how a reward changes what is known. The names in capitals and the
-functions without a body are bound for each policy, see `posse.policies.bindings`.
+whose indices change. `posse.policies.state` says how a reward changes what is known. What comes from
+`posse.policies.bound` is bound for each policy.
 """
 
 from __future__ import annotations
@@ -14,32 +14,16 @@ import numpy as np
 
 from posse.compile import out_of_line
 from posse.policies.beta_draw import BLOCKS, beta_draw
+from posse.policies.bound import AT_OWN_PULL, BETA, RANDOMISED, SCHEDULED, index_of, own_of, player_of
 from posse.policies.refresh import counts_at_once
-from posse.policies.state import count_reward, own_of, see, share_everything, share_round, shared_as_seen, shared_now
+from posse.policies.state import count_reward, see, share_everything, share_round, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT
 from posse.rewards import draw_reward
 from posse.schedule import CONCURRENT, activate
 from posse.simulation.pick import draw_halves, largest, pick
 from posse.streams import DRAW, SAMPLE, block
 
-BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
-
-# Bound for each policy; the values here only say what they are.
-RANDOMISED = True
-BETA = False  # indices are Beta draws
-SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
-AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
-
-
-def index_of(own, shared, of_player, M, log_T, constants):
-    """The policy's center and scale."""
-    return math.nan, math.nan
-
-
-def player_of(rows, player):
-    """What is known of a player."""
-    return (0.0,)
-
+BOUND_FOR_EACH_POLICY = True
 
 TILE = 32  # players whose random words are drawn together
 
