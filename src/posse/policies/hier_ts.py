@@ -6,8 +6,7 @@ import math
 from dataclasses import dataclass
 
 from posse.checks import number
-from posse.policies.base import Look, Policy
-from posse.policies.refresh import Refresh
+from posse.policies.base import Look, Policy, Refresh
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from posse.checks import number
 from posse.policies.base import Look, Policy
-from posse.policies.refresh import Refresh
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,6 @@ class IndTS(Policy):
     name = "Ind-TS"
     shares = False
     look = Look("#009E73", (0, (6, 1.5, 1.5, 1.5)), "^", "----")
-    refresh = Refresh.OWN_PULL
 
     @staticmethod
     def index(n, s, c2):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from posse.checks import number
 from posse.policies.base import Look, Policy
-from posse.policies.refresh import Refresh
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,6 @@ class IndUCB(Policy):
     name = "Ind-UCB"
     shares = False
     look = Look("#E69F00", (0, (1.2, 1.2)), "v", "\\\\\\\\")
-    refresh = Refresh.OWN_PULL
     randomised = False
 
     @staticmethod

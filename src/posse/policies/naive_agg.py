@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from posse.checks import number
-from posse.policies.base import Look, Policy
-from posse.policies.refresh import Refresh
+from posse.policies.base import Look, Policy, Refresh
 from posse.policies.robustagg import upper_bound
 
 

@@ -1,19 +1,25 @@
-"""What a simulation is asked for, what it fills in, and how far it is; the same for every backend."""
+"""What a simulation is asked for, checked; what it fills in; and how far it is. The same for every backend."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from posse.checks import whole
 from posse.policies.base import Policy
 from posse.problem import Problem
+from posse.rewards import GRID
 from posse.schedule import Schedule
 from posse.simulation.progress import Bar
+from posse.streams import check_seed
 
 Progress = Callable[[float], None] | bool | None
+
+MAX_PLAYER_ROUNDS = 2**63 // GRID  # beyond it an arm's reward sum could overflow
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,102 @@ class Work:
     def shape(self) -> tuple[int, int, int]:
         """How many policies, problems and replications there are."""
         return len(self.policies), len(self.problems), len(self.replications)
+
+
+def checked_work(
+    problems: Problem | Iterable[Problem],
+    policies: Policy | Iterable[Policy],
+    horizon: int,
+    seed: int,
+    replications: int | Iterable[int],
+    schedule: Schedule,
+    checkpoints: int | Iterable[int],
+    anytime: bool,
+) -> Work:
+    """The work that `simulate` was asked for, or a clear error."""
+    problem_list = _check_problems(problems)
+    policy_list = _check_policies(policies)
+    horizon = whole("horizon", horizon, least=1)
+    seed = check_seed(seed)
+    replication_list = _check_replications(replications)
+    if not isinstance(schedule, Schedule):
+        raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
+    players = problem_list[0].players
+    schedule.participation(players, horizon)
+    if horizon * players > MAX_PLAYER_ROUNDS:
+        raise ValueError(
+            f"horizon={horizon} with {players} players, but sums are exact only up to {MAX_PLAYER_ROUNDS} player-rounds"
+        )
+    rounds = _check_checkpoints(checkpoints, horizon)
+    if not isinstance(anytime, bool):
+        raise TypeError(f"anytime={anytime!r}, but expected True or False")
+    return Work(problem_list, policy_list, replication_list, horizon, seed, schedule, rounds, anytime)
+
+
+def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
+    found = [problems] if isinstance(problems, Problem) else _as_list("problems", problems, "a posse.Problem")
+    if not found:
+        raise ValueError("no problems given")
+    numbers: dict[Problem, int] = {}
+    for number, problem in enumerate(found):
+        if not isinstance(problem, Problem):
+            raise TypeError(f"problem {number} is {problem!r}, but expected a posse.Problem")
+        if problem.means.shape != found[0].means.shape:
+            raise ValueError(
+                f"problem {number} has {problem.players} players × {problem.arms} arms, but problem 0 has "
+                f"{found[0].players} × {found[0].arms}; simulate problems of one shape in one call"
+            )
+        if numbers.setdefault(problem, number) != number:
+            raise ValueError(
+                f"problems {numbers[problem]} and {number} are the same, and would meet the same random numbers; "
+                "to repeat a problem use replications=..., or give it another stream=..."
+            )
+    return found
+
+
+def _check_policies(policies: Policy | Iterable[Policy]) -> list[Policy]:
+    if isinstance(policies, type):
+        raise TypeError(f"policies={policies.__name__}, but that is a class; make a policy of it, with its constants")
+    expected = "a policy such as posse.RobustAggTS(0.15)"
+    found = [policies] if isinstance(policies, Policy) else _as_list("policies", policies, expected)
+    if not found:
+        raise ValueError("no policies given")
+    labels: dict[str, int] = {}
+    for number, policy in enumerate(found):
+        if not isinstance(policy, Policy):
+            raise TypeError(f"policy {number} is {policy!r}, but expected {expected}")
+        if policy.label in labels:
+            raise ValueError(
+                f"policies {labels[policy.label]} and {number} are both labelled {policy.label!r}; give one a label=..."
+            )
+        labels[policy.label] = number
+        policy.for_rewards()
+    return found
+
+
+def _check_replications(replications: int | Iterable[int]) -> list[int]:
+    if isinstance(replications, Iterable):
+        found = [whole("replications", number, least=0) for number in replications]
+        if not found or len(set(found)) < len(found):
+            raise ValueError(f"replications={found}, but expected at least one number, each once")
+        return found
+    return list(range(whole("replications", replications, least=1)))
+
+
+def _check_checkpoints(checkpoints: int | Iterable[int], horizon: int) -> np.ndarray:
+    if isinstance(checkpoints, Iterable):
+        rounds = np.array([whole("checkpoints", number, least=0, most=horizon) for number in checkpoints], np.int64)
+        if not len(rounds) or (np.diff(rounds) <= 0).any():
+            raise ValueError(f"checkpoints={rounds.tolist()}, but expected rounds in increasing order, at least one")
+        return rounds
+    count = min(whole("checkpoints", checkpoints, least=1), horizon)
+    return np.array([horizon * (k + 1) // count for k in range(count)], np.int64)
+
+
+def _as_list(name: str, things: object, expected: str) -> list[Any]:
+    if isinstance(things, str) or not isinstance(things, Iterable):
+        raise TypeError(f"{name}={things!r}, but expected {expected}, or a list of them")
+    return list(things)
 
 
 class Measurements:
