@@ -1,7 +1,5 @@
 """What a policy is: a record of constants, a few pure functions, and what it says about itself."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

@@ -9,8 +9,6 @@ negligible there, so Gauss-Legendre quadrature is as good as exact on each. With
 by integrating f from the panel's start, so that only densities are computed.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

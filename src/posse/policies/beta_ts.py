@@ -1,7 +1,5 @@
 """Beta-TS: Thompson sampling for each player alone from the exact posterior of a Bernoulli mean."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from posse.policies.base import Law, Look, Policy

@@ -4,8 +4,6 @@ A kernel keeps statistics in tables, `table[statistic][pair]`, and calls `index_
 here knows which place each name has, so that kernels list no fields.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import linecache

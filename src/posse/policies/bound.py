@@ -4,8 +4,6 @@ The compiler binds them in every module that says BOUND_FOR_EACH_POLICY. The val
 `table` has an array for each number, in which `pair` is the place of a player and an arm.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 RANDOMISED = True

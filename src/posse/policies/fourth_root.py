@@ -6,8 +6,6 @@ normal by a monotone map, which changes nothing of which arm is larger but lets 
 g(x) = x^¼ − (1−x)^¼, close to the cube roots that would take out the third-order term, but made of square roots alone.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """HierTS: Thompson sampling in a Gaussian hierarchy, where players vary around a shared centre."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

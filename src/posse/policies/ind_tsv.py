@@ -1,7 +1,5 @@
 """Ind-TS-V: Thompson sampling for each player alone that learns how noisy its rewards are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from posse.policies.base import Look, Policy, Refresh

@@ -1,7 +1,5 @@
 """Ind-UCB: UCB-1 for each player alone."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

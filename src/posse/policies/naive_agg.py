@@ -1,7 +1,5 @@
 """Naive-Agg: everybody's data pooled blindly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from posse.checks import number

@@ -1,7 +1,5 @@
 """PosseTS: Thompson sampling that learns how noisy rewards are and how alike players are, and shares accordingly."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -22,8 +22,6 @@ probability 1e-13, beyond 8 scales, at the end. Quadrature adds about 1e-13, by 
 hard cases up to 3,000 arms. So the sum of all p_k is 1 to that accuracy, and dividing by it moves none by more.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable

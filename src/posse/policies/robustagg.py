@@ -1,9 +1,8 @@
 """RobustAgg: upper confidence bounds that weigh own and others' data robustly."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from typing import Self
 
 from posse.checks import dissimilarity, number
 from posse.policies.base import Look, Policy, Refresh
@@ -63,6 +62,6 @@ class RobustAgg(Policy):
         number("width", self.width, above=0)
 
     @classmethod
-    def theory(cls, epsilon: float) -> RobustAgg:
+    def theory(cls, epsilon: float) -> Self:
         """The width of the analysis, 64 · 13."""
         return cls(epsilon, width=832.0)

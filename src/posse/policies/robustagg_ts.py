@@ -1,9 +1,8 @@
 """RobustAgg-TS: Thompson sampling that shares data robustly."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from typing import Self
 
 from posse.checks import dissimilarity, number
 from posse.policies.base import Look, Policy, Refresh
@@ -53,6 +52,6 @@ class RobustAggTS(Policy):
         number("c2", self.c2, above=0)
 
     @classmethod
-    def theory(cls, epsilon: float) -> RobustAggTS:
+    def theory(cls, epsilon: float) -> Self:
         """The constants of the analysis (Theorems 4.1 and 4.2): c1 = 40, c2 = 4."""
         return cls(epsilon, c1=40.0, c2=4.0)

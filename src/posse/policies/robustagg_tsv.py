@@ -1,7 +1,5 @@
 """RobustAgg-TS-V: RobustAgg-TS with every posterior refreshed after every round."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from posse.policies.base import Look, Refresh

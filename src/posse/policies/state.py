@@ -3,8 +3,6 @@
 What comes from `posse.policies.bound` is bound for each policy.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Simulations on the CPU: every run on one of several threads."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait

@@ -7,8 +7,6 @@ Each round has parts with a barrier between them: players look at what others di
 arm, one thread adds what the round's players counted to the sums; players look at the sums of the arms they pulled.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -7,8 +7,6 @@ may be above it. Single precision is quick, and the bounds have room for its rou
 by full draws in double precision, so the pick is always the one that computing every index would give.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

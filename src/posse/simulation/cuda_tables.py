@@ -3,8 +3,6 @@
 Tables of players and arms are flat, [arm · players + player], so that neighbouring lanes read neighbouring numbers.
 """
 
-from __future__ import annotations
-
 import functools
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """One run: a policy on a problem, compiled, advanced in pieces."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Sequence

@@ -5,8 +5,6 @@ whose indices change. `posse.policies.state` says how a reward changes what is k
 `posse.policies.bound` is bound for each policy.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

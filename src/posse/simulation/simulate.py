@@ -1,7 +1,5 @@
 """simulate: policies on problems, on all cores or a GPU, with results that do not depend on how the work was cut."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable

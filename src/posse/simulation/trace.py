@@ -1,7 +1,5 @@
 """trace: one run kept round by round. Tests, plots and simulated logs are made of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a simulation is asked for, checked; what it fills in; and how far it is. The same for every backend."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
