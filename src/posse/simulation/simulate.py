@@ -74,19 +74,5 @@ def simulate(
     else:
         run_on_cpu(work, found, tracker, workers)
     gaps = np.array([problem.gaps for problem in work.problems])
-    return Result(
-        regret=found.regret,
-        checkpoints=work.checkpoints,
-        pulls=found.pulls,
-        late_pulls=found.late_pulls,
-        reward=found.reward,
-        player_regret=np.einsum("abrpk,bpk->abrp", found.pulls, gaps),
-        policies=tuple(work.policies),
-        problems=tuple(work.problems),
-        replications=tuple(work.replications),
-        horizon=work.horizon,
-        seed=work.seed,
-        schedule=schedule,
-        anytime=anytime,
-        version=__version__,
-    )
+    player_regret = np.einsum("abrpk,bpk->abrp", found.pulls, gaps)
+    return Result(**vars(work), **vars(found), player_regret=player_regret, version=__version__)

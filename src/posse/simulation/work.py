@@ -1,7 +1,7 @@
 """What a simulation is asked for, checked; what it fills in; and how far it is. The same for every backend."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,11 +22,11 @@ MAX_PLAYER_ROUNDS = 2**63 // GRID  # beyond it an arm's reward sum could overflo
 
 @dataclass(frozen=True)
 class Work:
-    """Every policy on every problem in every replication."""
+    """Every policy on every problem in every replication; the fields are those of `Result`."""
 
-    problems: list[Problem]
-    policies: list[Policy]
-    replications: list[int]
+    problems: Sequence[Problem]
+    policies: Sequence[Policy]
+    replications: Sequence[int]
     horizon: int
     seed: int
     schedule: Schedule
@@ -50,14 +50,14 @@ def checked_work(
     anytime: bool,
 ) -> Work:
     """The work that `simulate` was asked for, or a clear error."""
-    problem_list = _check_problems(problems)
-    policy_list = _check_policies(policies)
+    found = _check_problems(problems)
+    tried = _check_policies(policies)
     horizon = whole("horizon", horizon, least=1)
     seed = check_seed(seed)
-    replication_list = _check_replications(replications)
+    repeated = _check_replications(replications)
     if not isinstance(schedule, Schedule):
         raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
-    players = problem_list[0].players
+    players = found[0].players
     schedule.participation(players, horizon)
     if horizon * players > MAX_PLAYER_ROUNDS:
         raise ValueError(
@@ -66,7 +66,7 @@ def checked_work(
     rounds = _check_checkpoints(checkpoints, horizon)
     if not isinstance(anytime, bool):
         raise TypeError(f"anytime={anytime!r}, but expected True or False")
-    return Work(problem_list, policy_list, replication_list, horizon, seed, schedule, rounds, anytime)
+    return Work(tuple(found), tuple(tried), tuple(repeated), horizon, seed, schedule, rounds, anytime)
 
 
 def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
@@ -136,7 +136,7 @@ def _as_list(name: str, things: object, expected: str) -> list[Any]:
 
 
 class Measurements:
-    """What a backend fills in, for every [policy, problem, replication]."""
+    """What a backend fills in, for every [policy, problem, replication]; see `Result`."""
 
     def __init__(self, work: Work) -> None:
         pairs = work.problems[0].means.shape
