@@ -41,6 +41,7 @@ MEMORY_SHARE = 0.8  # of what is free
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 Launches = list[tuple[Any, Any]]
+Portion = tuple[int, range]  # some runs of one policy: its number, and those of their [problem, replication] pairs
 
 
 def run_on_gpu(work: Work, into: Measurements, tracker: Tracker) -> Launches:
@@ -64,21 +65,14 @@ def run_on_gpu(work: Work, into: Measurements, tracker: Tracker) -> Launches:
     return launches
 
 
-class Portion(NamedTuple):
-    """Some runs of one policy, by the numbers of their [problem, replication] pairs."""
-
-    policy: int
-    runs: range
-
-
 def _portions(work: Work) -> list[Portion]:
     """All runs of each policy, or as many as fit into a part of the free memory."""
     free = cuda.current_context().get_memory_info().free * MEMORY_SHARE
     runs = range(math.prod(work.shape[1:]))
-    portions = []
+    portions: list[Portion] = []
     for number, policy in enumerate(work.policies):
         size = int(max(1, min(len(runs), free / (len(work.policies) * _bytes_of_run(work, policy)))))
-        portions += [Portion(number, runs[start : start + size]) for start in runs[::size]]
+        portions += [(number, runs[start : start + size]) for start in runs[::size]]
     return portions
 
 
@@ -94,7 +88,7 @@ def _start(work: Work, shared: Shared, todo: deque[Portion], at_work: deque[Batc
         if len(runs) == 1:
             raise
         half = len(runs) // 2
-        todo.extendleft([Portion(policy, runs[half:]), Portion(policy, runs[:half])])
+        todo.extendleft([(policy, runs[half:]), (policy, runs[:half])])
         return True
     batch.launch()
     at_work.append(batch)
@@ -135,14 +129,15 @@ class Batch:
 
     def __init__(self, work: Work, shared: Shared, portion: Portion) -> None:
         self.work, self.shared, self.portion = work, shared, portion
-        self.policy = work.policies[portion.policy]
-        self.runs = len(portion.runs)
+        number, runs = portion
+        self.policy = work.policies[number]
+        self.runs = len(runs)
         self.players, self.arms = work.problems[0].means.shape
         self.layout = Layout.of(self.players, self.arms, self.runs, self.policy)
         self.play = play_kernel(self.policy, self.layout, shared.participation.kind == CONCURRENT, work.anytime)
         self.stream = cuda.stream()
         arrays = _allocate(self.runs, _shapes(work, self.policy), self.stream)
-        problems, replications = np.divmod(portion.runs, len(work.replications))
+        problems, replications = np.divmod(runs, len(work.replications))
         keys = [
             run_key(work.seed, work.problems[problem].stream, work.replications[replication])
             for problem, replication in zip(problems, replications, strict=True)
@@ -207,8 +202,8 @@ class Batch:
             raise not_a_number(self.policy, own, center.T, scale.T)
 
         def rows(of: np.ndarray) -> np.ndarray:
-            runs = self.portion.runs
-            return of[self.portion.policy].reshape(-1, *of.shape[3:])[runs.start : runs.stop]
+            number, runs = self.portion
+            return of[number].reshape(-1, *of.shape[3:])[runs.start : runs.stop]
 
         rows(into.pulls)[:] = self._by_arm(pulls).transpose(0, 2, 1)
         rows(into.late_pulls)[:] = self._by_arm(pulls - early).transpose(0, 2, 1)

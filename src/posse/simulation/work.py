@@ -70,13 +70,9 @@ def checked_work(
 
 
 def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
-    found = [problems] if isinstance(problems, Problem) else _as_list("problems", problems, "a posse.Problem")
-    if not found:
-        raise ValueError("no problems given")
+    found = _listed("problem", "problems", problems, Problem, "a posse.Problem")
     numbers: dict[Problem, int] = {}
     for number, problem in enumerate(found):
-        if not isinstance(problem, Problem):
-            raise TypeError(f"problem {number} is {problem!r}, but expected a posse.Problem")
         if problem.means.shape != found[0].means.shape:
             raise ValueError(
                 f"problem {number} has {problem.players} players × {problem.arms} arms, but problem 0 has "
@@ -93,20 +89,28 @@ def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
 def _check_policies(policies: Policy | Iterable[Policy]) -> list[Policy]:
     if isinstance(policies, type):
         raise TypeError(f"policies={policies.__name__}, but that is a class; make a policy of it, with its constants")
-    expected = "a policy such as posse.RobustAggTS(0.15)"
-    found = [policies] if isinstance(policies, Policy) else _as_list("policies", policies, expected)
-    if not found:
-        raise ValueError("no policies given")
+    found = _listed("policy", "policies", policies, Policy, "a policy such as posse.RobustAggTS(0.15)")
     labels: dict[str, int] = {}
     for number, policy in enumerate(found):
-        if not isinstance(policy, Policy):
-            raise TypeError(f"policy {number} is {policy!r}, but expected {expected}")
-        if policy.label in labels:
-            raise ValueError(
-                f"policies {labels[policy.label]} and {number} are both labelled {policy.label!r}; give one a label=..."
-            )
-        labels[policy.label] = number
+        first = labels.setdefault(policy.label, number)
+        if first != number:
+            raise ValueError(f"policies {first} and {number} are both labelled {policy.label!r}; give one a label=...")
         policy.for_rewards()
+    return found
+
+
+def _listed(one: str, several: str, given: object, kind: type[Any], expected: str) -> list[Any]:
+    """What was given as a list of at least one, each of this kind."""
+    if isinstance(given, kind):
+        return [given]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{several}={given!r}, but expected {expected}, or a list of them")
+    found = list(given)
+    if not found:
+        raise ValueError(f"no {several} given")
+    for number, thing in enumerate(found):
+        if not isinstance(thing, kind):
+            raise TypeError(f"{one} {number} is {thing!r}, but expected {expected}")
     return found
 
 
@@ -127,12 +131,6 @@ def _check_checkpoints(checkpoints: int | Iterable[int], horizon: int) -> np.nda
         return rounds
     count = min(whole("checkpoints", checkpoints, least=1), horizon)
     return np.array([horizon * (k + 1) // count for k in range(count)], np.int64)
-
-
-def _as_list(name: str, things: object, expected: str) -> list[Any]:
-    if isinstance(things, str) or not isinstance(things, Iterable):
-        raise TypeError(f"{name}={things!r}, but expected {expected}, or a list of them")
-    return list(things)
 
 
 class Measurements:
