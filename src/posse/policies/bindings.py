@@ -1,6 +1,6 @@
 """How the kernels call a policy: small functions made from its declaration, which pass on what its functions name.
 
-A kernel keeps statistics in tables, `table[statistic][pair]`, and calls `index_of` with tuples of numbers. What is made
+A kernel keeps statistics in tables, [statistic, arm, player], and calls `index_of` with tuples of numbers. What is made
 here knows which place each name has, so that kernels list no fields.
 """
 
@@ -27,16 +27,23 @@ def used_statistics(cls: type[Policy]) -> tuple[Statistic, ...]:
     return tuple(statistic for statistic in cls.statistics if statistic.name in named)
 
 
+CELL = "table[{}, pair[0], pair[1]]"
+FLAT_CELL = "table[{}][pair]"  # on a GPU, where a table is a tuple of flat arrays
+
+
 @functools.cache
-def bindings(cls: Any, statistics: tuple[Statistic, ...]) -> dict[str, Any]:
-    """What a policy class provides for the names of `posse.policies.bound`, for tables of these statistics."""
+def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> dict[str, Any]:
+    """What a policy class provides for the names of `posse.policies.bound`, for tables of these statistics.
+
+    `cell` is where a table has a pair's number, with {} for the place of the number.
+    """
     names = [statistic.name for statistic in statistics]
     constants = _places("constants[{}]", cls.constant_names())
     numbers = _places("own[{}]", names) | _places("shared[{}]", cls.shared) | _places("of_player[{}]", cls.of_player)
     numbers |= {"M": "M", "log_T": "log_T"} | constants
     tables = _places("statistics[{}]", names) | {name: name for name in ("of_arm", "of_player", "work")} | constants
     indexed, summed = "own, shared, of_player, M, log_T, constants", "statistics, of_arm, of_player, work, constants"
-    cells = [f"table[{place}][pair]" for place in range(max(len(names), len(cls.shared)))]
+    cells = [cell.format(place) for place in range(max(len(names), len(cls.shared)))]
     updates = [f"update_{name}({cell}, reward)" for name, cell in zip(names, cells, strict=False)]
     in_units = [f"{cell} * {statistic.unit!r}" for cell, statistic in zip(cells, statistics, strict=False)]
     shared = range(len(cls.shared))
@@ -58,7 +65,7 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...]) -> dict[str, Any]:
             [f"{', '.join(cells[: len(names)])} = {', '.join(updates)}"],
             **{f"update_{statistic.name}": statistic.update for statistic in statistics},
         ),
-        "copy_own": made_function("target, source, pair", _copies(cls, names)),
+        "copy_own": made_function("target, table, pair", _copies(cls, names, cells)),
         "own_of": made_function("table, pair", _tuple(in_units)),
         "numbers_at": made_function("table, pair", _tuple(cells[: len(shared)])),
         "put_numbers": made_function("table, pair, values", _writes(cells[: len(shared)])),
@@ -91,10 +98,11 @@ def _raised(cls: type[Policy], numbers: dict[str, str]) -> Callable[..., Any]:
     return made_function("n, shared, constants, by", _tuple(values), others_weight=cls.others_weight)
 
 
-def _copies(cls: type[Policy], statistics: list[str]) -> list[str]:
+def _copies(cls: type[Policy], statistics: list[str], cells: list[str]) -> list[str]:
     """Lines that copy the statistics which the policy's index takes."""
     taken = {"n", "s", *cls.named_by("index"), *cls.named_by("belief")}
-    return [f"target[{k}][pair] = source[{k}][pair]" for k, name in enumerate(statistics) if name in taken]
+    copied = [cell for name, cell in zip(statistics, cells, strict=False) if name in taken]
+    return [f"{cell.replace('table', 'target')} = {cell}" for cell in copied]
 
 
 def _writes(cells: list[str]) -> list[str]:

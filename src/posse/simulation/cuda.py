@@ -16,7 +16,7 @@ from numba.cuda.cudadrv.driver import CudaAPIError, device_memset
 
 from posse.compile import bind_cuda, launching
 from posse.policies.base import Law, Policy
-from posse.policies.bindings import bindings, class_of, used_statistics
+from posse.policies.bindings import FLAT_CELL, bindings, class_of, used_statistics
 from posse.policies.refresh import Refresh
 from posse.policies.state import State, state_shapes
 from posse.policies.statistics import COUNT, SUM
@@ -242,7 +242,7 @@ def counter_bytes(arms: int) -> int:
 def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool) -> Any:
     """The kernel of a policy's class, compiled when it is first launched or taken from the disk cache."""
     statistics = used_statistics(type(policy))
-    names = bindings(class_of(policy), statistics) | {
+    names = bindings(class_of(policy), statistics, FLAT_CELL) | {
         "state_of_run": of_run(State, len(statistics), max(len(policy.shared), 1)),
         "tables_of_run": of_run(RunTables, len(statistics), 1),
         "pair_of": pair_of,
