@@ -109,11 +109,28 @@ def test_what_is_no_log_is_refused_and_leaves_nothing(tmp_path):
         assert store.read(queries.experiments) == []
 
 
+FIRST_STATS = """
+    CREATE TABLE stats (
+        experiment INTEGER NOT NULL, player INTEGER NOT NULL, arm INTEGER NOT NULL, pulls BIGINT NOT NULL,
+        sums BIGINT NOT NULL, squares BIGINT NOT NULL, own_pulls BIGINT NOT NULL, own_sums BIGINT NOT NULL,
+        waiting BIGINT NOT NULL, seen_n DOUBLE PRECISION NOT NULL, seen_s DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (experiment, player, arm)
+    )
+"""
+
+
 class TestSchema:
     @pytest.mark.parametrize("backend", BACKENDS)
     def test_the_migrations_lead_to_the_tables(self, backend, tmp_path):
-        with stores(backend, tmp_path) as (store,), store.engine.connect() as connection:
-            assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
+        with stores(backend, tmp_path) as (store,):
+            for _ in range(2):  # a new database, and one of the first version that was upgraded
+                with store.engine.begin() as connection:
+                    assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
+                    connection.exec_driver_sql("DROP TABLE stats")
+                    connection.exec_driver_sql(FIRST_STATS)
+                    connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+                database.upgrade(store.engine.url.render_as_string(hide_password=False).replace("+psycopg", ""))
+            assert store.read(database.version) == tables.SCHEMA
         script = ScriptDirectory(str(Path(posse.service.storage.migrations.__file__).parent))
         assert script.get_current_head() == tables.SCHEMA
 

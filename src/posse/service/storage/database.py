@@ -15,7 +15,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import URL, Connection, Engine
 
 from posse.service.storage.errors import Damaged, Unavailable
-from posse.service.storage.schema import SCHEMA
+from posse.service.storage.schema import SCHEMA, metadata
 
 LOGGER = logging.getLogger("posse.service")
 PATIENCE = 5  # seconds that a transaction waits to write
@@ -167,21 +167,23 @@ def upgrade(url: str) -> None:
                 raise ValueError(
                     f"the database has schema {found}, but this posse works with {SCHEMA}; use a newer posse"
                 )
+            if found is None:
+                metadata.create_all(connection, checkfirst=False)
             if found != SCHEMA:
-                _run_migrations(connection)
+                _run_alembic("stamp" if found is None else "upgrade", connection)
     finally:
         engine.dispose()
 
 
-def _run_migrations(connection: Connection) -> None:
-    from alembic import command
+def _run_alembic(command: str, connection: Connection) -> None:
+    import alembic.command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", os.path.join(os.path.dirname(__file__), "migrations").replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    getattr(alembic.command, command)(config, "head")
 
 
 def forget(engine: Engine) -> None:
