@@ -15,7 +15,7 @@ import posse
 from posse.service.commands import Choose, Create, Observe
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
-from posse.service.storage.transaction import Transaction, commit, handle
+from posse.service.storage.transaction import Transaction, commit
 
 POSTGRES = os.environ.get("POSSE_POSTGRES_URL")
 BACKENDS = ["sqlite", "postgresql"]
@@ -29,10 +29,8 @@ class Call(NamedTuple):
     function: Callable[[Transaction], Any]
     experiment: str | None = None
 
-
-@handle.register
-def _call(command: Call, transaction: Transaction) -> Any:
-    return command.function(transaction)
+    def apply(self, transaction: Transaction) -> Any:
+        return self.function(transaction)
 
 
 class Clock:

@@ -15,9 +15,8 @@ from traffic import ARMS, CONTEXT, EXPERIMENT, PLAYERS, begin, pull, start
 
 import posse
 from posse.service.admin.verify import verify
-from posse.service.commands import Choose, Create, Observe
+from posse.service.commands import Choose, Create, Observe, check_report
 from posse.service.storage import queries
-from posse.service.storage import reward_reports as reports
 from posse.service.storage import schema as tables
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
@@ -116,8 +115,7 @@ def test_a_store_that_forgets_its_answers_would_be_caught(tmp_path, monkeypatch)
             live.waiting[serial] = reports_row(live, serial, answer[0])
         return check_report(live, identity, value, fresh)
 
-    check_report = reports.check_report
-    monkeypatch.setattr("posse.service.storage.transaction.check_report", forget)
+    monkeypatch.setattr("posse.service.commands.check_report", forget)
     assert commit(store, Observe(EXPERIMENT, [(decision.id, 1.0)]))[0].status == "taken"
     assert rows(database, "SELECT sum(pulls) FROM stats") == [(2,)]
     assert rows(database, "SELECT count(*) FROM rewards") == [(2,)]

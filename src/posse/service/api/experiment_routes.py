@@ -13,10 +13,9 @@ from posse.service.api.errors import HttpProblem, declared
 from posse.service.api.requests import new_router
 from posse.service.api.responses import ExperimentAnswer
 from posse.service.auth.permissions import CHANGE, CREATE, READ, Permission, allows, needs
-from posse.service.commands import Change, Choose, Create, Erase, Observe, Record
+from posse.service.commands import Change, Choose, Create, Erase, Observe, Record, RewardOutcome
 from posse.service.storage import queries
 from posse.service.storage.errors import ExperimentExists
-from posse.service.storage.reward_reports import RewardOutcome
 
 ALWAYS = (401, 403, 421, 422, 500, 503)
 WITH_BODY = (*ALWAYS, 400, 408, 409, 413, 415)

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from posse.learner import Decision
-from posse.service.storage.reward_reports import RewardOutcome
+from posse.service.commands import RewardOutcome
 
 
 class RosterEntry(BaseModel):
