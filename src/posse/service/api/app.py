@@ -12,9 +12,9 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from posse.policies.user import import_file
-from posse.service.api import experiment_routes, insight_routes, operation_routes
 from posse.service.api.errors import ProblemDetails, add_problems
 from posse.service.api.middleware import RequestLimits
+from posse.service.api.routes import add_routes
 from posse.service.auth.permissions import Authenticator
 from posse.service.commands import TakeDefaults
 from posse.service.dashboard.routes import add_dashboard
@@ -49,9 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
     state.writer = Writer(state.store, metrics=state.metrics)
     state.read_pool = ReadPool(state.store)
     state.authenticator = Authenticator(settings, state.read_pool, state.store.clock)
-    experiment_routes.add_create_route(app)
-    for module in (experiment_routes, insight_routes, operation_routes):
-        app.router.routes.extend(module.router.routes)  # as they are, so that app.routes lists every one
+    add_routes(app)
     add_dashboard(app)
     add_problems(app)
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics)
