@@ -63,5 +63,5 @@ def test_one_decision_takes_few_modules(tmp_path):
     app.state.read_pool.close()
     app.state.store.close()
     assert "posse.service.api.middleware" in road.modules
-    assert "posse.service.storage.log_chain" in road.modules
+    assert "posse.service.storage.log_rows" in road.modules
     assert len(road.modules) <= MOST, road.modules

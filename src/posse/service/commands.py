@@ -21,7 +21,7 @@ from posse.learner.state import Decision
 from posse.policies.base import Policy
 from posse.service.storage.errors import ConflictingKey, Damaged, Paused
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_chain import Values
+from posse.service.storage.log_rows import Values
 from posse.service.storage.queries import Experiment
 from posse.service.storage.transaction import Transaction
 

@@ -16,7 +16,7 @@ from posse.service.storage import database
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment, first_state
-from posse.service.storage.log_chain import Values, row_digest
+from posse.service.storage.log_rows import Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics, all_rows, number_names, summary_of
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit
@@ -111,7 +111,7 @@ class LogAudit:
             start = {"links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0}
             players, arms = ([one["name"] for one in names] for names in self.names.values())
             live = LiveExperiment({**row, **start}, first_state(row, arms, players))
-            live.replay(rows, lambda table, place: self.names[table.name][place]["name"])
+            live.replay(rows, lambda table, place: self.names[table][place]["name"])
         except exc.SQLAlchemyError:
             raise
         except Exception as error:  # a damaged log may fail anywhere; the digests then say why

@@ -16,7 +16,7 @@ from sqlalchemy.engine import Connection
 from posse.checks import number
 from posse.learner.setup import check_name
 from posse.service.storage import schema as tables
-from posse.service.storage.log_chain import row_digest
+from posse.service.storage.log_rows import row_digest
 from posse.service.storage.transaction import Transaction
 
 SCOPES = ("decide", "reward", "read", "admin")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sqlite3
@@ -12,6 +13,7 @@ from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy import exc
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine
 
 from posse.service.storage.errors import Damaged, Unavailable
@@ -114,6 +116,19 @@ def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
 def can_retry(error: exc.DBAPIError) -> bool:
     """Whether another try may do better: another transaction was in the way, or the connection broke."""
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in RETRIED
+
+
+def insert_into(table: sql.Table, dialect: str) -> Any:
+    """An insertion that can say what to do about a row that is there already."""
+    return (sqlite if dialect == "sqlite" else postgresql).insert(table)
+
+
+@functools.cache
+def upsert(table: sql.Table, dialect: str) -> Any:
+    """Insert a row, or replace all but its key."""
+    insert = insert_into(table, dialect)
+    rest = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest)
 
 
 # ---------------------------------------------------------------- schema

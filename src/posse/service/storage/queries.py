@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sql
@@ -24,7 +24,7 @@ from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_chain import Values
+from posse.service.storage.log_rows import Values
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,13 @@ class Experiment:
     """When something happened last."""
 
 
-@dataclass(frozen=True, eq=False)
-class Indices:
+class Indices(NamedTuple):
     """What the next decision of each player would rest on, float64 [player, arm], for rewards mapped to [0, 1].
 
     Centers are no estimates of means: some policies add a bonus to them, and those of PosseTS and Ind-TS-V are on the
     scale x^¼ − (1−x)^¼.
     """
 
-    players: list[tuple[str, bool]]
-    arms: list[tuple[str, bool]]
     centers: np.ndarray
     scales: np.ndarray
     weights: np.ndarray
@@ -142,7 +139,7 @@ def indices(state: LearnerState) -> Indices:
         evaluated = state.evaluate(player)
         state.probabilities(evaluated, state.arm_roster.here)
         table[:, player] = evaluated
-    return Indices(list(state.player_roster), list(state.arm_roster), *table)
+    return Indices(*table)
 
 
 # ---------------------------------------------------------------- the log
@@ -156,67 +153,41 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     whole("after", after, least=0)
     whole("limit", limit, least=1, most=LARGEST_PAGE)
     row = find(connection, name)
-    names = {
-        table.name: [one for one, _ in log_rows.read_names(connection, table, row["id"])]
-        for table in (tables.players, tables.arms)
-    }
-    made = tables.decisions
-    serial = log_rows.first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
-    last = after + limit
-    query = sql.select(made).where(made.c.experiment == row["id"], made.c.serial >= serial)
-    some = connection.execute(query.order_by(made.c.serial).limit(limit)).mappings()
-    found = [_decision_row(one, names) for one in some if one["link"] <= last]
-    known = tables.rewards
-    query = (
-        sql.select(known, made.c.tag, made.c.round.label("decided_in"))
-        .select_from(known.outerjoin(made, log_rows.SAME_DECISION))
-        .where(known.c.experiment == row["id"], known.c.link > after, known.c.link <= last)
+    players, arms = (
+        [one for one, _ in log_rows.read_names(connection, table, row["id"])] for table in (tables.players, tables.arms)
     )
-    found += [_reward_row(one, names) for one in connection.execute(query).mappings()]
-    table = tables.changes
-    query = sql.select(table).where(table.c.experiment == row["id"], table.c.link > after, table.c.link <= last)
-    found += [_change_row(one, names) for one in connection.execute(query).mappings()]
-    return sorted(found, key=lambda one: one["event"])
+    made, known = tables.decisions.c, tables.rewards.c
+    query = sql.select(made.serial, made.tag, made.round).join(tables.rewards, log_rows.SAME_DECISION)
+    answered = query.where(known.experiment == row["id"], known.link > after, known.link <= after + limit)
+    decided = {one.serial: (write_id(one.serial, one.tag), one.round) for one in connection.execute(answered)}
+    serial = log_rows.first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
+    rows = log_rows.read_log(connection, row["id"], after, serial, limit)
+    return [_log_entry(table, one, players, arms, decided) for table, one in rows]
 
 
-def _decision_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
-    return {
-        "event": row["link"],
-        "kind": "decision",
-        "decision": write_id(row["serial"], row["tag"]),
-        "round": row["round"],
-        "player": names["players"][row["player"]],
-        "arm": names["arms"][row["arm"]],
-        "propensity": row["propensity"],
-        "holdout": bool(row["holdout"]),
-        "shared": row["shared"],
-        "decided_at": row["decided_at"],
-    }
-
-
-def _reward_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
-    past = row["serial"] < 0
-    return {
-        "event": row["link"],
-        "kind": "record" if past else "reward",
-        "decision": None if past else write_id(row["serial"], row["tag"]),
-        "round": row["round"] if past else row["decided_in"],
-        "player": names["players"][row["player"]],
-        "arm": names["arms"][row["arm"]],
-        "reward": row["reward"],
-        "observed": row["event"],
-        "defaulted": bool(row["defaulted"]),
-        "observed_at": row["observed_at"],
-    }
-
-
-def _change_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
-    change: dict[str, Any] = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}
-    if row["kind"] in (*log_rows.PLAYER_CHANGES, "erase"):
-        change["player"] = names["players"][row["place"]]
-    elif row["kind"] in log_rows.ARM_CHANGES:
-        change["arm"] = names["arms"][row["place"]]
-    return change
+def _log_entry(
+    table: str, row: Values, players: list[str], arms: list[str], decided: dict[int, tuple[str, int]]
+) -> dict[str, Any]:
+    """A row of the log in the learner's words; `decided` has id and round of the decisions that have a reward."""
+    if table == "changes":
+        change = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}
+        if row["kind"] in (*log_rows.PLAYER_CHANGES, "erase"):
+            change["player"] = players[row["place"]]
+        elif row["kind"] in log_rows.ARM_CHANGES:
+            change["arm"] = arms[row["place"]]
+        return change
+    identity: str | None
+    if table == "decisions":
+        kind = "decision"
+        identity, round_ = write_id(row["serial"], row["tag"]), row["round"]
+        rest = {name: row[name] for name in ("propensity", "shared", "decided_at")} | {"holdout": bool(row["holdout"])}
+    else:
+        kind = "record" if row["serial"] < 0 else "reward"
+        identity, round_ = decided.get(row["serial"], (None, row["round"]))
+        rest = {"reward": row["reward"], "observed": row["event"], "observed_at": row["observed_at"]}
+        rest["defaulted"] = bool(row["defaulted"])
+    about = {"event": row["link"], "kind": kind, "decision": identity, "round": round_}
+    return about | {"player": players[row["player"]], "arm": arms[row["arm"]]} | rest
 
 
 def log_table(connection: Connection, name: str) -> Any:

@@ -19,8 +19,7 @@ from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Refused, Unavailable, UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_chain import Values
-from posse.service.storage.log_rows import KNOWN_KEYS, MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, decision_row
+from posse.service.storage.log_rows import KNOWN_KEYS, MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, Values, decision_row
 from posse.service.storage.store import ServiceStore
 
 Result = TypeVar("Result")
