@@ -264,7 +264,7 @@ def test_a_token_that_is_revoked_is_forgotten():
 )
 def test_only_the_services_own_pages_may_change_anything(method, origin, refused):
     headers = Headers({"host": "posse.example:8000"} | ({} if origin is None else {"origin": origin}))
-    with pytest.raises(permissions.AccessDenied) if refused else contextlib.nullcontext() as denied:
+    with pytest.raises(permissions.HttpProblem) if refused else contextlib.nullcontext() as denied:
         permissions.check_origin(method, headers)
     assert not refused or denied.value.kind == "cross-site"
 

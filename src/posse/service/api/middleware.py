@@ -15,9 +15,9 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from posse.service.api.errors import HttpProblem, answer_of
 from posse.service.auth.permissions import Authenticator, check_origin, needed
 from posse.service.metrics import Metrics
+from posse.service.problems import HttpProblem, answer_of
 from posse.service.settings import LARGEST_BODY, Settings
 
 HEADERS = {

@@ -17,10 +17,10 @@ from posse.insight.diagnosis.api import diagnose
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.service.api import bodies
 from posse.service.api.bodies import ExperimentAnswer
-from posse.service.api.errors import HttpProblem, declared, problem_of
 from posse.service.api.middleware import new_router
 from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Endpoint, Permission, allows, needs
 from posse.service.commands import Change, Choose, Create, Erase, Observe, Record, RewardOutcome
+from posse.service.problems import HttpProblem, declared, problem_of
 from posse.service.settings import LARGEST_PAGE
 from posse.service.storage import database, queries
 from posse.service.storage.errors import Damaged, ExperimentExists, Unavailable

@@ -71,7 +71,7 @@ class _BaseClient(Generic[Http]):
     @property
     def buffered(self) -> int:
         """How many rewards wait in the buffer until the service is back."""
-        return len(self._protocol.buffer)
+        return self._protocol.buffered
 
     @property
     def refused(self) -> list[tuple[RewardReport, str]]:

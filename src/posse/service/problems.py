@@ -13,7 +13,6 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from posse.service.auth.permissions import AccessDenied
 from posse.service.storage import errors as storage
 
 TYPE = "urn:posse:problem:"
@@ -134,8 +133,6 @@ def problem_of(error: Exception) -> HttpProblem | None:
     """The problem that an error is; None if nobody expected it."""
     if isinstance(error, HttpProblem):
         return error
-    if isinstance(error, AccessDenied):
-        return HttpProblem(error.kind, error.detail, error.headers)
     for known, kind, advice in ERRORS:
         if isinstance(error, known):
             headers = {"Retry-After": "1"} if kind in ("overloaded", "unavailable") else None
