@@ -53,7 +53,6 @@ class Writer:
 
     @property
     def depth(self) -> int:
-        """How many commands wait."""
         return self._queue.qsize()
 
     def submit(self, command: Command) -> Future[Any]:

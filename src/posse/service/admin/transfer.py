@@ -91,7 +91,6 @@ class _LogImport:
                 self.rewards[entry["observed"]].append(entry)
 
     def run(self, about: dict[str, Any]) -> None:
-        """Go through everything."""
         live, state = self.live, self.live.state
         changes = {change["event"]: change for change in about["changes"]}
         for event in range(1, about["events"] + 1):
@@ -110,7 +109,6 @@ class _LogImport:
             raise ValueError(f"the log has {state.decisions} decisions, but says {about['decisions']}")
 
     def _observe(self, entries: list[Entry]) -> None:
-        """One event."""
         state, at = self.live.state, entries[0]["observed_at"]
         round_ = max((entry["round"] for entry in entries if entry["decision"] is None), default=0)
         serial = max(parse_id(entry["decision"])[0] if entry["decision"] else -1 for entry in entries)

@@ -69,7 +69,6 @@ class PolicyBody(Body):
     constants: Body = Body()
 
     def policy(self) -> Policy:
-        """The policy itself."""
         return self.kind(**self.constants.model_dump())
 
 

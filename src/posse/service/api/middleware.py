@@ -44,7 +44,6 @@ class TokenFilter(logging.Filter):
     """Removes whatever looks like a token from every line of a log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every line pass, without tokens."""
         record.msg, record.args = without_tokens(record.getMessage()), ()
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
@@ -68,7 +67,6 @@ class RequestLimits:
         self._app, self._settings, self._metrics = app, settings, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -127,7 +125,6 @@ class BoundedBody:
             await self._refuse()
 
     async def receive(self) -> Message:
-        """The next part."""
         if self._complete:  # after the body, messages only say whether the client is still connected
             return await self._receive()
         message = await self._next()
@@ -161,7 +158,6 @@ class JsonRequest(Request):
     """A request whose JSON is read strictly: no NaN, no half characters, bounded depth."""
 
     async def json(self) -> Any:
-        """The body, read once."""
         if not hasattr(self, "_json"):
             try:
                 self._json = from_json(await self.body(), allow_inf_nan=False)
@@ -175,7 +171,6 @@ class AuthRoute(APIRoute):
     """A route that looks at the token first, as `permissions.needs` says, then at the body, then at anything else."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """What serves a request."""
         handle = super().get_route_handler()
         permission = needed(self.endpoint)
         takes_body = self.body_field is not None

@@ -100,7 +100,6 @@ async def erase(name: Name, body: bodies.ErasureBody, request: Request) -> bodie
 
 
 def _described(experiment: queries.Experiment) -> ExperimentAnswer:
-    """An experiment, for an answer."""
     setup, policy = experiment.setup, experiment.setup.policy
     constants = {name: getattr(policy, name) for name in policy.constant_names()}
     return ExperimentAnswer(

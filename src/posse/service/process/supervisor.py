@@ -208,7 +208,6 @@ class WorkerServer(uvicorn.Server):
         self._say_ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
         await super().startup(sockets)
         if self.started:
             self._say_ready()
@@ -224,7 +223,6 @@ class WorkerServer(uvicorn.Server):
 
 
 def configuration(app: Any) -> uvicorn.Config:
-    """How uvicorn serves the app."""
     return uvicorn.Config(
         app,
         log_config=None,

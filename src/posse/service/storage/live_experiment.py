@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -47,9 +47,7 @@ class LiveExperiment:
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
         self.statistics = PairStatistics()
-        self._rows: dict[str, list[dict[str, Any]]] = {
-            table: [] for table in (*INSERTS, "players", "arms")
-        }  # to be written
+        self._rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)  # to be written, by table
         self._stand_at(row)
 
     def _stand_at(self, row: Values) -> None:
@@ -110,7 +108,7 @@ class LiveExperiment:
         if not 0 < missed <= FEW:
             return False
         head = self.head
-        rows = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
+        rows = list(log_rows.read_log(connection, self.id, self.links, self.state.decisions))
         if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in rows):
             return False
         for table, entry in rows:
@@ -176,7 +174,6 @@ class LiveExperiment:
     # ---------------------------------------------------------------- what happens
 
     def choose(self, players: list[int], available: Any, now: float, key: str | None) -> list[Decision]:
-        """One round."""
         offered = self.state.offered(available)
         request = {"offered": np.packbits(offered).tobytes(), "restricted": int(available is not None)}
         made = self.state.choose(players, offered, now)
@@ -247,7 +244,6 @@ class LiveExperiment:
         self.append_change(kind, place, now, self.state.events, knows_others)
 
     def erase(self, player: str, replacement: str, now: float) -> None:
-        """Replace a player's name."""
         place = self.state.player_roster.place(player)
         self.state.player_roster.rename(place, replacement)
         self._append_name(self.state.player_roster, place)
@@ -282,9 +278,10 @@ class LiveExperiment:
         """Write the rows of the log, and the names, that are not yet there."""
         for name, rows in self._rows.items():
             if rows:
-                table = tables.metadata.tables[name]
-                write = INSERTS[name] if name in INSERTS else database.upsert(table, connection.dialect.name)
-                connection.execute(write, rows)
+                insert = INSERTS.get(name)
+                if insert is None:
+                    insert = database.upsert(tables.metadata.tables[name], connection.dialect.name)
+                connection.execute(insert, rows)
                 rows.clear()
 
     def write(self, connection: Connection) -> None:

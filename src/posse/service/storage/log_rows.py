@@ -10,9 +10,11 @@ one chain for each experiment, from its set-up to its last row, whose digest the
 from __future__ import annotations
 
 import hashlib
+import heapq
+import itertools
 import operator
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
@@ -136,26 +138,25 @@ def first_decision(connection: Connection, experiment: int, decisions: int, pass
 
 
 def read_log(
-    connection: Connection, experiment: int, after: int, serial: int, limit: int | None = None
-) -> list[tuple[str, Values]]:
+    connection: Connection, experiment: int, after: int = 0, serial: int = 0, limit: int | None = None
+) -> Iterator[tuple[str, Values]]:
     """The rows of the log after one of them, in order, each with its table; `serial` is the first new decision's."""
-    found: list[tuple[str, Values]] = []
+    streams = []
     for table in (tables.decisions, tables.rewards, tables.changes):
-        if table is tables.decisions:  # which have no index of links
+        if table is tables.decisions:  # they have no index of links, but serial numbers have the same order
             place, first = table.c.serial, serial
         else:
             place, first = table.c.link, after + 1
         query = sql.select(table).where(table.c.experiment == experiment, place >= first).order_by(place).limit(limit)
-        found += [(table.name, row) for row in connection.execute(query).mappings()]
-    found.sort(key=lambda entry: entry[1]["link"])
-    return [entry for entry in found if limit is None or entry[1]["link"] <= after + limit]
+        streams.append(zip(itertools.repeat(table.name), connection.execute(query).mappings(), strict=False))
+    merged = heapq.merge(*streams, key=lambda entry: entry[1]["link"])
+    return (entry for entry in merged if limit is None or entry[1]["link"] <= after + limit)
 
 
 # ---------------------------------------------------------------- names
 
 
 def name_row(table: str, experiment: int, place: int, name: str, here: bool) -> dict[str, Any]:
-    """A row of players or arms."""
     row: dict[str, Any] = {"experiment": experiment, "place": place, "name": name, "here": int(here)}
     row["digest"] = row_digest(table, row)
     return row
@@ -168,7 +169,6 @@ def read_names(connection: Connection, table: sql.Table, experiment: int) -> lis
 
 
 def read_name(connection: Connection, table: str, experiment: int, place: int) -> str:
-    """The name at a place."""
     column = tables.metadata.tables[table].c
     query = sql.select(column.name).where(column.experiment == experiment, column.place == place)
     name = connection.execute(query).scalar()

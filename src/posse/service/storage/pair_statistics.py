@@ -87,7 +87,6 @@ def number_names(state: LearnerState) -> list[str]:
 
 
 def all_rows(experiment: int, state: LearnerState) -> list[dict[str, Any]]:
-    """Rows of all pairs."""
     numbers = _all_numbers(state)
     return _rows(experiment, numbers, np.ones(numbers.shape[1:], np.bool_))
 

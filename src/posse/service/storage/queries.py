@@ -87,7 +87,6 @@ def experiments(connection: Connection, only: int | None = None) -> list[Experim
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
-    """One of them."""
     return experiments(connection, find(connection, name)["id"])[0]
 
 
@@ -106,7 +105,6 @@ def with_patience(connection: Connection) -> list[str]:
 
 
 def find(connection: Connection, name: str) -> Values:
-    """An experiment's row."""
     table = tables.experiments
     query = sql.select(table).where(table.c.name == check_name("experiment", name))
     row = connection.execute(query).mappings().first()
@@ -194,30 +192,21 @@ def log_table(connection: Connection, name: str) -> Any:
     """The whole log as an Arrow table, as the learner gives it."""
     row = find(connection, name)
     live = LiveExperiment.load(connection, row)
-    made, known, changed = tables.decisions, tables.rewards, tables.changes
-    answers: dict[int, Answer] = {}
-    rows: list[tuple[Row, Answer | None]] = []
-    query = sql.select(known).where(known.c.experiment == live.id).order_by(known.c.link)
-    for one in connection.execute(query).mappings():
-        answer = Answer(one["reward"], one["event"], one["observed_at"], bool(one["defaulted"]))
-        if one["serial"] >= 0:
-            answers[one["serial"]] = answer
-        else:
-            rows.append((log_rows.past_row(one), answer))
-    query = sql.select(made).where(made.c.experiment == live.id).order_by(made.c.serial)
-    rows += [(log_rows.decision_row(one), answers.get(one["serial"])) for one in connection.execute(query).mappings()]
-    rows.sort(key=lambda pair: (pair[0].round, pair[0].serial))
     players, arms = live.state.player_roster.names, live.state.arm_roster.names
+    rows: dict[int, tuple[Row, Answer | None]] = {}
+    changes = []
+    for table, one in log_rows.read_log(connection, live.id):
+        if table == "decisions":
+            rows[one["serial"]] = (log_rows.decision_row(one), None)
+        elif table == "rewards":
+            made = rows[one["serial"]][0] if one["serial"] >= 0 else log_rows.past_row(one)
+            answer = Answer(one["reward"], one["event"], one["observed_at"], bool(one["defaulted"]))
+            rows[one["serial"]] = (made, answer)
+        elif one["event"] > 0:
+            who = (players if one["kind"] in log_rows.PLAYER_CHANGES else arms)[one["place"]]
+            change = {"event": one["event"], "kind": one["kind"], "name": who}
+            changes.append(change | {"knows_others": bool(one["knows_others"])})
     first = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}
-    query = sql.select(changed).where(changed.c.experiment == live.id, changed.c.event > 0).order_by(changed.c.link)
-    changes = [
-        {
-            "event": one["event"],
-            "kind": one["kind"],
-            "name": (players if one["kind"] in log_rows.PLAYER_CHANGES else arms)[one["place"]],
-            "knows_others": bool(one["knows_others"]),
-        }
-        for one in connection.execute(query).mappings()
-    ]
-    given_up = live.state.decisions - sum(pair[0].serial >= 0 for pair in rows)
-    return to_arrow(live.state, Past(first, changes, given_up, live.time), rows)
+    given_up = live.state.decisions - sum(serial >= 0 for serial in rows)
+    in_order = sorted(rows.values(), key=lambda pair: (pair[0].round, pair[0].serial))
+    return to_arrow(live.state, Past(first, changes, given_up, live.time), in_order)

@@ -47,7 +47,6 @@ class ServiceStore:
         return cls(url, clock)
 
     def close(self) -> None:
-        """Give the connections back."""
         self.engine.dispose()
 
     def read(self, query: Callable[Concatenate[Connection, P], Result], *args: P.args, **kwargs: P.kwargs) -> Result:
@@ -65,7 +64,6 @@ class ReadPool:
         self._waiting = 0
 
     async def run(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
-        """What a function returns."""
         if self._waiting >= MOST_READS_WAITING:
             raise Overloaded(f"{MOST_READS_WAITING} reads wait already")
         self._waiting += 1

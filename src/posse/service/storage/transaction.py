@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -71,28 +70,24 @@ def commit_group(store: ServiceStore, commands: Sequence[Command]) -> list[Any]:
 def _commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Result:
     """Do work in a transaction, again where the database made it fail without having committed anything."""
     with store.lock, database.explained(store.engine):
-        for attempt in itertools.count():
+        attempt = 1
+        while True:
             try:
                 return _try_to_commit(store, work)
             except exc.DBAPIError as error:
-                if attempt == TRIES - 1 or not database.can_retry(error):
+                if attempt == TRIES or not database.can_retry(error):
                     raise
-                time.sleep(PAUSE * 2**attempt)
-    raise AssertionError("unreachable")
+                time.sleep(PAUSE * 2 ** (attempt - 1))
+                attempt += 1
 
 
 def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Result:
-    with store.engine.connect() as connection:
-        begun = connection.begin()
+    with store.engine.connect() as connection:  # the first statement begins, and an error rolls back
         transaction = Transaction(connection, store)
+        result = work(transaction)
+        transaction.write()
         try:
-            result = work(transaction)
-            transaction.write()
-        except BaseException:
-            begun.rollback()
-            raise
-        try:
-            begun.commit()
+            connection.commit()
         except exc.DBAPIError as error:
             if not (error.connection_invalidated and _was_committed(store, transaction)):
                 raise
@@ -173,7 +168,6 @@ class Transaction:
         return self.touched[name]
 
     def create(self, name: str, setup: Setup, arms: list[str], players: list[str], now: float) -> LiveExperiment:
-        """A new experiment."""
         check_experiment_name(name)
         self.touched[name] = LiveExperiment.create(self.connection, name, setup, arms, players, now)
         return self.touched[name]
