@@ -66,7 +66,7 @@ def stores(backend, folder, count=1, clock=None):
     """So many stores on one new database, as if each were a worker of its own."""
     with database(backend, folder) as url:
         clock = clock or Clock()
-        opened = [ServiceStore.open(url, create=True, clock=clock)]
+        opened = [ServiceStore(url, create=True, clock=clock)]
         opened += [ServiceStore(url, clock=clock) for _ in range(count - 1)]
         try:
             yield opened

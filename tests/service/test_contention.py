@@ -98,7 +98,7 @@ def test_one_key_a_hundred_times_is_one_decision(services):
 def test_a_store_that_forgets_its_answers_would_be_caught(tmp_path, monkeypatch):
     """The control: without the check and the primary key, a reward counts twice, and `verify` says so."""
     database = f"sqlite:///{tmp_path}/posse.db"
-    store = ServiceStore.open(database, create=True)
+    store = ServiceStore(database, create=True)
     with store.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE rewards")
         columns = ", ".join(column.name for column in tables.rewards.columns)
@@ -139,7 +139,7 @@ SEVERAL = [f"teas {number}" for number in range(3)]
 
 def test_sixteen_processes_side_by_side_leave_a_log_that_replays_to_the_live_state():
     with new_postgres_database() as database:
-        store = ServiceStore.open(database, create=True)
+        store = ServiceStore(database, create=True)
         for name in SEVERAL:
             commit(store, Create(name, posse.PosseTS(), ARMS, PLAYERS, seed=1))
         failures = CONTEXT.Queue()

@@ -137,7 +137,7 @@ class TestSchema:
     @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
     def test_a_database_of_every_version_opens_and_goes_on(self, path, tmp_path):
         shutil.copy(path, tmp_path / "posse.db")
-        store = ServiceStore.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True)
+        store = ServiceStore(f"sqlite:///{tmp_path / 'posse.db'}", create=True)
         assert {one.name for one in store.read(queries.experiments)} >= {"teas", "beers"}
         if path.stem == "schema-1":  # its PosseTS had one number less for each arm
             assert [(one.experiment, one.what.split(",")[0]) for one in verify(store)] == [
@@ -160,9 +160,9 @@ class TestSchema:
 
     def test_another_version_is_refused_with_what_to_do(self, tmp_path):
         url = f"sqlite:///{tmp_path / 'posse.db'}"
-        ServiceStore.open(url, create=True).close()
+        ServiceStore(url, create=True).close()
         for version, said in (("9999", "use a newer posse"), ("0000", "posse db upgrade")):
-            store = ServiceStore.open(url)
+            store = ServiceStore(url)
             with store.engine.begin() as connection:
                 connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{version}'")
             with pytest.raises(ValueError, match=f"has schema {version}.*{said}"):
@@ -174,7 +174,7 @@ class TestSchema:
             store.close()
 
     def test_opening_at_once_from_many_processes_makes_one_database(self, tmp_path):
-        stores = [ServiceStore.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True) for _ in range(3)]
+        stores = [ServiceStore(f"sqlite:///{tmp_path / 'posse.db'}", create=True) for _ in range(3)]
         new(stores[0])
         assert len(stores[2].read(queries.experiments)) == 1
         for store in stores:

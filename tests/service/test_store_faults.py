@@ -202,7 +202,7 @@ def test_a_missing_or_foreign_file_is_refused_with_what_to_do(tmp_path):
         ServiceStore(f"sqlite:///{tmp_path / 'none.db'}")
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="no folder"):
-        ServiceStore.open(f"sqlite:///{tmp_path / 'nowhere' / 'posse.db'}", create=True)
+        ServiceStore(f"sqlite:///{tmp_path / 'nowhere' / 'posse.db'}", create=True)
     with pytest.raises(ValueError, match="is a folder"):
         ServiceStore(f"sqlite:///{tmp_path}")
     (tmp_path / "text.db").write_text("not a database, but long enough to be looked at" * 100)

@@ -55,8 +55,8 @@ class Choose(NamedTuple):
         if live.paused:
             raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
         places = [live.state.player_roster.current(name) for name in names]
-        live.state.offered(available)
-        return live.choose(places, available, transaction.now(live), self.key)
+        offered = live.state.offered(available)
+        return live.choose(places, offered, available is not None, transaction.now(live), self.key)
 
 
 def _check_key(key: Any) -> str:

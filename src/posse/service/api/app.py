@@ -43,7 +43,7 @@ def create_app(settings: Settings) -> FastAPI:
     state = app.state
     state.settings = settings
     state.metrics = Metrics()
-    state.store = ServiceStore.open(settings.database)
+    state.store = ServiceStore(settings.database)
     state.writer = Writer(state.store, metrics=state.metrics)
     state.read_pool = ReadPool(state.store)
     state.authenticator = Authenticator(settings, state.read_pool, state.store.clock)

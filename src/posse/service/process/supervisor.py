@@ -90,7 +90,7 @@ def prepare(settings: Settings, host: str) -> None:
     """Import the user's policies, create the database if there is none, and refuse an open service without a token."""
     if settings.import_file is not None:
         import_file(settings.import_file)
-    with closing(ServiceStore.open(settings.database, create=True)) as store:
+    with closing(ServiceStore(settings.database, create=True)) as store:
         if not settings.loopback and not store.read(tokens.exist):
             raise ValueError(
                 f"host={host!r} can be reached from other machines, but there is no token yet, so anybody could do "

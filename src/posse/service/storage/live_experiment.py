@@ -108,7 +108,8 @@ class LiveExperiment:
         if not 0 < missed <= FEW:
             return False
         head = self.head
-        rows = list(log_rows.read_log(connection, self.id, self.links, self.state.decisions))
+        found = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
+        rows = sorted(found, key=log_rows.by_link)
         if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in rows):
             return False
         for table, entry in rows:
@@ -173,9 +174,11 @@ class LiveExperiment:
 
     # ---------------------------------------------------------------- what happens
 
-    def choose(self, players: list[int], available: Any, now: float, key: str | None) -> list[Decision]:
-        offered = self.state.offered(available)
-        request = {"offered": np.packbits(offered).tobytes(), "restricted": int(available is not None)}
+    def choose(
+        self, players: list[int], offered: np.ndarray, restricted: bool, now: float, key: str | None
+    ) -> list[Decision]:
+        """One round; `restricted` says that the request named the arms that are offered."""
+        request = {"offered": np.packbits(offered).tobytes(), "restricted": int(restricted)}
         made = self.state.choose(players, offered, now)
         for position, (decision, row) in enumerate(made):
             probabilities = np.zeros(offered.size, "<f8")

@@ -10,12 +10,10 @@ one chain for each experiment, from its set-up to its last row, whose digest the
 from __future__ import annotations
 
 import hashlib
-import heapq
-import itertools
 import operator
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
@@ -31,33 +29,28 @@ PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
 # ---------------------------------------------------------------- digests
 
 
-class RowLayout(NamedTuple):
+class RowLayout:
     """How a table's row becomes bytes: its numbers, then what varies in length or may be missing."""
 
-    numbers: Callable[[Values], tuple[Any, ...]]
-    pack: Callable[..., bytes]
-    varying: list[str]
+    def __init__(self, whole: str, real: str, varying: str) -> None:
+        self.numbers = operator.itemgetter(*whole.split(), *real.split())
+        self.pack = struct.Struct(f">{len(whole.split())}q{len(real.split())}d").pack
+        self.varying = varying.split()
 
 
-def _row_layout(whole: str, real: str, varying: str) -> RowLayout:
-    names = [*whole.split(), *real.split()]
-    form = struct.Struct(f">{len(whole.split())}q{len(real.split())}d")
-    return RowLayout(operator.itemgetter(*names), form.pack, varying.split())
-
-
-NAMES = _row_layout("experiment place", "", "name")
+NAMES = RowLayout("experiment place", "", "name")
 LAYOUTS = {
-    "decisions": _row_layout(
+    "decisions": RowLayout(
         "link serial tag round player arm holdout restricted position",
         "propensity shared decided_at",
         "probabilities offered request_key",
     ),
-    "rewards": _row_layout("link serial event round player arm defaulted", "reward seen_n seen_s observed_at", ""),
-    "changes": _row_layout("link event place knows_others", "at", "kind"),
-    "experiments": _row_layout("first_players first_arms", "created_at", "name setup"),
+    "rewards": RowLayout("link serial event round player arm defaulted", "reward seen_n seen_s observed_at", ""),
+    "changes": RowLayout("link event place knows_others", "at", "kind"),
+    "experiments": RowLayout("first_players first_arms", "created_at", "name setup"),
     "players": NAMES,
     "arms": NAMES,
-    "tokens": _row_layout("id", "created_at", "hash scopes label experiment expires_at revoked_at"),
+    "tokens": RowLayout("id", "created_at", "hash scopes label experiment expires_at revoked_at"),
 }
 
 
@@ -140,17 +133,27 @@ def first_decision(connection: Connection, experiment: int, decisions: int, pass
 def read_log(
     connection: Connection, experiment: int, after: int = 0, serial: int = 0, limit: int | None = None
 ) -> Iterator[tuple[str, Values]]:
-    """The rows of the log after one of them, in order, each with its table; `serial` is the first new decision's."""
-    streams = []
+    """The rows of the log after one of them, each with its table: decisions, then rewards, then changes.
+
+    `serial` is the first new decision's: decisions have no index of links, but serial numbers have the same order. With
+    a limit, rewards come with the tag of their decision, and its round as `decided_in`.
+    """
     for table in (tables.decisions, tables.rewards, tables.changes):
-        if table is tables.decisions:  # they have no index of links, but serial numbers have the same order
-            place, first = table.c.serial, serial
-        else:
-            place, first = table.c.link, after + 1
-        query = sql.select(table).where(table.c.experiment == experiment, place >= first).order_by(place).limit(limit)
-        streams.append(zip(itertools.repeat(table.name), connection.execute(query).mappings(), strict=False))
-    merged = heapq.merge(*streams, key=lambda entry: entry[1]["link"])
-    return (entry for entry in merged if limit is None or entry[1]["link"] <= after + limit)
+        place, first = (table.c.serial, serial) if table is tables.decisions else (table.c.link, after + 1)
+        query = sql.select(table).where(table.c.experiment == experiment, place >= first).order_by(place)
+        if limit is not None:
+            query = query.where(place < first + limit)
+            if table is tables.rewards:
+                query = query.add_columns(_MADE.tag, _MADE.round.label("decided_in"))
+                query = query.select_from(table.outerjoin(tables.decisions, SAME_DECISION))
+        for row in connection.execute(query).mappings():
+            if limit is None or row["link"] <= after + limit:
+                yield table.name, row
+
+
+def by_link(entry: tuple[str, Values]) -> int:
+    """What sorts rows of the log into their order."""
+    return entry[1]["link"]
 
 
 # ---------------------------------------------------------------- names

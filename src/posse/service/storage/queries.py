@@ -154,19 +154,13 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     players, arms = (
         [one for one, _ in log_rows.read_names(connection, table, row["id"])] for table in (tables.players, tables.arms)
     )
-    made, known = tables.decisions.c, tables.rewards.c
-    query = sql.select(made.serial, made.tag, made.round).join(tables.rewards, log_rows.SAME_DECISION)
-    answered = query.where(known.experiment == row["id"], known.link > after, known.link <= after + limit)
-    decided = {one.serial: (write_id(one.serial, one.tag), one.round) for one in connection.execute(answered)}
     serial = log_rows.first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
     rows = log_rows.read_log(connection, row["id"], after, serial, limit)
-    return [_log_entry(table, one, players, arms, decided) for table, one in rows]
+    return [_log_entry(table, one, players, arms) for table, one in sorted(rows, key=log_rows.by_link)]
 
 
-def _log_entry(
-    table: str, row: Values, players: list[str], arms: list[str], decided: dict[int, tuple[str, int]]
-) -> dict[str, Any]:
-    """A row of the log in the learner's words; `decided` has id and round of the decisions that have a reward."""
+def _log_entry(table: str, row: Values, players: list[str], arms: list[str]) -> dict[str, Any]:
+    """A row of the log in the learner's words."""
     if table == "changes":
         change = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}
         if row["kind"] in (*log_rows.PLAYER_CHANGES, "erase"):
@@ -174,18 +168,19 @@ def _log_entry(
         elif row["kind"] in log_rows.ARM_CHANGES:
             change["arm"] = arms[row["place"]]
         return change
-    identity: str | None
+    past = row["serial"] < 0
+    kind = "decision" if table == "decisions" else "record" if past else "reward"
+    entry: dict[str, Any] = {"event": row["link"], "kind": kind}
+    entry["decision"] = None if past else write_id(row["serial"], row["tag"])
+    entry["round"] = row["decided_in"] if kind == "reward" else row["round"]
+    entry.update(player=players[row["player"]], arm=arms[row["arm"]])
     if table == "decisions":
-        kind = "decision"
-        identity, round_ = write_id(row["serial"], row["tag"]), row["round"]
-        rest = {name: row[name] for name in ("propensity", "shared", "decided_at")} | {"holdout": bool(row["holdout"])}
+        entry.update(propensity=row["propensity"], holdout=bool(row["holdout"]))
+        entry.update(shared=row["shared"], decided_at=row["decided_at"])
     else:
-        kind = "record" if row["serial"] < 0 else "reward"
-        identity, round_ = decided.get(row["serial"], (None, row["round"]))
-        rest = {"reward": row["reward"], "observed": row["event"], "observed_at": row["observed_at"]}
-        rest["defaulted"] = bool(row["defaulted"])
-    about = {"event": row["link"], "kind": kind, "decision": identity, "round": round_}
-    return about | {"player": players[row["player"]], "arm": arms[row["arm"]]} | rest
+        entry.update(reward=row["reward"], observed=row["event"])
+        entry.update(defaulted=bool(row["defaulted"]), observed_at=row["observed_at"])
+    return entry
 
 
 def log_table(connection: Connection, name: str) -> Any:

@@ -28,23 +28,19 @@ class ServiceStore:
 
     Args:
         url: `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`.
+        create: make the database, or bring it to the newest schema, if need be.
         clock: gives the time in seconds.
     """
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, url: str, create: bool = False, clock: Callable[[], float] = time.time) -> None:
+        if create:
+            database.upgrade(url)
         self.engine = database.connect(url)
         self.clock = clock
         self.live: dict[str, LiveExperiment] = {}
         self.lock = threading.Lock()
         """Held by whoever writes."""
         database.check_version(self.engine)
-
-    @classmethod
-    def open(cls, url: str, create: bool = False, clock: Callable[[], float] = time.time) -> ServiceStore:
-        """The store at an address; with `create` the database is made, or brought to the newest schema, if need be."""
-        if create:
-            database.upgrade(url)
-        return cls(url, clock)
 
     def close(self) -> None:
         self.engine.dispose()
