@@ -40,9 +40,6 @@ Key = Annotated[bodies.Key | None, Header(description="Repeat a request with the
 LOCATION = {"headers": {"Location": {"description": "Where it is", "schema": {"type": "string"}}}}
 
 
-# ---------------------------------------------------------------- experiments
-
-
 def endpoint(method: str, path: str, permission: Permission, *statuses: int) -> Callable[[Endpoint], Endpoint]:
     """Declare what serves a method and a path, what it asks of a token, and which problems it has beside the usual."""
     usual = ALWAYS if method == "GET" else WITH_BODY
@@ -57,6 +54,9 @@ def add_routes(app: FastAPI) -> None:
     responses = {201: LOCATION, **declared(*WITH_BODY)}
     creation.add_api_route(EXPERIMENTS, create_experiment, methods=["POST"], status_code=201, responses=responses)
     app.router.routes.extend([*creation.routes, *router.routes])  # as they are, so that app.routes lists every one
+
+
+# ---------------------------------------------------------------- experiments
 
 
 @needs(CREATE)
@@ -101,16 +101,12 @@ async def erase(name: Name, body: bodies.ErasureBody, request: Request) -> bodie
 
 def _described(experiment: queries.Experiment) -> ExperimentAnswer:
     setup, policy = experiment.setup, experiment.setup.policy
+    shown: dict[str, Any] = {**vars(setup), **vars(experiment), "reward_range": [setup.low, setup.high]}
     constants = {name: getattr(policy, name) for name in policy.constant_names()}
-    return ExperimentAnswer(
-        policy=bodies.PolicyAnswer(name=type(policy).__name__, constants=constants, label=policy.label),
-        arms=[bodies.RosterEntry(name=name, here=here) for name, here in experiment.arms],
-        players=[bodies.RosterEntry(name=name, here=here) for name, here in experiment.players],
-        reward_range=[setup.low, setup.high],
-        **{name: getattr(setup, name) for name in ("horizon", "floor", "holdout", "default_reward", "patience")},
-        **{name: getattr(experiment, name) for name in ("name", "created_at", "paused", "rounds", "decisions")},
-        **{name: getattr(experiment, name) for name in ("rewards", "waiting")},
-    )
+    shown["policy"] = bodies.PolicyAnswer(name=type(policy).__name__, constants=constants, label=policy.label)
+    for names in ("arms", "players"):
+        shown[names] = [bodies.RosterEntry(name=name, here=here) for name, here in shown[names]]
+    return ExperimentAnswer(**shown)
 
 
 # ---------------------------------------------------------------- decisions and rewards
