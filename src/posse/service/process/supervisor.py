@@ -36,7 +36,6 @@ from posse.service.storage.store import ServiceStore
 
 PRELOADED = [  # by the process that workers are forked from, so that a new worker answers at once
     "posse.service.api.app",
-    "posse.service.dashboard.routes",
     "posse.service.process.warm_up",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",
@@ -69,7 +68,7 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         raise ValueError(f"host={host!r}, but expected a name or an address of this machine: {error}") from None
     try:
-        both = family == socket.AF_INET6  # at ::, IPv4 too
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # at ::, IPv4 too
         listener = socket.create_server(address, family=family, backlog=2048, dualstack_ipv6=both)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
