@@ -44,6 +44,7 @@ TESTS = {
     "policies/beta_propensity.py": "tests/test_beta_ts.py",
     "policies/propensity.py": "tests/test_propensity.py",
     "service/auth/permissions.py": "tests/service/test_access.py",
+    "service/commands.py": " ".join(STORE),
     "service/storage/transaction.py": " ".join(STORE),
     "insight/evaluation/model.py": f"{EVALUATE} -k 'Hand or Offer or Overlap or Names or Hostile'",
     "insight/evaluation/estimators.py": f"{EVALUATE} -k 'Hand or Models or Betting'",
