@@ -206,7 +206,7 @@ class Diagnosis:
             for question, sentences, table in answers(self)
         ]
         sections.append(ReportSection("What all this rests on", conditions(self)))
-        return to_html(f"How players differ: {self.verdict}", sections)
+        return to_html(self.verdict, sections)
 
 
 def diagnose(
