@@ -102,7 +102,8 @@ def _contrast(diagnosis: Diagnosis) -> Answer:
     odds = model.odds_deviation(diagnosis.level).text()
     shown = (
         f"{_yes(model.contrast_p)}: standard deviation {diagnosis.contrasts.text()} beyond their levels, "
-        f"{_p(model.contrast_p)}; on the scale of log-odds τ = {odds}, I² = {100 * model.i_squared:.0f} %."
+        f"{_p(model.contrast_p)}; on the scale of log-odds τ = {odds}; I² = {100 * model.i_squared:.0f} % of the "
+        "variation seen is not noise."
     )
     return Answer(question, shown if model.contrast_p < SIGNIFICANT else f"{shown} {_needed(diagnosis)}".strip())
 
@@ -123,7 +124,8 @@ def _needed(diagnosis: Diagnosis) -> str:
     if each <= have:
         return f"There is enough data to show differences as large as the lead of {first} over {second}."
     return (
-        f"To show differences as large as the lead of {first} over {second}, {needed} would do; there are {have:,.0f}."
+        f"To show differences as large as the lead of {first} over {second}, {needed} would do; the data is worth "
+        f"{have:,.0f} for each (the harmonic mean)."
     )
 
 
@@ -136,10 +138,16 @@ def _for_whom(diagnosis: Diagnosis) -> Answer:
     there = np.flatnonzero(diagnosis.model.there[0])
     order = there[np.argsort(values[there], kind="stable")]
     names = [_short(diagnosis.arms[arm]) for arm in (first, second)]
-    against = int((effects.high[there] < 0).sum())
+    above, below = int((effects.low[there] > 0).sum()), int((effects.high[there] < 0).sum())
+    ends = (
+        f": the {SHOWN // 2} largest and the {SHOWN // 2} smallest (to_dict() and --json have all)"
+        if len(order) > SHOWN
+        else ""
+    )
     title = (
-        f"{names[0]} minus {names[1]} is {overall.text('+')} over all players; below 0 for "
-        f"certain for {against} of {len(there)}. By player, drawn together as far as the data allows:"
+        f"{names[0]} minus {names[1]} is {overall.text('+')} on average over players, each of them counted alike. Of "
+        f"the {len(there)} players' own intervals, {above} lie above 0 and {below} below. By player, drawn together as "
+        f"far as the data allows{ends}:"
     )
     shown = order if len(order) <= SHOWN else np.concatenate([order[: SHOWN // 2], order[-SHOWN // 2 :]])
     rows = [["", "rewards", "difference"]]
@@ -162,7 +170,10 @@ def _which(diagnosis: Diagnosis) -> Answer:
     plan = diagnosis.costs
     savings = [plan.saving(policy) for policy in plan.sweep]
     best = int(np.argmax([saving.mean for saving in savings]))
-    title = f"{found} With as much traffic again, each choice saves, of what learning alone loses:"
+    title = (
+        f"{found} The ε that most pairs keep need not be the one that saves most. With as much traffic again, each "
+        "choice saves, of what learning alone loses:"
+    )
     rows = [["", "saves", ""], ["PosseTS", _percent(plan.saving(plan.learned)), "no ε"]]
     for place in dict.fromkeys((best, plan.sweep.index(plan.right))):
         which = "the best ε tried" if place == best else "the ε above"
