@@ -363,7 +363,8 @@ class TestCommand:
         assert main(["diagnose", str(log)]) == 2
         assert (
             capsys.readouterr().err
-            == "posse: error: the log has no column 'reward'; its columns are player, arm, sales\n"
+            == "posse: error: the log has no column 'reward'; its columns are player, arm, sales; say which of them is "
+            "the reward: --reward COLUMN (reward=...)\n"
         )
         assert main(["diagnose", str(log), "--reward", "sales"]) == 2
         assert "reward 10, but rewards are in [0, 1]; give --range LOW HIGH" in capsys.readouterr().err

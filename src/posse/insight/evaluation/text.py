@@ -45,7 +45,7 @@ def headline(evaluation: Evaluation) -> str:
     return (
         f"{evaluation.reward} of {plural(evaluation.rows, 'decision')}, {groups}, "
         f"{plural(len(evaluation.arms), 'arm')}, chosen "
-        + ("by a policy that learns" if evaluation.adaptive else "at random, whatever the rewards")
+        + ("by a policy that learns" if evaluation.adaptive else "at random, not by what was learned")
     )
 
 
