@@ -233,7 +233,8 @@ def numbers_of(table: Any, formula: str | float) -> np.ndarray:
     try:
         cast = table[formula].cast(pyarrow.float64())
     except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
-        raise ValueError(f"column {formula!r} must hold numbers: {error}") from None
+        why = str(error).replace("as a scalar of type double", "as a number")
+        raise ValueError(f"column {formula!r} must hold numbers: {why}") from None
     return np.asarray(cast.to_numpy(), np.float64)
 
 
