@@ -19,6 +19,7 @@ LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
 SIGNIFICANT = 0.05
 NOBODY = "Fewer than two players have rewards on record, so there is nobody to compare."
+NOT_ADDITIVE = "(Levels alone make differences of rewards vary a little; ratios of odds they leave alike.)"
 POWER = 2.8  # standard errors between nothing and what is found in four of five cases: 1.96 + 0.84
 
 
@@ -105,7 +106,11 @@ def _contrast(diagnosis: Diagnosis) -> Answer:
         f"{_p(model.contrast_p)}; on the scale of log-odds τ = {odds}; I² = {100 * model.i_squared:.0f} % of the "
         "variation seen is not noise."
     )
-    return Answer(question, shown if model.contrast_p < SIGNIFICANT else f"{shown} {_needed(diagnosis)}".strip())
+    if model.contrast_p < SIGNIFICANT:
+        return Answer(question, shown)
+    # Where rates differ, equal odds ratios are different differences.
+    odd = f" {NOT_ADDITIVE}" if diagnosis.contrasts.low > 0 else ""
+    return Answer(question, f"{shown}{odd} {_needed(diagnosis)}".strip())
 
 
 def _needed(diagnosis: Diagnosis) -> str:
@@ -145,9 +150,9 @@ def _for_whom(diagnosis: Diagnosis) -> Answer:
         else ""
     )
     title = (
-        f"{names[0]} minus {names[1]} is {overall.text('+')} on average over players, each of them counted alike. Of "
-        f"the {len(there)} players' own intervals, {above} lie above 0 and {below} below. By player, drawn together as "
-        f"far as the data allows{ends}:"
+        f"{names[0]} minus {names[1]} is {overall.text('+')} with each player counted alike, and "
+        f"{diagnosis.effect_by_traffic.text('+')} by traffic. Of the {len(there)} players' own intervals, {above} lie "
+        f"above 0 and {below} below. By player, drawn together as far as the data allows{ends}:"
     )
     shown = order if len(order) <= SHOWN else np.concatenate([order[: SHOWN // 2], order[-SHOWN // 2 :]])
     rows = [["", "rewards", "difference"]]
@@ -170,9 +175,13 @@ def _which(diagnosis: Diagnosis) -> Answer:
     plan = diagnosis.costs
     savings = [plan.saving(policy) for policy in plan.sweep]
     best = int(np.argmax([saving.mean for saving in savings]))
+    learned, ahead = plan.saving(plan.learned), savings[best]
+    advice = "PosseTS" if learned.mean >= ahead.mean else f"RobustAgg-TS with ε = {plan.sweep_epsilons[best]:.2g}"
+    if max(learned.mean, ahead.mean) <= 0:
+        advice = "learning alone"
     title = (
-        f"{found} The ε that most pairs keep need not be the one that saves most. With as much traffic again, each "
-        "choice saves, of what learning alone loses:"
+        f"{found} The ε that most pairs keep need not be the one that saves most. With as much traffic again, "
+        f"{advice} would do best here. Each choice saves, of what learning alone loses:"
     )
     rows = [["", "saves", ""], ["PosseTS", _percent(plan.saving(plan.learned)), "no ε"]]
     for place in dict.fromkeys((best, plan.sweep.index(plan.right))):
