@@ -96,7 +96,7 @@ def main(count: int, longest: int, parts: int, families: list[str]) -> None:
     policies = [PosseTS(), posse.IndTSV(label="sharing"), *map(without, list(LEFT_OUT)[:parts])]
     rows: list[list[str]] = [[policy.label] for policy in policies]
     for study in spec.studies:
-        problems = study.problems[0].make(0, count, seed=0)
+        problems = study.problems[0].part(0, count).make(0)
         result = posse.simulate(problems, policies, min(study.horizons[0], longest), replications=3, checkpoints=1)
         regret, lock_ins = result.final_regret.mean(axis=(1, 2)), result.lock_ins().sum(axis=(1, 2))
         for row, mean, locked in zip(rows, regret, lock_ins, strict=True):

@@ -269,7 +269,7 @@ class TestText:
 
     def test_it_says_how_much_data_would_be_needed(self):
         text = str(diagnose(counts(np.full((4, 2), 20), [[10, 9], [8, 12], [9, 10], [11, 12]])))
-        assert "rewards for each player and arm would do; there are 20." in " ".join(text.split())
+        assert "rewards for each player and arm would do; the data is worth 20 for each" in " ".join(text.split())
 
     def test_rewards_that_are_all_the_same_show_no_difference(self):
         zeros = diagnose(counts(np.full((3, 2), 40_000), np.zeros((3, 2))))
@@ -363,7 +363,8 @@ class TestCommand:
         assert main(["diagnose", str(log)]) == 2
         assert (
             capsys.readouterr().err
-            == "posse: error: the log has no column 'reward'; its columns are player, arm, sales\n"
+            == "posse: error: the log has no column 'reward'; its columns are player, arm, sales; say which of them is "
+            "the reward: --reward COLUMN (reward=...)\n"
         )
         assert main(["diagnose", str(log), "--reward", "sales"]) == 2
         assert "reward 10, but rewards are in [0, 1]; give --range LOW HIGH" in capsys.readouterr().err

@@ -325,6 +325,19 @@ class TestGroupsAndDifferences:
         assert "3 values of week" in shown
         assert "minus a0:\nweek  rows" in shown
 
+    def test_values_of_a_column_come_in_their_order(self):
+        log, _ = randomised(np.random.default_rng(4), 900)
+        week = np.array(["10", "9", "late", "nan"])[np.repeat([0, 0, 0, 0, 1, 1, 2, 3, 3], 100)]
+        found = evaluate(log.append_column("week", pyarrow.array(week)), "logged", by="week")
+        assert (found.players, found.player_rows) == (("9", "10", "late", "nan"), (200, 400, 100, 200))
+
+    def test_a_page_says_whom_its_tables_leave_out(self):
+        log, _ = randomised(np.random.default_rng(4), 900)
+        group = pyarrow.array(np.arange(900) % 25)
+        found = evaluate(log.append_column("hour", group), "logged", by="hour")
+        for text in (str(found), found.report()):
+            assert "5 more hours with 180 rows are in to_dict() and in --json" in text
+
     def test_differences_by_player_are_shown_and_shrunk_to_their_mean(self):
         log, _ = randomised(np.random.default_rng(4), 2000)
         evaluation = evaluate(log, "a1", against="a0")
@@ -549,6 +562,8 @@ class TestCommandLine:
     def test_policies_by_name(self):
         assert read_policy("IndTS") == posse.IndTS()
         assert read_policy("RobustAggTS(0.1, c1=2)") == posse.RobustAggTS(0.1, c1=2)
+        for policy in (posse.IndTSV(), posse.RobustAggTSV(0.1), posse.NaiveAgg(), posse.RobustAggTS(0.1, c1=2)):
+            assert read_policy(policy.label) == policy
 
 
 @pytest.mark.skipif(not STROKE.exists(), reason="the stroke trial's data is not here")

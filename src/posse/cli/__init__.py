@@ -131,9 +131,15 @@ def answer(
 def add_columns(parser: argparse._ActionsContainer, *, propensity: bool, reward: str | None = "reward") -> None:
     """Add the options that say which columns of a log hold what, and which range its rewards have."""
     parser.add_argument(
-        "--player", default="player", metavar="COLUMN", help="the player: a column, or several with commas between them"
+        "--player",
+        default="player",
+        metavar="COLUMN",
+        help="the player, such as a shop, a clinic or a zip code: a column, or several with commas between them "
+        "(default: player)",
     )
-    parser.add_argument("--arm", default="arm", metavar="COLUMN", help="the arm that was chosen")
+    parser.add_argument(
+        "--arm", default="arm", metavar="COLUMN", help="the arm, that is, the option that was chosen (default: arm)"
+    )
     add_rewards(parser, reward)
     if propensity:
         parser.add_argument(
@@ -141,7 +147,7 @@ def add_columns(parser: argparse._ActionsContainer, *, propensity: bool, reward:
             default="propensity",
             metavar="COLUMN",
             help="the probability with which the arm was chosen: a column, a number such as 0.5 or 1/3, or empirical, "
-            "how often each player's rows have the arm",
+            "how often each player's rows have the arm (default: propensity)",
         )
     parser.add_argument(
         "--id",

@@ -23,13 +23,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--against",
         metavar="ARM",
-        help="compare the best arm with this one, player by player (default: the second best)",
+        help="the arm that the best one is compared with, player by player (default: the second best)",
     )
     parser.add_argument(
         "--costs",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="simulate what each choice of policy would cost with as much traffic again (some seconds)",
+        help="simulate what each choice of policy would cost with as much traffic again (default: yes; takes "
+        "seconds, or a minute for many players)",
     )
     add_columns(parser.add_argument_group("which columns of the log hold what"), propensity=False)
     parser.add_argument(

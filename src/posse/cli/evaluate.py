@@ -47,7 +47,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--only", dest="players", action="append", metavar="PLAYER", help="only this player's rows (may be repeated)"
     )
     what.add_argument(
-        "--by", metavar="COLUMN", help="show results by this column's values, such as a week, not by player"
+        "--by", metavar="COLUMN", help="show results by this column's values, such as weeks, not by player"
     )
     what.add_argument("--holdout", action="store_true", help="only the decisions that a learner held out")
     add_columns(parser.add_argument_group("which columns of the log hold what"), propensity=True)
@@ -84,21 +84,25 @@ def _target(text: str) -> Any:
 
     if Path(text).suffix.lower() in (".json", ".csv"):
         return read_table(Path(text))
-    learns = text.strip() in {policy.__name__ for policy in all_policies()} or re.match(r"\s*[A-Za-z]\w*\(", text)
+    name = text.partition("(")[0].strip().replace("-", "")
+    learns = name in {policy.__name__ for policy in all_policies()} or re.match(r"\s*[A-Za-z]\w*\(", text)
     return read_policy(text) if learns else text
 
 
 def read_policy(text: str) -> Policy:
-    """A policy from its name and numbers.
+    """A policy from its name and numbers, or from its label.
 
     >>> read_policy("RobustAggTS(0.1, c1=2)").label
+    'RobustAgg-TS(0.1, c1=2)'
+    >>> read_policy("RobustAgg-TS(0.1, c1=2)").label
     'RobustAgg-TS(0.1, c1=2)'
     """
     from posse import policies
 
     own = {cls.__name__: cls for cls in policies.all_policies() if cls.__module__.startswith("posse.policies.")}
     try:
-        call = ast.parse(text.strip(), mode="eval").body
+        name, bracket, rest = text.strip().partition("(")
+        call = ast.parse(f"{name.replace('-', '')}{bracket}{rest}", mode="eval").body
         call = call if isinstance(call, ast.Call) else ast.Call(call, [], [])
         name = call.func.id if isinstance(call.func, ast.Name) else ""
         given = [ast.literal_eval(argument) for argument in call.args]

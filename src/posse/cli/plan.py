@@ -47,7 +47,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--policy",
         dest="policies",
         action="append",
-        type=read_policy,
         metavar="POLICY",
         help="compare this with learning alone and PosseTS, such as 'RobustAggTS(0.1)' (may be repeated; default: a "
         "small set)",
@@ -75,5 +74,6 @@ def _plan(options: argparse.Namespace) -> None:
         raise ValueError("--range is about the rewards of a log, but a guess is about rewards of 0 and 1; leave it out")
     from posse.insight import plan
 
+    options.policies = None if options.policies is None else [read_policy(text) for text in options.policies]
     options.reward = options.reward or "reward"
     answer(plan, options)

@@ -83,7 +83,8 @@ class Source:
                 raise ValueError(f"the log has column {name!r} {times} times, but expected it once")
             if times == 0:
                 there = listed(self.names, 30) or "none"
-                raise ValueError(f"the log has no column {name!r}; its columns are {there}{_separator(self.names)}")
+                hint = _separator(self.names) or _option(name)
+                raise ValueError(f"the log has no column {name!r}; its columns are {there}{hint}")
         table = (
             self._table.select(wanted) if self._path is None else self._from_file(self._path, wanted, names, identity)
         )
@@ -138,6 +139,13 @@ def _to_arrow(source: Any) -> Any:
         return pyarrow.table(source) if known else source.fetch_arrow_table()  # DuckDB before it had the Arrow stream
     except (pyarrow.ArrowException, TypeError) as error:
         raise ValueError(f"the {type(source).__name__} cannot be made an Arrow table: {error}") from None
+
+
+def _option(name: str) -> str:
+    """How to say which column it is, if it was looked for by its usual name."""
+    if name not in (Columns.player, Columns.arm, Columns.reward):
+        return ""
+    return f"; say which of them is the {name}: --{name} COLUMN ({name}=...)"
 
 
 def _separator(columns: list[str]) -> str:
@@ -225,7 +233,8 @@ def numbers_of(table: Any, formula: str | float) -> np.ndarray:
     try:
         cast = table[formula].cast(pyarrow.float64())
     except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
-        raise ValueError(f"column {formula!r} must hold numbers: {error}") from None
+        why = str(error).replace("as a scalar of type double", "as a number")
+        raise ValueError(f"column {formula!r} must hold numbers: {why}") from None
     return np.asarray(cast.to_numpy(), np.float64)
 
 

@@ -130,10 +130,18 @@ class Diagnosis:
 
     @property
     def effect(self) -> Interval:
-        """The same over all players that have data."""
+        """The same on average over all players that have data, each of them counted alike."""
+        return self._effect(self.model.there[0].astype(float))
+
+    @property
+    def effect_by_traffic(self) -> Interval:
+        """The same on average over all rewards."""
+        return self._effect(self.pulls.sum(axis=1).astype(float))
+
+    def _effect(self, weights: np.ndarray) -> Interval:
         first, second = self.compared
-        draws = self.model.draws[:, self.model.there[0]]
-        return self.model.interval((draws[:, :, first] - draws[:, :, second]).mean(axis=1), self.level)
+        apart = self.model.draws[:, :, first] - self.model.draws[:, :, second]
+        return self.model.interval(apart @ (weights / weights.sum()), self.level)
 
     @property
     def bound(self) -> float:
@@ -176,6 +184,7 @@ class Diagnosis:
                 "spreads": self.spreads._asdict(),
                 "compared": [self.arms[arm] for arm in self.compared],
                 "effect": self.effect._asdict(),
+                "effect_by_traffic": self.effect_by_traffic._asdict(),
                 "effects": self.effects._asdict(),
             }
         costs = None if self.costs is None else self.costs.to_dict()

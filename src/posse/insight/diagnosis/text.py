@@ -19,6 +19,7 @@ LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
 SIGNIFICANT = 0.05
 NOBODY = "Fewer than two players have rewards on record, so there is nobody to compare."
+NOT_ADDITIVE = "(Levels alone make differences of rewards vary a little; ratios of odds they leave alike.)"
 POWER = 2.8  # standard errors between nothing and what is found in four of five cases: 1.96 + 0.84
 
 
@@ -102,9 +103,14 @@ def _contrast(diagnosis: Diagnosis) -> Answer:
     odds = model.odds_deviation(diagnosis.level).text()
     shown = (
         f"{_yes(model.contrast_p)}: standard deviation {diagnosis.contrasts.text()} beyond their levels, "
-        f"{_p(model.contrast_p)}; on the scale of log-odds τ = {odds}, I² = {100 * model.i_squared:.0f} %."
+        f"{_p(model.contrast_p)}; on the scale of log-odds τ = {odds}; I² = {100 * model.i_squared:.0f} % of the "
+        "variation seen is not noise."
     )
-    return Answer(question, shown if model.contrast_p < SIGNIFICANT else f"{shown} {_needed(diagnosis)}".strip())
+    if model.contrast_p < SIGNIFICANT:
+        return Answer(question, shown)
+    # Where rates differ, equal odds ratios are different differences.
+    odd = f" {NOT_ADDITIVE}" if diagnosis.contrasts.low > 0 else ""
+    return Answer(question, f"{shown}{odd} {_needed(diagnosis)}".strip())
 
 
 def _needed(diagnosis: Diagnosis) -> str:
@@ -123,7 +129,8 @@ def _needed(diagnosis: Diagnosis) -> str:
     if each <= have:
         return f"There is enough data to show differences as large as the lead of {first} over {second}."
     return (
-        f"To show differences as large as the lead of {first} over {second}, {needed} would do; there are {have:,.0f}."
+        f"To show differences as large as the lead of {first} over {second}, {needed} would do; the data is worth "
+        f"{have:,.0f} for each (the harmonic mean)."
     )
 
 
@@ -136,10 +143,16 @@ def _for_whom(diagnosis: Diagnosis) -> Answer:
     there = np.flatnonzero(diagnosis.model.there[0])
     order = there[np.argsort(values[there], kind="stable")]
     names = [_short(diagnosis.arms[arm]) for arm in (first, second)]
-    against = int((effects.high[there] < 0).sum())
+    above, below = int((effects.low[there] > 0).sum()), int((effects.high[there] < 0).sum())
+    ends = (
+        f": the {SHOWN // 2} largest and the {SHOWN // 2} smallest (to_dict() and --json have all)"
+        if len(order) > SHOWN
+        else ""
+    )
     title = (
-        f"{names[0]} minus {names[1]} is {overall.text('+')} over all players; below 0 for "
-        f"certain for {against} of {len(there)}. By player, drawn together as far as the data allows:"
+        f"{names[0]} minus {names[1]} is {overall.text('+')} with each player counted alike, and "
+        f"{diagnosis.effect_by_traffic.text('+')} by traffic. Of the {len(there)} players' own intervals, {above} lie "
+        f"above 0 and {below} below. By player, drawn together as far as the data allows{ends}:"
     )
     shown = order if len(order) <= SHOWN else np.concatenate([order[: SHOWN // 2], order[-SHOWN // 2 :]])
     rows = [["", "rewards", "difference"]]
@@ -162,7 +175,14 @@ def _which(diagnosis: Diagnosis) -> Answer:
     plan = diagnosis.costs
     savings = [plan.saving(policy) for policy in plan.sweep]
     best = int(np.argmax([saving.mean for saving in savings]))
-    title = f"{found} With as much traffic again, each choice saves, of what learning alone loses:"
+    learned, ahead = plan.saving(plan.learned), savings[best]
+    advice = "PosseTS" if learned.mean >= ahead.mean else f"RobustAgg-TS with ε = {plan.sweep_epsilons[best]:.2g}"
+    if max(learned.mean, ahead.mean) <= 0:
+        advice = "learning alone"
+    title = (
+        f"{found} The ε that most pairs keep need not be the one that saves most. With as much traffic again, "
+        f"{advice} would do best here. Each choice saves, of what learning alone loses:"
+    )
     rows = [["", "saves", ""], ["PosseTS", _percent(plan.saving(plan.learned)), "no ε"]]
     for place in dict.fromkeys((best, plan.sweep.index(plan.right))):
         which = "the best ε tried" if place == best else "the ε above"

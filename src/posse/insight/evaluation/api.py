@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -81,21 +82,30 @@ class Evaluation:
         from posse.insight.evaluation.figure import draw_differences, draw_overall
 
         overall = [("the values and their intervals", draw_overall(self))]
-        words = [*text.kinds_of_intervals(self), *self.notes]
-        sections = [
-            ReportSection("What was judged", [text.headline(self), *words]),
-            ReportSection("Overall", pictures=overall, tables=[text.overall_table(self)]),
-        ]
+        sections = [ReportSection("Overall", [text.headline(self)], overall, [text.overall_table(self)])]
         titles = f"By {self.by}", f"Differences by {self.by}"
-        for title, (_, columns) in zip(titles, text.player_tables(self), strict=False):
+        tables = text.player_tables(self) if len(self.players) > 1 else []
+        for title, (_, columns) in zip(titles, tables, strict=False):
             targets = dict.fromkeys(each.target for each in self.estimates if each.player and each.difference)
             pictures = [(f"{name} by {self.by}", draw_differences(self, name)) for name in targets]
             rows = [list(row) for row in zip(*columns, strict=True)]
-            sections.append(ReportSection(title, pictures=pictures if title == titles[1] else [], tables=[rows]))
-        return to_html(f"Policies judged by {self.reward}", sections if len(self.players) > 1 else sections[:2])
+            more = text.left_out(self)
+            if title == titles[1]:
+                more = ["Blue: the difference and its interval. Orange: the difference, shrunken.", *more]
+            sections.append(ReportSection(title, more, pictures if title == titles[1] else [], [rows]))
+        sections.append(ReportSection("What to know about it", [*text.kinds_of_intervals(self), *self.notes]))
+        return to_html(f"Policies judged by {self.reward}", sections)
 
     def __str__(self) -> str:
         return text.to_text(self)
+
+
+def _natural(name: str) -> tuple[float, str]:
+    """What to sort by so that numbers come in their order, and other names after them."""
+    try:
+        return (math.inf if math.isnan(float(name)) else float(name)), name
+    except ValueError:
+        return math.inf, name
 
 
 def evaluate(
@@ -175,6 +185,8 @@ def evaluate(
             notes += text.target_warnings(evaluator.rows, rows, evaluator.score(each))
     counts = np.bincount(rows.group, minlength=len(rows.groups))
     there = [int(group) for group in np.argsort(-counts, kind="stable") if counts[group]]
+    if by:
+        there.sort(key=lambda group: _natural(rows.groups[group]))
     return Evaluation(
         reward=reward,
         level=level,
@@ -190,7 +202,7 @@ def evaluate(
         adaptive=rows.adaptive,
         against=None if baseline is None else _name(baseline),
         estimates=tuple(estimates),
-        notes=(*notes, *text.doubtful_arms(rows), *text.general_warnings(rows, estimates, level)),
+        notes=(*notes, *text.doubtful_arms(rows), *text.general_warnings(rows, estimates, level, by or "player")),
     )
 
 

@@ -199,7 +199,7 @@ class Evaluator:
         return Estimate(scored.name, who, value, low, high, estimator, found.kind, int(rows), effective, float(largest))
 
     def difference(self, scored: ScoredTarget, baseline: ScoredTarget, group: int | None) -> Interval:
-        """One interval for the rows' differences; for the log's own choices, if they learn, from both values' ends."""
+        """One interval for the rows' differences, or from both values' ends where these say more."""
         first, second = (self._scores(each, group) for each in (scored, baseline))
         span = self.rows.high - self.rows.low
         if first is None or second is None:
@@ -209,7 +209,7 @@ class Evaluator:
         largest = max(float(np.abs(scored.weights[chosen] - baseline.weights[chosen]).max()), 1)
         if not self.rows.adaptive and estimators.varies_enough(scores, math.sqrt(2) * largest):  # two policies' rows
             kind, (low, high) = "normal", estimators.normal_interval(scores, self.level)
-        elif self.rows.adaptive and (scored.logged or baseline.logged):
+        elif scored.logged or baseline.logged if self.rows.adaptive else self._has_designs(scored, baseline, chosen):
             one, other = (self._interval(each, group, self.level / 2)[0] for each in (scored, baseline))
             kind, low, high = "both", one.low - other.high, one.high - other.low
         else:
@@ -248,6 +248,10 @@ class Evaluator:
         within = min(max(value, 0.0), 1.0)
         ends = min(max(low, 0.0), within), max(min(high, 1.0), within)
         return Interval(value, *ends, kind, _error(scores)), estimator
+
+    def _has_designs(self, scored: ScoredTarget, baseline: ScoredTarget, chosen: Any) -> bool:
+        """Whether both values' intervals go by fixed shares, which are narrower than a bet on the rows' differences."""
+        return all(self._by_design(each, chosen) is not None for each in (scored, baseline))
 
     def _by_design(self, scored: ScoredTarget, chosen: Any) -> np.ndarray | None:
         """Weights from the arms' shares of each player's rows, which are not random; None where there are none."""

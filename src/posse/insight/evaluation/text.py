@@ -45,7 +45,7 @@ def headline(evaluation: Evaluation) -> str:
     return (
         f"{evaluation.reward} of {plural(evaluation.rows, 'decision')}, {groups}, "
         f"{plural(len(evaluation.arms), 'arm')}, chosen "
-        + ("by a policy that learns" if evaluation.adaptive else "at random, whatever the rewards")
+        + ("by a policy that learns" if evaluation.adaptive else "at random, not by what was learned")
     )
 
 
@@ -87,11 +87,15 @@ def _by_player(evaluation: Evaluation) -> list[str]:
     for title, columns in player_tables(evaluation):
         made = ["\n".join(block) for block in align_blocks(columns[:2], columns[2:])]
         blocks += [f"{title}\n{made[0]}" if title else made[0], *made[1:]]
-    if len(evaluation.players) > SHOWN:
-        more = plural(len(evaluation.players) - SHOWN, f"more {evaluation.by}")
-        rows = sum(evaluation.player_rows[SHOWN:])
-        blocks.append(f"… and {more} with {rows:,} rows, which are in to_dict() and in --json")
-    return blocks
+    return [*blocks, *(f"… {more}" for more in left_out(evaluation))]
+
+
+def left_out(evaluation: Evaluation) -> list[str]:
+    """Where the players are that the tables leave out, if there are any."""
+    if len(evaluation.players) <= SHOWN:
+        return []
+    more = plural(len(evaluation.players) - SHOWN, f"more {evaluation.by}")
+    return [f"{more} with {sum(evaluation.player_rows[SHOWN:]):,} rows are in to_dict() and in --json"]
 
 
 def _interval(estimate: Estimate) -> tuple[str, str]:
@@ -128,10 +132,26 @@ def kinds_of_intervals(evaluation: Evaluation) -> Iterator[str]:
             )
             names = listed([*(shorten(name, 24) for name in whole), *by_player])
             yield f"intervals of {names}: {why.format(LEARNED if evaluation.adaptive else FEW)}"
+    yield from _wider_differences(evaluation)
     if any(each.difference and each.difference.shrunken is not None for each in evaluation.estimates):
         yield (
-            "shrunken: the difference pulled towards the common mean by how unsure it is (DerSimonian and Laird); a "
-            "better guess for one player than the raw difference, which needs no other player's data"
+            "shrunken: the difference pulled towards the common mean, the more so the less sure it is (DerSimonian "
+            f"and Laird); the better guess for one {evaluation.by}. The raw difference is unbiased, because it uses no "
+            f"other {evaluation.by}'s rows"
+        )
+
+
+def _wider_differences(evaluation: Evaluation) -> Iterator[str]:
+    """Which differences overall have another kind of interval than their values, and why."""
+    names = [
+        shorten(each.target, 24)
+        for each in evaluation.estimates
+        if each.player is None and each.difference and each.difference.kind == "betting" != each.interval
+    ]
+    if names and not evaluation.adaptive:
+        yield (
+            f"intervals of the differences of {listed(names)} overall: by betting, which makes them wider: the "
+            "differences vary too little for a normal interval"
         )
 
 
@@ -169,8 +189,8 @@ def doubtful_arms(rows: Rows) -> Iterator[str]:
         yield f"weights should average 1, but see {listed(far)}: the propensities do not fit what was played"
 
 
-def general_warnings(rows: Rows, estimates: Sequence[Estimate], level: float) -> Iterator[str]:
-    """What to know about the whole evaluation."""
+def general_warnings(rows: Rows, estimates: Sequence[Estimate], level: float, by: str) -> Iterator[str]:
+    """What to know about the whole evaluation, if results are shown `by` this."""
     for each in estimates:
         if each.player is None and each.estimator == "replay":
             yield f"{each.target} learns: the value is that of its first {each.rows:,.0f} decisions; longer runs differ"
@@ -181,9 +201,9 @@ def general_warnings(rows: Rows, estimates: Sequence[Estimate], level: float) ->
     if len(rows.players) > 1 and by_player:
         few_rows = sum(each.effective_rows < HANDFUL for each in by_player)
         if few_rows:
-            yield f"{few_rows:,} of the {len(by_player):,} values by player rest on fewer than {HANDFUL} effective rows"
+            yield f"{few_rows:,} of the {len(by_player):,} values by {by} rest on fewer than {HANDFUL} effective rows"
     if any(math.isnan(each.value) for each in by_player):
-        yield "—: no row of that player has an arm that the policy plays, while it was on offer"
+        yield f"—: no row of that {by} has an arm that the policy plays, while it was on offer"
     if len(by_player) * level >= 1:
         yield (
             f"each interval misses the truth with probability {level:g}: among these {len(estimates):,}, "

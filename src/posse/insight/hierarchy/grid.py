@@ -113,6 +113,9 @@ class ScaleGrid:
             level, contrast = (float(axis[at]) for axis, at in zip(self.values, place, strict=True))
             scales[which] = level, contrast
             draws[which] = self.cells.draw(self.nodes[place], level, contrast, int(which.sum()), random)
+        for column, axis in enumerate(self.axes):  # anywhere between the values of the grid; 0 stays 0
+            width = axis[1] - axis[0] if len(axis) else 0.0
+            scales[:, column] += (scales[:, column] > 0) * width * (random.random(count) - 0.5)
         return draws, scales, {name: each[chosen] / proposal[chosen] for name, each in posteriors.items()}
 
 

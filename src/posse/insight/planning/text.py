@@ -221,6 +221,6 @@ def _unequal_traffic(plan: Plan) -> list[str]:
         for end in ends
     )
     return [
-        f"The busiest player ({ends[0]:,} decisions) loses {busy[0]} alone and {busy[1]} sharing; the quietest "
-        f"({ends[1]:,}) loses {quiet[0]} and {quiet[1]}."
+        f"The busiest player ({ends[0]:,} decisions) loses {busy[0]} alone and {busy[1]} sharing with the right "
+        f"ε; the quietest ({ends[1]:,}) loses {quiet[0]} and {quiet[1]}."
     ]
