@@ -131,8 +131,10 @@ class TestWhichInterval:
     def test_a_difference_is_that_of_the_rows_where_both_are_normal(self):
         found = evaluate(self.log(400), "x", against="y", estimator="ips").of("x").difference
         scores = np.array([2.0, 0.0, 0.0, 0.0, -2.0, -2.0, -2.0, 0.0] * 50)
+        low, high = estimators.normal_interval(scores, 0.05)
+        assert (found.low, found.value, found.high) == pytest.approx((low, -0.5, high), abs=1e-6)
         half = 1.959964 * scores.std(ddof=1) / 20
-        assert (found.low, found.value, found.high) == pytest.approx((-0.5 - half, -0.5, -0.5 + half), abs=1e-6)
+        assert (low, high) == pytest.approx((-0.5 - half, -0.5 + half), abs=0.002), "the skewness is small"
 
     def test_else_it_is_that_of_the_ends_each_at_half_the_level(self):
         found = evaluate(self.log(8), "x", against="y").of("x").difference
@@ -436,7 +438,7 @@ class TestCoverageOnAdaptiveLogs:
         rng = np.random.default_rng(4)
         for _ in range(100):
             learner.observe(learner.choose("a").id, float(rng.random() < 0.5))
-        log = learner.log()
+        log = learner.log().drop_columns(["probabilities"])  # a CSV file has no lists
         pyarrow.csv.write_csv(log, tmp_path / "log.csv")
         with pytest.raises(ValueError, match=r"arms came or went is not in this log.* a propensity of 0\.5 in those"):
             evaluate(tmp_path / "log.csv", "x", holdout=True)

@@ -153,6 +153,7 @@ class Evaluator:
     def __init__(self, rows: Rows, level: float, estimator: str) -> None:
         self.rows, self.level, self.estimator = rows, level, estimator
         self.score = lru_cache(2)(self._score)  # a target's and the baseline's
+        self._intervals: dict[tuple[str, int | None, float], tuple[Interval, str]] = {}
         order = np.argsort(rows.group, kind="stable")
         ends = np.cumsum(np.bincount(rows.group, minlength=len(rows.groups)))[:-1]
         self._places = np.split(order, ends)
@@ -227,6 +228,13 @@ class Evaluator:
         return float(found[0].mean()), weights / (weights.sum() if found[1] == "snips" else weights.size)
 
     def _interval(self, scored: ScoredTarget, group: int | None, level: float) -> tuple[Interval, str]:
+        """The interval, computed once: the baseline's is needed for each target."""
+        key = scored.name, group, level
+        if key not in self._intervals:
+            self._intervals[key] = self._computed_interval(scored, group, level)
+        return self._intervals[key]
+
+    def _computed_interval(self, scored: ScoredTarget, group: int | None, level: float) -> tuple[Interval, str]:
         """The value with its interval, for rewards in [0, 1], and the estimator."""
         found = self._scores(scored, group)
         if found is None:
