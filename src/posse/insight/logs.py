@@ -14,6 +14,7 @@ from posse.insight.columns import Columns
 from posse.learner import Counts
 from posse.learner.setup import NARROWEST, WIDEST
 
+LEAST_PROPENSITY = 1e-100  # what is less likely does not happen, and squares of weights would overflow
 GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
 
 
@@ -147,8 +148,8 @@ def read_log(
     tables.release_memory()
     _refuse(f"{columns.reward}=", log.reward, np.isinf(log.reward), "expected a finite number")
     if log.propensity is not None:
-        outside = (log.propensity <= 0) | (log.propensity > 1)
-        _refuse("propensity=", log.propensity, outside, "the arm was chosen, so it is in (0, 1]")
+        outside = (log.propensity < LEAST_PROPENSITY) | (log.propensity > 1)
+        _refuse("propensity=", log.propensity, outside, "the arm was chosen, so it is in (0, 1], and not almost 0")
     return log.with_frequencies() if empirical else log
 
 
