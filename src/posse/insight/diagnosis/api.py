@@ -20,7 +20,7 @@ from posse.checks import number
 from posse.insight.columns import Columns
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.insight.diagnosis.pairs import pair_bounds
-from posse.insight.diagnosis.text import answers, conditions, headline, to_text
+from posse.insight.diagnosis.text import SIGNIFICANT, answers, conditions, headline, to_text
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import Interval, PlayerModel
 from posse.insight.logs import Log
@@ -154,6 +154,11 @@ class Diagnosis:
         return bool(self.broken)
 
     @property
+    def differ(self) -> bool:
+        """Whether players are shown to differ at all, even if not whether in level or in what the arms do."""
+        return self.model.difference_p < SIGNIFICANT or self.bound > 0
+
+    @property
     def verdict(self) -> str:
         """The verdict in one line."""
         return headline(self)
@@ -168,6 +173,7 @@ class Diagnosis:
         model: dict[str, Any] = {}
         if self.model.comparable:
             model = {
+                "difference_p": self.model.difference_p,
                 "levels": {"p": self.model.level_p, **self.levels._asdict()},
                 "contrasts": {"p": self.model.contrast_p, **self.contrasts._asdict()},
                 "odds_deviation": self.model.odds_deviation(self.level)._asdict(),

@@ -19,6 +19,7 @@ LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
 SIGNIFICANT = 0.05
 NOBODY = "Fewer than two players have rewards on record, so there is nobody to compare."
+UNTOLD = "the data cannot tell levels from what the arms do"
 POWER = 2.8  # standard errors between nothing and what is found in four of five cases: 1.96 + 0.84
 
 
@@ -74,7 +75,9 @@ def headline(diagnosis: Diagnosis) -> str:
         return "Players differ in level and in what the arms do"
     if levels:
         return "Players differ in level; no difference in what the arms do shows"
-    return "Players differ in what the arms do" if effects else "No difference between players shows"
+    if effects:
+        return "Players differ in what the arms do"
+    return f"Players differ, but {UNTOLD}" if diagnosis.differ else "No difference between players shows"
 
 
 def _proven(diagnosis: Diagnosis) -> str:
@@ -91,7 +94,9 @@ def _level(diagnosis: Diagnosis) -> Answer:
     model = diagnosis.model
     players = plural(int(model.there[0].sum()), "player")
     shown = f"standard deviation {diagnosis.levels.text()} between {players}, {_p(model.level_p)}"
-    return Answer("Do players differ in level?", f"{_yes(model.level_p)}: {shown}.")
+    # If what the arms do differs, so do means over the arms, by chance: that is no level.
+    otherwise = "No difference shows that is the same on every arm" if model.contrast_p < SIGNIFICANT else None
+    return Answer("Do players differ in level?", f"{_yes(diagnosis, model.level_p, otherwise)}: {shown}.")
 
 
 def _contrast(diagnosis: Diagnosis) -> Answer:
@@ -101,7 +106,7 @@ def _contrast(diagnosis: Diagnosis) -> Answer:
         return Answer(question, "The data cannot tell: players have rewards on too few of the same arms.")
     odds = model.odds_deviation(diagnosis.level).text()
     shown = (
-        f"{_yes(model.contrast_p)}: standard deviation {diagnosis.contrasts.text()} beyond their levels, "
+        f"{_yes(diagnosis, model.contrast_p)}: standard deviation {diagnosis.contrasts.text()} beyond their levels, "
         f"{_p(model.contrast_p)}; on the scale of log-odds τ = {odds}, I² = {100 * model.i_squared:.0f} %."
     )
     return Answer(question, shown if model.contrast_p < SIGNIFICANT else f"{shown} {_needed(diagnosis)}".strip())
@@ -224,8 +229,13 @@ def _void(diagnosis: Diagnosis) -> str:
     return f"{void}; {diagnosis.missing:,} of {diagnosis.decisions:,} are missing."
 
 
-def _yes(p: float) -> str:
-    return "Yes" if p < SIGNIFICANT else "No difference shows"
+def _yes(diagnosis: Diagnosis, p: float, otherwise: str | None = None) -> str:
+    """Yes, or what can be said without a small p-value."""
+    if p < SIGNIFICANT:
+        return "Yes"
+    neither = not min(diagnosis.model.level_p, diagnosis.model.contrast_p) < SIGNIFICANT
+    untold = neither and diagnosis.model.tells_contrasts and diagnosis.differ
+    return otherwise or (f"They differ, but {UNTOLD}" if untold else "No difference shows")
 
 
 def _p(p: float) -> str:

@@ -77,6 +77,9 @@ class PlayerModel:
     """p-value of the test that all players have the same level."""
     contrast_p: float
     """p-value of the test that each arm does the same for all players; NaN where the data cannot tell."""
+    difference_p: float
+    """p-value of the test that players do not differ at all. It may be small where the others are not: few players can
+    be shown to differ long before levels are told from contrasts."""
     scales: np.ndarray
     """Standard deviations of levels and of contrasts on the logit scale, [draw, 2]."""
     noise: float
@@ -193,7 +196,7 @@ def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> 
     random = np.random.default_rng(seed)
     count = int(np.clip(CELLS // max(pulls.size, 1), FEWEST_DRAWS, MOST_DRAWS))
     draws, scales, weights = grid.draw(count, random)
-    tests = [_p_value(ratio) for ratio in grid.likelihood_ratios()]
+    level_ratio, contrast_ratio, ratio = grid.likelihood_ratios()
     there = np.any(pulls > 0, axis=1), np.any(pulls > 0, axis=0)
     return PlayerModel(
         counts.low + unit * draws,
@@ -201,8 +204,9 @@ def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> 
         there,
         unit,
         overall,
-        tests[0],
-        tests[1] if grid.tells_contrasts else math.nan,
+        _p_value(level_ratio),
+        _p_value(contrast_ratio) if grid.tells_contrasts else math.nan,
+        _p_value_of_two(ratio) if grid.tells_contrasts else _p_value(ratio),
         scales,
         grid.noise(),
     )
@@ -232,6 +236,11 @@ def dispersions(pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray | None)
 def _p_value(ratio: float) -> float:
     """The p-value of a likelihood ratio test at the edge: half of a χ² variable with one degree of freedom."""
     return 0.5 * math.erfc(math.sqrt(max(ratio, 0.0) / 2))
+
+
+def _p_value_of_two(ratio: float) -> float:
+    """The same with two parameters at the edge: a half of χ² with one degree of freedom, a quarter of it with two."""
+    return _p_value(ratio) + 0.25 * math.exp(-max(ratio, 0.0) / 2)
 
 
 def interaction_freedom(known: np.ndarray) -> int:
