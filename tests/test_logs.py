@@ -228,6 +228,11 @@ class TestColumns:
         np.testing.assert_array_equal(log.probabilities, [[1, 0], [0, 1], [np.nan, np.nan], [0.5, 0.5]])
         assert read_log(whole, also=["probabilities"]).probabilities is None  # a stranger's column
 
+    @pytest.mark.parametrize("by", ["arm", "day30"])
+    def test_rows_are_not_grouped_by_what_came_after_the_choice(self, by):
+        with pytest.raises(ValueError, match=f"by='{by}', but rows can be grouped only by what was known before"):
+            read_log(self.LOG, "1 - day30", by=by)
+
     def test_rows_can_be_grouped_by_any_column(self):
         log = read_log(self.LOG, by="week")
         assert (log.groups, log.group.tolist()) == (("1", "2"), [0, 0, 1, 1])

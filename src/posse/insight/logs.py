@@ -121,6 +121,8 @@ def read_log(
     else:
         empirical = False
     players, identity = found.players(columns.player), tables.id_column(columns, found)
+    if by is not None and by in (columns.arm, *found.inputs(columns.reward)):
+        raise ValueError(f"by={by!r}, but rows can be grouped only by what was known before the arm was chosen")
     names = [*players, columns.arm, *([] if by is None else [by])]
     numeric = [name for each in (columns.reward, propensity) if each is not None for name in found.inputs(each)]
     table = found.read([*names, *numeric, *wanted, *([identity] if identity else [])], names, identity)
