@@ -213,24 +213,27 @@ def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> 
 
 
 def dispersions(pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray | None) -> tuple[np.ndarray, float]:
-    """The rewards' variance within a cell as a share of m (1 − m), for each arm and overall; 1 for rewards of 0 and 1.
+    """The rewards' variance as a share of m (1 − m), for each cell and overall; 1 for rewards of 0 and 1.
 
     Both variances are unbiased. One reward of 0 or 1 is added, so that a few equal rewards do not count as certainty;
-    five rewards with the overall dispersion are added to each arm.
+    five rewards with the overall dispersion are added to each arm. A player whose rewards vary more than the arms say
+    has its own, with 30 rewards added. One whose rewards vary less has not: it may just have had no large one yet.
     """
     if squares is None:
-        return np.ones(pulls.shape[1]), 1.0
+        return np.ones(pulls.shape), 1.0
     several = pulls > 1
     safe = np.maximum(pulls, 2)
     around = np.where(several, sums**2 / np.maximum(pulls, 1), 0.0)
     variance = np.where(several, np.maximum(squares - around, 0), 0) / (safe - 1)
-    found = (pulls * variance).sum(axis=0)
-    possible = np.where(several, np.maximum(sums - around, 0) + variance, 0).sum(axis=0)
+    found = pulls * variance
+    possible = np.where(several, np.maximum(sums - around, 0) + variance, 0)
     mean = (sums.sum() + 0.5) / (pulls.sum() + 1)
     each = mean * (1 - mean)
     overall = (found.sum() + each) / (possible.sum() + each)
-    by_arm = (found + 5 * each * overall) / (possible + 5 * each)
-    return np.clip(by_arm, LEAST_DISPERSION, 1.0), float(np.clip(overall, LEAST_DISPERSION, 1.0))
+    by_arm = (found.sum(axis=0) + 5 * each * overall) / (possible.sum(axis=0) + 5 * each)
+    usual = 30 * each * overall
+    noisier = np.maximum((found.sum(axis=1) + usual) / ((by_arm * possible).sum(axis=1) + usual), 1)
+    return np.clip(by_arm * noisier[:, None], LEAST_DISPERSION, 1.0), float(np.clip(overall, LEAST_DISPERSION, 1.0))
 
 
 def _p_value(ratio: float) -> float:
