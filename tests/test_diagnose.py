@@ -260,6 +260,12 @@ class TestText:
         means = 0.4 + level * random.standard_normal((12, 1)) + contrast * random.choice([-1, 1], (12, 1)) * [-0.5, 0.5]
         assert diagnose(counts(pulls, random.binomial(pulls, np.clip(means, 0, 1)))).verdict == verdict
 
+    @pytest.mark.parametrize("pulls", [[[10, 0], [0, 20]], [[10, 0], [20, 0]], [[10], [20]]])
+    def test_where_no_run_can_be_planned_costs_are_left_out_and_no_plan_is_recommended(self, pulls):
+        diagnosis = diagnose(counts(pulls, np.array(pulls) / 2), costs=True)
+        assert diagnosis.costs is None
+        assert "posse plan" not in str(diagnosis)
+
     def test_players_that_differ_are_said_to_even_if_the_data_cannot_tell_in_what(self):
         diagnosis = diagnose(counts(np.full((2, 2), 1000), [[200, 250], [300, 450]]))
         assert diagnosis.bound > 0.1

@@ -20,7 +20,7 @@ from posse.checks import number
 from posse.insight.columns import Columns
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.insight.diagnosis.pairs import pair_bounds
-from posse.insight.diagnosis.text import SIGNIFICANT, answers, conditions, headline, to_text
+from posse.insight.diagnosis.text import SIGNIFICANT, answers, conditions, headline, plannable, to_text
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import Interval, PlayerModel
 from posse.insight.logs import Log
@@ -272,7 +272,6 @@ def diagnose(
         (counts.players[p], counts.players[q]) if bound > 0 else None
         for p, q, bound in zip(better, worse, bounds, strict=True)
     )
-    may_plan = costs and players > 1 and arms > 1 and (pulls > 0).any(axis=0).all() and data.model.comparable
     return Diagnosis(
         data,
         counts.low + unit * lower,
@@ -283,7 +282,7 @@ def diagnose(
         chosen,
         level,
         *_about_decisions(source, data.log),
-        plan(data, epsilon=chosen or None, progress=progress) if may_plan else None,
+        plan(data, epsilon=chosen or None, progress=progress) if costs and plannable(pulls) else None,
     )
 
 

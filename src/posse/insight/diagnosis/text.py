@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from posse.insight.planning.planned_run import PART
 from posse.insight.planning.text import with_interval
 from posse.simulation import Difference
 from posse.text import align, decimals, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from posse.insight.diagnosis.api import Diagnosis
+    from posse.insight.planning.api import Plan
 
 LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
@@ -163,19 +165,32 @@ def _which(diagnosis: Diagnosis) -> Answer:
         "most. Levels count in this, because RobustAgg-TS shares whole means. PosseTS needs no ε."
     )
     if diagnosis.costs is None:
-        return Answer("Which ε?", f"{found} `posse plan --from LOG` says what each choice costs.")
+        costs = " `posse plan --from LOG` says what each choice costs." if plannable(diagnosis.pulls) else ""
+        return Answer("Which ε?", f"{found}{costs}")
     plan = diagnosis.costs
     savings = [plan.saving(policy) for policy in plan.sweep]
     best = int(np.argmax([saving.mean for saving in savings]))
     title = f"{found} With as much traffic again, each choice saves, of what learning alone loses:"
     rows = [["", "saves", ""], ["PosseTS", _percent(plan.saving(plan.learned)), "no ε"]]
     for place in dict.fromkeys((best, plan.sweep.index(plan.right))):
-        which = "the best ε tried" if place == best else "the ε above"
+        which = "the best ε tried" if place == best else _right(plan)
         rows.append([f"RobustAgg-TS({plan.sweep_epsilons[place]:.3g})", _percent(savings[place]), which])
     if plan.given is not None and plan.given not in (plan.right, plan.sweep[best]):
         rows.append([plan.labels[plan.given], _percent(plan.saving(plan.given)), "the ε stated"])
     rows.append(["Naive-Agg", _percent(plan.saving(plan.pooled)), "pools blindly"])
     return Answer("Which ε?", title, rows)
+
+
+def _right(plan: Plan) -> str:
+    """What the ε is that a plan takes for right."""
+    spread = None if plan.model is None else plan.model.spread()
+    return "the ε above" if spread is None or spread.value >= PART * spread.high else "a fifth of the end above"
+
+
+def plannable(pulls: np.ndarray) -> bool:
+    """Whether a run can be planned from these pulls, [player, arm]: arms have rewards, and some arm two players'."""
+    players = (pulls > 0).sum(axis=0)
+    return bool(len(players) > 1 and players.min() > 0 and players.max() > 1)
 
 
 def _percent(saving: Difference) -> str:
