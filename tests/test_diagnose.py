@@ -266,6 +266,13 @@ class TestText:
         assert diagnosis.costs is None
         assert "posse plan" not in str(diagnosis)
 
+    def test_an_arm_without_rewards_is_compared_only_if_asked_for(self):
+        table = counts([[10, 0], [20, 0]], [[5, 0], [5, 0]])
+        assert "There is one arm with rewards, and nothing to compare it with." in " ".join(
+            str(diagnose(table)).split()
+        )
+        assert diagnose(table, against="a2").compared == (0, 1)
+
     def test_players_that_differ_are_said_to_even_if_the_data_cannot_tell_in_what(self):
         diagnosis = diagnose(counts(np.full((2, 2), 1000), [[200, 250], [300, 450]]))
         assert diagnosis.bound > 0.1

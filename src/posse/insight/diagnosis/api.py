@@ -287,12 +287,17 @@ def diagnose(
 
 
 def _compared(data: PlayerData, against: str | None) -> tuple[int, int]:
-    """The arm that is best on average over the players, and the one given or the second best."""
+    """The arm that is best on average over the players, and the one given or the second best that has data.
+
+    Both are the same if there is no second one.
+    """
     arms = data.counts.arms
     if against is not None and against not in arms:
         raise ValueError(f"against={against!r}, but the arms are {listed(arms)}")
     order = np.argsort(-np.where(data.model.there[1], data.model.draws.mean(axis=(0, 1)), -np.inf), kind="stable")
-    other = int(order[min(1, len(order) - 1)]) if against is None else arms.index(against)
+    if against is None and data.model.there[1].sum() < 2:
+        return int(order[0]), int(order[0])
+    other = int(order[1]) if against is None else arms.index(against)
     return next((int(arm) for arm in order if arm != other), other), other
 
 

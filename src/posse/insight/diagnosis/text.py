@@ -137,7 +137,7 @@ def _needed(diagnosis: Diagnosis) -> str:
 def _for_whom(diagnosis: Diagnosis) -> Answer:
     first, second = diagnosis.compared
     if first == second:
-        return Answer("For whom?", "There is one arm, and nothing to compare it with.")
+        return Answer("For whom?", "There is one arm with rewards, and nothing to compare it with.")
     effects, overall = diagnosis.effects, diagnosis.effect
     values = effects.value
     there = np.flatnonzero(diagnosis.model.there[0])
