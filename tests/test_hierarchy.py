@@ -199,6 +199,14 @@ def test_dispersion_is_one_for_rewards_of_0_and_1_and_that_of_beta_rewards():
     assert dispersions(equal, equal / 2, equal / 4)[1] > 0.001, "equal rewards are not certainty"
 
 
+def test_no_number_of_rewards_is_too_large():
+    means = np.array([[0.2, 0.3], [0.25, 0.31], [0.22, 0.4]])
+    pulls = np.full((3, 2), 10**12)
+    model = fit(counted(pulls, pulls * means), pulls * (means**2 + 1e-4 * means * (1 - means)))
+    assert model.spread().value == pytest.approx(pair_spread(means[None])[0].max(), rel=1e-6)
+    assert model.contrast_p < 1e-6
+
+
 def test_a_log_with_little_noise_shows_a_spread_that_counts_alone_hide():
     random = np.random.default_rng(2)
     rewards = np.concatenate([random.beta(50 + p, 50 - p, 40) for p in range(10)])

@@ -37,6 +37,7 @@ from posse.text import with_ends
 
 TAIL = 0.3  # of the level beyond each end of an interval: less than a half, because the model is not the truth
 LEAST_DISPERSION = 1e-4  # rewards that do not vary at all would have infinite weights
+MOST_PULLS = 1e14  # that a cell counts as; more leaves nothing of a variance but rounding errors
 CELLS = 10_000_000  # numbers in all draws together, at most
 MOST_DRAWS, FEWEST_DRAWS = 1000, 200
 PAIRS = 0.95  # the spread is what this share of all pairs of players stays within
@@ -192,6 +193,7 @@ def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> 
     pulls, unit = np.asarray(counts.pulls, float), counts.high - counts.low
     sums = np.clip((counts.sums - counts.low * pulls) / unit, 0, pulls)
     dispersion, overall = dispersions(pulls, sums, squares)
+    dispersion = np.maximum(dispersion, pulls / MOST_PULLS)
     grid = ScaleGrid(Cells(pulls / dispersion, sums / dispersion), interaction_freedom(pulls > 0) > 0)
     random = np.random.default_rng(seed)
     count = int(np.clip(CELLS // max(pulls.size, 1), FEWEST_DRAWS, MOST_DRAWS))
