@@ -46,6 +46,7 @@ TESTS = {
     "policies/beta_propensity.py": "tests/test_beta_ts.py -k Propensities",
     "policies/propensity.py": "tests/test_propensity.py",
     "service/auth/permissions.py": "tests/service/test_access.py",
+    "service/commands.py": " ".join(STORE),
     "service/storage/transaction.py": " ".join(STORE),
     "insight/evaluation/model.py": f"{EVALUATE} -k 'Hand or Which or never_met or Overlap or Names or Hostile'",
     "insight/evaluation/estimators.py": f"{EVALUATE} -k 'Hand or Models or Betting'",

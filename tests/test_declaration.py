@@ -128,14 +128,19 @@ class TestBindings:
     def test_a_pairs_numbers_are_in_their_units(self):
         table = np.zeros((5, 2, 3), np.int64)
         table[:, 1, 2] = 4, GRID // 2, GRID // 4, 3, GRID // 8
-        assert bindings(HighTS, HighTS.statistics)["own_of"](table, 1, 2) == (4.0, 0.5, 0.25, 3.0, 0.125)
-        assert bindings(HighTS, used_statistics(HighTS))["own_of"](table[[0, 1, 3, 4]], 1, 2) == (4.0, 0.5, 3.0, 0.125)
+        assert bindings(HighTS, HighTS.statistics)["own_of"](table, (1, 2)) == (4.0, 0.5, 0.25, 3.0, 0.125)
+        assert bindings(HighTS, used_statistics(HighTS))["own_of"](table[[0, 1, 3, 4]], (1, 2)) == (
+            4.0,
+            0.5,
+            3.0,
+            0.125,
+        )
 
     def test_a_reward_is_remembered_by_every_statistic_of_its_pair_alone(self):
         table = np.zeros((5, 2, 3), np.int64)
         remember = bindings(HighTS, HighTS.statistics)["remember"]
         for reward in (GRID, GRID // 2, GRID // 2 + 1):
-            remember(table, 1, 2, reward)
+            remember(table, (1, 2), reward)
         square = [GRID, GRID // 4, GRID // 4 + 1]
         assert table[:, 1, 2].tolist() == [3, 2 * GRID + 1, sum(square), 2, GRID // 2 + 1]
         table[:, 1, 2] = 0
@@ -145,7 +150,7 @@ class TestBindings:
         """PosseTS' index takes no squares; its summary has them in the table itself."""
         source = np.arange(1, 25, dtype=np.int64).reshape(3, 2, 4)
         target = np.zeros_like(source)
-        bindings(posse.PosseTS, BASIC)["copy_own"](target, source, 1, 2)
+        bindings(posse.PosseTS, BASIC)["copy_own"](target, source, (1, 2))
         assert target[:, 1, 2].tolist() == [*source[:2, 1, 2], 0]
         assert np.count_nonzero(target) == 2
 
@@ -178,6 +183,5 @@ class TestBindings:
 
     def test_contributions_are_added_over_players(self):
         made = bindings(posse.HierTS, BASIC)
-        table = np.arange(12.0).reshape(2, 2, 3)
-        assert made["sum_numbers"](table, 1) == (table[0, 1].sum(), table[1, 1].sum())
+        assert made["added"](made["NOTHING"], (3.0, 4.0)) == (3.0, 4.0)
         assert made["contribution_of"]((4.0, 2.0, 1.0), posse.HierTS(0.5, noise=1.0).constants()) == (2.0, 1.0)

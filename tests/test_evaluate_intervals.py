@@ -15,7 +15,7 @@ from scipy.special import ndtr
 from scipy.stats import binomtest
 
 import posse
-from posse.bench.analysis_evaluate import coverage_settings, measure
+from evaluation_coverage import coverage_settings, measure
 from posse.insight import evaluate
 from posse.insight.evaluation import betting, estimators
 

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from posse.insight import diagnose, plan
-from posse.insight.hierarchy.model import contrast_deviation, dispersions, fit, interaction_freedom, pair_spread
+from posse.insight.hierarchy.model import (
+    contrast_deviation,
+    dispersions,
+    fit,
+    interaction_freedom,
+    level_deviation,
+    pair_spread,
+)
 from posse.insight.hierarchy.propagation import VAGUE, Cells
 from posse.learner import Counts
 
@@ -85,7 +92,7 @@ def test_intervals_hold_as_often_as_they_say_and_half_of_them_would_not(players,
         table = np.full(means.shape, pulls)
         model = fit(counted(table, random.binomial(table, means)))
         found = model.levels(), model.contrasts(), model.interval(model.draws[:, 0, 0] - model.draws[:, 1, 0])
-        true = means.mean(axis=1).std(ddof=1), contrast_deviation(means[None])[0], means[0, 0] - means[1, 0]
+        true = level_deviation(means[None])[0], contrast_deviation(means[None])[0], means[0, 0] - means[1, 0]
         for place, (ends, value) in enumerate(zip(found, true, strict=True)):
             held[place] += ends.low <= value <= ends.high
             width = (ends.high - ends.low) / 8
@@ -221,7 +228,7 @@ def test_a_large_table_takes_one_set_of_sites_and_finds_the_truth():
     means = logits(0.2, 0.4, 0.2, (700, 30), random)
     table = np.full(means.shape, 40)
     model = fit(counted(table, random.binomial(table, means)))
-    assert model.levels().value == pytest.approx(means.mean(axis=1).std(ddof=1), rel=0.05)
+    assert model.levels().value == pytest.approx(level_deviation(means[None])[0], rel=0.05)
     assert model.contrasts().value == pytest.approx(contrast_deviation(means[None])[0], rel=0.1)
 
 

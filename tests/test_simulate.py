@@ -318,8 +318,8 @@ def test_constants_that_are_no_numbers_do_not_even_make_a_policy():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"problem": [[0.5]]}, TypeError, "^problem="),
-        ({"policy": IndTS}, TypeError, "^policy="),
+        ({"problem": [[0.5]]}, TypeError, r"^problem 0 is \[\[0.5\]\], but expected a posse.Problem"),
+        ({"policy": IndTS}, TypeError, "^policy 0 is .*, but expected a policy such as"),
         ({"horizon": 0}, ValueError, "^horizon=0"),
         ({"seed": -1}, ValueError, "^seed=-1"),
         ({"replication": -1}, ValueError, "^replication=-1"),

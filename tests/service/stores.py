@@ -15,7 +15,7 @@ import posse
 from posse.service.commands import Choose, Create, Observe
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
-from posse.service.storage.transaction import Transaction, commit, handle
+from posse.service.storage.transaction import Transaction, commit
 
 POSTGRES = os.environ.get("POSSE_POSTGRES_URL")
 BACKENDS = ["sqlite", "postgresql"]
@@ -29,10 +29,8 @@ class Call(NamedTuple):
     function: Callable[[Transaction], Any]
     experiment: str | None = None
 
-
-@handle.register
-def _call(command: Call, transaction: Transaction) -> Any:
-    return command.function(transaction)
+    def apply(self, transaction: Transaction) -> Any:
+        return self.function(transaction)
 
 
 class Clock:
@@ -68,7 +66,7 @@ def stores(backend, folder, count=1, clock=None):
     """So many stores on one new database, as if each were a worker of its own."""
     with database(backend, folder) as url:
         clock = clock or Clock()
-        opened = [ServiceStore.open(url, create=True, clock=clock)]
+        opened = [ServiceStore(url, create=True, clock=clock)]
         opened += [ServiceStore(url, clock=clock) for _ in range(count - 1)]
         try:
             yield opened

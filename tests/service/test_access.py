@@ -65,7 +65,7 @@ class Guarded:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("access")
-    store = ServiceStore.open(f"sqlite:///{folder}/posse.db", create=True)
+    store = ServiceStore(f"sqlite:///{folder}/posse.db", create=True)
     for name in ("ours", "theirs"):
         commit(store, Create(name, PosseTS(), ["a", "b"], ["Lyon", "Nice"]))
     secrets = {scope: commit(store, CreateToken(scope)) for scope in tokens.SCOPES}
@@ -207,7 +207,7 @@ def test_a_token_counts_from_the_moment_it_is_made_and_no_longer_than_it_is_revo
 
 
 def test_a_good_token_is_trusted_for_a_moment_and_a_bad_one_never(tmp_path, monkeypatch):
-    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
     secret = commit(store, CreateToken("read"))
     store.close()
     asked = itertools.count()
@@ -264,7 +264,7 @@ def test_a_token_that_is_revoked_is_forgotten():
 )
 def test_only_the_services_own_pages_may_change_anything(method, origin, refused):
     headers = Headers({"host": "posse.example:8000"} | ({} if origin is None else {"origin": origin}))
-    with pytest.raises(permissions.AccessDenied) if refused else contextlib.nullcontext() as denied:
+    with pytest.raises(permissions.HttpProblem) if refused else contextlib.nullcontext() as denied:
         permissions.check_origin(method, headers)
     assert not refused or denied.value.kind == "cross-site"
 
@@ -312,7 +312,7 @@ def test_a_public_address_is_refused_without_a_token(tmp_path):
 
 
 def test_a_service_for_the_world_is_never_open(tmp_path):
-    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
     headers = {"Authorization": f"Bearer {commit(store, CreateToken('read'))}", "Host": "posse.example"}
     store.close()
     with service(tmp_path, loopback=False) as client:
@@ -321,7 +321,7 @@ def test_a_service_for_the_world_is_never_open(tmp_path):
 
 
 def test_no_token_in_any_line_of_the_log(tmp_path, caplog):
-    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
     secret = commit(store, CreateToken("admin"))
     store.close()
     with caplog.at_level(logging.DEBUG), service(tmp_path, access_log=True) as client:

@@ -37,7 +37,7 @@ def test_the_service_is_measured_on_both_databases(capsys, monkeypatch, tmp_path
 
 def test_the_past_is_as_long_as_it_should_be(tmp_path):
     database = f"sqlite:///{tmp_path}/posse.db"
-    ServiceStore.open(database, create=True).close()
+    ServiceStore(database, create=True).close()
     name = bench.new_experiment(database)
     bench.make_past(database, name, 8000)
     store = ServiceStore(database)

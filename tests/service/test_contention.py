@@ -15,9 +15,8 @@ from traffic import ARMS, CONTEXT, EXPERIMENT, PLAYERS, begin, pull, start
 
 import posse
 from posse.service.admin.verify import verify
-from posse.service.commands import Choose, Create, Observe
+from posse.service.commands import Choose, Create, Observe, check_report
 from posse.service.storage import queries
-from posse.service.storage import reward_reports as reports
 from posse.service.storage import schema as tables
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
@@ -99,7 +98,7 @@ def test_one_key_a_hundred_times_is_one_decision(services):
 def test_a_store_that_forgets_its_answers_would_be_caught(tmp_path, monkeypatch):
     """The control: without the check and the primary key, a reward counts twice, and `verify` says so."""
     database = f"sqlite:///{tmp_path}/posse.db"
-    store = ServiceStore.open(database, create=True)
+    store = ServiceStore(database, create=True)
     with store.engine.begin() as connection:
         connection.exec_driver_sql("DROP TABLE rewards")
         columns = ", ".join(column.name for column in tables.rewards.columns)
@@ -116,8 +115,7 @@ def test_a_store_that_forgets_its_answers_would_be_caught(tmp_path, monkeypatch)
             live.waiting[serial] = reports_row(live, serial, answer[0])
         return check_report(live, identity, value, fresh)
 
-    check_report = reports.check_report
-    monkeypatch.setattr("posse.service.storage.transaction.check_report", forget)
+    monkeypatch.setattr("posse.service.commands.check_report", forget)
     assert commit(store, Observe(EXPERIMENT, [(decision.id, 1.0)]))[0].status == "taken"
     assert rows(database, "SELECT sum(pulls) FROM stats") == [(2,)]
     assert rows(database, "SELECT count(*) FROM rewards") == [(2,)]
@@ -141,7 +139,7 @@ SEVERAL = [f"teas {number}" for number in range(3)]
 
 def test_sixteen_processes_side_by_side_leave_a_log_that_replays_to_the_live_state():
     with new_postgres_database() as database:
-        store = ServiceStore.open(database, create=True)
+        store = ServiceStore(database, create=True)
         for name in SEVERAL:
             commit(store, Create(name, posse.PosseTS(), ARMS, PLAYERS, seed=1))
         failures = CONTEXT.Queue()

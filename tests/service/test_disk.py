@@ -105,7 +105,7 @@ def test_a_full_disk_under_postgresql_is_waited_out(tmp_path, small_disk):
 def test_a_read_only_disk_is_refused_at_the_start_and_not_changed(small_disk):
     place, remount = small_disk
     path = place / "posse.db"
-    store = ServiceStore.open(f"sqlite:///{path}", create=True)
+    store = ServiceStore(f"sqlite:///{path}", create=True)
     commit(store, Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS))
     store.close()
     before = path.read_bytes()
@@ -127,7 +127,7 @@ DAMAGES = 2000 if FULL else 100
 def sound(tmp_path):
     """A database file with something in it, closed."""
     path = tmp_path / "posse.db"
-    store = ServiceStore.open(f"sqlite:///{path}", create=True)
+    store = ServiceStore(f"sqlite:///{path}", create=True)
     commit(store, Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1))
     for number in range(20):
         made = commit(store, Choose(EXPERIMENT, PLAYERS, key=f"key {number}"))
@@ -184,7 +184,7 @@ def test_a_log_cut_off_by_a_torn_write_ahead_file_is_whole_up_to_there(tmp_path)
     That is the limit: a disk that loses what it promised to have written loses it, but leaves nothing half-written.
     """
     path, copy = tmp_path / "posse.db", tmp_path / "copy.db"
-    store = ServiceStore.open(f"sqlite:///{path}", create=True)
+    store = ServiceStore(f"sqlite:///{path}", create=True)
     commit(store, Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1))
     for _ in range(40):
         commit(store, Choose(EXPERIMENT, PLAYERS))
@@ -223,7 +223,7 @@ def test_clocks_that_jump_and_disagree_do_no_harm(backend, tmp_path):
     """Two workers whose clocks have nothing to do with each other; times in the log never go back."""
     random = Random(11)
     with database(backend, tmp_path) as url:
-        workers = [ServiceStore.open(url, create=True, clock=Unsteady(1)), ServiceStore(url, clock=Unsteady(2))]
+        workers = [ServiceStore(url, create=True, clock=Unsteady(1)), ServiceStore(url, clock=Unsteady(2))]
         commit(
             workers[0],
             Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS, seed=1, default_reward=0.0, patience=86_400.0),
@@ -250,7 +250,7 @@ def test_clocks_that_jump_and_disagree_do_no_harm(backend, tmp_path):
 
 @pytest.mark.parametrize("now", [math.nan, math.inf, -math.inf])
 def test_a_clock_that_says_no_time_is_refused(tmp_path, now):
-    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
     commit(store, Create(EXPERIMENT, posse.PosseTS(), ARMS, PLAYERS))
     store.clock = lambda: now
     with pytest.raises(ValueError, match="the clock says"):

@@ -22,7 +22,7 @@ EXAMPLES = 400 if os.environ.get("POSSE_FULL") else 10  # for each operation, be
 
 
 def test_schemathesis_finds_nothing_with_every_check(tmp_path):
-    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
     commit(store, Create("ours", posse.PosseTS(), ["coupon", "nothing"], ["Lyon", "Nice"]))
     secret = commit(store, CreateToken("admin"))
     with service(tmp_path) as client:

@@ -49,7 +49,7 @@ async def _ask(app, secret: str, road: Road) -> None:
 
 def test_one_decision_takes_few_modules(tmp_path):
     settings = Settings(f"sqlite:///{tmp_path}/posse.db", defaults_seconds=None, trust_seconds=600)
-    store = ServiceStore.open(settings.database, create=True)
+    store = ServiceStore(settings.database, create=True)
     secret = commit(store, CreateToken("admin"))
     store.close()
     road = Road()
@@ -63,5 +63,5 @@ def test_one_decision_takes_few_modules(tmp_path):
     app.state.read_pool.close()
     app.state.store.close()
     assert "posse.service.api.middleware" in road.modules
-    assert "posse.service.storage.log_chain" in road.modules
+    assert "posse.service.storage.log_rows" in road.modules
     assert len(road.modules) <= MOST, road.modules

@@ -107,7 +107,7 @@ def test_a_worker_that_cannot_start_ends_the_service_and_all_other_workers(tmp_p
 
 
 def test_a_public_address_with_a_token(tmp_path):
-    store = ServiceStore.open(f"sqlite:///{tmp_path}/posse.db", create=True)
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
     secret = commit(store, CreateToken("read"))
     store.close()
     process, said = start(tmp_path, "--host", "0.0.0.0", "--database", f"sqlite:///{tmp_path}/posse.db")

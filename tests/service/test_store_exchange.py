@@ -110,18 +110,35 @@ def test_what_is_no_log_is_refused_and_leaves_nothing(tmp_path):
         assert store.read(queries.experiments) == []
 
 
+FIRST_STATS = """
+    CREATE TABLE stats (
+        experiment INTEGER NOT NULL, player INTEGER NOT NULL, arm INTEGER NOT NULL, pulls BIGINT NOT NULL,
+        sums BIGINT NOT NULL, squares BIGINT NOT NULL, own_pulls BIGINT NOT NULL, own_sums BIGINT NOT NULL,
+        waiting BIGINT NOT NULL, seen_n DOUBLE PRECISION NOT NULL, seen_s DOUBLE PRECISION NOT NULL,
+        PRIMARY KEY (experiment, player, arm)
+    )
+"""
+
+
 class TestSchema:
     @pytest.mark.parametrize("backend", BACKENDS)
     def test_the_migrations_lead_to_the_tables(self, backend, tmp_path):
-        with stores(backend, tmp_path) as (store,), store.engine.connect() as connection:
-            assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
+        with stores(backend, tmp_path) as (store,):
+            for _ in range(2):  # a new database, and one of the first version that was upgraded
+                with store.engine.begin() as connection:
+                    assert compare_metadata(MigrationContext.configure(connection), tables.metadata) == []
+                    connection.exec_driver_sql("DROP TABLE stats")
+                    connection.exec_driver_sql(FIRST_STATS)
+                    connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+                database.upgrade(store.engine.url.render_as_string(hide_password=False).replace("+psycopg", ""))
+            assert store.read(database.version) == tables.SCHEMA
         script = ScriptDirectory(str(Path(posse.service.storage.migrations.__file__).parent))
         assert script.get_current_head() == tables.SCHEMA
 
     @pytest.mark.parametrize("path", FIXTURES, ids=lambda path: path.stem)
     def test_a_database_of_every_version_opens_and_goes_on(self, path, tmp_path):
         shutil.copy(path, tmp_path / "posse.db")
-        store = ServiceStore.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True)
+        store = ServiceStore(f"sqlite:///{tmp_path / 'posse.db'}", create=True)
         assert {one.name for one in store.read(queries.experiments)} >= {"teas", "beers"}
         if path.stem == "schema-1":  # its PosseTS had one number less for each arm
             assert [(one.experiment, one.what.split(",")[0]) for one in verify(store)] == [
@@ -144,9 +161,9 @@ class TestSchema:
 
     def test_another_version_is_refused_with_what_to_do(self, tmp_path):
         url = f"sqlite:///{tmp_path / 'posse.db'}"
-        ServiceStore.open(url, create=True).close()
+        ServiceStore(url, create=True).close()
         for version, said in (("9999", "use a newer posse"), ("0000", "posse db upgrade")):
-            store = ServiceStore.open(url)
+            store = ServiceStore(url)
             with store.engine.begin() as connection:
                 connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{version}'")
             with pytest.raises(ValueError, match=f"has schema {version}.*{said}"):
@@ -158,7 +175,7 @@ class TestSchema:
             store.close()
 
     def test_opening_at_once_from_many_processes_makes_one_database(self, tmp_path):
-        stores = [ServiceStore.open(f"sqlite:///{tmp_path / 'posse.db'}", create=True) for _ in range(3)]
+        stores = [ServiceStore(f"sqlite:///{tmp_path / 'posse.db'}", create=True) for _ in range(3)]
         new(stores[0])
         assert len(stores[2].read(queries.experiments)) == 1
         for store in stores:

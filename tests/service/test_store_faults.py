@@ -150,8 +150,8 @@ def test_an_error_in_the_middle_undoes_everything(store):
     before = store.read(queries.experiment, "teas")
 
     def half(transaction):
-        transaction.apply(Choose("teas", SHOPS))
-        transaction.apply(Change("teas", join=["west"]))
+        Choose("teas", SHOPS).apply(transaction)
+        Change("teas", join=["west"]).apply(transaction)
         transaction.write()
         raise RuntimeError("a fault of ours")
 
@@ -202,7 +202,7 @@ def test_a_missing_or_foreign_file_is_refused_with_what_to_do(tmp_path):
         ServiceStore(f"sqlite:///{tmp_path / 'none.db'}")
     assert not list(tmp_path.iterdir())
     with pytest.raises(ValueError, match="no folder"):
-        ServiceStore.open(f"sqlite:///{tmp_path / 'nowhere' / 'posse.db'}", create=True)
+        ServiceStore(f"sqlite:///{tmp_path / 'nowhere' / 'posse.db'}", create=True)
     with pytest.raises(ValueError, match="is a folder"):
         ServiceStore(f"sqlite:///{tmp_path}")
     (tmp_path / "text.db").write_text("not a database, but long enough to be looked at" * 100)
@@ -226,7 +226,7 @@ class TestPostgres:
         breaks = [True, True, False]
 
         def choose(transaction):
-            made = transaction.apply(Choose("teas", ["north"]))
+            made = Choose("teas", ["north"]).apply(transaction)
             transaction.write()
             if breaks.pop(0):
                 self.cut(transaction)
@@ -270,7 +270,7 @@ class TestPostgres:
 
         def record(transaction):
             calls.append(1)
-            return transaction.apply(Record("teas", [("north", "tea", 1.0)]))
+            return Record("teas", [("north", "tea", 1.0)]).apply(transaction)
 
         monkeypatch.setattr("posse.service.storage.transaction.PAUSE", 0.0)
         with monkeypatch.context() as broken:
@@ -288,7 +288,7 @@ class TestPostgres:
             attempts.append(1)
             if len(attempts) < 3:
                 raise exc.OperationalError("", {}, psycopg.errors.DeadlockDetected("deadlock detected"))
-            return transaction.apply(Choose("teas", ["north"]))
+            return Choose("teas", ["north"]).apply(transaction)
 
         commit(store, Call(choose))
         assert len(attempts) == 3

@@ -200,7 +200,7 @@ def test_random_damage_to_the_file_is_refused_or_found_or_harmless(path):
     expected = store.read(queries.log_table, "teas"), store.read(queries.experiment, "teas")
     store.close()
     noticed = 0
-    for _ in range(60):
+    for _ in range(80):
         place = chance.randrange(200, len(whole))
         path.write_bytes(whole[:place] + bytes([whole[place] ^ (1 << chance.randrange(8))]) + whole[place + 1 :])
         try:

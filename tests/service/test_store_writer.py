@@ -86,7 +86,7 @@ def test_a_fault_of_one_request_does_not_hit_the_others(store):
     gate = Gate(writer)
 
     def faulty(transaction):
-        transaction.apply(Choose("teas", ["north"]))
+        Choose("teas", ["north"]).apply(transaction)
         raise RuntimeError("a fault of ours")
 
     commands = (Choose("teas", ["north"]), Call(faulty), Choose("teas", ["south"]))

@@ -60,7 +60,7 @@ def run(
     with tempfile.TemporaryDirectory(prefix="posse-bench-") as folder:
         places = {"SQLite": f"sqlite:///{folder}/posse.db"} | ({"PostgreSQL": postgres} if postgres else {})
         for database in places.values():  # all of them first, so that a wrong address is refused at once
-            ServiceStore.open(database, create=True).close()
+            ServiceStore(database, create=True).close()
         for name, database in places.items():
             note(f"{name}, {past:,} past events")
             logs = {"an empty log": new_experiment(database), f"{past:,} events": new_experiment(database)}

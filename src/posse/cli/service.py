@@ -237,9 +237,9 @@ def _list(store: ServiceStore, options: argparse.Namespace) -> None:
             until = f"revoked {_date(token.revoked_at)}"
         elif token.expires_at is not None and token.expires_at <= now:
             until = f"expired {_date(token.expires_at)}"
-        where = "all experiments" if token.experiment is None else repr(token.experiment)
+        where = "all experiments" if token.name is None else repr(token.name)
         label = f"  {token.label}" if token.label else ""
-        print(f"{token.id:>4}  {'+'.join(token.scopes):<20}  {where}  {until}{label}")
+        print(f"{token.id:>4}  {token.scopes.replace(' ', '+'):<20}  {where}  {until}{label}")
 
 
 def _revoke(store: ServiceStore, options: argparse.Namespace) -> None:

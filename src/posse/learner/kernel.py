@@ -10,8 +10,9 @@ import math
 
 from posse.compile import out_of_line
 from posse.policies.beta_propensity import fill_beta_propensities
+from posse.policies.bound import own_of
 from posse.policies.propensity import draw, fill_propensities
-from posse.policies.state import count_reward, own_of, share_round, shared_as_seen
+from posse.policies.state import count_reward, share_round, shared_as_seen
 from posse.streams import DECISION, block
 
 BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
@@ -57,7 +58,7 @@ def evaluate(state, player, waiting, all_waiting, M, log_T, constants, out):
     """
     known = player_of(state.of_player, player)
     for arm in range(all_waiting.size):
-        own, shared = own_of(state.indexed, arm, player), shared_as_seen(state, arm, player)
+        own, shared = own_of(state.indexed, (arm, player)), shared_as_seen(state, arm, (arm, player))
         if not RANDOMISED:
             own = with_waiting(own, waiting[arm, player])
             if SUMS:
@@ -91,7 +92,7 @@ def believe(state, M, log_T, constants, centers, scales):
     """Fill what the policy believes of every player and arm, [player, arm]."""
     for player in range(centers.shape[0]):
         for arm in range(centers.shape[1]):
-            own, shared = own_of(state.indexed, arm, player), shared_as_seen(state, arm, player)
+            own, shared = own_of(state.indexed, (arm, player)), shared_as_seen(state, arm, (arm, player))
             known = player_of(state.of_player, player)
             center, scale = belief_of(own, shared, known, M, log_T, constants)
             if BETA:  # the mean and the standard deviation of a Beta law

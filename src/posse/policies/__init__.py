@@ -1,7 +1,5 @@
 """The policies, one file each. A file added to this folder is found by itself."""
 
-from __future__ import annotations
-
 import importlib
 import pkgutil
 

@@ -1,7 +1,5 @@
 """What a policy is: a record of constants, a few pure functions, and what it says about itself."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools
@@ -13,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from posse.checks import number
-from posse.policies.refresh import Refresh
+from posse.policies.refresh import Refresh as Refresh
 from posse.policies.statistics import BASIC, Statistic
 
 
@@ -170,15 +168,11 @@ class Policy:
             ("summary", [*own, "of_arm", "of_player", "work"]),
             ("others_weight", ["n", *cls.shared]),
         )[: 5 if cls.shares else 4]:
-            cls._check_names(function, [*offered, *cls.constant_names()])
-
-    @classmethod
-    def _check_names(cls, function: str, offered: list[str]) -> None:
-        for name in cls.named_by(function):
-            if name not in offered:
-                raise TypeError(
-                    f"{cls.__name__}.{function} takes {name!r}, but it can take only: {', '.join(offered)}"
-                ) from None
+            allowed = [*offered, *cls.constant_names()]
+            for name in cls.named_by(function):
+                if name not in allowed:
+                    only = ", ".join(allowed)
+                    raise TypeError(f"{cls.__name__}.{function} takes {name!r}, but it can take only: {only}")
 
     @classmethod
     @functools.cache
@@ -207,10 +201,8 @@ class Policy:
         epsilon = there.get("epsilon", 0.0)
         if epsilon > width:
             raise ValueError(f"epsilon={epsilon:g}, but expected at most {width:g}: rewards are in [{low:g}, {high:g}]")
-        changes: dict[str, Any] = {
-            name: there[name] / width for name in self.differences if name in there and width != 1.0
-        }
-        return dataclasses.replace(self, **changes) if changes else self
+        changes: dict[str, Any] = {name: there[name] / width for name in self.differences if name in there}
+        return dataclasses.replace(self, **changes) if changes and width != 1.0 else self
 
     def constants(self) -> tuple[float, ...]:
         """The constants in the order of the fields; one that is None is passed as infinity."""

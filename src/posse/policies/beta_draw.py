@@ -1,7 +1,5 @@
 """Draws from a Beta law, from counter-based random words, exact where they matter."""
 
-from __future__ import annotations
-
 import math
 
 from posse.compile import out_of_line

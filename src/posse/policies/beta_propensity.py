@@ -1,15 +1,4 @@
-"""The exact probability that each arm is pulled where indices are Beta draws.
-
-With f the densities and F the distribution functions of Beta(a_k, b_k), as for normal indices,
-
-    p_k = ∫ f_k(x) Π_{j ≠ k} F_j(x) dx.
-
-One sweep over x from 0 to 1 gives all arms at once. Panels are a few times as wide as the narrowest density that is not
-negligible there, so Gauss-Legendre quadrature is as good as exact on each. Within a panel the same nodes give every F,
-by integrating f from the panel's start, so that only densities are computed.
-"""
-
-from __future__ import annotations
+"""The exact probability that each arm is pulled where indices are Beta draws, by one sweep: docs/propensities.md."""
 
 import math
 

@@ -1,11 +1,8 @@
 """Beta-TS: Thompson sampling for each player alone from the exact posterior of a Bernoulli mean."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from posse.policies.base import Law, Look, Policy
-from posse.policies.refresh import Refresh
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,6 @@ class BetaTS(Policy):
     shares = False
     look = Look("#8C564B", (0, (3, 1)), "d", "..")
     law = Law.BETA
-    refresh = Refresh.OWN_PULL
 
     @staticmethod
     def index(n, s):

@@ -4,8 +4,6 @@ A kernel keeps statistics in tables, [statistic, arm, player], and calls `index_
 here knows which place each name has, so that kernels list no fields.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import linecache
@@ -29,55 +27,66 @@ def used_statistics(cls: type[Policy]) -> tuple[Statistic, ...]:
     return tuple(statistic for statistic in cls.statistics if statistic.name in named)
 
 
+CELL = "table[{}, pair[0], pair[1]]"
+FLAT_CELL = "table[{}][pair]"  # on a GPU, where a table is a tuple of flat arrays
+
+
 @functools.cache
-def bindings(cls: Any, statistics: tuple[Statistic, ...]) -> dict[str, Any]:
-    """What a policy class provides for the names that kernels leave open, for tables of these statistics."""
+def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> dict[str, Any]:
+    """What a policy class provides for the names of `posse.policies.bound`, for tables of these statistics.
+
+    `cell` is where a table has a pair's number, with {} for the place of the number.
+    """
     names = [statistic.name for statistic in statistics]
-    numbers = {name: f"own[{place}]" for place, name in enumerate(names)}
-    numbers |= {name: f"shared[{place}]" for place, name in enumerate(cls.shared)}
-    numbers |= {name: f"of_player[{place}]" for place, name in enumerate(cls.of_player)}
-    constants = {name: f"constants[{place}]" for place, name in enumerate(cls.constant_names())}
+    constants = _places("constants[{}]", cls.constant_names())
+    numbers = _places("own[{}]", names) | _places("shared[{}]", cls.shared) | _places("of_player[{}]", cls.of_player)
     numbers |= {"M": "M", "log_T": "log_T"} | constants
-    tables = {name: f"statistics[{place}]" for place, name in enumerate(names)}
-    tables |= {name: name for name in ("of_arm", "of_player", "work")} | constants
-    indexed = "own, shared, of_player, M, log_T, constants"
-    contribution, summary = cls.contribution, cls.summary
+    tables = _places("statistics[{}]", names) | {name: name for name in ("of_arm", "of_player", "work")} | constants
+    indexed, summed = "own, shared, of_player, M, log_T, constants", "statistics, of_arm, of_player, work, constants"
+    cells = [cell.format(place) for place in range(max(len(names), len(cls.shared)))]
+    updates = [f"update_{name}({cell}, reward)" for name, cell in zip(names, cells, strict=False)]
+    in_units = [f"{cell} * {statistic.unit!r}" for cell, statistic in zip(cells, statistics, strict=False)]
+    shared = range(len(cls.shared))
     return {
         "RANDOMISED": cls.randomised,
         "BETA": cls.law is Law.BETA,
         "SHARES": cls.shares,
-        "SUMS": contribution is None and summary is None,
+        "SUMS": cls.contribution is None and cls.summary is None,
         "SCHEDULED": cls.refresh is Refresh.SCHEDULE,
         "AT_OWN_PULL": cls.refresh is Refresh.OWN_PULL,
+        "NOTHING": (0.0,) * max(len(shared), 1),
         "index_of": _call(cls, "index", indexed, numbers),
         "belief_of": _call(cls, "belief" if cls.belief else "index", indexed, numbers),
-        "contribution_of": _call(cls, "contribution", "own, constants", numbers) if contribution else _sums,
-        "fill_summary": _call(cls, "summary", "statistics, of_arm, of_player, work, constants", tables)
-        if summary
-        else _no_summary,
+        "contribution_of": _call(cls, "contribution", "own, constants", numbers) if cls.contribution else _sums,
+        "fill_summary": _call(cls, "summary", summed, tables) if cls.summary else _no_summary,
         "raised": _raised(cls, numbers),
-        "remember": _remember(statistics),
-        "copy_own": made_function("target, source, arm, player", _copies(cls, names), {}),
-        "own_of": made_function("table, arm, player", _tuple(_scaled(statistics, "table[{}, arm, player]")), {}),
-        "shared_of": made_function(
-            "of_arm, arm", _tuple([f"of_arm[arm, {place}]" for place in range(len(cls.shared))]), {}
+        "remember": made_function(
+            "table, pair, reward",
+            [f"{', '.join(cells[: len(names)])} = {', '.join(updates)}"],
+            **{f"update_{statistic.name}": statistic.update for statistic in statistics},
         ),
+        "copy_own": made_function("target, table, pair", _copies(cls, names, cells)),
+        "own_of": made_function("table, pair", _tuple(in_units)),
+        "numbers_at": made_function("table, pair", _tuple(cells[: len(shared)])),
+        "put_numbers": made_function("table, pair, values", _writes(cells[: len(shared)])),
+        "shared_of": made_function("of_arm, arm", _tuple([f"of_arm[arm, {place}]" for place in shared])),
+        "put_shared": made_function("of_arm, arm, values", _writes([f"of_arm[arm, {place}]" for place in shared])),
+        "added": made_function("one, other", _tuple([f"one[{place}] + other[{place}]" for place in shared])),
         "player_of": made_function(
-            "rows, player", _tuple([f"rows[player, {k}]" for k in range(len(cls.of_player))]), {}
-        ),
-        "sum_numbers": _sum(len(cls.shared)),
-        "put_numbers": _put(len(cls.shared), "table[{}, arm, player]", "table, arm, player"),
-        "put_shared": _put(len(cls.shared), "of_arm[arm, {}]", "of_arm, arm"),
-        "numbers_at": made_function(
-            "table, arm, player", _tuple([f"table[{k}, arm, player]" for k in range(len(cls.shared))]), {}
+            "of_player, player", _tuple([f"of_player[player, {place}]" for place in range(len(cls.of_player))])
         ),
     }
+
+
+def _places(cell: str, names: Sequence[str]) -> dict[str, str]:
+    """How a kernel writes each of these names."""
+    return {name: cell.format(place) for place, name in enumerate(names)}
 
 
 def _call(cls: type[Policy], function: str, parameters: str, places: dict[str, str]) -> Callable[..., Any]:
     """A function of these parameters that calls one of the policy's with what it names."""
     given = ", ".join(places[name] for name in cls.named_by(function))
-    return made_function(parameters, f"{function}({given})", {function: getattr(cls, function)})
+    return made_function(parameters, f"{function}({given})", **{function: getattr(cls, function)})
 
 
 def _raised(cls: type[Policy], numbers: dict[str, str]) -> Callable[..., Any]:
@@ -86,50 +95,26 @@ def _raised(cls: type[Policy], numbers: dict[str, str]) -> Callable[..., Any]:
     if cls.shares:
         weight = ", ".join("n" if name == "n" else numbers[name] for name in cls.named_by("others_weight"))
         values[cls.shared.index(cls.moved_by_others)] += f" + by * others_weight({weight})"
-    return made_function("n, shared, constants, by", _tuple(values), {"others_weight": cls.others_weight})
+    return made_function("n, shared, constants, by", _tuple(values), others_weight=cls.others_weight)
 
 
-def _remember(statistics: tuple[Statistic, ...]) -> Callable[..., None]:
-    """A function that takes one reward into a table of statistics."""
-    scope = {f"update_{statistic.name}": statistic.update for statistic in statistics}
-    new = ", ".join(
-        f"update_{statistic.name}(table[{place}, arm, player], reward)" for place, statistic in enumerate(statistics)
-    )
-    cells = ", ".join(f"table[{place}, arm, player]" for place in range(len(statistics)))
-    return made_function("table, arm, player, reward", [f"{cells} = {new}"], scope)
-
-
-def _copies(cls: type[Policy], statistics: list[str]) -> list[str]:
+def _copies(cls: type[Policy], statistics: list[str], cells: list[str]) -> list[str]:
     """Lines that copy the statistics which the policy's index takes."""
     taken = {"n", "s", *cls.named_by("index"), *cls.named_by("belief")}
-    cells = [f"[{place}, arm, player]" for place, name in enumerate(statistics) if name in taken]
-    return [f"target{cell} = source{cell}" for cell in cells]
+    copied = [cell for name, cell in zip(statistics, cells, strict=False) if name in taken]
+    return [f"{cell.replace('table', 'target')} = {cell}" for cell in copied]
 
 
-def _sum(count: int) -> Callable[..., Any]:
-    """A function that adds up a table of shared numbers over the players, in their order."""
-    totals = [f"total_{place}" for place in range(count)]
-    lines = [f"{total} = 0.0" for total in totals]
-    lines += ["for player in range(table.shape[2]):"]
-    lines += [f"    {total} += table[{place}, arm, player]" for place, total in enumerate(totals)]
-    return made_function("table, arm", [*lines, *(["    pass"] if not count else []), f"return {_tuple(totals)}"], {})
-
-
-def _put(count: int, cell: str, parameters: str) -> Callable[..., None]:
-    """A function that writes so many numbers into these cells."""
-    lines = [f"{cell.format(place)} = values[{place}]" for place in range(count)]
-    return made_function(f"{parameters}, values", lines or ["pass"], {})
-
-
-def _scaled(statistics: Sequence[Statistic], cell: str) -> list[str]:
-    return [f"{cell.format(place)} * {statistic.unit!r}" for place, statistic in enumerate(statistics)]
+def _writes(cells: list[str]) -> list[str]:
+    """Lines that write values into these cells."""
+    return [f"{cell} = values[{place}]" for place, cell in enumerate(cells)] or ["pass"]
 
 
 def _tuple(values: list[str]) -> str:
     return f"({', '.join(values or ['0.0'])},)"  # never empty, which a GPU could not take
 
 
-def made_function(parameters: str, body: str | list[str], scope: dict[str, Any]) -> Callable[..., Any]:
+def made_function(parameters: str, body: str | list[str], **scope: Any) -> Callable[..., Any]:
     """A function that returns this expression, or has these lines.
 
     The text is kept where Python looks for source, for tracebacks and digests.

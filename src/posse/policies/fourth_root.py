@@ -1,12 +1,9 @@
-"""Beta-like posteriors for any rewards in [0, 1], drawn as normals on the scale x^¼ − (1−x)^¼.
+"""Beta-like posteriors for any rewards in [0, 1], drawn as normals on the scale x^¼ − (1−x)^¼: docs/posse-ts.md.
 
 A reward with mean μ in [0, 1] has a variance of at most μ (1−μ) (Bhatia and Davis, 2000); write it as φ μ (1−μ) with a
-dispersion φ ≤ 1, which is 1 exactly for rewards of 0 and 1. A posterior with mean m and variance V is turned into a
-normal by a monotone map, which changes nothing of which arm is larger but lets a normal have the Beta's skewness:
-g(x) = x^¼ − (1−x)^¼, close to the cube roots that would take out the third-order term, but made of square roots alone.
+dispersion φ ≤ 1, which is 1 exactly for rewards of 0 and 1. On this scale, close to cube roots but made of square roots
+alone, a normal has nearly the Beta's skewness.
 """
-
-from __future__ import annotations
 
 import math
 

@@ -1,13 +1,10 @@
 """HierTS: Thompson sampling in a Gaussian hierarchy, where players vary around a shared centre."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
 from posse.checks import number
-from posse.policies.base import Look, Policy
-from posse.policies.refresh import Refresh
+from posse.policies.base import Look, Policy, Refresh
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,11 @@
 """Ind-TS: Thompson sampling for each player alone."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from typing import Self
 
 from posse.checks import number
 from posse.policies.base import Look, Policy
-from posse.policies.refresh import Refresh
 
 
 @dataclass(frozen=True)
@@ -25,7 +23,6 @@ class IndTS(Policy):
     name = "Ind-TS"
     shares = False
     look = Look("#009E73", (0, (6, 1.5, 1.5, 1.5)), "^", "----")
-    refresh = Refresh.OWN_PULL
 
     @staticmethod
     def index(n, s, c2):
@@ -36,6 +33,6 @@ class IndTS(Policy):
         number("c2", self.c2, above=0)
 
     @classmethod
-    def theory(cls, epsilon: float = 0.0) -> IndTS:
+    def theory(cls, epsilon: float = 0.0) -> Self:
         """The constant of the analysis, c2 = 4; ε is not used."""
         return cls(c2=4.0)

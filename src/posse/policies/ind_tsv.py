@@ -1,12 +1,9 @@
 """Ind-TS-V: Thompson sampling for each player alone that learns how noisy its rewards are."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
-from posse.policies.base import Look, Policy
+from posse.policies.base import Look, Policy, Refresh
 from posse.policies.fourth_root import UNIFORM, dispersion_sums, explore, mean_of, posterior
-from posse.policies.refresh import Refresh
 from posse.policies.statistics import STEP
 
 

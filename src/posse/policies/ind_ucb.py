@@ -1,13 +1,10 @@
 """Ind-UCB: UCB-1 for each player alone."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
 from posse.checks import number
 from posse.policies.base import Look, Policy
-from posse.policies.refresh import Refresh
 
 
 @dataclass(frozen=True)
@@ -27,7 +24,6 @@ class IndUCB(Policy):
     name = "Ind-UCB"
     shares = False
     look = Look("#E69F00", (0, (1.2, 1.2)), "v", "\\\\\\\\")
-    refresh = Refresh.OWN_PULL
     randomised = False
 
     @staticmethod

@@ -1,12 +1,9 @@
 """Naive-Agg: everybody's data pooled blindly."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from posse.checks import number
-from posse.policies.base import Look, Policy
-from posse.policies.refresh import Refresh
+from posse.policies.base import Look, Policy, Refresh
 from posse.policies.robustagg import upper_bound
 
 

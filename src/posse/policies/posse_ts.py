@@ -1,14 +1,11 @@
 """PosseTS: Thompson sampling that learns how noisy rewards are and how alike players are, and shares accordingly."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 
 from posse.checks import dissimilarity
-from posse.policies.base import Look, Policy
+from posse.policies.base import Look, Policy, Refresh
 from posse.policies.fourth_root import UNIFORM, clip, dispersion_sums, explore, mean_of, posterior
-from posse.policies.refresh import Refresh
 from posse.policies.statistics import STEP
 
 # What the summary says of an arm, by its place in `shared`.
@@ -282,11 +279,8 @@ def centres(of_arm, of_player, means, shares):
         for player in range(players):
             e = noise * shares[arm, player]
             known = 1.0 if e > 0.0 else 0.0
-            h = (
-                known
-                * noise
-                / (spread * of_player[player, ODDITY] + of_player[player, LEVEL_DOUBT] + e + (1.0 - known))
-            )
+            variance = spread * of_player[player, ODDITY] + of_player[player, LEVEL_DOUBT] + e + (1.0 - known)
+            h = known * noise / variance
             H += h
             HY += h * (means[arm, player] - of_player[player, LEVEL])
         mean = clip(HY / H, 1e-4)

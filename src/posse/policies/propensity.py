@@ -1,28 +1,8 @@
-"""The exact probability that each arm is pulled: that its index is the largest.
+"""The exact probability that each arm is pulled: that its normal index is the largest.
 
-The indices are independent, X_k ~ N(center_k, scale_k²), so with f the densities and F the distribution functions
-
-    p_k = P(X_k > X_j for all j ≠ k) = ∫ f_k(x) Π_{j ≠ k} F_j(x) dx.
-
-One sweep over x, from low to high, gives all arms at once. An arm is followed by z = (x − center) / scale, where x is
-in its own standard deviations; x itself is never formed, so that nothing depends on the size of centers and scales.
-
-- **Start.** Below L, the largest of all center − 8 scale, some arm lies with probability Φ(−8) = 6e-16 only, hence so
-  does the maximum. Arms with center + 8 scale below L are out. All others are followed from L on, until z = 8.
-- **Panels.** Every followed arm is a smooth function of x on its own scale, so Gauss-Legendre quadrature is as good as
-  exact on a panel of a few times the smallest scale. As narrow arms are left behind, panels grow: scales that differ by
-  10⁶ cost a few panels for every arm, not 10⁶ of them.
-- **Width.** The maximum of m like arms is narrower than one arm, by a factor that grows like √(2 ln m) (it tends to a
-  Gumbel law), and panels shrink a little faster than that. In m an arm counts by the square of how narrow it is.
-- **End.** The probability of two arms above x is at most Σ_{j<k} (1 − F_j)(1 − F_k). Once this is negligible, arm k is
-  the largest in all that is left of its tail, 1 − F_k.
-
-What is left out makes less than 2e-13 + 2e-15 K: before the start, in panels below whose end the maximum falls with
-probability 1e-13, beyond 8 scales, at the end. Quadrature adds about 1e-13, by search for the worst among thousands of
-hard cases up to 3,000 arms. So the sum of all p_k is 1 to that accuracy, and dividing by it moves none by more.
+One sweep over x, from low to high, gives p_k = ∫ f_k(x) Π_{j ≠ k} F_j(x) dx for all arms at once. An arm is followed by
+z = (x − center) / scale; x itself is never formed. docs/propensities.md has the method and how exact it is.
 """
-
-from __future__ import annotations
 
 import functools
 import math

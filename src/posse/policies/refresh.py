@@ -1,7 +1,5 @@
 """When a player's numbers for an arm are brought up to date; one rule for everything that runs policies."""
 
-from __future__ import annotations
-
 import enum
 
 

@@ -1,13 +1,11 @@
 """RobustAgg: upper confidence bounds that weigh own and others' data robustly."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from typing import Self
 
 from posse.checks import dissimilarity, number
-from posse.policies.base import Look, Policy
-from posse.policies.refresh import Refresh
+from posse.policies.base import Look, Policy, Refresh
 
 
 def own_weight(n, m, A, epsilon):
@@ -64,6 +62,6 @@ class RobustAgg(Policy):
         number("width", self.width, above=0)
 
     @classmethod
-    def theory(cls, epsilon: float) -> RobustAgg:
+    def theory(cls, epsilon: float) -> Self:
         """The width of the analysis, 64 · 13."""
         return cls(epsilon, width=832.0)

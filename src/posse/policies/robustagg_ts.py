@@ -1,13 +1,11 @@
 """RobustAgg-TS: Thompson sampling that shares data robustly."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
+from typing import Self
 
 from posse.checks import dissimilarity, number
-from posse.policies.base import Look, Policy
-from posse.policies.refresh import Refresh
+from posse.policies.base import Look, Policy, Refresh
 
 
 def individual_or_aggregate(n, s, N, S, M, log_T, epsilon, c1, c2):
@@ -54,6 +52,6 @@ class RobustAggTS(Policy):
         number("c2", self.c2, above=0)
 
     @classmethod
-    def theory(cls, epsilon: float) -> RobustAggTS:
+    def theory(cls, epsilon: float) -> Self:
         """The constants of the analysis (Theorems 4.1 and 4.2): c1 = 40, c2 = 4."""
         return cls(epsilon, c1=40.0, c2=4.0)

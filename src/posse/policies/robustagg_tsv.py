@@ -1,11 +1,8 @@
 """RobustAgg-TS-V: RobustAgg-TS with every posterior refreshed after every round."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
-from posse.policies.base import Look
-from posse.policies.refresh import Refresh
+from posse.policies.base import Look, Refresh
 from posse.policies.robustagg_ts import RobustAggTS, individual_or_aggregate
 
 

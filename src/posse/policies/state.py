@@ -1,69 +1,38 @@
 """What a policy knows while it runs, and how a reward changes it; the same for the simulator and the learner.
 
-The names in capitals and the functions without a body are bound for each policy, see `posse.policies.bindings`.
+What comes from `posse.policies.bound` is bound for each policy.
 """
-
-from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
 
 from posse.policies.base import Policy
+from posse.policies.bound import (
+    AT_OWN_PULL,
+    NOTHING,
+    SCHEDULED,
+    SUMS,
+    added,
+    contribution_of,
+    copy_own,
+    fill_summary,
+    numbers_at,
+    own_of,
+    put_numbers,
+    put_shared,
+    remember,
+    shared_of,
+)
 from posse.policies.refresh import Refresh, counts_at_once, summary_is_due
 from posse.policies.statistics import COUNT, STEP, SUM, Statistic
 
-BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
-
-# Bound for each policy; the values here only say what they are.
-SUMS = True  # what is shared of an arm is everybody's count and reward sum
-SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
-AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
+BOUND_FOR_EACH_POLICY = True
 
 
-def remember(table, arm, player, reward):
-    """Take one reward into a table of statistics."""
-
-
-def copy_own(target, source, arm, player):
-    """Copy the statistics of a pair that its index takes from one table to another."""
-
-
-def own_of(table, arm, player):
-    """A pair's statistics as numbers."""
-    return (0.0,)
-
-
-def shared_of(of_arm, arm):
-    """What is shared of an arm."""
-    return (0.0,)
-
-
-def numbers_at(table, arm, player):
-    """What a table of shared numbers holds for a pair."""
-    return (0.0,)
-
-
-def put_shared(of_arm, arm, values):
-    """Write what is shared of an arm."""
-
-
-def put_numbers(table, arm, player, values):
-    """Write a pair's numbers into a table of shared numbers."""
-
-
-def sum_numbers(table, arm):
-    """The sums of a table of shared numbers over the players."""
-    return (0.0,)
-
-
-def contribution_of(own, constants):
-    """What a player adds to the shared numbers of an arm."""
-    return (0.0,)
-
-
-def fill_summary(statistics, of_arm, of_player, work, constants):
-    """Make what is shared of all arms, and what is known of all players."""
+def pair_of(arm, player, players):
+    """Where a pair stands in tables; on a GPU they are flat."""
+    return arm, player
 
 
 class State(NamedTuple):
@@ -106,28 +75,28 @@ def state_shapes(
 def shared_now(state, arm):
     """What is shared of an arm at this moment."""
     if SUMS:
-        return state.totals[COUNT, arm] * 1.0, state.totals[SUM, arm] * STEP
+        return state.totals[COUNT][arm] * 1.0, state.totals[SUM][arm] * STEP
     return shared_of(state.of_arm, arm)
 
 
-def shared_as_seen(state, arm, player):
+def shared_as_seen(state, arm, pair):
     """What is shared of an arm, as the player sees it."""
     if AT_OWN_PULL:
-        return numbers_at(state.seen, arm, player)
+        return numbers_at(state.seen, pair)
     return shared_now(state, arm)
 
 
-def see(state, arm, player):
+def see(state, arm, pair):
     """Let a player see what is shared of an arm."""
-    put_numbers(state.seen, arm, player, shared_now(state, arm))
+    put_numbers(state.seen, pair, shared_now(state, arm))
 
 
 def count_reward(state, arm, player, reward, t):
     """Count one pull in round t, and its reward."""
-    remember(state.statistics, arm, player, reward)
+    remember(state.statistics, (arm, player), reward)
     if SUMS:
-        state.totals[COUNT, arm] += 1
-        state.totals[SUM, arm] += reward
+        state.totals[COUNT][arm] += 1
+        state.totals[SUM][arm] += reward
     if not (SCHEDULED or (SUMS and AT_OWN_PULL)):
         state.pulled_at[arm] = t
 
@@ -140,43 +109,46 @@ def share_round(state, players, arms, count, t, keep_seen, constants):
     """
     if SCHEDULED:
         state.summed[0] += count
-        if summary_is_due(state.summed[0], state.summed[1], state.statistics.shape[2]):
+        if summary_is_due(state.summed[0], state.summed[1], state.statistics[COUNT].shape[1]):
             make_summary(state, constants)
             return True
         for place in range(count):
-            if counts_at_once(state.statistics[COUNT, arms[place], players[place]]):
-                copy_own(state.indexed, state.statistics, arms[place], players[place])
+            if counts_at_once(state.statistics[COUNT][arms[place], players[place]]):
+                copy_own(state.indexed, state.statistics, (arms[place], players[place]))
         return False
     if not SUMS:
         for place in range(count):
-            contribute(state, arms[place], players[place], constants)
+            contribute(state, (arms[place], players[place]), constants)
         for arm in range(state.pulled_at.size):
             if state.pulled_at[arm] == t:
-                add_contributions(state, arm)
+                add_contributions(state, arm, state.statistics[COUNT].shape[1])
     if AT_OWN_PULL and keep_seen:
         for place in range(count):
-            see(state, arms[place], players[place])
+            see(state, arms[place], (arms[place], players[place]))
     return False
 
 
-def contribute(state, arm, player, constants):
+def contribute(state, pair, constants):
     """Bring what a player adds to the shared numbers of an arm up to date."""
-    own = own_of(state.statistics, arm, player)
-    put_numbers(state.contributions, arm, player, contribution_of(own, constants))
+    own = own_of(state.statistics, pair)
+    put_numbers(state.contributions, pair, contribution_of(own, constants))
 
 
-def add_contributions(state, arm):
+def add_contributions(state, arm, players):
     """Form the shared numbers of an arm anew, in player order, so that no rounding builds up."""
-    put_shared(state.of_arm, arm, sum_numbers(state.contributions, arm))
+    total = NOTHING
+    for player in range(players):
+        total = added(total, numbers_at(state.contributions, pair_of(arm, player, players)))
+    put_shared(state.of_arm, arm, total)
 
 
 def make_summary(state, constants):
     """Make the summary, with everything that is remembered in the indices."""
     fill_summary(state.statistics, state.of_arm, state.of_player, state.work, constants)
     state.summed[1] = state.summed[0]
-    for arm in range(state.statistics.shape[1]):
-        for player in range(state.statistics.shape[2]):
-            copy_own(state.indexed, state.statistics, arm, player)
+    for arm in range(state.statistics[COUNT].shape[0]):
+        for player in range(state.statistics[COUNT].shape[1]):
+            copy_own(state.indexed, state.statistics, (arm, player))
 
 
 def share_everything(state, constants):
@@ -184,7 +156,7 @@ def share_everything(state, constants):
     if SCHEDULED:
         make_summary(state, constants)
     elif not SUMS:
-        for arm in range(state.statistics.shape[1]):
-            for player in range(state.statistics.shape[2]):
-                contribute(state, arm, player, constants)
-            add_contributions(state, arm)
+        for arm in range(state.statistics[COUNT].shape[0]):
+            for player in range(state.statistics[COUNT].shape[1]):
+                contribute(state, (arm, player), constants)
+            add_contributions(state, arm, state.statistics[COUNT].shape[1])

@@ -1,7 +1,5 @@
 """What a (player, arm) pair remembers of its rewards: named statistics, each with its update from one reward."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Policies from a user's own Python file, for `--import my_policies.py`."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import linecache

@@ -11,11 +11,10 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from posse.checks import whole
-from posse.service.commands import Command
 from posse.service.metrics import Metrics
 from posse.service.storage.errors import Overloaded, Refused, Unavailable
 from posse.service.storage.store import ServiceStore
-from posse.service.storage.transaction import commit_group
+from posse.service.storage.transaction import Command, commit_group
 
 LOGGER = logging.getLogger("posse.service")
 GATHER = 0.25  # of the last transaction's time, in which clients that it answered may send the next command
@@ -54,7 +53,6 @@ class Writer:
 
     @property
     def depth(self) -> int:
-        """How many commands wait."""
         return self._queue.qsize()
 
     def submit(self, command: Command) -> Future[Any]:

@@ -1,7 +1,5 @@
 """Which backend a simulation runs on, and whether it is there."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import numba

@@ -1,7 +1,5 @@
 """Simulations on the CPU: every run on one of several threads."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -19,12 +17,13 @@ PIECE = 1 << 23  # (player, arm) pairs between two looks at the clock: some tens
 def run_on_cpu(work: Work, into: Measurements, tracker: Tracker, threads: int) -> None:
     """Do the work on so many threads."""
     for number in {type(policy): number for number, policy in enumerate(work.policies)}.values():
-        _new_run(work, (number, 0, 0)).advance(1)  # compile once, in the main thread, which receives Ctrl-C
+        new_run(work, (number, 0, 0)).advance(1)  # compile once, in the main thread, which receives Ctrl-C
     cells = list(itertools.product(*map(range, work.shape)))
     _run_all(cells, lambda cell: _run_cell(work, cell, into, tracker), tracker, threads)
 
 
-def _new_run(work: Work, cell: tuple[int, ...]) -> PolicyRun:
+def new_run(work: Work, cell: tuple[int, ...]) -> PolicyRun:
+    """The run of a [policy, problem, replication] cell, before its first round."""
     policy, problem, replication = cell
     return PolicyRun(
         work.problems[problem],
@@ -39,7 +38,7 @@ def _new_run(work: Work, cell: tuple[int, ...]) -> PolicyRun:
 
 def _run_cell(work: Work, cell: tuple[int, ...], into: Measurements, tracker: Tracker) -> None:
     """One run, from its first round to its last."""
-    run = _new_run(work, cell)
+    run = new_run(work, cell)
     gaps = work.problems[cell[1]].gaps
     measures = Measures(work.checkpoints, gaps.copy(), into.regret[cell])
     piece = max(1, PIECE // gaps.size)

@@ -7,8 +7,7 @@ import math
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -17,7 +16,7 @@ from numba.cuda.cudadrv.driver import CudaAPIError, device_memset
 
 from posse.compile import bind_cuda, launching
 from posse.policies.base import Law, Policy
-from posse.policies.bindings import bindings, class_of, used_statistics
+from posse.policies.bindings import FLAT_CELL, bindings, class_of, used_statistics
 from posse.policies.refresh import Refresh
 from posse.policies.state import State, state_shapes
 from posse.policies.statistics import COUNT, SUM
@@ -25,7 +24,7 @@ from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
 from posse.simulation.cuda_pick import PADDING
-from posse.simulation.cuda_tables import GpuClock, GpuProblems, RunTables
+from posse.simulation.cuda_tables import TUPLES, GpuClock, GpuProblems, RunTables, of_run, pair_of
 from posse.simulation.engine import Shapes, not_a_number
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
@@ -42,11 +41,12 @@ MEMORY_SHARE = 0.8  # of what is free
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 Launches = list[tuple[Any, Any]]
+Portion = tuple[int, range]  # some runs of one policy: its number, and those of their [problem, replication] pairs
 
 
 def run_on_gpu(work: Work, into: Measurements, tracker: Tracker) -> Launches:
     """Do the work; return the events before and after each launch, by which a benchmark tells the time."""
-    shared = Shared.of(work)
+    shared = _shared(work)
     todo = deque(_portions(work))
     at_work: deque[Batch] = deque()
     launches: Launches = []
@@ -65,74 +65,58 @@ def run_on_gpu(work: Work, into: Measurements, tracker: Tracker) -> Launches:
     return launches
 
 
-@dataclass(frozen=True)
-class Portion:
-    """Some runs of one policy: numbers `start` … `stop` − 1 of its [problem, replication] pairs."""
-
-    policy: int
-    start: int
-    stop: int
-
-    def halves(self) -> tuple[Portion, Portion]:
-        """The same in two."""
-        middle = (self.start + self.stop) // 2
-        return Portion(self.policy, self.start, middle), Portion(self.policy, middle, self.stop)
-
-
 def _portions(work: Work) -> list[Portion]:
     """All runs of each policy, or as many as fit into a part of the free memory."""
     free = cuda.current_context().get_memory_info().free * MEMORY_SHARE
-    _, problems, replications = work.shape
-    portions = []
+    runs = range(math.prod(work.shape[1:]))
+    portions: list[Portion] = []
     for number, policy in enumerate(work.policies):
-        fit = free / (len(work.policies) * _bytes_of_run(work, policy))
-        size = int(max(1, min(problems * replications, fit)))
-        starts = range(0, problems * replications, size)
-        portions += [Portion(number, start, min(start + size, problems * replications)) for start in starts]
+        size = int(max(1, min(len(runs), free / (len(work.policies) * _bytes_of_run(work, policy)))))
+        portions += [(number, runs[start : start + size]) for start in runs[::size]]
     return portions
 
 
 def _start(work: Work, shared: Shared, todo: deque[Portion], at_work: deque[Batch]) -> bool:
     """Start the next portion if there is memory for it; what does not fit alone is halved."""
-    portion = todo.popleft()
+    policy, runs = portion = todo.popleft()
     try:
         batch = Batch(work, shared, portion)
     except MemoryError:
         if at_work:
             todo.appendleft(portion)
             return False
-        if portion.stop - portion.start == 1:
+        if len(runs) == 1:
             raise
-        todo.extendleft(reversed(portion.halves()))
+        half = len(runs) // 2
+        todo.extendleft([(policy, runs[half:]), (policy, runs[:half])])
         return True
     batch.launch()
     at_work.append(batch)
     return True
 
 
-@dataclass(frozen=True)
-class Shared:
+class Shared(NamedTuple):
     """What all runs of a call read, on the GPU."""
 
     problems: GpuProblems
     participation: Participation
     checkpoints: Any
 
-    @classmethod
-    def of(cls, work: Work) -> Shared:
-        """Copied there."""
-        problems = work.problems
-        participation = work.schedule.participation(problems[0].players, work.horizon)
-        return cls(
-            GpuProblems(
-                _to_gpu(np.array([problem.means.T.ravel() for problem in problems])),
-                _to_gpu(np.array([problem.gaps.T.ravel() for problem in problems])),
-                _to_gpu(np.array([problem.rewards.code for problem in problems])),
-                _to_gpu(np.array([problem.rewards.parameter for problem in problems])),
-            ),
-            Participation(participation.kind, *(_to_gpu(table) for table in participation[1:])),
-            _to_gpu(work.checkpoints),
-        )
+
+def _shared(work: Work) -> Shared:
+    """What all runs read, copied there."""
+    problems = work.problems
+    kind, *tables = work.schedule.participation(problems[0].players, work.horizon)
+    return Shared(
+        GpuProblems(
+            _to_gpu(np.array([problem.means.T.ravel() for problem in problems])),
+            _to_gpu(np.array([problem.gaps.T.ravel() for problem in problems])),
+            _to_gpu(np.array([problem.rewards.code for problem in problems])),
+            _to_gpu(np.array([problem.rewards.parameter for problem in problems])),
+        ),
+        Participation(kind, *map(_to_gpu, tables)),
+        _to_gpu(work.checkpoints),
+    )
 
 
 def _to_gpu(array: np.ndarray) -> Any:
@@ -145,27 +129,33 @@ class Batch:
 
     def __init__(self, work: Work, shared: Shared, portion: Portion) -> None:
         self.work, self.shared, self.portion = work, shared, portion
-        self.policy = work.policies[portion.policy]
-        self.runs = portion.stop - portion.start
+        number, runs = portion
+        self.policy = work.policies[number]
+        self.runs = len(runs)
         self.players, self.arms = work.problems[0].means.shape
         self.layout = Layout.of(self.players, self.arms, self.runs, self.policy)
         self.play = play_kernel(self.policy, self.layout, shared.participation.kind == CONCURRENT, work.anytime)
         self.stream = cuda.stream()
         arrays = _allocate(self.runs, _shapes(work, self.policy), self.stream)
-        problems, replications = np.divmod(np.arange(portion.start, portion.stop), len(work.replications))
+        problems, replications = np.divmod(runs, len(work.replications))
         keys = [
             run_key(work.seed, work.problems[problem].stream, work.replications[replication])
             for problem, replication in zip(problems, replications, strict=True)
         ]
         arrays |= {"key": _to_gpu(np.array(keys, np.int64)), "problem": _to_gpu(problems.reshape(-1, 1))}
         arrays = {"indexed": arrays["statistics"]} | arrays
+        arrays["summarised"] = tuple(map(self._by_arm, arrays["statistics"]))
         self.tables = RunTables(**{name: arrays[name] for name in RunTables._fields})
-        self.state = State(**{name: arrays[name] for name in State._fields})
+        self.state: Any = State(**{name: arrays[name] for name in State._fields})
         self.piece = max(1, FIRST_PIECE // (self.players * self.arms))
         self.launched = self.round = 0
         self.under_way: deque[tuple[int, Any]] = deque()
         self.clock = 0.0
         self.launches: Launches = []
+
+    def _by_arm(self, pairs: Any) -> Any:
+        """A flat table as [run, arm, player]."""
+        return pairs.reshape(self.runs, self.arms, self.players)
 
     def launch(self) -> None:
         """Start the next rounds, if any are left and no two pieces are under way."""
@@ -201,52 +191,33 @@ class Batch:
 
     def collect(self, into: Measurements) -> None:
         """Copy what was measured to where it belongs."""
-        _, problems, replications = self.work.shape
-        where = slice(self.portion.start, self.portion.stop)
-
-        def rows(of: np.ndarray) -> np.ndarray:
-            return of[self.portion.policy].reshape(problems * replications, *of.shape[3:])[where]
-
-        known: Any = self.state
-        statistics, totals, nan, early, regret = (
-            array.copy_to_host(stream=self.stream)
-            for array in (
-                known.statistics,
-                known.totals,
-                self.tables.nan,
-                self.tables.early,
-                self.tables.regret,
-            )
-        )
+        state, tables = self.state, self.tables
+        measured = (state.statistics[COUNT], state.totals[SUM], tables.early, tables.regret, tables.nan)
+        pulls, sums, early, regret, nan = (array.copy_to_host(stream=self.stream) for array in measured)
         self.stream.synchronize()
         if nan.any():
-            self._refuse(int(np.flatnonzero(nan)[0]))
-        pulls = statistics[:, COUNT].transpose(0, 2, 1)
-        rows(into.pulls)[:] = pulls
-        rows(into.late_pulls)[:] = pulls - early.reshape(-1, self.arms, self.players).transpose(0, 2, 1)
-        rows(into.reward)[:] = totals[:, SUM].sum(axis=1) / GRID
+            run = int(np.flatnonzero(nan)[0])
+            pairs = (*state.indexed, tables.center, tables.scale)
+            *own, center, scale = (self._by_arm(array.copy_to_host())[run] for array in pairs)
+            raise not_a_number(self.policy, own, center.T, scale.T)
+
+        def rows(of: np.ndarray) -> np.ndarray:
+            number, runs = self.portion
+            return of[number].reshape(-1, *of.shape[3:])[runs.start : runs.stop]
+
+        rows(into.pulls)[:] = self._by_arm(pulls).transpose(0, 2, 1)
+        rows(into.late_pulls)[:] = self._by_arm(pulls - early).transpose(0, 2, 1)
+        rows(into.reward)[:] = sums.sum(axis=1) / GRID
         rows(into.regret)[:] = regret
 
-    def _refuse(self, run: int) -> None:
-        """Raise the error of a run that met an index that is not a number."""
-        arrays: Any = self.state
-        state = State(*(array.copy_to_host()[run] for array in arrays))
-        pairs = (self.tables.center, self.tables.scale)
-        centers, scales = (array.copy_to_host()[run].reshape(self.arms, self.players).T for array in pairs)
-        raise not_a_number(self.policy, state, centers, scales)
 
-
-@dataclass(frozen=True)
-class Layout:
+class Layout(NamedTuple):
     """How threads are arranged."""
 
-    in_a_warp: bool
-    """Whether a run has a warp, and a block several runs; otherwise a run has a block."""
-    threads: tuple[int, int]
-    """Of a block: (lanes of a warp, warps), or all of them and 1."""
+    in_a_warp: bool  # whether a run has a warp, and a block several runs; otherwise a run has a block
+    threads: tuple[int, int]  # of a block: (lanes of a warp, warps), or all of them and 1
     blocks: int
-    shared: int
-    """Bytes of shared memory for a block's counters; 0 if they lie elsewhere."""
+    shared: int  # bytes of shared memory for a block's counters; 0 if they lie elsewhere
 
     @classmethod
     def of(cls, players: int, arms: int, runs: int, policy: Policy) -> Layout:
@@ -270,7 +241,11 @@ def counter_bytes(arms: int) -> int:
 
 def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool) -> Any:
     """The kernel of a policy's class, compiled when it is first launched or taken from the disk cache."""
-    names = bindings(class_of(policy), used_statistics(type(policy))) | {
+    statistics = used_statistics(type(policy))
+    names = bindings(class_of(policy), statistics, FLAT_CELL) | {
+        "state_of_run": of_run(State, len(statistics), max(len(policy.shared), 1)),
+        "tables_of_run": of_run(RunTables, len(statistics), 1),
+        "pair_of": pair_of,
         "IN_A_WARP": layout.in_a_warp,
         "COUNTERS_SHARED": layout.shared > 0,
         "EVERYBODY": everybody,
@@ -308,7 +283,7 @@ def _shapes(work: Work, policy: Policy) -> Shapes:
     shapes = state_shapes(policy, used_statistics(type(policy)), players, arms)
     shapes["totals"] = (np.int64, (2, arms))  # everybody's, whatever the policy shares: the schedule asks for them
     if not work.anytime:
-        shapes["seen"] = (np.float64, (1, 1, 1))
+        shapes["seen"] = (np.float64, (len(policy.shared), 1, 1))
     shapes |= dict.fromkeys(("center", "scale"), (np.float64, (arms * players,)))
     shapes |= dict.fromkeys(("arms", "looked_at"), (np.int64, (players,)))
     shapes |= {
@@ -337,7 +312,12 @@ def _allocate(runs: int, shapes: Shapes, stream: Any) -> dict[str, Any]:
             raise
         raise MemoryError(f"{starts[-1]:,} bytes for {runs} runs, but the GPU does not have them free") from error
     device_memset(memory, 0, starts[-1], stream)
-    return {
-        name: memory[start : start + size].view(dtype).reshape(runs, *shape)
-        for (name, (dtype, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False)
-    }
+    arrays = {}
+    for (name, (dtype, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False):
+        array = memory[start : start + size].view(dtype)
+        if name in TUPLES:
+            tables = array.reshape(shape[0], runs, math.prod(shape[1:]))
+            arrays[name] = tuple(tables[place] for place in range(shape[0]))
+        else:
+            arrays[name] = array.reshape(runs, *shape)
+    return arrays

@@ -7,58 +7,50 @@ Each round has parts with a barrier between them: players look at what others di
 arm, one thread adds what the round's players counted to the sums; players look at the sums of the arms they pulled.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 from numba import cuda, int32
 
 from posse.policies.beta_draw import BLOCKS, beta_draw
-from posse.policies.refresh import counts_at_once, summary_is_due
-from posse.policies.state import (
-    add_contributions,
-    contribute,
-    copy_own,
-    fill_summary,
-    own_of,
-    remember,
-    see,
-    shared_as_seen,
-    shared_now,
-)
-from posse.policies.statistics import COUNT, SUM
-from posse.rewards import draw_reward
-from posse.schedule import is_active
-from posse.simulation.cuda_pick import BOUNDS, BOUNDS_SIZE, NEVER, ONE, THREE, TWO, pick
-from posse.simulation.cuda_tables import Lane, lane_in_block, pair_of, round_of, state_of_run, tables_of_run
-from posse.simulation.kernel import (
+from posse.policies.bound import (
     AT_OWN_PULL,
     BETA,
     RANDOMISED,
     SCHEDULED,
+    SUMS,
+    copy_own,
+    fill_summary,
     index_of,
+    own_of,
     player_of,
+    provided,
+    remember,
 )
+from posse.policies.refresh import counts_at_once, summary_is_due
+from posse.policies.state import add_contributions, contribute, see, shared_as_seen, shared_now
+from posse.policies.statistics import COUNT, SUM
+from posse.rewards import draw_reward
+from posse.schedule import is_active
+from posse.simulation.cuda_pick import BOUNDS, BOUNDS_SIZE, NEVER, ONE, THREE, TWO, pick
+from posse.simulation.cuda_tables import Lane, lane_in_block, pair_of, round_of
 from posse.streams import DRAW, SAMPLE, block
 
-BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names, and those from `kernel`, in this module
-SUMS = True  # what is shared of an arm is everybody's count and reward sum
+BOUND_FOR_EACH_POLICY = True
 
 # Bound for each call; the values here only say what they are.
 IN_A_WARP = True  # a run has a warp, and a block several runs; otherwise a run has a block
 COUNTERS_SHARED = True  # the counters of a round fit into shared memory
 EVERYBODY = True  # all players are active in every round
 ANYTIME = False
-
+state_of_run = provided  # (states, run): what the policy knows in one run
+tables_of_run = provided  # (tables, run): what a run has beside that
+barrier = provided  # (lane): wait for all threads of the run
+add_to = provided  # (numbers, place, amount): add to a number that other threads add to
 
 # A round's rewards are added up in two parts, so that 32 bits hold the sum over half a million players.
 PART_BITS = 12
 PART = (1 << PART_BITS) - 1
-
-
-def barrier(lane):
-    """Wait for all threads of the run; bound to one of the next two."""
 
 
 def wait_for_warp(lane):
@@ -69,10 +61,6 @@ def wait_for_warp(lane):
 def wait_for_block(lane):
     """The barrier of runs that have a block each."""
     cuda.syncthreads()
-
-
-def add_to(numbers, place, amount):
-    """Add to a number that other threads add to; bound to the next one."""
 
 
 def add_atomically(numbers, place, amount):
@@ -96,7 +84,7 @@ def play(states, tables, problems, participation, clock, players, constants):
         lane = lane_in_block(np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x), players)
     if run >= tables.key.shape[0] or (IN_A_WARP and lane.number >= players):
         return  # a lane without a player would only be waited for
-    state, own = state_of_run(states, run), tables_of_run(tables, run)
+    state, own = state_of_run(states, np.uint64(run)), tables_of_run(tables, np.uint64(run))
     counters = own.counters
     if COUNTERS_SHARED:
         size = 3 * state.pulled_at.size
@@ -108,7 +96,7 @@ def play(states, tables, problems, participation, clock, players, constants):
 def play_run(state, own, counters, problems, participation, clock, players, constants, bounds, lane):
     """Play the rounds of one run, as one of its threads."""
     key = own.key[0], own.key[1]
-    number = own.problem[0]
+    number = np.uint64(own.problem[0])
     means, gaps = problems.means[number], problems.gaps[number]
     family, parameter = problems.families[number], problems.parameters[number]
     checkpoint = clock.checkpoint
@@ -125,14 +113,15 @@ def play_run(state, own, counters, problems, participation, clock, players, cons
             barrier(lane)
         player = lane.number
         while player < players and lane.group == 0:
-            own.arms[player] = -1
+            own.arms[np.uint64(player)] = -1
             if takes_part(player, players, participation, t, key):
                 arm, word = choose(state, own, players, player, t, key, bounds)
-                reward = draw_reward(family, parameter, means[pair_of(arm, player, players)], word, player, t, key)
-                count(state, own, counters, arm, player, reward, t, constants)
-            player += lane.lanes
+                pair = pair_of(arm, player, players)
+                reward = draw_reward(family, parameter, means[pair], word, player, t, key)
+                count(state, own, counters, arm, player, pair, reward, t, constants)
+            player = next_of(player, players, lane)
         barrier(lane)
-        add_up(state, counters, t, lane)
+        add_up(state, counters, players, t, lane)
         barrier(lane)
         if SCHEDULED:
             summarise(state, own, players, constants, log_T, lane)
@@ -144,6 +133,11 @@ def play_run(state, own, counters, problems, participation, clock, players, cons
             measure(state, own, players, gaps, checkpoint, lane)
             checkpoint += 1
             upcoming = round_of(clock.checkpoints, checkpoint)
+
+
+def next_of(player, players, lane):
+    """The thread's next player. In a warp it has only one, which the compiler can tell from this."""
+    return players if IN_A_WARP else player + lane.lanes
 
 
 def log_of(t, log_horizon):
@@ -173,21 +167,21 @@ def begin(state, own, players, constants, log_T, lane):
         player = lane.number
         while player < players:
             for arm in range(arms):
-                contribute(state, np.uint64(arm), np.uint64(player), constants)
-            player += lane.lanes
+                contribute(state, pair_of(arm, player, players), constants)
+            player = next_of(player, players, lane)
         barrier(lane)
         arm = lane.number
         while arm < arms:
-            add_contributions(state, np.uint64(arm))
+            add_contributions(state, np.uint64(arm), players)
             arm += lane.lanes
     barrier(lane)
     player = lane.number
     while player < players:
         for arm in range(arms):
             if ANYTIME and AT_OWN_PULL:
-                see(state, np.uint64(arm), np.uint64(player))
+                see(state, np.uint64(arm), pair_of(arm, player, players))
             form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
-        player += lane.lanes
+        player = next_of(player, players, lane)
     barrier(lane)  # no player may go on before all groups have seen that nothing was pulled
 
 
@@ -196,29 +190,29 @@ def look(state, own, players, participation, t, key, log_T, constants, lane):
     player = lane.number
     while player < players:
         if takes_part(player, players, participation, t, key):
-            oldest = t - 2 if EVERYBODY else own.looked_at[player]  # whose data the player's indices have
+            oldest = t - 2 if EVERYBODY else own.looked_at[np.uint64(player)]  # whose data the player's indices have
             arm = lane.group
             while arm < state.pulled_at.size:
-                if ANYTIME or state.pulled_at[arm] > oldest:
-                    shared = shared_as_seen(state, np.uint64(arm), np.uint64(player))
+                if ANYTIME or state.pulled_at[np.uint64(arm)] > oldest:
+                    shared = shared_as_seen(state, np.uint64(arm), pair_of(arm, player, players))
                     form(state, own, arm, player, players, shared, log_T, constants)
                 arm += lane.groups
-        player += lane.lanes
+        player = next_of(player, players, lane)
 
 
-def count(state, own, counters, arm, player, reward, t, constants):
+def count(state, own, counters, arm, player, pair, reward, t, constants):
     """Count a pull and its reward, for the player itself and for everybody."""
-    own.arms[player] = arm
+    own.arms[np.uint64(player)] = arm
     add_to(counters, 3 * arm, 1)
     if reward & PART:
         add_to(counters, 3 * arm + 1, reward & PART)
     if reward > PART:
         add_to(counters, 3 * arm + 2, reward >> PART_BITS)
-    remember(state.statistics, np.uint64(arm), np.uint64(player), reward)
+    remember(state.statistics, pair, reward)
     if not (EVERYBODY or AT_OWN_PULL or SCHEDULED):
-        own.looked_at[player] = t - 1
+        own.looked_at[np.uint64(player)] = t - 1
     if not (SUMS or SCHEDULED):
-        contribute(state, np.uint64(arm), np.uint64(player), constants)
+        contribute(state, pair, constants)
 
 
 def clear(counters, lane):
@@ -230,20 +224,21 @@ def clear(counters, lane):
     barrier(lane)
 
 
-def add_up(state, counters, t, lane):
+def add_up(state, counters, players, t, lane):
     """Add what was counted in round t to everybody's totals, and form what is shared of the arms."""
     arm = lane.number + lane.lanes * lane.group
     while arm < state.pulled_at.size and lane.group < lane.groups:
-        pulls, low, high = counters[3 * arm], counters[3 * arm + 1], np.int64(counters[3 * arm + 2])
+        place = np.uint64(arm)
+        at = THREE * place
+        pulls, low, high = counters[at], counters[at + ONE], np.int64(counters[at + TWO])
         if pulls > 0:
-            place = np.uint64(arm)
-            all_pulls = state.totals[COUNT, place] + pulls
-            all_sums = state.totals[SUM, place] + low + (high << PART_BITS)
-            state.totals[COUNT, place], state.totals[SUM, place] = all_pulls, all_sums
+            all_pulls = state.totals[COUNT][place] + pulls
+            all_sums = state.totals[SUM][place] + low + (high << PART_BITS)
+            state.totals[COUNT][place], state.totals[SUM][place] = all_pulls, all_sums
             state.pulled_at[place] = t
-            counters[3 * arm], counters[3 * arm + 1], counters[3 * arm + 2] = 0, 0, 0
+            counters[at], counters[at + ONE], counters[at + TWO] = 0, 0, 0
             if not (SUMS or SCHEDULED):
-                add_contributions(state, place)
+                add_contributions(state, place, players)
         arm += lane.lanes * lane.groups
 
 
@@ -254,13 +249,11 @@ def form(state, own, arm, player, players, shared, log_T, constants):
     precision add up to less than 2⁻²⁴ (3 |center| + 32 scale) for draws within 9.2 standard deviations. Outside its
     range the bounds are infinite.
     """
-    numbers = own_of(state.indexed, np.uint64(arm), np.uint64(player))
-    known = player_of(state.of_player, np.uint64(player))
-    center, scale = index_of(numbers, shared, known, players, log_T, constants)
     pair = pair_of(arm, player, players)
+    numbers, known = own_of(state.indexed, pair), player_of(state.of_player, np.uint64(player))
+    center, scale = index_of(numbers, shared, known, players, log_T, constants)
     own.center[pair], own.scale[pair] = center, scale
-    if math.isnan(center) or math.isnan(scale):
-        own.nan[0] = 1
+    near = False
     if RANDOMISED and not BETA:
         size = abs(center) + 16.0 * scale
         margin = size * 2.0**-22 + 1e-30
@@ -268,26 +261,28 @@ def form(state, own, arm, player, players, shared, log_T, constants):
         own.rough[THREE * pair] = center - margin if near else -math.inf
         own.rough[THREE * pair + ONE] = center + margin if near else math.inf
         own.rough[THREE * pair + TWO] = scale if near else 0.0
+    if not near and (math.isnan(center) or math.isnan(scale)):
+        own.nan[0] = 1
 
 
 def refresh(state, own, players, constants, log_T, lane):
     """Bring the indices of the pairs that were pulled up to date."""
     player = lane.number
     while player < players and lane.group == 0:
-        arm = own.arms[player]
+        arm = own.arms[np.uint64(player)]
         if arm >= 0:
             if ANYTIME:
-                see(state, np.uint64(arm), np.uint64(player))
+                see(state, np.uint64(arm), pair_of(arm, player, players))
             else:
                 form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
-        player += lane.lanes
+        player = next_of(player, players, lane)
 
 
 def summarise(state, own, players, constants, log_T, lane):
     """Make the summary anew if it is due; otherwise let the pulled pairs' indices follow while their pulls are few."""
     pulls = 0
     for arm in range(state.pulled_at.size):
-        pulls += state.totals[COUNT, arm]
+        pulls += state.totals[COUNT][np.uint64(arm)]
     if summary_is_due(pulls, state.summed[1], players):
         if lane.number == 0 and lane.group == 0:
             state.summed[0] = pulls
@@ -295,28 +290,28 @@ def summarise(state, own, players, constants, log_T, lane):
         return
     player = lane.number
     while player < players and lane.group == 0:
-        arm = own.arms[player]
-        if arm >= 0 and counts_at_once(state.statistics[COUNT, np.uint64(arm), np.uint64(player)]):
-            copy_own(state.indexed, state.statistics, np.uint64(arm), np.uint64(player))
+        arm = own.arms[np.uint64(player)]
+        if arm >= 0 and counts_at_once(state.statistics[COUNT][pair_of(arm, player, players)]):
+            copy_own(state.indexed, state.statistics, pair_of(arm, player, players))
             form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
-        player += lane.lanes
+        player = next_of(player, players, lane)
 
 
 def summarise_all(state, own, players, constants, log_T, lane):
     """Make the summary anew, by one thread, and with it every center and scale."""
     barrier(lane)
     if lane.number == 0 and lane.group == 0:
-        fill_summary(state.statistics, state.of_arm, state.of_player, state.work, constants)
+        fill_summary(own.summarised, state.of_arm, state.of_player, state.work, constants)
         state.summed[1] = state.summed[0]
     barrier(lane)
     player = lane.number
     while player < players:
         arm = lane.group
         while arm < state.pulled_at.size:
-            copy_own(state.indexed, state.statistics, np.uint64(arm), np.uint64(player))
+            copy_own(state.indexed, state.statistics, pair_of(arm, player, players))
             form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
             arm += lane.groups
-        player += lane.lanes
+        player = next_of(player, players, lane)
     barrier(lane)
 
 
@@ -325,8 +320,9 @@ def keep(state, own, players, lane):
     player = lane.number
     while player < players and lane.group == 0:
         for arm in range(state.pulled_at.size):
-            own.early[pair_of(arm, player, players)] = state.statistics[COUNT, arm, player]
-        player += lane.lanes
+            pair = pair_of(arm, player, players)
+            own.early[pair] = state.statistics[COUNT][pair]
+        player = next_of(player, players, lane)
 
 
 def measure(state, own, players, gaps, checkpoint, lane):
@@ -335,9 +331,10 @@ def measure(state, own, players, gaps, checkpoint, lane):
     while player < players:
         total = 0.0
         for arm in range(state.pulled_at.size):
-            total += state.statistics[COUNT, arm, player] * gaps[pair_of(arm, player, players)]
+            pair = pair_of(arm, player, players)
+            total += state.statistics[COUNT][pair] * gaps[pair]
         own.player_regret[player] = total
-        player += lane.lanes
+        player = next_of(player, players, lane)
     barrier(lane)
     if lane.number == 0:
         total = 0.0
@@ -360,7 +357,7 @@ def choose(state, own, players, player, t, key, bounds):
 def largest(own, arms, players, player):
     """The arm with the largest center, the lowest of several."""
     best = 0
-    best_center = own.center[player]
+    best_center = own.center[np.uint64(player)]
     for arm in range(1, arms):
         center = own.center[pair_of(arm, player, players)]
         best = arm if center > best_center else best
@@ -371,9 +368,9 @@ def largest(own, arms, players, player):
 def best_by_beta(state, own, players, player, t, key):
     """The arm with the largest index where indices are Beta draws, as `posse.simulation.kernel` finds it."""
     first = 0
-    most = state.statistics[COUNT, 0, player]
+    most = state.statistics[COUNT][np.uint64(player)]
     for arm in range(state.pulled_at.size):
-        pulls = state.statistics[COUNT, arm, player]
+        pulls = state.statistics[COUNT][pair_of(arm, player, players)]
         first = arm if pulls > most else first
         most = max(most, pulls)
     best = first

@@ -1,13 +1,8 @@
-"""How a GPU picks an arm: by bounds in single precision, and exactly.
+"""How a GPU picks an arm: by bounds in single precision, narrower than the CPU's, and exactly: docs/gpu.md.
 
-As on the CPU, the first 16 bits of an arm's draw bound it, and so bound the arm's index; if only one arm's upper bound
-reaches the largest lower bound, that arm has won. Lanes of a warp wait for each other, so one undecided player holds up
-all of them; hence narrower bounds than on the CPU: a straight line within each of the 1024 bins, and how far draws
-may be above it. Single precision is quick, and the bounds have room for its rounding. What they leave open is decided
-by full draws in double precision, so the pick is always the one that computing every index would give.
+What the bounds leave open is decided by full draws in double precision, so the pick is always the one that computing
+every index would give.
 """
-
-from __future__ import annotations
 
 import math
 

@@ -3,14 +3,12 @@
 Tables of players and arms are flat, [arm · players + player], so that neighbouring lanes read neighbouring numbers.
 """
 
-from __future__ import annotations
-
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from posse.policies.bindings import made_function
-from posse.policies.state import State
 
 
 class GpuProblems(NamedTuple):
@@ -33,20 +31,28 @@ class RunTables(NamedTuple):
     center: Any  # [pair]
     scale: Any  # [pair]
     rough: Any  # [3 · pair + …], low and high center and scale: see `posse.simulation.cuda_pick`
+    summarised: Any  # the statistics as a summary takes them, [arm, player]
     nan: Any  # [1], 1 if an index was not a number
     early: Any  # [pair], pulls before the last quarter
     player_regret: Any  # [player]
     regret: Any  # [checkpoint]
 
 
-def _of_run(record: Any) -> Any:
-    """A function that takes one run out of all arrays of a record, by their names."""
-    fields = ", ".join(f"{name}=tables.{name}[run]" for name in record._fields)
-    return made_function("tables, run", f"{record.__name__}({fields})", {record.__name__: record})
+TUPLES = ("statistics", "indexed", "summarised", "totals", "contributions", "seen")
+"""What is a tuple here, of an array for each number: to find a place in one of several axes would take longer."""
 
 
-tables_of_run = _of_run(RunTables)
-state_of_run = _of_run(State)
+@functools.cache
+def of_run(record: Any, statistics: int, shared: int) -> Any:
+    """A function that takes one run out of all arrays of a record, for so many statistics and shared numbers."""
+    counts = dict(zip(TUPLES, (statistics, statistics, statistics, 2, shared, shared), strict=True))
+
+    def part(name: str) -> str:
+        places = ", ".join(f"record.{name}[{place}][run]" for place in range(counts.get(name, 0)))
+        return f"({places},)" if places else f"record.{name}[run]"
+
+    parts = ", ".join(map(part, record._fields))
+    return made_function("record, run", f"{record.__name__}({parts})", **{record.__name__: record})
 
 
 class GpuClock(NamedTuple):
@@ -86,4 +92,4 @@ def round_of(checkpoints, number):
 
 def pair_of(arm, player, players):
     """Where a pair stands in flat tables; unsigned, as the compiler would provide for negative places."""
-    return np.uint64(arm) * np.uint64(players) + np.uint64(player)
+    return np.uint64(np.uint32(arm)) * np.uint64(np.uint32(players)) + np.uint64(player)

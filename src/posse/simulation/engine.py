@@ -1,10 +1,8 @@
 """One run: a policy on a problem, compiled, advanced in pieces."""
 
-from __future__ import annotations
-
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,8 +98,8 @@ class PolicyRun:
         self.kernels = kernels(class_of(policy))
         self.constants = policy.constants()
         self.key = run_key(seed, problem.stream, replication)
-        self.environment = kernel.Environment(problem.means.copy(), problem.rewards.code, problem.rewards.parameter)
-        self.participation = schedule.participation(problem.players, horizon)
+        environment = kernel.Environment(problem.means.copy(), problem.rewards.code, problem.rewards.parameter)
+        participation = schedule.participation(problem.players, horizon)
         self.clock = kernel.Clock(math.log(horizon), anytime)
         known = state_shapes(policy, used_statistics(type(policy)), problem.players, problem.arms)
         arrays = _allocate(known | run_shapes(policy, problem.players, problem.arms))
@@ -109,6 +107,7 @@ class PolicyRun:
         arrays = {"indexed": arrays["statistics"], **bits} | arrays
         self.state = State(**{name: arrays[name] for name in State._fields})
         self.run = kernel.Run(**{name: arrays[name] for name in kernel.Run._fields})
+        self.arguments = (self.state, self.run, environment, participation, self.constants, self.key, self.clock)
         self.round = -1  # rounds done; −1 before the indices are formed
 
     def advance(self, to: int, measures: kernel.Measures = NO_MEASURES) -> int:
@@ -118,21 +117,10 @@ class PolicyRun:
         """
         if to >= MAX_ROUND:
             raise ValueError(f"round {to}, but random numbers are laid out for rounds below {MAX_ROUND}")
-        count = self.kernels.advance(
-            self.state,
-            self.run,
-            self.environment,
-            self.participation,
-            self.constants,
-            self.key,
-            self.clock,
-            measures,
-            self.round < 0,
-            max(self.round, 0) + 1,
-            to,
-        )
+        begins, first = self.round < 0, max(self.round, 0) + 1
+        count = self.kernels.advance(*self.arguments, measures, begins, first, to)
         if count < 0:
-            raise not_a_number(self.policy, self.state, self.run.center, self.run.scale)
+            raise not_a_number(self.policy, self.state.indexed, self.run.center, self.run.scale)
         self.round = to
         return count
 
@@ -141,11 +129,13 @@ class PolicyRun:
         self.kernels.settle(self.state, self.run, self.clock, self.round + 1, self.constants)
 
 
-def not_a_number(policy: Policy, state: State, center: np.ndarray, scale: np.ndarray) -> ValueError:
+def not_a_number(
+    policy: Policy, indexed: Sequence[np.ndarray] | np.ndarray, center: np.ndarray, scale: np.ndarray
+) -> ValueError:
     """The error of a policy whose index is NaN, with the first player and arm where it is, and their numbers."""
     player, arm = np.argwhere(np.isnan(center) | np.isnan(scale))[0].tolist()
     statistics = used_statistics(type(policy))
-    own = {each.name: float(state.indexed[k, arm, player] * each.unit) for k, each in enumerate(statistics)}
+    own = {each.name: float(indexed[k][arm, player] * each.unit) for k, each in enumerate(statistics)}
     shown = ", ".join(f"{name}={value:g}" for name, value in own.items())
     return ValueError(
         f"{policy.label} gives an index that is not a number: center {center[player, arm]:g}, scale "

@@ -1,11 +1,9 @@
 """The round loop: plain Python that is compiled once for each policy class.
 
 A round has five steps: who is active; what of the others' data they look at; which arms they pull; what that earns; and
-whose indices change. `posse.policies.state` says how a reward changes what is known. The names in capitals and the
-functions without a body are bound for each policy, see `posse.policies.bindings`.
+whose indices change. `posse.policies.state` says how a reward changes what is known. What comes from
+`posse.policies.bound` is bound for each policy.
 """
-
-from __future__ import annotations
 
 import math
 from typing import NamedTuple
@@ -14,32 +12,16 @@ import numpy as np
 
 from posse.compile import out_of_line
 from posse.policies.beta_draw import BLOCKS, beta_draw
+from posse.policies.bound import AT_OWN_PULL, BETA, RANDOMISED, SCHEDULED, index_of, own_of, player_of
 from posse.policies.refresh import counts_at_once
-from posse.policies.state import count_reward, own_of, see, share_everything, share_round, shared_as_seen, shared_now
+from posse.policies.state import count_reward, see, share_everything, share_round, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT
 from posse.rewards import draw_reward
 from posse.schedule import CONCURRENT, activate
 from posse.simulation.pick import draw_halves, largest, pick
 from posse.streams import DRAW, SAMPLE, block
 
-BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
-
-# Bound for each policy; the values here only say what they are.
-RANDOMISED = True
-BETA = False  # indices are Beta draws
-SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
-AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
-
-
-def index_of(own, shared, of_player, M, log_T, constants):
-    """The policy's center and scale."""
-    return math.nan, math.nan
-
-
-def player_of(rows, player):
-    """What is known of a player."""
-    return (0.0,)
-
+BOUND_FOR_EACH_POLICY = True
 
 TILE = 32  # players whose random words are drawn together
 
@@ -166,7 +148,7 @@ def play(state, run, environment, participation, constants, key, clock, first, l
         elif SCHEDULED or (AT_OWN_PULL and not clock.anytime):
             for place in range(count):
                 player, arm = active[place], arms[place]
-                if not SCHEDULED or counts_at_once(state.statistics[COUNT, arm, player]):
+                if not SCHEDULED or counts_at_once(state.statistics[COUNT][arm, player]):
                     wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
         if wrong:
             return -1
@@ -199,7 +181,7 @@ def look(state, run, count, concurrent, t, anytime, log_T, constants):
 
 def evaluate(state, run, arm, player, shared, log_T, constants):
     """Form a pair's center and scale, from this that is shared of the arm; return whether one is NaN."""
-    own, known = own_of(state.indexed, arm, player), player_of(state.of_player, player)
+    own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
     center, scale = index_of(own, shared, known, run.center.shape[0], log_T, constants)
     run.center[player, arm], run.scale[player, arm] = center, scale
     wrong = INFINITY - (run.center_bits[player, arm] & NO_SIGN)
@@ -210,7 +192,7 @@ def evaluate(state, run, arm, player, shared, log_T, constants):
 
 def evaluate_as_seen(state, run, arm, player, log_T, constants):
     """Form a pair's center and scale, from what the player has seen of the arm; return whether one is NaN."""
-    return evaluate(state, run, arm, player, shared_as_seen(state, arm, player), log_T, constants)
+    return evaluate(state, run, arm, player, shared_as_seen(state, arm, (arm, player)), log_T, constants)
 
 
 def evaluate_arm(state, run, arm, log_T, constants):
@@ -218,7 +200,7 @@ def evaluate_arm(state, run, arm, log_T, constants):
     players, column = run.center.shape[0], run.column
     shared = shared_now(state, arm)
     for player in range(players):
-        own, known = own_of(state.indexed, arm, player), player_of(state.of_player, player)
+        own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
         column[0, player], column[1, player] = index_of(own, shared, known, players, log_T, constants)
     for player in range(players):
         run.center[player, arm], run.scale[player, arm] = column[0, player], column[1, player]
@@ -237,7 +219,7 @@ def evaluate_all(state, run, log_T, constants):
     for arm in range(run.center.shape[1]):
         if AT_OWN_PULL:
             for player in range(run.center.shape[0]):
-                see(state, arm, player)
+                see(state, arm, (arm, player))
         wrong |= evaluate_arm(state, run, arm, log_T, constants)
     return wrong
 

@@ -6,8 +6,6 @@ decisions. Otherwise the arms whose upper bounds reach it are compared by their 
 monotone, so the pick is always the one that computing every index would give, ties to the lowest arm included.
 """
 
-from __future__ import annotations
-
 import math
 
 from posse.compile import out_of_line

@@ -1,7 +1,5 @@
 """A progress bar for people, on standard error."""
 
-from __future__ import annotations
-
 import sys
 import time
 from typing import TextIO

@@ -1,29 +1,22 @@
 """simulate: policies on problems, on all cores or a GPU, with results that do not depend on how the work was cut."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 
 from posse.checks import whole
 from posse.policies.base import Policy
 from posse.problem import Problem
-from posse.rewards import GRID
 from posse.schedule import Concurrent, Schedule
 from posse.simulation.backend import check_backend
 from posse.simulation.cpu import run_on_cpu
 from posse.simulation.result import Result
-from posse.simulation.work import Measurements, Progress, Tracker, Work
-from posse.streams import check_seed
+from posse.simulation.work import MAX_PLAYER_ROUNDS, Measurements, Progress, Tracker, checked_work
 from posse.version import __version__
 
 __all__ = ["MAX_PLAYER_ROUNDS", "Progress", "simulate"]
-
-MAX_PLAYER_ROUNDS = 2**63 // GRID  # beyond it an arm's reward sum could overflow
 
 
 def simulate(
@@ -66,115 +59,20 @@ def simulate(
     >>> result.regret.shape
     (2, 1, 1, 200)
     """
-    problem_list = _check_problems(problems)
-    policy_list = _check_policies(policies)
-    horizon = whole("horizon", horizon, least=1)
-    seed = check_seed(seed)
-    replication_list = _check_replications(replications)
-    if not isinstance(schedule, Schedule):
-        raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
-    players = problem_list[0].players
-    schedule.participation(players, horizon)
-    if horizon * players > MAX_PLAYER_ROUNDS:
-        raise ValueError(
-            f"horizon={horizon} with {players} players, but sums are exact only up to {MAX_PLAYER_ROUNDS} player-rounds"
-        )
-    rounds = _check_checkpoints(checkpoints, horizon)
-    if not isinstance(anytime, bool):
-        raise TypeError(f"anytime={anytime!r}, but expected True or False")
+    work = checked_work(problems, policies, horizon, seed, replications, schedule, checkpoints, anytime)
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise TypeError(f"progress={progress!r}, but expected True or a function of the fraction done")
     workers = (os.cpu_count() or 1) if threads is None else whole("threads", threads, least=1)
     on_gpu = check_backend(backend) == "cuda"
 
-    work = Work(problem_list, policy_list, replication_list, horizon, seed, schedule, rounds, anytime)
     found = Measurements(work)
-    tracker = Tracker(horizon * math.prod(work.shape), progress)
+    tracker = Tracker(work.horizon * math.prod(work.shape), progress)
     if on_gpu:
         from posse.simulation.cuda import run_on_gpu
 
         run_on_gpu(work, found, tracker)
     else:
         run_on_cpu(work, found, tracker, workers)
-    return Result(
-        regret=found.regret,
-        checkpoints=rounds,
-        pulls=found.pulls,
-        late_pulls=found.late_pulls,
-        reward=found.reward,
-        player_regret=np.einsum("abrpk,bpk->abrp", found.pulls, np.array([problem.gaps for problem in problem_list])),
-        policies=tuple(policy_list),
-        problems=tuple(problem_list),
-        replications=tuple(replication_list),
-        horizon=horizon,
-        seed=seed,
-        schedule=schedule,
-        anytime=anytime,
-        version=__version__,
-    )
-
-
-def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
-    found = [problems] if isinstance(problems, Problem) else _as_list("problems", problems, "a posse.Problem")
-    if not found:
-        raise ValueError("no problems given")
-    numbers: dict[Problem, int] = {}
-    for number, problem in enumerate(found):
-        if not isinstance(problem, Problem):
-            raise TypeError(f"problem {number} is {problem!r}, but expected a posse.Problem")
-        if problem.means.shape != found[0].means.shape:
-            raise ValueError(
-                f"problem {number} has {problem.players} players × {problem.arms} arms, but problem 0 has "
-                f"{found[0].players} × {found[0].arms}; simulate problems of one shape in one call"
-            )
-        if numbers.setdefault(problem, number) != number:
-            raise ValueError(
-                f"problems {numbers[problem]} and {number} are the same, and would meet the same random numbers; "
-                "to repeat a problem use replications=..., or give it another stream=..."
-            )
-    return found
-
-
-def _check_policies(policies: Policy | Iterable[Policy]) -> list[Policy]:
-    if isinstance(policies, type):
-        raise TypeError(f"policies={policies.__name__}, but that is a class; make a policy of it, with its constants")
-    expected = "a policy such as posse.RobustAggTS(0.15)"
-    found = [policies] if isinstance(policies, Policy) else _as_list("policies", policies, expected)
-    if not found:
-        raise ValueError("no policies given")
-    labels: dict[str, int] = {}
-    for number, policy in enumerate(found):
-        if not isinstance(policy, Policy):
-            raise TypeError(f"policy {number} is {policy!r}, but expected {expected}")
-        if policy.label in labels:
-            raise ValueError(
-                f"policies {labels[policy.label]} and {number} are both labelled {policy.label!r}; give one a label=..."
-            )
-        labels[policy.label] = number
-        policy.for_rewards()
-    return found
-
-
-def _check_replications(replications: int | Iterable[int]) -> list[int]:
-    if isinstance(replications, Iterable):
-        found = [whole("replications", number, least=0) for number in replications]
-        if not found or len(set(found)) < len(found):
-            raise ValueError(f"replications={found}, but expected at least one number, each once")
-        return found
-    return list(range(whole("replications", replications, least=1)))
-
-
-def _check_checkpoints(checkpoints: int | Iterable[int], horizon: int) -> np.ndarray:
-    if isinstance(checkpoints, Iterable):
-        rounds = np.array([whole("checkpoints", number, least=0, most=horizon) for number in checkpoints], np.int64)
-        if not len(rounds) or (np.diff(rounds) <= 0).any():
-            raise ValueError(f"checkpoints={rounds.tolist()}, but expected rounds in increasing order, at least one")
-        return rounds
-    count = min(whole("checkpoints", checkpoints, least=1), horizon)
-    return np.array([horizon * (k + 1) // count for k in range(count)], np.int64)
-
-
-def _as_list(name: str, things: object, expected: str) -> list[Any]:
-    if isinstance(things, str) or not isinstance(things, Iterable):
-        raise TypeError(f"{name}={things!r}, but expected {expected}, or a list of them")
-    return list(things)
+    gaps = np.array([problem.gaps for problem in work.problems])
+    player_regret = np.einsum("abrpk,bpk->abrp", found.pulls, gaps)
+    return Result(**vars(work), **vars(found), player_regret=player_regret, version=__version__)

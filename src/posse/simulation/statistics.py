@@ -1,7 +1,5 @@
 """The little statistics that comparing runs needs, without SciPy."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """trace: one run kept round by round. Tests, plots and simulated logs are made of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,8 +9,8 @@ from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Concurrent, Schedule
-from posse.simulation.engine import PolicyRun
-from posse.streams import check_seed
+from posse.simulation.cpu import new_run
+from posse.simulation.work import checked_work
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,26 +47,17 @@ def trace(
     >>> run.arms.tolist()
     [[0, 0], [1, 1], [1, 0]]
     """
-    if not isinstance(problem, Problem):
-        raise TypeError(f"problem={problem!r}, but expected a posse.Problem")
-    if not isinstance(policy, Policy):
-        raise TypeError(f"policy={policy!r}, but expected a policy such as posse.RobustAggTS(0.15)")
-    policy.for_rewards()
-    if not isinstance(schedule, Schedule):
-        raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
-    if not isinstance(anytime, bool):
-        raise TypeError(f"anytime={anytime!r}, but expected True or False")
-    horizon = whole("horizon", horizon, least=1)
     replication = whole("replication", replication, least=0)
-    run = PolicyRun(problem, policy, schedule, horizon, seed=check_seed(seed), replication=replication, anytime=anytime)
-    shape = (horizon, problem.players)
+    work = checked_work([problem], [policy], horizon, seed, [replication], schedule, 1, anytime)
+    run = new_run(work, (0, 0, 0))
+    shape = (work.horizon, problem.players)
     arms = np.full(shape, -1, np.int64)
     rewards = np.full(shape, np.nan)
-    centers = np.empty((horizon + 1, *problem.means.shape))
+    centers = np.empty((work.horizon + 1, *problem.means.shape))
     scales = np.empty_like(centers)
     run.advance(0)
     centers[0], scales[0] = run.run.center, run.run.scale
-    for t in range(1, horizon + 1):
+    for t in range(1, work.horizon + 1):
         count = run.advance(t)
         players = run.run.active[:count]
         arms[t - 1, players] = run.run.arms[:count]

@@ -1,28 +1,32 @@
-"""What a simulation is asked for, what it fills in, and how far it is; the same for every backend."""
-
-from __future__ import annotations
+"""What a simulation is asked for, checked; what it fills in; and how far it is. The same for every backend."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from posse.checks import whole
 from posse.policies.base import Policy
 from posse.problem import Problem
+from posse.rewards import GRID
 from posse.schedule import Schedule
 from posse.simulation.progress import Bar
+from posse.streams import check_seed
 
 Progress = Callable[[float], None] | bool | None
+
+MAX_PLAYER_ROUNDS = 2**63 // GRID  # beyond it an arm's reward sum could overflow
 
 
 @dataclass(frozen=True)
 class Work:
-    """Every policy on every problem in every replication."""
+    """Every policy on every problem in every replication; the fields are those of `Result`."""
 
-    problems: list[Problem]
-    policies: list[Policy]
-    replications: list[int]
+    problems: Sequence[Problem]
+    policies: Sequence[Policy]
+    replications: Sequence[int]
     horizon: int
     seed: int
     schedule: Schedule
@@ -35,8 +39,102 @@ class Work:
         return len(self.policies), len(self.problems), len(self.replications)
 
 
+def checked_work(
+    problems: Problem | Iterable[Problem],
+    policies: Policy | Iterable[Policy],
+    horizon: int,
+    seed: int,
+    replications: int | Iterable[int],
+    schedule: Schedule,
+    checkpoints: int | Iterable[int],
+    anytime: bool,
+) -> Work:
+    """The work that `simulate` was asked for, or a clear error."""
+    found = _check_problems(problems)
+    tried = _check_policies(policies)
+    horizon = whole("horizon", horizon, least=1)
+    seed = check_seed(seed)
+    repeated = _check_replications(replications)
+    if not isinstance(schedule, Schedule):
+        raise TypeError(f"schedule={schedule!r}, but expected a schedule such as posse.schedule.Sequential()")
+    players = found[0].players
+    schedule.participation(players, horizon)
+    if horizon * players > MAX_PLAYER_ROUNDS:
+        raise ValueError(
+            f"horizon={horizon} with {players} players, but sums are exact only up to {MAX_PLAYER_ROUNDS} player-rounds"
+        )
+    rounds = _check_checkpoints(checkpoints, horizon)
+    if not isinstance(anytime, bool):
+        raise TypeError(f"anytime={anytime!r}, but expected True or False")
+    return Work(tuple(found), tuple(tried), tuple(repeated), horizon, seed, schedule, rounds, anytime)
+
+
+def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
+    found = _listed("problem", "problems", problems, Problem, "a posse.Problem")
+    numbers: dict[Problem, int] = {}
+    for number, problem in enumerate(found):
+        if problem.means.shape != found[0].means.shape:
+            raise ValueError(
+                f"problem {number} has {problem.players} players × {problem.arms} arms, but problem 0 has "
+                f"{found[0].players} × {found[0].arms}; simulate problems of one shape in one call"
+            )
+        if numbers.setdefault(problem, number) != number:
+            raise ValueError(
+                f"problems {numbers[problem]} and {number} are the same, and would meet the same random numbers; "
+                "to repeat a problem use replications=..., or give it another stream=..."
+            )
+    return found
+
+
+def _check_policies(policies: Policy | Iterable[Policy]) -> list[Policy]:
+    if isinstance(policies, type):
+        raise TypeError(f"policies={policies.__name__}, but that is a class; make a policy of it, with its constants")
+    found = _listed("policy", "policies", policies, Policy, "a policy such as posse.RobustAggTS(0.15)")
+    labels: dict[str, int] = {}
+    for number, policy in enumerate(found):
+        first = labels.setdefault(policy.label, number)
+        if first != number:
+            raise ValueError(f"policies {first} and {number} are both labelled {policy.label!r}; give one a label=...")
+        policy.for_rewards()
+    return found
+
+
+def _listed(one: str, several: str, given: object, kind: type[Any], expected: str) -> list[Any]:
+    """What was given as a list of at least one, each of this kind."""
+    if isinstance(given, kind):
+        return [given]
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise TypeError(f"{several}={given!r}, but expected {expected}, or a list of them")
+    found = list(given)
+    if not found:
+        raise ValueError(f"no {several} given")
+    for number, thing in enumerate(found):
+        if not isinstance(thing, kind):
+            raise TypeError(f"{one} {number} is {thing!r}, but expected {expected}")
+    return found
+
+
+def _check_replications(replications: int | Iterable[int]) -> list[int]:
+    if isinstance(replications, Iterable):
+        found = [whole("replications", number, least=0) for number in replications]
+        if not found or len(set(found)) < len(found):
+            raise ValueError(f"replications={found}, but expected at least one number, each once")
+        return found
+    return list(range(whole("replications", replications, least=1)))
+
+
+def _check_checkpoints(checkpoints: int | Iterable[int], horizon: int) -> np.ndarray:
+    if isinstance(checkpoints, Iterable):
+        rounds = np.array([whole("checkpoints", number, least=0, most=horizon) for number in checkpoints], np.int64)
+        if not len(rounds) or (np.diff(rounds) <= 0).any():
+            raise ValueError(f"checkpoints={rounds.tolist()}, but expected rounds in increasing order, at least one")
+        return rounds
+    count = min(whole("checkpoints", checkpoints, least=1), horizon)
+    return np.array([horizon * (k + 1) // count for k in range(count)], np.int64)
+
+
 class Measurements:
-    """What a backend fills in, for every [policy, problem, replication]."""
+    """What a backend fills in, for every [policy, problem, replication]; see `Result`."""
 
     def __init__(self, work: Work) -> None:
         pairs = work.problems[0].means.shape

@@ -100,7 +100,7 @@ class Diagnosis:
 
     @property
     def levels(self) -> Interval:
-        """Standard deviation between players of their mean reward over the arms."""
+        """Standard deviation between players of their levels: of what they earn more on every arm."""
         return self.model.levels(self.level)
 
     @property

@@ -206,7 +206,7 @@ class Evaluator:
             return Interval(math.nan, -span, span, "none")
         scores, chosen = first[0] - second[0], self.chosen(group)
         value = float(first[0].mean()) - float(second[0].mean())
-        largest = float(np.maximum(scored.weights[chosen] + baseline.weights[chosen], 1).max())
+        largest = max(float(np.abs(scored.weights[chosen] - baseline.weights[chosen]).max()), 1)
         if not self.rows.adaptive and estimators.varies_enough(scores, math.sqrt(2) * largest):  # two policies' rows
             kind, (low, high) = "normal", estimators.normal_interval(scores, self.level)
         elif self.rows.adaptive and (scored.logged or baseline.logged):

@@ -116,8 +116,8 @@ class PlayerModel:
         return self.draws[:, self.there[0]][:, :, self.there[1]]
 
     def levels(self, level: float = 0.05) -> Interval:
-        """Standard deviation between players of their mean reward over the arms."""
-        return self.interval(self.known.mean(axis=2).std(axis=1, ddof=1), level)
+        """Standard deviation between players of their levels: of what they earn more on every arm."""
+        return self.interval(level_deviation(self.known), level)
 
     def contrasts(self, level: float = 0.05) -> Interval:
         """Standard deviation between players of what an arm does beyond the player's level and the arm's mean."""
@@ -150,6 +150,18 @@ class PlayerModel:
         """Means for simulations, drawn from the posterior, on the scale of the draws, [problem, player, arm]."""
         weights = self.weights["middle"] / self.weights["middle"].sum()
         return self.draws[np.random.default_rng(seed).choice(len(weights), count, p=weights)]
+
+
+def level_deviation(means: np.ndarray) -> np.ndarray:
+    """The standard deviation of levels in means [draw, player, arm], by analysis of variance.
+
+    It is that of the players' averages over the arms, without the part that their contrasts have in it.
+
+    >>> level_deviation(np.array([[[0.1, 0.2], [0.3, 0.4]], [[0.1, 0.2], [0.2, 0.1]]])).round(3).tolist()
+    [0.141, 0.0]
+    """
+    of_contrasts = contrast_deviation(means) ** 2 / means.shape[2]
+    return np.sqrt(np.maximum(means.mean(axis=2).var(axis=1, ddof=1) - of_contrasts, 0))
 
 
 def contrast_deviation(means: np.ndarray) -> np.ndarray:

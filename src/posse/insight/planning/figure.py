@@ -55,7 +55,7 @@ def _draw_traffic(axes: Axes, plan: Plan) -> None:
 def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
     across = np.array([plan.sweep_epsilons[0] / 1.1, plan.sweep_epsilons[-1] * 1.1])
     policies, alone = plan.result.policies, plan.lost[plan.alone]
-    for policy in (plan.alone, plan.pooled):
+    for policy in (plan.alone, plan.pooled, plan.learned):
         lost = np.tile(plan.lost[policy], (2, 1))
         _curve(axes, across, lost, alone, _look(policies[policy]), plan.labels[policy])
     right, lost = policies[plan.right], plan.lost[list(plan.sweep)]

@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+import heapq
 import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
+from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
-from posse.service.admin.log_audit import AddFinding, AuditFinding, LogAudit, first_few, stored_rows
 from posse.service.storage import database
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, UnknownExperiment
-from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_chain import Values, row_digest
+from posse.service.storage.live_experiment import LiveExperiment, first_state
+from posse.service.storage.log_rows import Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics, all_rows, number_names, summary_of
 from posse.service.storage.store import ServiceStore
-from posse.service.storage.transaction import Transaction, commit, handle
+from posse.service.storage.transaction import Transaction, commit
+
+TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at"}
+NOT_OF_ITS_KIND = (struct.error, TypeError, AttributeError)  # what a digest says of a wrong value in a column
+MOST_LISTED = 10  # findings that are alike
+
+
+@dataclass(frozen=True)
+class AuditFinding:
+    """Something in the database that is not as it should be."""
+
+    experiment: str
+    """Its name; empty where it is not about one."""
+    where: str
+    """The table, and which row of it."""
+    what: str
+    """What was found, and what was expected."""
+
+    def __str__(self) -> str:
+        return ": ".join(part for part in (self.experiment and repr(self.experiment), self.where, self.what) if part)
+
+
+AddFinding = Callable[[str, str], None]
+"""Takes where something is wrong, and what."""
 
 
 def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
@@ -30,7 +56,7 @@ def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
         with database.reading(store.engine) as connection:
             _check_file(connection, about(""))
             for row in _experiments(connection, name):
-                _verify(connection, row, about(str(row["name"])))
+                _verify(LogAudit(connection, row, about(str(row["name"]))))
             if name is None:
                 _check_orphans(connection, about(""))
                 _check_tokens(connection, about(""))
@@ -41,63 +67,176 @@ def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
     return findings
 
 
+def _stored_rows(connection: Connection, table: str, experiment: int | None, order: str) -> Iterator[Values]:
+    """Rows as they are stored, a few at a time; no column type converts a wrong value into a right one."""
+    where = "" if experiment is None else "WHERE experiment = :experiment"
+    query = sql.text(f"SELECT * FROM {table} {where} ORDER BY {order}")
+    options = {} if experiment is None else {"experiment": experiment}
+    yield from connection.execute(query, options, execution_options={"yield_per": 1000}).mappings()
+
+
 def _experiments(connection: Connection, name: str | None) -> list[Values]:
-    rows: list[Values] = [dict(row) for row in stored_rows(connection, "experiments", None, "id")]
-    if name is None:
-        return rows
-    chosen = [row for row in rows if row["name"] == name]
-    if not chosen:
+    rows: list[Values] = [dict(row) for row in _stored_rows(connection, "experiments", None, "id")]
+    chosen = [row for row in rows if name in (None, row["name"])]
+    if name is not None and not chosen:
         raise UnknownExperiment(f"no experiment {name!r}")
     return chosen
 
 
-def _check_file(connection: Connection, report: AddFinding) -> None:
-    """SQLite's own look at its pages and indexes."""
-    if connection.dialect.name != "sqlite":
-        return
-    for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(20)"):
-        if line != "ok":
-            report("database file", str(line).replace("\n", " "))
+# ---------------------------------------------------------------- the log
 
 
-def _verify(connection: Connection, row: Values, report: AddFinding) -> None:
+class LogAudit:
+    """One experiment's log: reads it row by row, checks the digests, and replays it."""
+
+    def __init__(self, connection: Connection, row: Values, report: AddFinding) -> None:
+        self.connection, self.row, self.report = connection, row, report
+        self.names = {table: list(_stored_rows(connection, table, row["id"], "place")) for table in ("players", "arms")}
+        self.links = 0
+        self.head: bytes = row["origin"]
+        self.time: float = row["created_at"]
+        self.whole = True  # so far
+        self._other = self.head  # what the last row's digest should be, where it is not
+
+    def run(self) -> LiveExperiment | None:
+        """Go through the log; return the experiment that it leads to, None if the log is damaged."""
+        row = self.row
+        try:
+            if row_digest("experiments", row) != row["origin"]:
+                self._damaged("experiments", "name, setup, created_at, first_players, first_arms do not match origin")
+        except NOT_OF_ITS_KIND as error:
+            self._damaged("experiments", f"a column of the set-up is not of its kind: {error}")
+        rows = self._checked()
+        try:
+            start = {"links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0}
+            players, arms = ([one["name"] for one in names] for names in self.names.values())
+            live = LiveExperiment({**row, **start}, first_state(row, arms, players))
+            live.replay(rows, lambda table, place: self.names[table][place]["name"])
+        except exc.SQLAlchemyError:
+            raise
+        except Exception as error:  # a damaged log may fail anywhere; the digests then say why
+            for _ in rows:
+                pass
+            if self.whole:
+                self._damaged("log", f"cannot be replayed: {type(error).__name__}: {error}")
+            return None
+        live.links, live.head, live.time = self.links, self.head, self.time
+        return live if self.whole else None
+
+    def _damaged(self, where: str, what: str) -> None:
+        self.whole = False
+        self.report(where, what)
+
+    def _checked(self) -> Iterator[tuple[str, Values]]:
+        """The rows in order, each checked against the one before."""
+        for _, table, row in heapq.merge(*map(self._stream, TIMES), key=lambda entry: entry[0]):
+            self._check(table, row)
+            yield table, row
+
+    def _stream(self, table: str) -> Iterator[tuple[int, str, Values]]:
+        order = "serial" if table == "decisions" else "link"  # which is the same order, but has an index
+        for row in _stored_rows(self.connection, table, self.row["id"], order):
+            if not isinstance(row["link"], int):
+                self._damaged(_place(table, row), f"link is {row['link']!r}, but expected a whole number")
+            else:
+                yield row["link"], table, row
+
+    def _check(self, table: str, row: Values) -> None:
+        place, link = _place(table, row), row["link"]
+        follows = link == self.links + 1
+        if link <= self.links:
+            self._damaged(place, f"has link {link}, which another row has, or which is out of order")
+        elif not follows:
+            missing = f"row {link - 1} is" if link == self.links + 2 else f"rows {self.links + 1} to {link - 1} are"
+            self._damaged("log", f"{missing} missing")
+        try:
+            expected = row_digest(table, row, self.head)
+            given = bytes(row["digest"])
+            if follows and expected != given and row_digest(table, row, self._other) != given:
+                self._damaged(place, f"does not match its digest {given.hex()[:12]}…, expected {expected.hex()[:12]}…")
+        except NOT_OF_ITS_KIND as error:
+            self._damaged(place, f"a column is not of its kind: {error}")
+            expected = given = row["digest"] if isinstance(row["digest"], bytes) else b""
+        self.head, self._other, self.links = given, expected, max(link, self.links)
+        at = row[TIMES[table]]
+        if isinstance(at, (int, float)):
+            if at < self.time:
+                self._damaged(place, f"{TIMES[table]} is {at!r}, before the row before it, {self.time!r}")
+            self.time = max(at, self.time)
+
+
+def _place(table: str, row: Values) -> str:
+    key = "link" if table == "changes" else "serial"
+    return f"{table}, {key} {row[key]}"
+
+
+# ---------------------------------------------------------------- what stands beside it
+
+
+def _verify(audit: LogAudit) -> None:
     """One experiment."""
-    _check_names(connection, row, report)
-    audit = LogAudit(connection, row, report)
-    audit.run()
+    row, report = audit.row, audit.report
+    _check_names(audit)
+    live = audit.run()
     if audit.links != row["links"] or audit.head != row["head"]:
+        head = row["head"].hex()[:12] if isinstance(row["head"], bytes) else repr(row["head"])
         ends = f"ends with row {audit.links}, digest {audit.head.hex()[:12]}…"
-        expected = f"but its head is row {row['links']}, digest {_hex(row['head'])}…"
+        expected = f"but its head is row {row['links']}, digest {head}…"
         report("log", f"{ends}, {expected}" + (" (its end is missing)" if audit.links < row["links"] else ""))
-    _check_answers(connection, row, report)
-    if audit.live is None:
+    _report_first("rewards", _wrong_answers(audit), report)
+    if live is None:
         report("stats", "not compared, because the log is damaged")
         return
-    _compare(connection, row, audit.live, report)
-
-
-def _compare(connection: Connection, row: Values, live: LiveExperiment, report: AddFinding) -> None:
-    """What stands beside the log, against what the log leads to."""
-    state = live.state
-    for column, expected in (live.progress() | {"summary": summary_of(state)}).items():
-        if row[column] != expected and column not in ("links", "head"):
-            report("experiments", f"{column} is {_shown(row[column])}, but the log says {_shown(expected)}")
-    for table, roster in (("players", state.player_roster), ("arms", state.arm_roster)):
-        found = {one["place"]: one["here"] for one in stored_rows(connection, table, row["id"], "place")}
+    for column, wanted in (live.progress() | {"summary": summary_of(live.state)}).items():
+        if row[column] != wanted and column not in ("links", "head"):
+            report("experiments", f"{column} is {_shown(row[column])}, but the log says {_shown(wanted)}")
+    for table, roster in (("players", live.state.player_roster), ("arms", live.state.arm_roster)):
+        found = {one["place"]: one["here"] for one in audit.names[table]}
         if len(found) != len(roster.names):
             report(table, f"there are {len(found)}, but the log speaks of {len(roster.names)}")
         for place, here in enumerate(roster.here.tolist()):
             if place in found and found[place] != int(here):
                 report(f"{table}, place {place}", f"here is {found[place]!r}, but the log says {int(here)}")
-    for what in first_few(_wrong_pairs(connection, row["id"], live)):
-        report("stats", what)
+    _report_first("stats", _wrong_pairs(audit, live), report)
 
 
-def _wrong_pairs(connection: Connection, experiment: int, live: LiveExperiment) -> list[str]:
+def _report_first(where: str, wrong: list[str], report: AddFinding) -> None:
+    """Report the first few of many findings."""
+    for what in wrong[:MOST_LISTED]:
+        report(where, what)
+    if len(wrong) > MOST_LISTED:
+        report(where, f"and {len(wrong) - MOST_LISTED:,} more like these")
+
+
+def _check_names(audit: LogAudit) -> None:
+    for table, rows in audit.names.items():
+        for row in rows:
+            if not _matches(table, row):
+                audit.report(f"{table}, place {row['place']}", f"the name {row['name']!r} does not match its digest")
+        places = [row["place"] for row in rows]
+        if places != list(range(len(places))):
+            audit.report(table, f"places {places[:20]}, but expected 0 to {len(places) - 1}")
+
+
+def _wrong_answers(audit: LogAudit) -> list[str]:
+    """Rewards of decisions that were not made, or for another player or arm."""
+    query = sql.text(
+        "SELECT r.serial, r.player, r.arm, d.player AS its_player, d.arm AS its_arm FROM rewards r LEFT JOIN "
+        "decisions d ON d.experiment = r.experiment AND d.serial = r.serial WHERE r.experiment = :experiment AND "
+        "r.serial >= 0 AND (d.serial IS NULL OR d.player <> r.player OR d.arm <> r.arm) ORDER BY r.serial"
+    )
+    return [
+        f"serial {one.serial} is for player {one.player} and arm {one.arm}, but "
+        + ("there is no such decision" if one.its_player is None else f"decided was {one.its_player}, {one.its_arm}")
+        for one in audit.connection.execute(query, {"experiment": audit.row["id"]})
+    ]
+
+
+def _wrong_pairs(audit: LogAudit, live: LiveExperiment) -> list[str]:
     """Where the stats differ from what the log leads to."""
-    wanted = {(pair["player"], pair["arm"]): pair for pair in all_rows(experiment, live.state)}
+    wanted = {(pair["player"], pair["arm"]): pair for pair in all_rows(live.id, live.state)}
     wrong, names = [], number_names(live.state)
-    for row in stored_rows(connection, "stats", experiment, "player, arm"):
+    for row in _stored_rows(audit.connection, "stats", live.id, "player, arm"):
         pair = wanted.pop((row["player"], row["arm"]), None)
         place = f"player {row['player']}, arm {row['arm']}"
         if pair is None:
@@ -115,39 +254,34 @@ def _first_difference(stored: Any, expected: bytes, names: list[str]) -> str:
     """Which number of a pair is not what the log says."""
     if not isinstance(stored, bytes) or len(stored) != len(expected):
         return f"there are {_shown(stored)} of numbers, but {', '.join(names)} take {len(expected)} bytes"
-    for place, name in enumerate(names):
-        kind = "<d" if name.startswith("seen ") else "<q"
-        (found,), (wanted,) = (struct.unpack_from(kind, numbers, 8 * place) for numbers in (stored, expected))
-        if stored[8 * place : 8 * place + 8] != expected[8 * place : 8 * place + 8]:
-            return f"{name} is {found!r}, but the log says {wanted!r}"
-    return "the same"
+    place = next(at for at in range(len(names)) if stored[8 * at : 8 * at + 8] != expected[8 * at : 8 * at + 8])
+    kind = "<d" if names[place].startswith("seen ") else "<q"
+    (found,), (wanted,) = (struct.unpack_from(kind, numbers, 8 * place) for numbers in (stored, expected))
+    return f"{names[place]} is {found!r}, but the log says {wanted!r}"
 
 
-def _check_names(connection: Connection, row: Values, report: AddFinding) -> None:
-    for table in ("players", "arms"):
-        places = []
-        for one in stored_rows(connection, table, row["id"], "place"):
-            places.append(one["place"])
-            if not _matches(table, one):
-                report(f"{table}, place {one['place']}", f"the name {one['name']!r} does not match its digest")
-        if places != list(range(len(places))):
-            report(table, f"places {places[:20]}, but expected 0 to {len(places) - 1}")
+def _shown(value: Any) -> str:
+    return f"{len(value)} bytes, {value.hex()[:12]}…" if isinstance(value, bytes) else repr(value)
 
 
-def _check_answers(connection: Connection, row: Values, report: AddFinding) -> None:
-    """Every reward of a decision belongs to one that was made, for the same player and arm."""
-    query = sql.text(
-        "SELECT r.serial, r.player, r.arm, d.player AS its_player, d.arm AS its_arm FROM rewards r LEFT JOIN "
-        "decisions d ON d.experiment = r.experiment AND d.serial = r.serial WHERE r.experiment = :experiment AND "
-        "r.serial >= 0 AND (d.serial IS NULL OR d.player <> r.player OR d.arm <> r.arm) ORDER BY r.serial"
-    )
-    wrong = [
-        f"serial {one.serial} is for player {one.player} and arm {one.arm}, but "
-        + ("there is no such decision" if one.its_player is None else f"decided was {one.its_player}, {one.its_arm}")
-        for one in connection.execute(query, {"experiment": row["id"]})
-    ]
-    for what in first_few(wrong):
-        report("rewards", what)
+def _matches(table: str, row: Values) -> bool:
+    """Whether a row has the digest that it should have; no, if a column is not of its kind."""
+    try:
+        return bool(row_digest(table, row) == row["digest"])
+    except NOT_OF_ITS_KIND:
+        return False
+
+
+# ---------------------------------------------------------------- what belongs to no experiment
+
+
+def _check_file(connection: Connection, report: AddFinding) -> None:
+    """SQLite's own look at its pages and indexes."""
+    if connection.dialect.name != "sqlite":
+        return
+    for (line,) in connection.exec_driver_sql("PRAGMA integrity_check(20)"):
+        if line != "ok":
+            report("database file", str(line).replace("\n", " "))
 
 
 def _check_orphans(connection: Connection, report: AddFinding) -> None:
@@ -161,34 +295,12 @@ def _check_orphans(connection: Connection, report: AddFinding) -> None:
 
 
 def _check_tokens(connection: Connection, report: AddFinding) -> None:
-    for row in stored_rows(connection, "tokens", None, "id"):
+    for row in _stored_rows(connection, "tokens", None, "id"):
         if not _matches("tokens", row):
             report(f"tokens, id {row['id']}", "does not match its digest")
 
 
-def _matches(table: str, row: Values) -> bool:
-    """Whether a row has the digest that it should have; no, if a column is not of its kind."""
-    try:
-        return bool(row_digest(table, row) == row["digest"])
-    except (struct.error, TypeError, AttributeError):
-        return False
-
-
-def _hex(value: Any) -> str:
-    return value.hex()[:12] if isinstance(value, bytes) else repr(value)
-
-
-def _shown(value: Any) -> str:
-    return f"{len(value)} bytes, {value.hex()[:12]}…" if isinstance(value, bytes) else repr(value)
-
-
 # ---------------------------------------------------------------- rebuild
-
-
-class Rebuild(NamedTuple):
-    """Make everything beside an experiment's log anew from the log."""
-
-    experiment: str
 
 
 def rebuild(store: ServiceStore, name: str | None = None) -> list[str]:
@@ -202,23 +314,26 @@ def rebuild(store: ServiceStore, name: str | None = None) -> list[str]:
     return names
 
 
-@handle.register
-def _rebuild(command: Rebuild, transaction: Transaction) -> None:
-    connection, name, table = transaction.connection, command.experiment, tables.experiments
-    connection.execute(sql.select(table.c.id).where(table.c.name == name).with_for_update())
-    row = _experiments(connection, name)[0]
-    found: list[AuditFinding] = []
-    audit = LogAudit(connection, row, lambda where, what: found.append(AuditFinding(name, where, what)))
-    audit.run()
-    if audit.live is None or audit.links < row["links"]:
-        first = found[0] if found else f"it ends with row {audit.links} of {row['links']}"
-        raise Damaged(f"the log of {name!r} is damaged, restore a backup: {first}")
-    live = audit.live
-    connection.execute(sql.delete(tables.stats).where(tables.stats.c.experiment == live.id))
-    for kind, roster in ((tables.players, live.state.player_roster), (tables.arms, live.state.arm_roster)):
-        for place, here in enumerate(roster.here.tolist()):
-            same = sql.and_(kind.c.experiment == live.id, kind.c.place == place)
-            connection.execute(sql.update(kind).where(same), {"here": int(here)})
-    live.statistics = PairStatistics()
-    live.append_change("rebuild", 0, audit.time)  # so that other processes load everything anew
-    live.write(connection)
+class Rebuild(NamedTuple):
+    """Make everything beside an experiment's log anew from the log."""
+
+    experiment: str
+
+    def apply(self, transaction: Transaction) -> None:
+        connection, name, table = transaction.connection, self.experiment, tables.experiments
+        connection.execute(sql.select(table.c.id).where(table.c.name == name).with_for_update())
+        row = _experiments(connection, name)[0]
+        found: list[AuditFinding] = []
+        audit = LogAudit(connection, row, lambda where, what: found.append(AuditFinding(name, where, what)))
+        live = audit.run()
+        if live is None or audit.links < row["links"]:
+            first = found[0] if found else f"it ends with row {audit.links} of {row['links']}"
+            raise Damaged(f"the log of {name!r} is damaged, restore a backup: {first}")
+        connection.execute(sql.delete(tables.stats).where(tables.stats.c.experiment == live.id))
+        for kind, roster in ((tables.players, live.state.player_roster), (tables.arms, live.state.arm_roster)):
+            for place, here in enumerate(roster.here.tolist()):
+                same = sql.and_(kind.c.experiment == live.id, kind.c.place == place)
+                connection.execute(sql.update(kind).where(same), {"here": int(here)})
+        live.statistics = PairStatistics()
+        live.append_change("rebuild", 0, audit.time)  # so that other processes load everything anew
+        live.write(connection)

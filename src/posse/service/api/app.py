@@ -9,21 +9,19 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 
 from posse.policies.user import import_file
-from posse.service.api import experiment_routes, insight_routes, operation_routes
-from posse.service.api.errors import ProblemDetails, add_problems
 from posse.service.api.middleware import RequestLimits
+from posse.service.api.routes import add_routes
 from posse.service.auth.permissions import Authenticator
 from posse.service.commands import TakeDefaults
 from posse.service.dashboard.routes import add_dashboard
 from posse.service.metrics import Metrics
+from posse.service.problems import ProblemDetails, add_problems
 from posse.service.settings import Settings
 from posse.service.storage import queries
 from posse.service.storage.errors import Damaged, Unavailable
-from posse.service.storage.read_pool import ReadPool
-from posse.service.storage.store import ServiceStore
+from posse.service.storage.store import ReadPool, ServiceStore
 from posse.service.writer import Writer
 from posse.version import __version__
 
@@ -45,13 +43,11 @@ def create_app(settings: Settings) -> FastAPI:
     state = app.state
     state.settings = settings
     state.metrics = Metrics()
-    state.store = ServiceStore.open(settings.database)
+    state.store = ServiceStore(settings.database)
     state.writer = Writer(state.store, metrics=state.metrics)
     state.read_pool = ReadPool(state.store)
     state.authenticator = Authenticator(settings, state.read_pool, state.store.clock)
-    experiment_routes.add_create_route(app)
-    for module in (experiment_routes, insight_routes, operation_routes):
-        app.router.routes.extend(module.router.routes)  # as they are, so that app.routes lists every one
+    add_routes(app)
     add_dashboard(app)
     add_problems(app)
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics)
@@ -96,11 +92,10 @@ def _logged(which: str) -> Iterator[None]:
 
 def _described(app: FastAPI) -> dict[str, Any]:
     """The API in OpenAPI's words."""
-    if app.openapi_schema is None:
-        found = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
-        components = found.setdefault("components", {})
-        components.setdefault("schemas", {})["ProblemDetails"] = ProblemDetails.model_json_schema()
-        components["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-        found["security"] = [{"token": []}]
-        app.openapi_schema = found
-    return app.openapi_schema
+    if app.openapi_schema is not None:
+        return app.openapi_schema
+    found = FastAPI.openapi(app)  # which keeps it
+    found["components"]["schemas"]["ProblemDetails"] = ProblemDetails.model_json_schema()
+    found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    found["security"] = [{"token": []}]
+    return found

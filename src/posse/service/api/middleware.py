@@ -1,4 +1,4 @@
-"""What surrounds every request: limits on its body, headers on its answer, a count and a line in the log."""
+"""What surrounds every request: limits, the token, its JSON, headers on its answer, a count and a line in the log."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import asyncio
 import logging
 import re
 import time
-from typing import NoReturn
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn
 
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from posse.service.api.errors import HttpProblem, answer_of
-from posse.service.auth.permissions import check_origin
+from posse.service.auth.permissions import Authenticator, check_origin, needed
 from posse.service.metrics import Metrics
+from posse.service.problems import HttpProblem, answer_of
 from posse.service.settings import LARGEST_BODY, Settings
 
 HEADERS = {
@@ -40,7 +44,6 @@ class TokenFilter(logging.Filter):
     """Removes whatever looks like a token from every line of a log."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every line pass, without tokens."""
         record.msg, record.args = without_tokens(record.getMessage()), ()
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)
@@ -64,7 +67,6 @@ class RequestLimits:
         self._app, self._settings, self._metrics = app, settings, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -123,7 +125,6 @@ class BoundedBody:
             await self._refuse()
 
     async def receive(self) -> Message:
-        """The next part."""
         if self._complete:  # after the body, messages only say whether the client is still connected
             return await self._receive()
         message = await self._next()
@@ -148,3 +149,52 @@ class BoundedBody:
             await self._next()
         detail = f"A body has at most {LARGEST_BODY:,} bytes; send several smaller batches."
         raise HttpProblem("too-large", detail, {"Connection": "close"})
+
+
+# ---------------------------------------------------------------- the token, then the JSON
+
+
+class JsonRequest(Request):
+    """A request whose JSON is read strictly: no NaN, no half characters, bounded depth."""
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            try:
+                self._json = from_json(await self.body(), allow_inf_nan=False)
+            except ValueError as error:
+                advice = "Send one JSON value in UTF-8, without NaN or Infinity, not nested deeply."
+                raise HttpProblem("not-json", f"{str(error)[:300]}. {advice}") from None
+        return self._json
+
+
+class AuthRoute(APIRoute):
+    """A route that looks at the token first, as `permissions.needs` says, then at the body, then at anything else."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        permission = needed(self.endpoint)
+        takes_body = self.body_field is not None
+
+        async def check_and_handle(request: Request) -> Response:
+            authenticator: Authenticator = request.app.state.authenticator
+            request.state.grant = await authenticator.admit(request, permission)
+            if takes_body:
+                _check_type(request)
+                request = JsonRequest(request.scope, request.receive)
+                if await request.body():
+                    await request.json()
+            return await handle(request)
+
+        return check_and_handle
+
+
+def new_router() -> APIRouter:
+    """A router for endpoints that say what they need; OpenAPI names them as the code does."""
+    return APIRouter(route_class=AuthRoute, generate_unique_id_function=lambda route: route.name)
+
+
+def _check_type(request: Request) -> None:
+    kind = request.headers.get("content-type", "")
+    if kind.partition(";")[0].strip().lower() != "application/json":
+        detail = f"Content-Type is {kind[:100]!r}; send JSON, as `Content-Type: application/json`."
+        raise HttpProblem("not-json-type", detail, {"Accept": "application/json"})

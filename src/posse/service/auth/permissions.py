@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
@@ -14,8 +14,9 @@ from starlette.requests import Request
 
 from posse.service.auth import tokens
 from posse.service.auth.tokens import TokenGrant
+from posse.service.problems import HttpProblem
 from posse.service.settings import Settings
-from posse.service.storage.read_pool import ReadPool
+from posse.service.storage.store import ReadPool
 
 COOKIE = "posse_token"
 EVERYTHING = TokenGrant(frozenset({"admin"}), None)
@@ -27,14 +28,6 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 
 # ---------------------------------------------------------------- the rule
-
-
-class AccessDenied(Exception):
-    """A request may not do what it asks for; `kind` is the name of the problem that answers it."""
-
-    def __init__(self, kind: str, detail: str, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(detail)
-        self.kind, self.detail, self.headers = kind, detail, headers
 
 
 class Permission(NamedTuple):
@@ -100,14 +93,14 @@ class Authenticator:
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
         if kind.lower() != "bearer" or not secret.strip():
             detail = f"Send a token as `Authorization: Bearer …`; {HOW_TO_CREATE}."
-            raise AccessDenied("no-token", detail, {"WWW-Authenticate": CHALLENGE})
+            raise HttpProblem("no-token", detail, {"WWW-Authenticate": CHALLENGE})
         grant = await self.look_up(secret.strip())
         if grant is None:
             detail = f"The token is unknown, expired or revoked; {HOW_TO_CREATE}."
-            raise AccessDenied("bad-token", detail, {"WWW-Authenticate": CHALLENGE + ', error="invalid_token"'})
+            raise HttpProblem("bad-token", detail, {"WWW-Authenticate": CHALLENGE + ', error="invalid_token"'})
         denied = why_denied(grant, permission, request.path_params.get("name"))
         if denied is not None:
-            raise AccessDenied("forbidden", denied)
+            raise HttpProblem("forbidden", denied)
         return grant
 
     async def page_grant(self, request: Request) -> TokenGrant | None:
@@ -149,7 +142,7 @@ class Authenticator:
                 f"Host is {host[:100]!r}, but without tokens the service answers to localhost and 127.0.0.1 only. "
                 f"To reach it by another name, create a token first: {HOW_TO_CREATE}."
             )
-            raise AccessDenied("wrong-host", detail)
+            raise HttpProblem("wrong-host", detail)
         return True
 
 
@@ -160,7 +153,7 @@ def check_origin(method: str, headers: Headers) -> None:
         return
     if _split(origin).netloc != headers.get("host", ""):
         detail = "The Origin of this request is another site; send it from the service's own pages."
-        raise AccessDenied("cross-site", detail)
+        raise HttpProblem("cross-site", detail)
 
 
 def is_loopback(host: str) -> bool:

@@ -16,8 +16,8 @@ from sqlalchemy.engine import Connection
 from posse.checks import number
 from posse.learner.setup import check_name
 from posse.service.storage import schema as tables
-from posse.service.storage.log_chain import row_digest
-from posse.service.storage.transaction import Transaction, handle
+from posse.service.storage.log_rows import row_digest
+from posse.service.storage.transaction import Transaction
 
 SCOPES = ("decide", "reward", "read", "admin")
 """What a token may be for; `admin` is all of them and more."""
@@ -37,19 +37,6 @@ class TokenGrant:
     """None for all of them."""
 
 
-@dataclass(frozen=True)
-class Token:
-    """A token without its secret."""
-
-    id: int
-    scopes: tuple[str, ...]
-    experiment: str | None
-    label: str
-    created_at: float
-    expires_at: float | None
-    revoked_at: float | None
-
-
 class CreateToken(NamedTuple):
     """Make a token. Result: the token, with the secret that is shown only now."""
 
@@ -60,6 +47,32 @@ class CreateToken(NamedTuple):
     """Seconds from now; None for never."""
     label: str = ""
 
+    def apply(self, transaction: Transaction) -> str:
+        scopes = [self.scopes] if isinstance(self.scopes, str) else list(self.scopes)
+        for scope in scopes:
+            if scope not in SCOPES:
+                raise ValueError(f"scope={scope!r}, but expected {', '.join(SCOPES)}")
+        if not scopes:
+            raise ValueError(f"no scope given; expected {', '.join(SCOPES)}")
+        if self.label:
+            check_name("label", self.label)
+        lasts = None if self.expires is None else number("expires", self.expires, above=0)
+        secret, now = secrets.token_urlsafe(32), transaction.clock()
+        row: dict[str, Any] = {
+            "hash": _hash(secret),
+            "scopes": " ".join(sorted(set(scopes))),
+            "experiment": None if self.experiment is None else transaction.live(self.experiment).id,
+            "label": self.label,
+            "created_at": now,
+            "expires_at": None if lasts is None else now + lasts,
+            "revoked_at": None,
+            "digest": b"",
+        }
+        query = sql.insert(tables.tokens).returning(tables.tokens.c.id)
+        row["id"] = transaction.connection.execute(query, row).scalar_one()
+        _seal(transaction, row)
+        return f"posse_{row['id']}_{secret}"
+
 
 class RevokeToken(NamedTuple):
     """End a token, by its number."""
@@ -67,43 +80,13 @@ class RevokeToken(NamedTuple):
     token: int
     experiment: None = None
 
-
-@handle.register
-def _create(command: CreateToken, transaction: Transaction) -> str:
-    scopes = [command.scopes] if isinstance(command.scopes, str) else list(command.scopes)
-    for scope in scopes:
-        if scope not in SCOPES:
-            raise ValueError(f"scope={scope!r}, but expected {', '.join(SCOPES)}")
-    if not scopes:
-        raise ValueError(f"no scope given; expected {', '.join(SCOPES)}")
-    if command.label:
-        check_name("label", command.label)
-    lasts = None if command.expires is None else number("expires", command.expires, above=0)
-    secret, now = secrets.token_urlsafe(32), transaction.clock()
-    row: dict[str, Any] = {
-        "hash": _hash(secret),
-        "scopes": " ".join(sorted(set(scopes))),
-        "experiment": None if command.experiment is None else transaction.live(command.experiment).id,
-        "label": command.label,
-        "created_at": now,
-        "expires_at": None if lasts is None else now + lasts,
-        "revoked_at": None,
-        "digest": b"",
-    }
-    query = sql.insert(tables.tokens).returning(tables.tokens.c.id)
-    row["id"] = transaction.connection.execute(query, row).scalar_one()
-    _seal(transaction, row)
-    return f"posse_{row['id']}_{secret}"
-
-
-@handle.register
-def _revoke(command: RevokeToken, transaction: Transaction) -> None:
-    query = sql.select(tables.tokens).where(tables.tokens.c.id == command.token)
-    found = transaction.connection.execute(query).mappings().first()
-    if found is None:
-        raise ValueError(f"no token {command.token}")
-    if found["revoked_at"] is None:
-        _seal(transaction, dict(found) | {"revoked_at": transaction.clock()})
+    def apply(self, transaction: Transaction) -> None:
+        query = sql.select(tables.tokens).where(tables.tokens.c.id == self.token)
+        found = transaction.connection.execute(query).mappings().first()
+        if found is None:
+            raise ValueError(f"no token {self.token}")
+        if found["revoked_at"] is None:
+            _seal(transaction, dict(found) | {"revoked_at": transaction.clock()})
 
 
 def _seal(transaction: Transaction, row: dict[str, Any]) -> None:
@@ -130,12 +113,9 @@ def exist(connection: Connection) -> bool:
     return connection.execute(sql.select(tables.tokens.c.id).limit(1)).first() is not None
 
 
-def all_tokens(connection: Connection) -> list[Token]:
-    """All tokens, by number."""
-    return [
-        Token(row.id, tuple(row.scopes.split()), row.name, row.label, row.created_at, row.expires_at, row.revoked_at)
-        for row in connection.execute(_NAMED.order_by(tables.tokens.c.id))
-    ]
+def all_tokens(connection: Connection) -> list[Any]:
+    """All tokens, by number: their rows, each with the `name` of its experiment."""
+    return list(connection.execute(_NAMED.order_by(tables.tokens.c.id)))
 
 
 def _hash(secret: str) -> bytes:

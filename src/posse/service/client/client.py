@@ -16,7 +16,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("clients need httpx: pip install 'posse[client]'", name="httpx") from error
 
 from posse.service.client.protocol import ClientProtocol, RewardReport
-from posse.service.client.retry import SendStep, ServiceError, StepResult, Steps
+from posse.service.client.retry import ServiceError, StepResult, Steps
 from posse.version import __version__
 
 P = ParamSpec("P")
@@ -71,7 +71,7 @@ class _BaseClient(Generic[Http]):
     @property
     def buffered(self) -> int:
         """How many rewards wait in the buffer until the service is back."""
-        return len(self._protocol.buffer)
+        return self._protocol.buffered
 
     @property
     def refused(self) -> list[tuple[RewardReport, str]]:
@@ -127,16 +127,13 @@ class Client(_BaseClient[httpx.Client]):
                 step = steps.send(result)
             except StopIteration as done:
                 return done.value
-            result = self._do(step)
-
-    def _do(self, step: SendStep | float) -> StepResult:
-        if isinstance(step, float):
-            time.sleep(step)
-            return None
-        try:
-            return self._http.request(step.method, step.path, json=step.body, headers=step.headers)
-        except httpx.TransportError as error:
-            return error
+            if isinstance(step, float):
+                time.sleep(step)
+                continue
+            try:
+                result = self._http.request(**step)
+            except httpx.TransportError as error:
+                result = error
 
     def close(self) -> None:
         """Send the rewards in the buffer and close the connections."""
@@ -186,16 +183,13 @@ class AsyncClient(_BaseClient[httpx.AsyncClient]):
                 step = steps.send(result)
             except StopIteration as done:
                 return done.value
-            result = await self._do(step)
-
-    async def _do(self, step: SendStep | float) -> StepResult:
-        if isinstance(step, float):
-            await asyncio.sleep(step)
-            return None
-        try:
-            return await self._http.request(step.method, step.path, json=step.body, headers=step.headers)
-        except httpx.TransportError as error:
-            return error
+            if isinstance(step, float):
+                await asyncio.sleep(step)
+                continue
+            try:
+                result = await self._http.request(**step)
+            except httpx.TransportError as error:
+                result = error
 
     async def close(self) -> None:
         """Send the rewards in the buffer and close the connections."""

@@ -6,10 +6,9 @@ import logging
 import threading
 import time
 import uuid
-from collections import deque
-from collections.abc import Container, Iterable, Mapping
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any, overload
 from urllib.parse import quote
 
@@ -24,11 +23,7 @@ from posse.service.client.retry import ServiceError, Steps, Unreachable, ask
 BATCH = 1000  # the most rewards in one request
 SHORT = 1.0  # seconds in which a reward is delivered; otherwise it goes into the buffer
 LONGEST_REST = 5.0  # the most seconds for which rewards go into the buffer, or stay there, without a request
-REFUSALS: dict[str, type[ValueError]] = {
-    "conflict": ConflictingReward,
-    "unknown": UnknownDecision,
-    "invalid": ValueError,
-}
+REFUSALS = {"conflict": ConflictingReward, "unknown": UnknownDecision, "invalid": ValueError}
 NOT_FOUND = ("not-found", "unknown-experiment")
 
 logger = logging.getLogger("posse")
@@ -49,11 +44,16 @@ class ClientProtocol:
     def __init__(self, patience: float, buffer_limit: int) -> None:
         self.patience = patience
         self.buffer_limit = buffer_limit
-        self.buffer: deque[RewardReport] = deque()
+        self.buffer: defaultdict[str, deque[RewardReport]] = defaultdict(deque)  # by experiment
         self.refused: deque[tuple[RewardReport, str]] = deque(maxlen=BATCH)
         self._lock = threading.Lock()  # for the buffer
         self._rest, self._rest_until = 0.0, 0.0  # while the service is away
         self._stuck_until = 0.0  # when rewards that an experiment keeps in the buffer are tried again
+
+    @property
+    def buffered(self) -> int:
+        """How many rewards wait in the buffer."""
+        return sum(map(len, list(self.buffer.values())))
 
     # ---------------------------------------------------------------- decisions and rewards
 
@@ -126,7 +126,7 @@ class ClientProtocol:
         try:
             yield from self.flush()
         except ServiceError as error:
-            detail = f"{len(self.buffer):,} rewards were not delivered: {error}"
+            detail = f"{self.buffered:,} rewards were not delivered: {error}"
             raise type(error)(detail, error.status, error.kind) from error
 
     def _send_buffer_along(self, patience: float) -> Steps[None]:
@@ -143,42 +143,33 @@ class ClientProtocol:
         Rewards that can never be delivered are put aside, and an experiment that fails is skipped, so that neither
         delays the rest.
         """
-        new = 0
-        failed: dict[str, ServiceError] = {}
-        while reports := self._first_batch(failed):
-            try:
-                outcomes = yield from self._send(reports, patience)
-            except BaseException as error:
-                if not _is_final(error):
-                    with self._lock:
-                        self.buffer.extendleft(reversed(reports))
-                    if isinstance(error, Unreachable) or not isinstance(error, ServiceError):
-                        raise
-                    experiment = reports[0].experiment
-                    failed[experiment] = error
-                    logger.warning("rewards of %s stay in the buffer: %s", experiment, error)
-                    continue
-                outcomes = [{"status": "invalid", "detail": str(error)}] * len(reports)
-            for report, outcome in zip(reports, outcomes, strict=True):
-                new += outcome["status"] == "taken"
-                if outcome["status"] in REFUSALS:
-                    self.refused.append((report, outcome["detail"]))
-                    logger.warning("a reward was refused: %s", outcome["detail"])
-        return new, next(iter(failed.values()), None)
+        new, first_error = 0, None
+        for experiment in list(self.buffer):
+            while reports := self._take_batch(experiment):
+                try:
+                    outcomes = yield from self._send(reports, patience)
+                except BaseException as error:
+                    if not _is_final(error):
+                        with self._lock:
+                            self.buffer[experiment].extendleft(reversed(reports))
+                        if isinstance(error, Unreachable) or not isinstance(error, ServiceError):
+                            raise
+                        first_error = first_error or error
+                        logger.warning("rewards of %s stay in the buffer: %s", experiment, error)
+                        break
+                    outcomes = [{"status": "invalid", "detail": str(error)}] * len(reports)
+                for report, outcome in zip(reports, outcomes, strict=True):
+                    new += outcome["status"] == "taken"
+                    if outcome["status"] in REFUSALS:
+                        self.refused.append((report, outcome["detail"]))
+                        logger.warning("a reward was refused: %s", outcome["detail"])
+        return new, first_error
 
-    def _first_batch(self, skipped: Container[str]) -> list[RewardReport]:
-        """Take the first rewards of one experiment, which is not skipped, out of the buffer."""
-        reports: list[RewardReport] = []
+    def _take_batch(self, experiment: str) -> list[RewardReport]:
+        """Take the first rewards of an experiment out of the buffer."""
         with self._lock:
-            before = sum(1 for _ in takewhile(lambda report: report.experiment in skipped, self.buffer))
-            if before == len(self.buffer):
-                return []
-            self.buffer.rotate(-before)
-            experiment = self.buffer[0].experiment
-            while self.buffer and len(reports) < BATCH and self.buffer[0].experiment == experiment:
-                reports.append(self.buffer.popleft())
-            self.buffer.rotate(before)
-        return reports
+            waiting = self.buffer[experiment]
+            return [waiting.popleft() for _ in range(min(BATCH, len(waiting)))]
 
     def _send(self, reports: list[RewardReport], patience: float) -> Steps[list[dict[str, Any]]]:
         """Send rewards of one experiment; return their outcomes in order.
@@ -201,12 +192,13 @@ class ClientProtocol:
 
     def _keep(self, reports: list[RewardReport]) -> None:
         with self._lock:
-            if len(self.buffer) + len(reports) > self.buffer_limit:
+            if self.buffered + len(reports) > self.buffer_limit:
                 raise Unreachable(
-                    f"the service is away, and {len(self.buffer):,} rewards wait already; {len(reports)} more are "
+                    f"the service is away, and {self.buffered:,} rewards wait already; {len(reports)} more are "
                     f"over the buffer's limit of {self.buffer_limit:,} and are not kept"
                 )
-            self.buffer.extend(reports)
+            for report in reports:
+                self.buffer[report.experiment].append(report)
 
     def record(self, experiment: str, rewards: Iterable[tuple[str, str, float]]) -> Steps[int]:
         """Record rewards of the past, as (player, arm, reward), that the service did not choose; a call is a round."""
@@ -232,19 +224,10 @@ class ClientProtocol:
     ) -> Steps[dict[str, Any]]:
         """Create an experiment with the arguments of `posse.Learner`; return its description."""
         constants = {name: getattr(policy, name) for name in policy.constant_names()}
-        body = {
-            "name": experiment,
-            "arms": list(arms),
-            "players": list(players),
-            "policy": {"name": type(policy).__name__, "constants": constants},
-            "horizon": horizon,
-            "seed": seed,
-            "reward_range": list(reward_range),
-            "floor": floor,
-            "holdout": holdout,
-            "default_reward": default_reward,
-            "patience": patience,
-        }
+        body: dict[str, Any] = {"name": experiment, "arms": list(arms), "players": list(players)}
+        body |= {"policy": {"name": type(policy).__name__, "constants": constants}, "horizon": horizon, "seed": seed}
+        body |= {"reward_range": list(reward_range), "floor": floor, "holdout": holdout}
+        body |= {"default_reward": default_reward, "patience": patience}
         return self._change("POST", "/v1/experiments", body)
 
     def change(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpx
@@ -36,18 +35,9 @@ class Unreachable(ServiceError):
     """The service is away, or cannot write at the moment."""
 
 
-@dataclass(frozen=True)
-class SendStep:
-    """Send this request."""
-
-    method: str
-    path: str
-    body: Any
-    headers: dict[str, str]
-
-
 StepResult = httpx.Response | httpx.TransportError | None
-Steps = Generator[SendStep | float, StepResult, T]
+Steps = Generator[dict[str, Any] | float, StepResult, T]
+"""Each step is the arguments of httpx's `request`, or the seconds to wait."""
 
 
 def ask(
@@ -57,7 +47,7 @@ def ask(
 
     A request that is not repeatable is repeated only if it has surely not been carried out.
     """
-    send = SendStep(method, path, body, {} if key is None else {"Idempotency-Key": key})
+    send = {"method": method, "url": path, "json": body, "headers": {} if key is None else {"Idempotency-Key": key}}
     until = time.monotonic() + patience
     delay = FIRST_DELAY
     while True:

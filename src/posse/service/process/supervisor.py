@@ -36,7 +36,6 @@ from posse.service.storage.store import ServiceStore
 
 PRELOADED = [  # by the process that workers are forked from, so that a new worker answers at once
     "posse.service.api.app",
-    "posse.service.dashboard.routes",
     "posse.service.process.warm_up",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",
@@ -65,18 +64,16 @@ def serve(
 def bind(host: str, port: int) -> socket.socket:
     """A socket that listens at an address."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
         raise ValueError(f"host={host!r}, but expected a name or an address of this machine: {error}") from None
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)
-        listener.set_inheritable(True)
+        both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # at ::, IPv4 too
+        listener = socket.create_server(address, family=family, backlog=2048, dualstack_ipv6=both)
     except OSError as error:
-        listener.close()
-        raise OSError(f"cannot listen on {host}:{port}: {error.strerror}; --port takes another") from None
+        reason = os.strerror(error.errno or 0)
+        raise OSError(f"cannot listen on {host}:{port}: {reason}; --port takes another") from None
+    listener.set_inheritable(True)
     return listener
 
 
@@ -92,7 +89,7 @@ def prepare(settings: Settings, host: str) -> None:
     """Import the user's policies, create the database if there is none, and refuse an open service without a token."""
     if settings.import_file is not None:
         import_file(settings.import_file)
-    with closing(ServiceStore.open(settings.database, create=True)) as store:
+    with closing(ServiceStore(settings.database, create=True)) as store:
         if not settings.loopback and not store.read(tokens.exist):
             raise ValueError(
                 f"host={host!r} can be reached from other machines, but there is no token yet, so anybody could do "
@@ -120,14 +117,12 @@ class Supervisor:
         """Start the workers, and replace those that die, until a signal comes."""
         before = {number: signal.signal(number, self._signalled) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            try:
-                for number in range(self._count):
-                    self._start(number)
-                while not self._signals:
-                    self._wait()
-            finally:
-                self._stop()
+            for number in range(self._count):
+                self._start(number)
+            while not self._signals:
+                self._wait()
         finally:
+            self._stop()
             for number, handler in before.items():
                 signal.signal(number, handler)
             for end in (self._wake_read, self._wake_write):
@@ -163,8 +158,6 @@ class Supervisor:
     def _replace(self, number: int, worker: BaseProcess) -> None:
         worker.join()
         code = worker.exitcode or 0
-        del self._workers[number]  # a closed process cannot be asked anything, and `_stop` would
-        worker.close()
         if code > 0:  # it exited by itself, and would do so again right away
             if not self._announced:
                 raise RuntimeError("the service could not start; the lines above say why")
@@ -214,7 +207,6 @@ class WorkerServer(uvicorn.Server):
         self._say_ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
         await super().startup(sockets)
         if self.started:
             self._say_ready()
@@ -230,7 +222,6 @@ class WorkerServer(uvicorn.Server):
 
 
 def configuration(app: Any) -> uvicorn.Config:
-    """How uvicorn serves the app."""
     return uvicorn.Config(
         app,
         log_config=None,

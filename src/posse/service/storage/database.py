@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import sqlite3
@@ -12,10 +13,11 @@ from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy import exc
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, Engine
 
 from posse.service.storage.errors import Damaged, Unavailable
-from posse.service.storage.schema import SCHEMA
+from posse.service.storage.schema import SCHEMA, metadata
 
 LOGGER = logging.getLogger("posse.service")
 PATIENCE = 5  # seconds that a transaction waits to write
@@ -116,6 +118,19 @@ def can_retry(error: exc.DBAPIError) -> bool:
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in RETRIED
 
 
+def insert_into(table: sql.Table, dialect: str) -> Any:
+    """An insertion that can say what to do about a row that is there already."""
+    return (sqlite if dialect == "sqlite" else postgresql).insert(table)
+
+
+@functools.cache
+def upsert(table: sql.Table, dialect: str) -> Any:
+    """Insert a row, or replace all but its key."""
+    insert = insert_into(table, dialect)
+    rest = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest)
+
+
 # ---------------------------------------------------------------- schema
 
 
@@ -167,21 +182,23 @@ def upgrade(url: str) -> None:
                 raise ValueError(
                     f"the database has schema {found}, but this posse works with {SCHEMA}; use a newer posse"
                 )
+            if found is None:
+                metadata.create_all(connection, checkfirst=False)
             if found != SCHEMA:
-                _run_migrations(connection)
+                _run_alembic("stamp" if found is None else "upgrade", connection)
     finally:
         engine.dispose()
 
 
-def _run_migrations(connection: Connection) -> None:
-    from alembic import command
+def _run_alembic(command: str, connection: Connection) -> None:
+    import alembic.command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", os.path.join(os.path.dirname(__file__), "migrations").replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    getattr(alembic.command, command)(config, "head")
 
 
 def forget(engine: Engine) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,14 +20,15 @@ from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
 from posse.learner.state import Decision, LearnerState
-from posse.service.storage import log_rows
+from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
-from posse.service.storage.log_chain import Values, row_digest
-from posse.service.storage.pair_statistics import PairStatistics, insert_into, summary_of
+from posse.service.storage.log_rows import Values, row_digest
+from posse.service.storage.pair_statistics import PairStatistics, summary_of
 
 RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
 FEW = 2_000  # rows that are read to catch up; if there are more, the statistics are read anew
+INSERTS = {name: sql.insert(tables.metadata.tables[name]) for name in ("decisions", "rewards", "changes")}
 UPDATE = sql.update(tables.experiments).where(tables.experiments.c.id == sql.bindparam("experiment"))
 
 Answered = tuple[int, float, bool]
@@ -46,8 +47,7 @@ class LiveExperiment:
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
         self.statistics = PairStatistics()
-        self._log: dict[str, list[dict[str, Any]]] = {"decisions": [], "rewards": [], "changes": []}
-        self._names: set[tuple[str, int]] = set()  # table and place of each name that is to be written
+        self._rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)  # to be written, by table
         self._stand_at(row)
 
     def _stand_at(self, row: Values) -> None:
@@ -69,15 +69,15 @@ class LiveExperiment:
         row["origin"] = row["head"] = row_digest("experiments", row)
         row |= {"paused": 0, "rounds": 0, "decisions": 0, "events": 0, "links": 0, "time": now}
         row["summary"] = summary_of(state)
-        insert = insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
+        insert = database.insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
         row["id"] = connection.execute(insert.returning(tables.experiments.c.id), row).scalar()
         if row["id"] is None:
             raise ExperimentExists(f"there is an experiment {name!r} already")
-        for table, names in ((tables.players, players), (tables.arms, arms)):
-            rows = [log_rows.name_row(table.name, row["id"], place, one, True) for place, one in enumerate(names)]
-            if rows:
-                connection.execute(sql.insert(table), rows)
         live = cls(row, state)
+        for roster in (state.player_roster, state.arm_roster):
+            for place in range(len(roster.names)):
+                live._append_name(roster, place)
+        live.write_log(connection)
         live.statistics.write(connection, live.id, state)
         return live
 
@@ -108,7 +108,8 @@ class LiveExperiment:
         if not 0 < missed <= FEW:
             return False
         head = self.head
-        rows = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
+        found = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
+        rows = sorted(found, key=log_rows.by_link)
         if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in rows):
             return False
         for table, entry in rows:
@@ -155,11 +156,11 @@ class LiveExperiment:
     def _replay_change(self, row: Values, name_of: Any) -> None:
         kind, place = row["kind"], row["place"]
         if kind in (*log_rows.PLAYER_CHANGES, *log_rows.ARM_CHANGES):
-            table, known = self._names_of(kind)
-            name = known.names[place] if place < len(known.names) else name_of(table, place)
+            roster = self._roster_of(kind)
+            name = roster.names[place] if place < len(roster.names) else name_of(f"{roster.kind}s", place)
             self.state.change(kind, name, bool(row["knows_others"]))
         elif kind == "erase":
-            self.state.player_roster.rename(place, name_of(tables.players, place))
+            self.state.player_roster.rename(place, name_of("players", place))
         elif kind == "rounds":
             self.state.rounds = place
         elif kind in ("pause", "resume"):
@@ -167,18 +168,17 @@ class LiveExperiment:
         elif kind != "rebuild":
             raise Damaged(f"experiment {self.name!r}: row {row['link']} of the log has the kind {kind!r}")
 
-    def _names_of(self, kind: str) -> tuple[sql.Table, Roster]:
-        """The table and the roster that a change is about."""
-        if kind in log_rows.PLAYER_CHANGES:
-            return tables.players, self.state.player_roster
-        return tables.arms, self.state.arm_roster
+    def _roster_of(self, kind: str) -> Roster:
+        """The roster that a change is about."""
+        return self.state.player_roster if kind in log_rows.PLAYER_CHANGES else self.state.arm_roster
 
     # ---------------------------------------------------------------- what happens
 
-    def choose(self, players: list[int], available: Any, now: float, key: str | None) -> list[Decision]:
-        """One round."""
-        offered = self.state.offered(available)
-        request = {"offered": np.packbits(offered).tobytes(), "restricted": int(available is not None)}
+    def choose(
+        self, players: list[int], offered: np.ndarray, restricted: bool, now: float, key: str | None
+    ) -> list[Decision]:
+        """One round; `restricted` says that the request named the arms that are offered."""
+        request = {"offered": np.packbits(offered).tobytes(), "restricted": int(restricted)}
         made = self.state.choose(players, offered, now)
         for position, (decision, row) in enumerate(made):
             probabilities = np.zeros(offered.size, "<f8")
@@ -241,16 +241,15 @@ class LiveExperiment:
     def change(self, kind: str, name: str, now: float, knows_others: bool = True) -> None:
         """One event: a player or an arm comes or goes."""
         self.state.change(kind, name, knows_others)
-        table, roster = self._names_of(kind)
+        roster = self._roster_of(kind)
         place = roster.place(name)
-        self._names.add((table.name, place))
+        self._append_name(roster, place)
         self.append_change(kind, place, now, self.state.events, knows_others)
 
     def erase(self, player: str, replacement: str, now: float) -> None:
-        """Replace a player's name."""
         place = self.state.player_roster.place(player)
         self.state.player_roster.rename(place, replacement)
-        self._names.add(("players", place))
+        self._append_name(self.state.player_roster, place)
         self.append_change("erase", place, now)
 
     def append_change(self, kind: str, place: int, now: float, event: int = 0, knows_others: bool = True) -> None:
@@ -263,7 +262,12 @@ class LiveExperiment:
         self.head = row["digest"] = row_digest(table, row, self.head)
         self.links += 1
         self.time = max(self.time, at)
-        self._log[table].append(row)
+        self._rows[table].append(row)
+
+    def _append_name(self, roster: Roster, place: int) -> None:
+        table = f"{roster.kind}s"
+        row = log_rows.name_row(table, self.id, place, roster.names[place], bool(roster.here[place]))
+        self._rows[table].append(row)
 
     def _trim(self) -> None:
         """Forget all but the recent decisions and answers."""
@@ -274,10 +278,13 @@ class LiveExperiment:
     # ---------------------------------------------------------------- into the database
 
     def write_log(self, connection: Connection) -> None:
-        """Write the rows of the log that are not yet there."""
-        for table, rows in self._log.items():
+        """Write the rows of the log, and the names, that are not yet there."""
+        for name, rows in self._rows.items():
             if rows:
-                connection.execute(log_rows.INSERTS[table], rows)
+                insert = INSERTS.get(name)
+                if insert is None:
+                    insert = database.upsert(tables.metadata.tables[name], connection.dialect.name)
+                connection.execute(insert, rows)
                 rows.clear()
 
     def write(self, connection: Connection) -> None:
@@ -286,7 +293,6 @@ class LiveExperiment:
         if self.links == self._written:
             return
         self.write_log(connection)
-        self._write_names(connection)
         summary = self.statistics.write(connection, self.id, self.state)
         values = self.progress() if summary is None else self.progress() | {"summary": summary}
         connection.execute(UPDATE, values | {"experiment": self.id})
@@ -297,16 +303,6 @@ class LiveExperiment:
         state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
         return values | {"links": self.links, "head": self.head, "time": self.time, "paused": int(self.paused)}
-
-    def _write_names(self, connection: Connection) -> None:
-        for table, place in sorted(self._names):
-            roster = self.state.player_roster if table == "players" else self.state.arm_roster
-            row = log_rows.name_row(table, self.id, place, roster.names[place], bool(roster.here[place]))
-            target = tables.metadata.tables[table]
-            found = sql.and_(target.c.experiment == self.id, target.c.place == place)
-            if connection.execute(sql.update(target).where(found), row).rowcount == 0:
-                connection.execute(sql.insert(target), row)
-        self._names.clear()
 
 
 def first_state(row: Values, arms: list[str], players: list[str]) -> LearnerState:

@@ -1,8 +1,18 @@
-"""Rows of the log, of players and of arms: how they are read, found and written."""
+"""Rows of the log, of players and of arms: their digests, and how they are found and read.
+
+SQLite's pages have no checksums, so the log carries its own: each row's digest is
+
+    sha256(digest of the row before ‖ table ‖ numbers ‖ texts and arrays),
+
+one chain for each experiment, from its set-up to its last row, whose digest the experiment's row repeats as its head.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import operator
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +22,64 @@ from sqlalchemy.engine import Connection
 from posse.learner.ledger import Row
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
-from posse.service.storage.log_chain import Values, row_digest
 
+Values = Mapping[Any, Any]  # by the names of columns
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
 
-INSERTS = {name: sql.insert(tables.metadata.tables[name]) for name in ("decisions", "rewards", "changes")}
+
+# ---------------------------------------------------------------- digests
+
+
+class RowLayout:
+    """How a table's row becomes bytes: its numbers, then what varies in length or may be missing."""
+
+    def __init__(self, whole: str, real: str, varying: str) -> None:
+        self.numbers = operator.itemgetter(*whole.split(), *real.split())
+        self.pack = struct.Struct(f">{len(whole.split())}q{len(real.split())}d").pack
+        self.varying = varying.split()
+
+
+NAMES = RowLayout("experiment place", "", "name")
+LAYOUTS = {
+    "decisions": RowLayout(
+        "link serial tag round player arm holdout restricted position",
+        "propensity shared decided_at",
+        "probabilities offered request_key",
+    ),
+    "rewards": RowLayout("link serial event round player arm defaulted", "reward seen_n seen_s observed_at", ""),
+    "changes": RowLayout("link event place knows_others", "at", "kind"),
+    "experiments": RowLayout("first_players first_arms", "created_at", "name setup"),
+    "players": NAMES,
+    "arms": NAMES,
+    "tokens": RowLayout("id", "created_at", "hash scopes label experiment expires_at revoked_at"),
+}
+
+
+def row_digest(table: str, row: Values, previous: bytes = b"") -> bytes:
+    """The digest of a row. `previous` is the digest of the row before it in the log.
+
+    An experiment's row is the first in its chain. The rows of names and tokens are in no chain, so that a name can be
+    erased without breaking one. Raises struct.error or TypeError where a value is not of its column's kind.
+    """
+    layout = LAYOUTS[table]
+    content = previous + table.encode() + layout.pack(*layout.numbers(row))
+    if layout.varying:
+        content += b"".join(_sized(row[name]) for name in layout.varying)
+    return hashlib.sha256(content).digest()
+
+
+def _sized(value: bytes | str | float | None) -> bytes:
+    """A value after its length; length −1 if there is none."""
+    if value is None:
+        return struct.pack(">q", -1)
+    if isinstance(value, (int, float)):
+        value = repr(float(value))
+    content = value.encode() if isinstance(value, str) else bytes(value)
+    return struct.pack(">q", len(content)) + content
+
+
+# ---------------------------------------------------------------- decisions and rewards
+
 
 _MADE, _GIVEN = tables.decisions.c, tables.rewards.c
 _HERE = _MADE.experiment == sql.bindparam("experiment")
@@ -69,38 +132,6 @@ def past_row(values: Values, serial: int = -1) -> Row:
     return Row(serial, 0, values["round"], values["player"], values["arm"], 0.0, False, 0.0, values["observed_at"])
 
 
-def name_row(table: str, experiment: int, place: int, name: str, here: bool) -> dict[str, Any]:
-    """A row of players or arms."""
-    row: dict[str, Any] = {"experiment": experiment, "place": place, "name": name, "here": int(here)}
-    row["digest"] = row_digest(table, row)
-    return row
-
-
-def read_names(connection: Connection, table: sql.Table, experiment: int) -> list[tuple[str, bool]]:
-    """Names, and whether each is here, by place."""
-    query = sql.select(table.c.name, table.c.here).where(table.c.experiment == experiment).order_by(table.c.place)
-    return [(name, bool(here)) for name, here in connection.execute(query)]
-
-
-def read_name(connection: Connection, table: sql.Table, experiment: int, place: int) -> str:
-    """The name at a place."""
-    query = sql.select(table.c.name).where(table.c.experiment == experiment, table.c.place == place)
-    name = connection.execute(query).scalar()
-    if name is None:
-        raise Damaged(f"{table.name} of experiment {experiment} has nobody at place {place}")
-    return str(name)
-
-
-def read_log(connection: Connection, experiment: int, after: int, serial: int) -> list[tuple[str, Values]]:
-    """The rows of the log after one of them, in order, each with its table; `serial` is the first new decision's."""
-    found: list[tuple[str, Values]] = []
-    for table in (tables.decisions, tables.rewards, tables.changes):
-        is_new = table.c.serial >= serial if table is tables.decisions else table.c.link > after
-        query = sql.select(table).where(table.c.experiment == experiment, is_new)
-        found += [(table.name, row) for row in connection.execute(query).mappings()]
-    return sorted(found, key=lambda entry: entry[1]["link"])
-
-
 def first_decision(connection: Connection, experiment: int, decisions: int, passes: Callable[[Any], bool]) -> int:
     """The serial number from which on decisions pass, found by halving the range.
 
@@ -115,3 +146,53 @@ def first_decision(connection: Connection, experiment: int, decisions: int, pass
         else:
             low = found.serial + 1
     return low
+
+
+def read_log(
+    connection: Connection, experiment: int, after: int = 0, serial: int = 0, limit: int | None = None
+) -> Iterator[tuple[str, Values]]:
+    """The rows of the log after one of them, each with its table: decisions, then rewards, then changes.
+
+    `serial` is the first new decision's: decisions have no index of links, but serial numbers have the same order. With
+    a limit, rewards come with the tag of their decision, and its round as `decided_in`.
+    """
+    for table in (tables.decisions, tables.rewards, tables.changes):
+        place, first = (table.c.serial, serial) if table is tables.decisions else (table.c.link, after + 1)
+        query = sql.select(table).where(table.c.experiment == experiment, place >= first).order_by(place)
+        if limit is not None:
+            query = query.where(place < first + limit)
+            if table is tables.rewards:
+                query = query.add_columns(_MADE.tag, _MADE.round.label("decided_in"))
+                query = query.select_from(table.outerjoin(tables.decisions, SAME_DECISION))
+        for row in connection.execute(query).mappings():
+            if limit is None or row["link"] <= after + limit:
+                yield table.name, row
+
+
+def by_link(entry: tuple[str, Values]) -> int:
+    """What sorts rows of the log into their order."""
+    return entry[1]["link"]
+
+
+# ---------------------------------------------------------------- names
+
+
+def name_row(table: str, experiment: int, place: int, name: str, here: bool) -> dict[str, Any]:
+    row: dict[str, Any] = {"experiment": experiment, "place": place, "name": name, "here": int(here)}
+    row["digest"] = row_digest(table, row)
+    return row
+
+
+def read_names(connection: Connection, table: sql.Table, experiment: int) -> list[tuple[str, bool]]:
+    """Names, and whether each is here, by place."""
+    query = sql.select(table.c.name, table.c.here).where(table.c.experiment == experiment).order_by(table.c.place)
+    return [(name, bool(here)) for name, here in connection.execute(query)]
+
+
+def read_name(connection: Connection, table: str, experiment: int, place: int) -> str:
+    column = tables.metadata.tables[table].c
+    query = sql.select(column.name).where(column.experiment == experiment, column.place == place)
+    name = connection.execute(query).scalar()
+    if name is None:
+        raise Damaged(f"{table} of experiment {experiment} has nobody at place {place}")
+    return str(name)

@@ -6,21 +6,19 @@ in its index or what the player has seen. A row holds them as 64-bit numbers, on
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sql
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection
 
 from posse.learner.state import LearnerState
 from posse.service.storage import schema as tables
+from posse.service.storage.database import upsert
 from posse.service.storage.errors import Damaged
-from posse.service.storage.log_chain import Values
+from posse.service.storage.log_rows import Values
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
-COLUMNS = ("pulls", "waiting", "numbers")
 Entries = list[tuple[str, bool]]  # names, and whether each is here
 
 
@@ -73,7 +71,7 @@ class PairStatistics:
             differs[:arms, :players] = (numbers[:, :arms, :players] != self._numbers).any(axis=0)
         rows = _rows(experiment, numbers, differs)
         if rows:
-            connection.execute(_upsert(connection.dialect.name), rows)
+            connection.execute(upsert(tables.stats, connection.dialect.name), rows)
         changed = summary != self._summary
         self._numbers, self._summary = numbers, summary
         return summary if changed else None
@@ -89,7 +87,6 @@ def number_names(state: LearnerState) -> list[str]:
 
 
 def all_rows(experiment: int, state: LearnerState) -> list[dict[str, Any]]:
-    """Rows of all pairs."""
     numbers = _all_numbers(state)
     return _rows(experiment, numbers, np.ones(numbers.shape[1:], np.bool_))
 
@@ -141,18 +138,3 @@ def _from_summary(
         "of_arm": np.frombuffer(summary[8:split], "<f8"),
         "of_player": np.frombuffer(summary[split:], "<f8"),
     }
-
-
-@functools.cache
-def _upsert(dialect: str) -> Any:
-    """Insert a pair, or replace its numbers."""
-    insert = insert_into(tables.stats, dialect)
-    return insert.on_conflict_do_update(
-        index_elements=["experiment", "player", "arm"],
-        set_={name: insert.excluded[name] for name in COLUMNS},
-    )
-
-
-def insert_into(table: sql.Table, dialect: str) -> Any:
-    """An insertion that can say what to do about a row that is there already."""
-    return (sqlite if dialect == "sqlite" else postgresql).insert(table)

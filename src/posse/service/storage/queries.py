@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import sqlalchemy as sql
@@ -24,7 +24,7 @@ from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_chain import Values
+from posse.service.storage.log_rows import Values
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,13 @@ class Experiment:
     """When something happened last."""
 
 
-@dataclass(frozen=True, eq=False)
-class Indices:
+class Indices(NamedTuple):
     """What the next decision of each player would rest on, float64 [player, arm], for rewards mapped to [0, 1].
 
     Centers are no estimates of means: some policies add a bonus to them, and those of PosseTS and Ind-TS-V are on the
     scale x^¼ − (1−x)^¼.
     """
 
-    players: list[tuple[str, bool]]
-    arms: list[tuple[str, bool]]
     centers: np.ndarray
     scales: np.ndarray
     weights: np.ndarray
@@ -90,7 +87,6 @@ def experiments(connection: Connection, only: int | None = None) -> list[Experim
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
-    """One of them."""
     return experiments(connection, find(connection, name)["id"])[0]
 
 
@@ -109,7 +105,6 @@ def with_patience(connection: Connection) -> list[str]:
 
 
 def find(connection: Connection, name: str) -> Values:
-    """An experiment's row."""
     table = tables.experiments
     query = sql.select(table).where(table.c.name == check_name("experiment", name))
     row = connection.execute(query).mappings().first()
@@ -142,7 +137,7 @@ def indices(state: LearnerState) -> Indices:
         evaluated = state.evaluate(player)
         state.probabilities(evaluated, state.arm_roster.here)
         table[:, player] = evaluated
-    return Indices(list(state.player_roster), list(state.arm_roster), *table)
+    return Indices(*table)
 
 
 # ---------------------------------------------------------------- the log
@@ -156,99 +151,58 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     whole("after", after, least=0)
     whole("limit", limit, least=1, most=LARGEST_PAGE)
     row = find(connection, name)
-    names = {
-        table.name: [one for one, _ in log_rows.read_names(connection, table, row["id"])]
-        for table in (tables.players, tables.arms)
-    }
-    made = tables.decisions
-    serial = log_rows.first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
-    last = after + limit
-    query = sql.select(made).where(made.c.experiment == row["id"], made.c.serial >= serial)
-    some = connection.execute(query.order_by(made.c.serial).limit(limit)).mappings()
-    found = [_decision_row(one, names) for one in some if one["link"] <= last]
-    known = tables.rewards
-    query = (
-        sql.select(known, made.c.tag, made.c.round.label("decided_in"))
-        .select_from(known.outerjoin(made, log_rows.SAME_DECISION))
-        .where(known.c.experiment == row["id"], known.c.link > after, known.c.link <= last)
+    players, arms = (
+        [one for one, _ in log_rows.read_names(connection, table, row["id"])] for table in (tables.players, tables.arms)
     )
-    found += [_reward_row(one, names) for one in connection.execute(query).mappings()]
-    table = tables.changes
-    query = sql.select(table).where(table.c.experiment == row["id"], table.c.link > after, table.c.link <= last)
-    found += [_change_row(one, names) for one in connection.execute(query).mappings()]
-    return sorted(found, key=lambda one: one["event"])
+    serial = log_rows.first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
+    rows = log_rows.read_log(connection, row["id"], after, serial, limit)
+    return [_log_entry(table, one, players, arms) for table, one in sorted(rows, key=log_rows.by_link)]
 
 
-def _decision_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
-    return {
-        "event": row["link"],
-        "kind": "decision",
-        "decision": write_id(row["serial"], row["tag"]),
-        "round": row["round"],
-        "player": names["players"][row["player"]],
-        "arm": names["arms"][row["arm"]],
-        "propensity": row["propensity"],
-        "holdout": bool(row["holdout"]),
-        "shared": row["shared"],
-        "decided_at": row["decided_at"],
-    }
-
-
-def _reward_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
+def _log_entry(table: str, row: Values, players: list[str], arms: list[str]) -> dict[str, Any]:
+    """A row of the log in the learner's words."""
+    if table == "changes":
+        change = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}
+        if row["kind"] in (*log_rows.PLAYER_CHANGES, "erase"):
+            change["player"] = players[row["place"]]
+        elif row["kind"] in log_rows.ARM_CHANGES:
+            change["arm"] = arms[row["place"]]
+        return change
     past = row["serial"] < 0
-    return {
-        "event": row["link"],
-        "kind": "record" if past else "reward",
-        "decision": None if past else write_id(row["serial"], row["tag"]),
-        "round": row["round"] if past else row["decided_in"],
-        "player": names["players"][row["player"]],
-        "arm": names["arms"][row["arm"]],
-        "reward": row["reward"],
-        "observed": row["event"],
-        "defaulted": bool(row["defaulted"]),
-        "observed_at": row["observed_at"],
-    }
-
-
-def _change_row(row: Values, names: dict[str, list[str]]) -> dict[str, Any]:
-    change: dict[str, Any] = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}
-    if row["kind"] in (*log_rows.PLAYER_CHANGES, "erase"):
-        change["player"] = names["players"][row["place"]]
-    elif row["kind"] in log_rows.ARM_CHANGES:
-        change["arm"] = names["arms"][row["place"]]
-    return change
+    kind = "decision" if table == "decisions" else "record" if past else "reward"
+    entry: dict[str, Any] = {"event": row["link"], "kind": kind}
+    entry["decision"] = None if past else write_id(row["serial"], row["tag"])
+    entry["round"] = row["decided_in"] if kind == "reward" else row["round"]
+    entry.update(player=players[row["player"]], arm=arms[row["arm"]])
+    if table == "decisions":
+        entry.update(propensity=row["propensity"], holdout=bool(row["holdout"]))
+        entry.update(shared=row["shared"], decided_at=row["decided_at"])
+    else:
+        entry.update(reward=row["reward"], observed=row["event"])
+        entry.update(defaulted=bool(row["defaulted"]), observed_at=row["observed_at"])
+    return entry
 
 
 def log_table(connection: Connection, name: str) -> Any:
     """The whole log as an Arrow table, as the learner gives it."""
     row = find(connection, name)
     live = LiveExperiment.load(connection, row)
-    made, known, changed = tables.decisions, tables.rewards, tables.changes
-    answers: dict[int, Answer] = {}
-    rows: list[tuple[Row, Answer | None]] = []
-    query = sql.select(known).where(known.c.experiment == live.id).order_by(known.c.link)
-    for one in connection.execute(query).mappings():
-        answer = Answer(one["reward"], one["event"], one["observed_at"], bool(one["defaulted"]))
-        if one["serial"] >= 0:
-            answers[one["serial"]] = answer
-        else:
-            rows.append((log_rows.past_row(one), answer))
-    query = sql.select(made).where(made.c.experiment == live.id).order_by(made.c.serial)
-    for one in connection.execute(query).mappings():
-        decision = log_rows.with_availability(log_rows.decision_row(one), one["offered"])
-        rows.append((decision, answers.get(one["serial"])))
-    rows.sort(key=lambda pair: (pair[0].round, pair[0].serial))
     players, arms = live.state.player_roster.names, live.state.arm_roster.names
+    rows: dict[int, tuple[Row, Answer | None]] = {}
+    changes = []
+    for table, one in log_rows.read_log(connection, live.id):
+        if table == "decisions":
+            decision = log_rows.with_availability(log_rows.decision_row(one), one["offered"])
+            rows[one["serial"]] = (decision, None)
+        elif table == "rewards":
+            made = rows[one["serial"]][0] if one["serial"] >= 0 else log_rows.past_row(one)
+            answer = Answer(one["reward"], one["event"], one["observed_at"], bool(one["defaulted"]))
+            rows[one["serial"]] = (made, answer)
+        elif one["event"] > 0:
+            who = (players if one["kind"] in log_rows.PLAYER_CHANGES else arms)[one["place"]]
+            change = {"event": one["event"], "kind": one["kind"], "name": who}
+            changes.append(change | {"knows_others": bool(one["knows_others"])})
     first = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}
-    query = sql.select(changed).where(changed.c.experiment == live.id, changed.c.event > 0).order_by(changed.c.link)
-    changes = [
-        {
-            "event": one["event"],
-            "kind": one["kind"],
-            "name": (players if one["kind"] in log_rows.PLAYER_CHANGES else arms)[one["place"]],
-            "knows_others": bool(one["knows_others"]),
-        }
-        for one in connection.execute(query).mappings()
-    ]
-    given_up = live.state.decisions - sum(pair[0].serial >= 0 for pair in rows)
-    return to_arrow(live.state, Past(first, changes, given_up, live.time), rows)
+    given_up = live.state.decisions - sum(serial >= 0 for serial in rows)
+    in_order = sorted(rows.values(), key=lambda pair: (pair[0].round, pair[0].serial))
+    return to_arrow(live.state, Past(first, changes, given_up, live.time), in_order)

@@ -1,16 +1,23 @@
-"""The store: a database, and the experiments of it that this process holds in memory."""
+"""The store: a database, the experiments of it that this process holds in memory, and threads that read."""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy.engine import Connection
 
 from posse.service.storage import database
+from posse.service.storage.errors import Overloaded, Refused
 from posse.service.storage.live_experiment import LiveExperiment
+
+READ_THREADS = 4
+MOST_READS_WAITING = 200
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -21,10 +28,13 @@ class ServiceStore:
 
     Args:
         url: `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`.
+        create: make the database, or bring it to the newest schema, if need be.
         clock: gives the time in seconds.
     """
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, url: str, create: bool = False, clock: Callable[[], float] = time.time) -> None:
+        if create:
+            database.upgrade(url)
         self.engine = database.connect(url)
         self.clock = clock
         self.live: dict[str, LiveExperiment] = {}
@@ -32,18 +42,44 @@ class ServiceStore:
         """Held by whoever writes."""
         database.check_version(self.engine)
 
-    @classmethod
-    def open(cls, url: str, create: bool = False, clock: Callable[[], float] = time.time) -> ServiceStore:
-        """The store at an address; with `create` the database is made, or brought to the newest schema, if need be."""
-        if create:
-            database.upgrade(url)
-        return cls(url, clock)
-
     def close(self) -> None:
-        """Give the connections back."""
         self.engine.dispose()
 
     def read(self, query: Callable[Concatenate[Connection, P], Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """What a query returns, asked of one moment of the database; those of `queries`, for example."""
         with database.reading(self.engine) as connection:
             return query(connection, *args, **kwargs)
+
+
+class ReadPool:
+    """Runs functions that read in threads, so that the event loop never waits; refuses more when too many wait."""
+
+    def __init__(self, store: ServiceStore) -> None:
+        self._store = store
+        self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="posse-read")
+        self._waiting = 0
+
+    async def run(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+        if self._waiting >= MOST_READS_WAITING:
+            raise Overloaded(f"{MOST_READS_WAITING} reads wait already")
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._threads, functools.partial(function, *args, **kwargs))
+        finally:
+            self._waiting -= 1
+
+    async def query(
+        self, query: Callable[Concatenate[Connection, P], Result], *args: P.args, **kwargs: P.kwargs
+    ) -> Result:
+        """What a query returns, asked of one moment of the database; Refused if it cannot be answered as it stands."""
+        try:
+            return await self.run(functools.partial(self._store.read, query, *args, **kwargs))
+        except Refused:
+            raise
+        except (ValueError, TypeError) as error:
+            raise Refused(str(error)) from error
+
+    def close(self) -> None:
+        """Finish what was begun."""
+        self._threads.shutdown()

@@ -1,37 +1,24 @@
-"""One transaction that writes: begin, lock, apply commands in order, commit.
-
-Each command is checked before it changes anything, so a refused one leaves no trace among the others. The handlers of
-tokens are in auth/tokens.py; those that import a log or rebuild an experiment are in admin/.
-"""
+"""One transaction that writes: begin, lock, apply commands in order, commit."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import itertools
 import math
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
-from posse.learner.learner import as_reports
 from posse.learner.ledger import UnknownDecision, parse_id
-from posse.learner.setup import LONGEST_NAME, Setup, check_name, check_names
-from posse.learner.state import Decision
-from posse.service.commands import Change, Choose, Command, Create, Erase, Observe, Record, TakeDefaults
+from posse.learner.setup import Setup, check_name
 from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import Paused, Refused, Unavailable, UnknownExperiment
-from posse.service.storage.idempotency import repeated
+from posse.service.storage.errors import Refused, Unavailable, UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_chain import Values
-from posse.service.storage.log_rows import KNOWN_KEYS, MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, decision_row
-from posse.service.storage.reward_reports import RewardOutcome, check_report
+from posse.service.storage.log_rows import KNOWN_KEYS, MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, Values, decision_row
 from posse.service.storage.store import ServiceStore
 
 Result = TypeVar("Result")
@@ -41,7 +28,6 @@ BUSY = 100  # experiments whose recent decisions stay in memory; those of others
 MANY = 10_000  # serial numbers of overdue decisions that take the default as one event
 SLACK = 1.0  # seconds by which the database is asked for more than is due; each time is then checked exactly
 AT_ONCE = 500  # decisions looked up in one query
-NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
 
 LOCKED = (
     sql.select(tables.experiments)
@@ -51,12 +37,23 @@ LOCKED = (
 )
 
 
+class Command(Protocol):
+    """Anything that changes the database: `posse.service.commands` has most of them."""
+
+    @property
+    def experiment(self) -> str | None:
+        """The experiment that it is about, which is locked before anything is done; None for no particular one."""
+
+    def apply(self, transaction: Transaction) -> Any:
+        """Do it, and return its result."""
+
+
 # ---------------------------------------------------------------- from begin to commit
 
 
 def commit(store: ServiceStore, command: Command) -> Any:
     """Apply one command in a transaction of its own; an error undoes all of it."""
-    return _commit(store, lambda transaction: transaction.apply(command))
+    return _commit(store, command.apply)
 
 
 def commit_group(store: ServiceStore, commands: Sequence[Command]) -> list[Any]:
@@ -64,7 +61,7 @@ def commit_group(store: ServiceStore, commands: Sequence[Command]) -> list[Any]:
 
     def apply_all(transaction: Transaction) -> list[Any]:
         transaction.lock(command.experiment for command in commands if command.experiment is not None)
-        transaction.look_up_keys(command for command in commands if isinstance(command, Choose))
+        transaction.look_up_keys(commands)
         return [transaction.apply_or_refuse(command) for command in commands]
 
     return _commit(store, apply_all)
@@ -73,28 +70,24 @@ def commit_group(store: ServiceStore, commands: Sequence[Command]) -> list[Any]:
 def _commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Result:
     """Do work in a transaction, again where the database made it fail without having committed anything."""
     with store.lock, database.explained(store.engine):
-        for attempt in itertools.count():
+        attempt = 1
+        while True:
             try:
                 return _try_to_commit(store, work)
             except exc.DBAPIError as error:
-                if attempt == TRIES - 1 or not database.can_retry(error):
+                if attempt == TRIES or not database.can_retry(error):
                     raise
-                time.sleep(PAUSE * 2**attempt)
-    raise AssertionError("unreachable")
+                time.sleep(PAUSE * 2 ** (attempt - 1))
+                attempt += 1
 
 
 def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Result:
-    with store.engine.connect() as connection:
-        begun = connection.begin()
+    with store.engine.connect() as connection:  # the first statement begins, and an error rolls back
         transaction = Transaction(connection, store)
+        result = work(transaction)
+        transaction.write()
         try:
-            result = work(transaction)
-            transaction.write()
-        except BaseException:
-            begun.rollback()
-            raise
-        try:
-            begun.commit()
+            connection.commit()
         except exc.DBAPIError as error:
             if not (error.connection_invalidated and _was_committed(store, transaction)):
                 raise
@@ -132,14 +125,10 @@ class Transaction:
         self._new_keys: set[tuple[str, str]] = set()  # experiments and keys that were looked up together and not found
         self._live = store.live
 
-    def apply(self, command: Command) -> Any:
-        """Do what a command says, and return its result."""
-        return handle(command, self)
-
     def apply_or_refuse(self, command: Command) -> Any:
         """The result of a command, or why it is refused; any other error is a fault, and undoes the transaction."""
         try:
-            return self.apply(command)
+            return command.apply(self)
         except Refused as refused:
             return refused
         except (ValueError, TypeError) as error:
@@ -156,12 +145,13 @@ class Transaction:
                 live = LiveExperiment.load(self.connection, row)
             self.touched[row["name"]] = live
 
-    def look_up_keys(self, commands: Iterable[Choose]) -> None:
+    def look_up_keys(self, commands: Iterable[Command]) -> None:
         """Look up the idempotency keys of a group of commands at once."""
         by_name: dict[str, list[str]] = {}
         for command in commands:
-            if command.key is not None:
-                by_name.setdefault(command.experiment, []).append(command.key)
+            key = getattr(command, "key", None)
+            if key is not None and command.experiment is not None:
+                by_name.setdefault(command.experiment, []).append(key)
         for name in by_name.keys() & self.touched.keys():
             for start in range(0, len(by_name[name]), AT_ONCE):
                 keys = by_name[name][start : start + AT_ONCE]
@@ -178,7 +168,6 @@ class Transaction:
         return self.touched[name]
 
     def create(self, name: str, setup: Setup, arms: list[str], players: list[str], now: float) -> LiveExperiment:
-        """A new experiment."""
         check_experiment_name(name)
         self.touched[name] = LiveExperiment.create(self.connection, name, setup, arms, players, now)
         return self.touched[name]
@@ -254,118 +243,9 @@ class Transaction:
                     live.answers[row["serial"]] = (row["tag"], row["given"], bool(row["defaulted"]))
 
 
-# ---------------------------------------------------------------- commands
-
-
-@functools.singledispatch
-def handle(command: Any, transaction: Transaction) -> Any:
-    """Do what a command says in a transaction: one handler for each type of command."""
-    raise TypeError(f"{command!r} is no command of the service, or the module that handles it is not imported")
-
-
-@handle.register
-def _choose(command: Choose, transaction: Transaction) -> list[Decision]:
-    live = transaction.live(command.experiment)
-    names = check_names("player", command.players)
-    if not names:
-        raise ValueError("players=[], but expected at least one")
-    available = None if command.available is None else check_names("arm", command.available)
-    if command.key is not None:
-        made = transaction.made_for(live, _check_key(command.key))
-        if made:
-            return repeated(live, made, names, available, command.key)
-    if live.paused:
-        raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
-    places = [live.state.player_roster.current(name) for name in names]
-    live.state.offered(available)
-    return live.choose(places, available, transaction.now(live), command.key)
-
-
-@handle.register
-def _observe(command: Observe, transaction: Transaction) -> list[RewardOutcome]:
-    live = transaction.live(command.experiment)
-    reports = as_reports(command.reports, None)
-    now = transaction.now(live)
-    transaction.look_up_decisions(live, [identity for identity, _ in reports])
-    fresh: dict[int, float] = {}
-    outcomes = [check_report(live, identity, value, fresh) for identity, value in reports]
-    live.observe([(live.waiting[serial], value) for serial, value in fresh.items()], now)
-    return outcomes
-
-
-@handle.register
-def _record(command: Record, transaction: Transaction) -> int:
-    live = transaction.live(command.experiment)
-    checked = live.state.check_records(command.rewards)
-    if not checked:
-        raise ValueError("rewards=[], but expected at least one")
-    now = transaction.now(live)
-    live.observe(live.state.record(checked, now), now)
-    return len(checked)
-
-
-@handle.register
-def _create(command: Create, transaction: Transaction) -> queries.Experiment:
-    name, policy, arms, players, horizon, seed, reward_range, floor, holdout, default_reward, patience = command
-    try:
-        low, high = reward_range
-    except (TypeError, ValueError):
-        raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
-    seed = secrets.randbits(53) if seed is None else seed
-    setup = Setup(policy, horizon, seed, low, high, floor, holdout, default_reward, patience, NO_LIMIT, True)
-    checked = check_names("arm", arms), check_names("player", players)
-    transaction.create(name, setup, *checked, float(transaction.clock()))
-    return transaction.describe(name)
-
-
-@handle.register
-def _change(command: Change, transaction: Transaction) -> queries.Experiment:
-    for flag, value in (("paused", command.paused), ("knows_others", command.knows_others)):
-        if not (isinstance(value, bool) or (value is None and flag == "paused")):
-            raise TypeError(f"{flag}={value!r}, but expected True or False")
-    live = transaction.live(command.experiment)
-    steps = [("add arm", arm) for arm in check_names("arm", command.add_arms)]
-    steps += [("retire arm", arm) for arm in check_names("arm", command.retire_arms)]
-    steps += [("join", player) for player in check_names("player", command.join)]
-    steps += [("retire", player) for player in check_names("player", command.retire)]
-    live.check_changes(steps)
-    now = transaction.now(live)
-    for kind, who in steps:
-        live.change(kind, who, now, command.knows_others)
-    if command.paused is not None and command.paused != live.paused:
-        live.append_change("pause" if command.paused else "resume", 0, now)
-        live.paused = command.paused
-    return transaction.describe(live.name)
-
-
-@handle.register
-def _erase(command: Erase, transaction: Transaction) -> str:
-    live = transaction.live(command.experiment)
-    place = live.state.player_roster.place(command.player)
-    now = transaction.now(live)
-    if live.state.player_roster.here[place]:
-        live.change("retire", command.player, now)
-    replacement = f"erased-{secrets.token_hex(8)}"
-    live.erase(command.player, replacement, now)
-    transaction.erased = True
-    return replacement
-
-
-@handle.register
-def _take_defaults(command: TakeDefaults, transaction: Transaction) -> None:
-    transaction.now(transaction.live(command.experiment))
-
-
 def check_experiment_name(name: Any) -> str:
     """A name that can be a part of a path."""
     check_name("experiment", name)
     if name in (".", "..") or "/" in name or "\\" in name:
         raise ValueError(f"experiment={name!r}, but a name with / or \\, or of dots only, cannot be part of an address")
     return str(name)
-
-
-def _check_key(key: Any) -> str:
-    """An idempotency key."""
-    if not isinstance(key, str) or not (0 < len(key) <= LONGEST_NAME and key.isprintable()):
-        raise ValueError(f"idempotency key {str(key)[:30]!r}, but expected 1 to {LONGEST_NAME} printable characters")
-    return key

@@ -13,7 +13,6 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
-from posse.service.auth.permissions import AccessDenied
 from posse.service.storage import errors as storage
 
 TYPE = "urn:posse:problem:"
@@ -86,7 +85,6 @@ class HttpProblem(Exception):
         self.kind, self.detail, self.headers, self.extra = kind, detail, headers, extra
 
     def response(self) -> Response:
-        """The problem as an answer."""
         status, title = KINDS[self.kind]
         content = {"type": TYPE + self.kind, "title": title, "status": status, "detail": self.detail, **self.extra}
         body = json.dumps(content)  # ASCII, so that half a surrogate pair, quoted in a detail, can be sent
@@ -112,7 +110,8 @@ def add_problems(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
         if error.status_code == 405:
-            methods = sorted(_methods(app, request))
+            here = [one for one in app.routes if isinstance(one, Route) and one.matches(request.scope)[0] != Match.NONE]
+            methods = sorted(set().union(*(route.methods or () for route in here)))
             detail = f"{request.method} does nothing at this path; use {' or '.join(methods)}."
             return HttpProblem("wrong-method", detail, {"Allow": ", ".join(methods)}).response()
         if error.status_code == 404:
@@ -134,8 +133,6 @@ def problem_of(error: Exception) -> HttpProblem | None:
     """The problem that an error is; None if nobody expected it."""
     if isinstance(error, HttpProblem):
         return error
-    if isinstance(error, AccessDenied):
-        return HttpProblem(error.kind, error.detail, error.headers)
     for known, kind, advice in ERRORS:
         if isinstance(error, known):
             headers = {"Retry-After": "1"} if kind in ("overloaded", "unavailable") else None
@@ -156,12 +153,3 @@ def _what_is_wrong(error: RequestValidationError) -> HttpProblem:
     more = f" ({len(error.errors()) - 1} more in `errors`.)" if len(error.errors()) > 1 else ""
     detail = f"{first['where']}: {first['what']}.{more} Nothing was changed; correct it and send it again."
     return HttpProblem("invalid", detail, errors=found)
-
-
-def _methods(app: FastAPI, request: Request) -> set[str]:
-    """The methods that exist at the path of a request."""
-    found: set[str] = set()
-    for route in app.routes:
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE:
-            found |= route.methods or set()
-    return found

@@ -1,7 +1,7 @@
 """How often the intervals of `posse diagnose` hold: a table over many settings, by simulation.
 
-    python examples/coverage.py --runs 100        # the table of docs/diagnosis.md, about half an hour on two cores
-    python examples/coverage.py --runs 10 --only adaptive
+    python examples/diagnosis_coverage.py --runs 150        # the table of docs/diagnosis.md: an hour on one core
+    python examples/diagnosis_coverage.py --runs 10 --only adaptive
 
 Each setting draws players with levels and contrasts, gathers rewards, and fits the model. The columns are the shares of
 95 % intervals that hold: for the standard deviation of the levels, that of the contrasts, and the difference between
@@ -21,7 +21,7 @@ import numpy as np
 
 import posse
 from posse.insight.diagnosis.api import diagnose
-from posse.insight.hierarchy.model import contrast_deviation
+from posse.insight.hierarchy.model import contrast_deviation, level_deviation
 from posse.insight.hierarchy.propagation import Cells
 from posse.learner import Counts
 from posse.simulation import trace
@@ -117,7 +117,7 @@ def run_once(setting: Setting, run: int) -> tuple[np.ndarray, np.ndarray, bool]:
 
     def quantities(draws: np.ndarray) -> list[np.ndarray]:
         apart = draws[:, order[:pairs], arm] - draws[:, order[-pairs:], arm]
-        return [draws.mean(axis=2).std(axis=1, ddof=1), contrast_deviation(draws), apart]
+        return [level_deviation(draws), contrast_deviation(draws), apart]
 
     logits = np.log(np.clip(means, 1e-4, None) / (1 - means))
     scales = setting.level, setting.contrast
@@ -152,18 +152,19 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100, help="runs for each setting (default: 100)")
     parser.add_argument("--only", default="", help="only settings whose names contain this")
     parser.add_argument("--processes", type=int, default=multiprocessing.cpu_count())
+    parser.add_argument("--quick", action="store_true", help="two runs of the first settings, to see that it works")
     options = parser.parse_args()
+    runs = 2 if options.quick else options.runs
     print("| setting | players × arms | rewards a cell | rate | level | contrast | pairs | bound | widths |")
     print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
     with multiprocessing.Pool(options.processes) as pool:
-        for setting in settings():
-            if options.only not in setting.name:
-                continue
+        chosen = [setting for setting in settings() if options.only in setting.name]
+        for setting in chosen[:4] if options.quick else chosen:
             done: list[tuple[np.ndarray, np.ndarray, bool]] = []
-            for result in pool.imap_unordered(_one, [(setting, run) for run in range(options.runs)]):
+            for result in pool.imap_unordered(_one, [(setting, run) for run in range(runs)]):
                 done.append(result)
                 if sys.stderr.isatty():
-                    print(f"\r{setting.name}: {len(done)} of {options.runs}", end="\r", file=sys.stderr)
+                    print(f"\r{setting.name}: {len(done)} of {runs}", end="\r", file=sys.stderr)
             holds = [f"{share:.2f}" for share in np.mean([each[0] for each in done], axis=0)]
             ratios = np.median([each[1] for each in done], axis=0)
             widths = ", ".join("–" if ratio > 1e6 else f"{ratio:.2f}" for ratio in ratios)  # – where the oracle is sure

@@ -1,32 +1,23 @@
-"""What requests say: the token is checked first, then the body, with strict limits, before anything is done."""
+"""What the bodies of requests and answers say. Requests are read strictly, before anything is done.
+
+Decisions and outcomes of rewards are answered as the learner and the commands have them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
 
-from fastapi import APIRouter, Request, Response
-from fastapi.routing import APIRoute
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetPydanticSchema,
-    Tag,
-    create_model,
-)
-from pydantic_core import CoreSchema, from_json
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetPydanticSchema, create_model
+from pydantic_core import CoreSchema
 
+from posse.learner import Decision
 from posse.learner.setup import LONGEST_NAME, check_name, check_names
 from posse.policies.base import Policy, all_policies
-from posse.service.api.errors import HttpProblem
-from posse.service.auth.permissions import Authenticator, needed
+from posse.service.commands import RewardOutcome
 from posse.service.settings import LARGEST_BATCH
 from posse.service.storage.transaction import check_experiment_name
 
@@ -34,58 +25,7 @@ LARGEST = 2**63 - 1
 LONGEST_ID = 40
 
 
-# ---------------------------------------------------------------- token and body
-
-
-class JsonRequest(Request):
-    """A request whose JSON is read strictly: no NaN, no half characters, bounded depth."""
-
-    async def json(self) -> Any:
-        """The body, read once."""
-        if not hasattr(self, "_json"):
-            try:
-                self._json = from_json(await self.body(), allow_inf_nan=False)
-            except ValueError as error:
-                advice = "Send one JSON value in UTF-8, without NaN or Infinity, not nested deeply."
-                raise HttpProblem("not-json", f"{str(error)[:300]}. {advice}") from None
-        return self._json
-
-
-class AuthRoute(APIRoute):
-    """A route that looks at the token first, as `permissions.needs` says, then at the body, then at anything else."""
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """What serves a request."""
-        handle = super().get_route_handler()
-        permission = needed(self.endpoint)
-        takes_body = self.body_field is not None
-
-        async def check_and_handle(request: Request) -> Response:
-            authenticator: Authenticator = request.app.state.authenticator
-            request.state.grant = await authenticator.admit(request, permission)
-            if takes_body:
-                _check_type(request)
-                request = JsonRequest(request.scope, request.receive)
-                if await request.body():
-                    await request.json()
-            return await handle(request)
-
-        return check_and_handle
-
-
-def new_router(prefix: str = "") -> APIRouter:
-    """A router for endpoints that say what they need; OpenAPI names them as the code does."""
-    return APIRouter(prefix=prefix, route_class=AuthRoute, generate_unique_id_function=lambda route: route.name)
-
-
-def _check_type(request: Request) -> None:
-    kind = request.headers.get("content-type", "")
-    if kind.partition(";")[0].strip().lower() != "application/json":
-        detail = f"Content-Type is {kind[:100]!r}; send JSON, as `Content-Type: application/json`."
-        raise HttpProblem("not-json-type", detail, {"Accept": "application/json"})
-
-
-# ---------------------------------------------------------------- parts of bodies
+# ---------------------------------------------------------------- parts of requests
 
 
 def _whole(value: Any) -> Any:
@@ -118,7 +58,7 @@ class Body(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-# ---------------------------------------------------------------- experiments
+# ---------------------------------------------------------------- requests
 
 
 class PolicyBody(Body):
@@ -129,7 +69,6 @@ class PolicyBody(Body):
     constants: Body = Body()
 
     def policy(self) -> Policy:
-        """The policy itself."""
         return self.kind(**self.constants.model_dump())
 
 
@@ -190,14 +129,6 @@ class ChangeBody(Body):
     knows_others: bool = True
 
 
-# ---------------------------------------------------------------- decisions and rewards
-
-
-def _form(several: str) -> Discriminator:
-    """Tell the body for several from the one for one, so that errors are about the right one."""
-    return Discriminator(lambda body: "several" if isinstance(body, dict) and several in body else "one")
-
-
 class ChoiceBody(Body):
     """What one or several players may choose from."""
 
@@ -210,21 +141,11 @@ class OneDecisionBody(ChoiceBody):
 
     player: Name
 
-    @property
-    def players(self) -> list[str]:
-        """The player, as several."""
-        return [self.player]
-
 
 class DecisionsBody(ChoiceBody):
     """Decisions for several players who act in the same round."""
 
     players: SomeNames
-
-
-AnyDecisionBody = Annotated[
-    Annotated[OneDecisionBody, Tag("one")] | Annotated[DecisionsBody, Tag("several")], _form("players")
-]
 
 
 class RewardBody(Body):
@@ -238,9 +159,6 @@ class RewardsBody(Body):
     """The rewards of several decisions."""
 
     rewards: list[RewardBody] = Field(min_length=1, max_length=LARGEST_BATCH)
-
-
-AnyRewardBody = Annotated[Annotated[RewardBody, Tag("one")] | Annotated[RewardsBody, Tag("several")], _form("rewards")]
 
 
 class RecordBody(Body):
@@ -261,3 +179,106 @@ class ErasureBody(Body):
     """A player whose name is to be forgotten."""
 
     player: Name
+
+
+# ---------------------------------------------------------------- answers
+
+
+class RosterEntry(BaseModel):
+    """A player or an arm."""
+
+    name: str
+    here: bool = Field(description="False once it has retired")
+
+
+class PolicyAnswer(BaseModel):
+    """A policy."""
+
+    name: str
+    constants: dict[str, float | None]
+    label: str
+
+
+class ExperimentAnswer(BaseModel):
+    """An experiment as it stands."""
+
+    name: str
+    policy: PolicyAnswer
+    arms: list[RosterEntry]
+    players: list[RosterEntry]
+    paused: bool
+    horizon: int | None
+    reward_range: list[float] = Field(min_length=2, max_length=2)
+    floor: float
+    holdout: float
+    default_reward: float | None
+    patience: float | None
+    rounds: int
+    decisions: int
+    rewards: int
+    waiting: int = Field(description="Decisions that wait for a reward")
+    created_at: float = Field(description="In seconds since 1970")
+
+
+class ExperimentsAnswer(BaseModel):
+    """All experiments that the token may see."""
+
+    experiments: list[ExperimentAnswer]
+
+
+class DecisionsAnswer(BaseModel):
+    """Decisions, in the order of the players."""
+
+    decisions: list[Decision] = Field(
+        description="`id` is what to report the reward with, `propensity` the probability with which this arm was "
+        "chosen, and `shared` how much the choice rests on other players' data, from 0 to 1"
+    )
+
+
+class OutcomesAnswer(BaseModel):
+    """What became of each reward, in order: taken, known (the same came before), conflict, unknown or invalid."""
+
+    outcomes: list[RewardOutcome]
+    taken: int = Field(description="How many were new, and count from now on")
+
+
+class RecordsAnswer(BaseModel):
+    """What became of rewards of the past."""
+
+    taken: int
+
+
+class ErasureAnswer(BaseModel):
+    """The name that stands in place of the one erased."""
+
+    player: str
+
+
+class LogAnswer(BaseModel):
+    """Rows of the log."""
+
+    rows: list[dict[str, Any]] = Field(description="`event` is the row's number in the log")
+    next: int | None = Field(description="Give it as `after` for the next rows; null at the end")
+
+
+class StateAnswer(BaseModel):
+    """The numbers behind the decisions, [player][arm]; null where nothing is known."""
+
+    players: list[str]
+    arms: list[str]
+    pulls: list[list[int]]
+    means: list[list[float | None]]
+    low: list[list[float | None]] = Field(description="Lower ends of intervals for the means")
+    high: list[list[float | None]] = Field(description="Upper ends")
+    centers: list[list[float | None]] = Field(
+        description="Of the indices, bonus included, for rewards mapped to [0, 1]; no estimates of means"
+    )
+    scales: list[list[float | None]]
+    shared: list[list[float | None]] = Field(description="How much each index rests on other players' data, 0 to 1")
+    probabilities: list[list[float | None]]
+
+
+class HealthAnswer(BaseModel):
+    """That all is well."""
+
+    status: str

@@ -1,0 +1,35 @@
+"""The names that kernels leave open and each policy fills: `posse.policies.bindings` makes them from its declaration.
+
+The compiler binds them in every module that says BOUND_FOR_EACH_POLICY. The values here only say what they are. A
+`table` has an array for each number, in which `pair` is the place of a player and an arm.
+"""
+
+from typing import Any
+
+RANDOMISED = True
+BETA = False  # indices are Beta draws
+SUMS = True  # what is shared of an arm is everybody's count and reward sum
+SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
+AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
+NOTHING = (0.0,)  # shared numbers to which nobody has added
+
+
+def provided(*numbers: Any) -> Any:
+    """Stands for a function that a policy provides."""
+    raise NotImplementedError
+
+
+index_of = provided  # (own, shared, of_player, M, log_T, constants): the policy's center and scale
+contribution_of = provided  # (own, constants): what a player adds to the shared numbers of an arm
+fill_summary = provided  # (statistics, of_arm, of_player, work, constants): fill `of_arm` and `of_player`
+
+own_of = provided  # (table, pair): a pair's statistics, in their units
+remember = provided  # (table, pair, reward): take one reward into the statistics of a pair
+copy_own = provided  # (target, source, pair): copy the statistics of a pair that its index takes
+
+numbers_at = provided  # (table, pair): what a table of shared numbers holds for a pair
+put_numbers = provided  # (table, pair, values): write that
+shared_of = provided  # (of_arm, arm): what is shared of an arm
+put_shared = provided  # (of_arm, arm, values): write that
+added = provided  # (one, other): the sums of two players' shared numbers
+player_of = provided  # (of_player, player): what is known of a player
