@@ -260,6 +260,31 @@ class TestText:
         means = 0.4 + level * random.standard_normal((12, 1)) + contrast * random.choice([-1, 1], (12, 1)) * [-0.5, 0.5]
         assert diagnose(counts(pulls, random.binomial(pulls, np.clip(means, 0, 1)))).verdict == verdict
 
+    @pytest.mark.parametrize("pulls", [[[10, 0], [0, 20]], [[10, 0], [20, 0]], [[10], [20]]])
+    def test_where_no_run_can_be_planned_costs_are_left_out_and_no_plan_is_recommended(self, pulls):
+        diagnosis = diagnose(counts(pulls, np.array(pulls) / 2), costs=True)
+        assert diagnosis.costs is None
+        assert "posse plan" not in str(diagnosis)
+
+    def test_an_arm_without_rewards_is_compared_only_if_asked_for(self):
+        table = counts([[10, 0], [20, 0]], [[5, 0], [5, 0]])
+        assert "There is one arm with rewards, and nothing to compare it with." in " ".join(
+            str(diagnose(table)).split()
+        )
+        assert diagnose(table, against="a2").compared == (0, 1)
+
+    def test_players_that_differ_are_said_to_even_if_the_data_cannot_tell_in_what(self):
+        diagnosis = diagnose(counts(np.full((2, 2), 1000), [[200, 250], [300, 450]]))
+        assert diagnosis.bound > 0.1
+        assert min(diagnosis.model.level_p, diagnosis.model.contrast_p) > 0.05
+        assert diagnosis.model.difference_p < 1e-10
+        assert diagnosis.verdict == "Players differ, but the data cannot tell levels from what the arms do"
+        assert "No difference shows" not in str(diagnosis)
+
+    def test_what_the_arms_do_is_not_taken_for_a_level_nor_its_means_for_no_difference(self):
+        text = " ".join(str(diagnose(counts(np.full((2, 2), 10_000), [[2000, 2000], [4000, 3000]]))).split())
+        assert "No difference shows that is the same on every arm: standard deviation" in text
+
     def test_the_questions_come_in_their_order(self):
         text = str(diagnose(counts(np.full((4, 2), 400), [[200, 190], [260, 240], [150, 160], [205, 200]], 0.3)))
         starts = ["Do players differ in level?", "Does what the arms do differ", "For whom?", "Which ε?", "Is ε right?"]

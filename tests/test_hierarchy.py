@@ -102,14 +102,29 @@ def test_intervals_hold_as_often_as_they_say_and_half_of_them_would_not(players,
 
 
 def test_players_that_are_alike_are_not_told_apart_and_tests_keep_their_level():
-    rejected = np.zeros(2)
+    rejected = np.zeros(3)
     for run in range(60):
         random = np.random.default_rng([8, run])
         table = np.full((12, 3), 100)
         model = fit(counted(table, random.binomial(table, 0.3)))
         assert model.levels().low < 0.01
-        rejected += [model.level_p < 0.05, model.contrast_p < 0.05]
+        rejected += [model.level_p < 0.05, model.contrast_p < 0.05, model.difference_p < 0.05]
     assert (rejected <= 8).all()  # of 60 at level 0.05: more with probability 0.003
+
+
+def test_players_whose_rewards_vary_more_than_others_are_not_taken_for_different():
+    """All have the same means, but two of twelve have rewards near 0 and 1: tests rejected in 19 and 41 % of runs."""
+    rejected = np.zeros(3)
+    for run in range(20):
+        random = np.random.default_rng([12, run])
+        pulls, sums, squares = np.zeros((12, 2), np.int64), np.zeros((12, 2)), np.zeros((12, 2))
+        for player, arm in np.ndindex(12, 2):
+            pulls[player, arm], weight, mean = (30, 0.5, (0.3, 0.4)[arm]) if player < 2 else (200, 80, (0.3, 0.4)[arm])
+            rewards = random.beta(mean * weight, (1 - mean) * weight, pulls[player, arm])
+            sums[player, arm], squares[player, arm] = rewards.sum(), (rewards**2).sum()
+        model = fit(counted(pulls, sums), squares)
+        rejected += [model.level_p < 0.05, model.contrast_p < 0.05, model.levels().low > 0]
+    assert (rejected <= 3).all()
 
 
 # Where the older estimates failed
@@ -179,11 +194,24 @@ def test_dispersion_is_one_for_rewards_of_0_and_1_and_that_of_beta_rewards():
     ones = random.binomial(pulls, 0.3).astype(float)
     assert dispersions(pulls.astype(float), ones, ones)[1] == pytest.approx(1, abs=1e-12)
     rewards = random.beta(0.3 * 9, 0.7 * 9, (30, 2, 40))  # variance m (1 − m) / 10
-    by_arm, overall = dispersions(pulls.astype(float), rewards.sum(axis=2), (rewards**2).sum(axis=2))
+    by_cell, overall = dispersions(pulls.astype(float), rewards.sum(axis=2), (rewards**2).sum(axis=2))
     assert overall == pytest.approx(0.1, abs=0.02)
-    assert by_arm == pytest.approx(np.full(2, 0.1), abs=0.03)
+    assert by_cell.min(axis=0) == pytest.approx(np.full(2, 0.1), abs=0.03)
+    assert by_cell == pytest.approx(np.full((30, 2), 0.1), abs=0.06)
+    rewards[0] = rewards[0] > 0.3
+    own = dispersions(pulls.astype(float), rewards.sum(axis=2), (rewards**2).sum(axis=2))[0]
+    assert (own[0] > 0.6).all(), "a player's rewards may vary more than those of others"
+    assert own[1:].max() < 0.25
     equal = np.full((1, 1), 200.0)
     assert dispersions(equal, equal / 2, equal / 4)[1] > 0.001, "equal rewards are not certainty"
+
+
+def test_no_number_of_rewards_is_too_large():
+    means = np.array([[0.2, 0.3], [0.25, 0.31], [0.22, 0.4]])
+    pulls = np.full((3, 2), 10**12)
+    model = fit(counted(pulls, pulls * means), pulls * (means**2 + 1e-4 * means * (1 - means)))
+    assert model.spread().value == pytest.approx(pair_spread(means[None])[0].max(), rel=1e-6)
+    assert model.contrast_p < 1e-6
 
 
 def test_a_log_with_little_noise_shows_a_spread_that_counts_alone_hide():

@@ -181,6 +181,8 @@ class TestColumns:
             ("day30 if week else 1", "no calculation"),
             ("'a' + day30", "no calculation"),
             ("True", "no calculation"),
+            ("day30 + 1" + "0" * 400, "no calculation"),
+            ("-" * 90_000 + "day30", "neither a column nor a calculation"),
             ("1 -", "neither a column nor a calculation"),
             ("day30 / (week - 1)", "row 1 has day30 / .* expected a finite number"),
             ("arm + 1", "column 'arm' must hold numbers"),
@@ -225,6 +227,11 @@ class TestColumns:
         log = read_log(gaps.replace_schema_metadata(about), also=["probabilities"])
         np.testing.assert_array_equal(log.probabilities, [[1, 0], [0, 1], [np.nan, np.nan], [0.5, 0.5]])
         assert read_log(whole, also=["probabilities"]).probabilities is None  # a stranger's column
+
+    @pytest.mark.parametrize("by", ["arm", "day30"])
+    def test_rows_are_not_grouped_by_what_came_after_the_choice(self, by):
+        with pytest.raises(ValueError, match=f"by='{by}', but rows can be grouped only by what was known before"):
+            read_log(self.LOG, "1 - day30", by=by)
 
     def test_rows_can_be_grouped_by_any_column(self):
         log = read_log(self.LOG, by="week")
@@ -311,6 +318,7 @@ class TestRefusing:
             (with_column("reward", ["good", "bad", "good", "bad"]), "'reward' must hold numbers"),
             (with_column("reward", [1.0, np.inf, 0.0, 0.0]), "row 2 has reward=inf"),
             (with_column("propensity", [0.5, 0.0, 0.5, 0.5]), "row 2 has propensity=0"),
+            (with_column("propensity", [0.5, 1e-300, 0.5, 0.5]), "row 2 has propensity=1e-300"),
             (with_column("propensity", [0.5, 0.5, 1.5, 0.5]), "row 3 has propensity=1.5"),
             (with_column("propensity", [-0.5, 0.5, 0.5, 0.5]), "row 1 has propensity=-0.5"),
             (TABLE.append_column("arm", [["x"] * 4]), "column 'arm' 2 times"),

@@ -258,22 +258,25 @@ def lists_of(table: Any, column: str, most: int) -> np.ndarray:
 def _parsed(formula: str) -> ast.Expression:
     try:
         return ast.parse(formula.strip(), mode="eval")
-    except (SyntaxError, ValueError):
-        raise ValueError(f"{formula!r} is neither a column nor a calculation such as '1 - day30'") from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: it is nested too deep
+        raise ValueError(f"{formula!r:.200} is neither a column nor a calculation such as '1 - day30'") from None
 
 
 def _value(node: ast.AST, table: Any, formula: str) -> Any:
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(all="ignore"):
             left, right = np.float64(_value(node.left, table, formula)), _value(node.right, table, formula)
             return _OPERATORS[type(node.op)](left, right)
     if isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
         return _OPERATORS[type(node.op)](_value(node.operand, table, formula))
     if isinstance(node, ast.Name):
         return numbers_of(table, node.id)
-    if isinstance(node, ast.Constant) and type(node.value) in (int, float):
-        return node.value
-    raise ValueError(f"{formula!r} is no calculation with columns and numbers; it may have + - * / and parentheses")
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
+        with contextlib.suppress(OverflowError):  # a whole number of more than 308 digits
+            return float(node.value)
+    raise ValueError(
+        f"{formula!r:.200} is no calculation with columns and numbers; it may have + - * / and parentheses"
+    )
 
 
 def release_memory() -> None:

@@ -14,6 +14,7 @@ from posse.insight.columns import Columns
 from posse.learner import Counts
 from posse.learner.setup import NARROWEST, WIDEST
 
+LEAST_PROPENSITY = 1e-100  # what is less likely does not happen, and squares of weights would overflow
 GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
 
 
@@ -120,6 +121,8 @@ def read_log(
     else:
         empirical = False
     players, identity = found.players(columns.player), tables.id_column(columns, found)
+    if by is not None and by in (columns.arm, *found.inputs(columns.reward)):
+        raise ValueError(f"by={by!r}, but rows can be grouped only by what was known before the arm was chosen")
     names = [*players, columns.arm, *([] if by is None else [by])]
     numeric = [name for each in (columns.reward, propensity) if each is not None for name in found.inputs(each)]
     table = found.read([*names, *numeric, *wanted, *([identity] if identity else [])], names, identity)
@@ -147,8 +150,8 @@ def read_log(
     tables.release_memory()
     _refuse(f"{columns.reward}=", log.reward, np.isinf(log.reward), "expected a finite number")
     if log.propensity is not None:
-        outside = (log.propensity <= 0) | (log.propensity > 1)
-        _refuse("propensity=", log.propensity, outside, "the arm was chosen, so it is in (0, 1]")
+        outside = (log.propensity < LEAST_PROPENSITY) | (log.propensity > 1)
+        _refuse("propensity=", log.propensity, outside, "the arm was chosen, so it is in (0, 1], and not almost 0")
     return log.with_frequencies() if empirical else log
 
 

@@ -20,7 +20,7 @@ from posse.checks import number
 from posse.insight.columns import Columns
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.insight.diagnosis.pairs import pair_bounds
-from posse.insight.diagnosis.text import answers, conditions, headline, to_text
+from posse.insight.diagnosis.text import SIGNIFICANT, answers, conditions, headline, plannable, to_text
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import Interval, PlayerModel
 from posse.insight.logs import Log
@@ -162,6 +162,11 @@ class Diagnosis:
         return bool(self.broken)
 
     @property
+    def differ(self) -> bool:
+        """Whether players are shown to differ at all, even if not whether in level or in what the arms do."""
+        return self.model.difference_p < SIGNIFICANT or self.bound > 0
+
+    @property
     def verdict(self) -> str:
         """The verdict in one line."""
         return headline(self)
@@ -176,6 +181,7 @@ class Diagnosis:
         model: dict[str, Any] = {}
         if self.model.comparable:
             model = {
+                "difference_p": self.model.difference_p,
                 "levels": {"p": self.model.level_p, **self.levels._asdict()},
                 "contrasts": {"p": self.model.contrast_p, **self.contrasts._asdict()},
                 "odds_deviation": self.model.odds_deviation(self.level)._asdict(),
@@ -275,7 +281,6 @@ def diagnose(
         (counts.players[p], counts.players[q]) if bound > 0 else None
         for p, q, bound in zip(better, worse, bounds, strict=True)
     )
-    may_plan = costs and players > 1 and arms > 1 and (pulls > 0).any(axis=0).all() and data.model.comparable
     return Diagnosis(
         data,
         counts.low + unit * lower,
@@ -286,17 +291,22 @@ def diagnose(
         chosen,
         level,
         *_about_decisions(source, data.log),
-        plan(data, epsilon=chosen or None, progress=progress) if may_plan else None,
+        plan(data, epsilon=chosen or None, progress=progress) if costs and plannable(pulls) else None,
     )
 
 
 def _compared(data: PlayerData, against: str | None) -> tuple[int, int]:
-    """The arm that is best on average over the players, and the one given or the second best."""
+    """The arm that is best on average over the players, and the one given or the second best that has data.
+
+    Both are the same if there is no second one.
+    """
     arms = data.counts.arms
     if against is not None and against not in arms:
         raise ValueError(f"against={against!r}, but the arms are {listed(arms)}")
     order = np.argsort(-np.where(data.model.there[1], data.model.draws.mean(axis=(0, 1)), -np.inf), kind="stable")
-    other = int(order[min(1, len(order) - 1)]) if against is None else arms.index(against)
+    if against is None and data.model.there[1].sum() < 2:
+        return int(order[0]), int(order[0])
+    other = int(order[1]) if against is None else arms.index(against)
     return next((int(arm) for arm in order if arm != other), other), other
 
 

@@ -8,18 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from posse.insight.planning.planned_run import PART
 from posse.insight.planning.text import with_interval
 from posse.simulation import Difference
 from posse.text import align, decimals, plural, shorten, wrap
 
 if TYPE_CHECKING:
     from posse.insight.diagnosis.api import Diagnosis
+    from posse.insight.planning.api import Plan
 
 LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
 SIGNIFICANT = 0.05
 NOBODY = "Fewer than two players have rewards on record, so there is nobody to compare."
 NOT_ADDITIVE = "(Levels alone make differences of rewards vary a little; ratios of odds they leave alike.)"
+UNTOLD = "the data cannot tell levels from what the arms do"
 POWER = 2.8  # standard errors between nothing and what is found in four of five cases: 1.96 + 0.84
 
 
@@ -75,7 +78,9 @@ def headline(diagnosis: Diagnosis) -> str:
         return "Players differ in level and in what the arms do"
     if levels:
         return "Players differ in level; no difference in what the arms do shows"
-    return "Players differ in what the arms do" if effects else "No difference between players shows"
+    if effects:
+        return "Players differ in what the arms do"
+    return f"Players differ, but {UNTOLD}" if diagnosis.differ else "No difference between players shows"
 
 
 def _proven(diagnosis: Diagnosis) -> str:
@@ -91,8 +96,12 @@ def _proven(diagnosis: Diagnosis) -> str:
 def _level(diagnosis: Diagnosis) -> Answer:
     model = diagnosis.model
     players = plural(int(model.there[0].sum()), "player")
-    shown = f"standard deviation {diagnosis.levels.text()} between {players}, {_p(model.level_p)}"
-    return Answer("Do players differ in level?", f"{_yes(model.level_p)}: {shown}.")
+    levels = diagnosis.levels
+    shown = f"standard deviation {levels.text()} between {players}, {_p(model.level_p)}"
+    # If what the arms do differs, so do means over the arms, by chance: that is no level.
+    by_chance = model.contrast_p < SIGNIFICANT and levels.low > 0
+    otherwise = "No difference shows that is the same on every arm" if by_chance else None
+    return Answer("Do players differ in level?", f"{_yes(diagnosis, model.level_p, otherwise)}: {shown}.")
 
 
 def _contrast(diagnosis: Diagnosis) -> Answer:
@@ -102,7 +111,7 @@ def _contrast(diagnosis: Diagnosis) -> Answer:
         return Answer(question, "The data cannot tell: players have rewards on too few of the same arms.")
     odds = model.odds_deviation(diagnosis.level).text()
     shown = (
-        f"{_yes(model.contrast_p)}: standard deviation {diagnosis.contrasts.text()} beyond their levels, "
+        f"{_yes(diagnosis, model.contrast_p)}: standard deviation {diagnosis.contrasts.text()} beyond their levels, "
         f"{_p(model.contrast_p)}; on the scale of log-odds τ = {odds}; I² = {100 * model.i_squared:.0f} % of the "
         "variation seen is not noise."
     )
@@ -137,7 +146,7 @@ def _needed(diagnosis: Diagnosis) -> str:
 def _for_whom(diagnosis: Diagnosis) -> Answer:
     first, second = diagnosis.compared
     if first == second:
-        return Answer("For whom?", "There is one arm, and nothing to compare it with.")
+        return Answer("For whom?", "There is one arm with rewards, and nothing to compare it with.")
     effects, overall = diagnosis.effects, diagnosis.effect
     values = effects.value
     there = np.flatnonzero(diagnosis.model.there[0])
@@ -171,7 +180,8 @@ def _which(diagnosis: Diagnosis) -> Answer:
         "most. Levels count in this, because RobustAgg-TS shares whole means. PosseTS needs no ε."
     )
     if diagnosis.costs is None:
-        return Answer("Which ε?", f"{found} `posse plan --from LOG` says what each choice costs.")
+        costs = " `posse plan --from LOG` says what each choice costs." if plannable(diagnosis.pulls) else ""
+        return Answer("Which ε?", f"{found}{costs}")
     plan = diagnosis.costs
     savings = [plan.saving(policy) for policy in plan.sweep]
     best = int(np.argmax([saving.mean for saving in savings]))
@@ -185,12 +195,24 @@ def _which(diagnosis: Diagnosis) -> Answer:
     )
     rows = [["", "saves", ""], ["PosseTS", _percent(plan.saving(plan.learned)), "no ε"]]
     for place in dict.fromkeys((best, plan.sweep.index(plan.right))):
-        which = "the best ε tried" if place == best else "the ε above"
+        which = "the best ε tried" if place == best else _right(plan)
         rows.append([f"RobustAgg-TS({plan.sweep_epsilons[place]:.3g})", _percent(savings[place]), which])
     if plan.given is not None and plan.given not in (plan.right, plan.sweep[best]):
         rows.append([plan.labels[plan.given], _percent(plan.saving(plan.given)), "the ε stated"])
     rows.append(["Naive-Agg", _percent(plan.saving(plan.pooled)), "pools blindly"])
     return Answer("Which ε?", title, rows)
+
+
+def _right(plan: Plan) -> str:
+    """What the ε is that a plan takes for right."""
+    spread = None if plan.model is None else plan.model.spread()
+    return "the ε above" if spread is None or spread.value >= PART * spread.high else "a fifth of the end above"
+
+
+def plannable(pulls: np.ndarray) -> bool:
+    """Whether a run can be planned from these pulls, [player, arm]: arms have rewards, and some arm two players'."""
+    players = (pulls > 0).sum(axis=0)
+    return bool(len(players) > 1 and players.min() > 0 and players.max() > 1)
 
 
 def _percent(saving: Difference) -> str:
@@ -244,8 +266,13 @@ def _void(diagnosis: Diagnosis) -> str:
     return f"{void}; {diagnosis.missing:,} of {diagnosis.decisions:,} are missing."
 
 
-def _yes(p: float) -> str:
-    return "Yes" if p < SIGNIFICANT else "No difference shows"
+def _yes(diagnosis: Diagnosis, p: float, otherwise: str | None = None) -> str:
+    """Yes, or what can be said without a small p-value."""
+    if p < SIGNIFICANT:
+        return "Yes"
+    neither = not min(diagnosis.model.level_p, diagnosis.model.contrast_p) < SIGNIFICANT
+    untold = neither and diagnosis.model.tells_contrasts and diagnosis.differ
+    return otherwise or (f"They differ, but {UNTOLD}" if untold else "No difference shows")
 
 
 def _p(p: float) -> str:

@@ -84,10 +84,11 @@ class ScaleGrid:
                 self.evidence[row, column], sites = self.cells.converged(level, self.values[1][column], sites)
                 self.nodes[row, column] = sites
 
-    def likelihood_ratios(self) -> tuple[float, float]:
-        """Twice the logarithms of the likelihood ratios against σ = 0 and against τ = 0."""
-        top = self.evidence.max()
-        return 2 * float(top - self.evidence[0].max()), 2 * float(top - self.evidence[:, 0].max())
+    def likelihood_ratios(self) -> tuple[float, float, float]:
+        """Twice the logarithms of the likelihood ratios against σ = 0, against τ = 0, and against σ = τ = 0."""
+        nulls = self.evidence[0].max(), self.evidence[:, 0].max(), self.evidence[0, 0]
+        level, contrast, both = (2 * float(self.evidence.max() - null) for null in nulls)
+        return level, contrast, both
 
     def noise(self) -> float:
         """The typical sampling variance of a cell on the logit scale (Higgins and Thompson, 2002)."""

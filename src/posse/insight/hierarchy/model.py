@@ -37,6 +37,7 @@ from posse.text import with_ends
 
 TAIL = 0.3  # of the level beyond each end of an interval: less than a half, because the model is not the truth
 LEAST_DISPERSION = 1e-4  # rewards that do not vary at all would have infinite weights
+MOST_PULLS = 1e14  # that a cell counts as; more leaves nothing of a variance but rounding errors
 CELLS = 10_000_000  # numbers in all draws together, at most
 MOST_DRAWS, FEWEST_DRAWS = 1000, 200
 PAIRS = 0.95  # the spread is what this share of all pairs of players stays within
@@ -77,6 +78,9 @@ class PlayerModel:
     """p-value of the test that all players have the same level."""
     contrast_p: float
     """p-value of the test that each arm does the same for all players; NaN where the data cannot tell."""
+    difference_p: float
+    """p-value of the test that players do not differ at all. It may be small where the others are not: few players can
+    be shown to differ long before levels are told from contrasts."""
     scales: np.ndarray
     """Standard deviations of levels and of contrasts on the logit scale, [draw, 2]."""
     noise: float
@@ -201,11 +205,12 @@ def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> 
     pulls, unit = np.asarray(counts.pulls, float), counts.high - counts.low
     sums = np.clip((counts.sums - counts.low * pulls) / unit, 0, pulls)
     dispersion, overall = dispersions(pulls, sums, squares)
+    dispersion = np.maximum(dispersion, pulls / MOST_PULLS)
     grid = ScaleGrid(Cells(pulls / dispersion, sums / dispersion), interaction_freedom(pulls > 0) > 0)
     random = np.random.default_rng(seed)
     count = int(np.clip(CELLS // max(pulls.size, 1), FEWEST_DRAWS, MOST_DRAWS))
     draws, scales, weights = grid.draw(count, random)
-    tests = [_p_value(ratio) for ratio in grid.likelihood_ratios()]
+    level_ratio, contrast_ratio, ratio = grid.likelihood_ratios()
     there = np.any(pulls > 0, axis=1), np.any(pulls > 0, axis=0)
     return PlayerModel(
         counts.low + unit * draws,
@@ -213,37 +218,46 @@ def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> 
         there,
         unit,
         overall,
-        tests[0],
-        tests[1] if grid.tells_contrasts else math.nan,
+        _p_value(level_ratio),
+        _p_value(contrast_ratio) if grid.tells_contrasts else math.nan,
+        _p_value_of_two(ratio) if grid.tells_contrasts else _p_value(ratio),
         scales,
         grid.noise(),
     )
 
 
 def dispersions(pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray | None) -> tuple[np.ndarray, float]:
-    """The rewards' variance within a cell as a share of m (1 − m), for each arm and overall; 1 for rewards of 0 and 1.
+    """The rewards' variance as a share of m (1 − m), for each cell and overall; 1 for rewards of 0 and 1.
 
     Both variances are unbiased. One reward of 0 or 1 is added, so that a few equal rewards do not count as certainty;
-    five rewards with the overall dispersion are added to each arm.
+    five rewards with the overall dispersion are added to each arm. A player whose rewards vary more than the arms say
+    has its own, with 30 rewards added. One whose rewards vary less has not: it may just have had no large one yet.
     """
     if squares is None:
-        return np.ones(pulls.shape[1]), 1.0
+        return np.ones(pulls.shape), 1.0
     several = pulls > 1
     safe = np.maximum(pulls, 2)
     around = np.where(several, sums**2 / np.maximum(pulls, 1), 0.0)
     variance = np.where(several, np.maximum(squares - around, 0), 0) / (safe - 1)
-    found = (pulls * variance).sum(axis=0)
-    possible = np.where(several, np.maximum(sums - around, 0) + variance, 0).sum(axis=0)
+    found = pulls * variance
+    possible = np.where(several, np.maximum(sums - around, 0) + variance, 0)
     mean = (sums.sum() + 0.5) / (pulls.sum() + 1)
     each = mean * (1 - mean)
     overall = (found.sum() + each) / (possible.sum() + each)
-    by_arm = (found + 5 * each * overall) / (possible + 5 * each)
-    return np.clip(by_arm, LEAST_DISPERSION, 1.0), float(np.clip(overall, LEAST_DISPERSION, 1.0))
+    by_arm = (found.sum(axis=0) + 5 * each * overall) / (possible.sum(axis=0) + 5 * each)
+    usual = 30 * each * overall
+    noisier = np.maximum((found.sum(axis=1) + usual) / ((by_arm * possible).sum(axis=1) + usual), 1)
+    return np.clip(by_arm * noisier[:, None], LEAST_DISPERSION, 1.0), float(np.clip(overall, LEAST_DISPERSION, 1.0))
 
 
 def _p_value(ratio: float) -> float:
     """The p-value of a likelihood ratio test at the edge: half of a χ² variable with one degree of freedom."""
     return 0.5 * math.erfc(math.sqrt(max(ratio, 0.0) / 2))
+
+
+def _p_value_of_two(ratio: float) -> float:
+    """The same with two parameters at the edge: a half of χ² with one degree of freedom, a quarter of it with two."""
+    return _p_value(ratio) + 0.25 * math.exp(-max(ratio, 0.0) / 2)
 
 
 def interaction_freedom(known: np.ndarray) -> int:

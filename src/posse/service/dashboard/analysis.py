@@ -45,7 +45,11 @@ def diagnosis(counts: Counts, squares: np.ndarray) -> dict[str, Any]:
     elif epsilon is not None and epsilon < found.spread.low:
         state = "doubt"
     worst = max(rows, key=lambda row: float(row["certain"])) if found.bound > 0 else None
-    differ = {"in_level": found.model.level_p < SIGNIFICANT, "in_effect": found.model.contrast_p < SIGNIFICANT}
+    differ = {
+        "in_level": found.model.level_p < SIGNIFICANT,
+        "in_effect": found.model.contrast_p < SIGNIFICANT,
+        "at_all": found.differ,
+    }
     verdict = {"state": state, "epsilon": epsilon, "likely": found.spread.value, "worst": worst, **differ}
     return dict(plain({**verdict, "rows": rows, "broken": found.broken}))
 
