@@ -1,6 +1,6 @@
 """How often the intervals of `posse diagnose` hold: a table over many settings, by simulation.
 
-    python examples/diagnosis_coverage.py --runs 150        # the table of docs/diagnosis.md: an hour on one core
+    python examples/diagnosis_coverage.py  # the table of docs/diagnosis.md: some minutes on two cores
     python examples/diagnosis_coverage.py --runs 10 --only adaptive
 
 Each setting draws players with levels and contrasts, gathers rewards, and fits the model. The columns are the shares of
