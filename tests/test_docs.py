@@ -133,3 +133,10 @@ def test_examples_in_files_run(example):
     done = subprocess.run([sys.executable, str(example), "--quick"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) > 2
+
+
+def test_no_class_name_stands_for_two_things():
+    found = [
+        name for path in (ROOT / "src").rglob("*.py") for name in re.findall(r"^class (\w+)", path.read_text(), re.M)
+    ]
+    assert [name for name in set(found) if found.count(name) > 1] == []

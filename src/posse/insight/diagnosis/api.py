@@ -22,7 +22,7 @@ from posse.insight.diagnosis.intervals import interval, shares
 from posse.insight.diagnosis.pairs import pair_bounds
 from posse.insight.diagnosis.text import SIGNIFICANT, answers, conditions, headline, plannable, to_text
 from posse.insight.hierarchy.data import PlayerData
-from posse.insight.hierarchy.model import Interval, PlayerModel
+from posse.insight.hierarchy.model import PosteriorInterval, PlayerModel
 from posse.insight.logs import Log
 from posse.insight.planning.api import Plan, plan
 from posse.insight.report import ReportSection, to_html
@@ -99,46 +99,46 @@ class Diagnosis:
         return self.data.model
 
     @property
-    def levels(self) -> Interval:
+    def levels(self) -> PosteriorInterval:
         """Standard deviation between players of their levels: of what they earn more on every arm."""
         return self.model.levels(self.level)
 
     @property
-    def contrasts(self) -> Interval:
+    def contrasts(self) -> PosteriorInterval:
         """Standard deviation between players of what an arm does for them beyond their level."""
         return self.model.contrasts(self.level)
 
     @property
-    def spread(self) -> Interval:
+    def spread(self) -> PosteriorInterval:
         """What 95 % of the pairs of players stay within, on the arm where they differ most."""
         return self.model.spread(self.level)
 
     @property
-    def spreads(self) -> Interval:
+    def spreads(self) -> PosteriorInterval:
         """The same for each arm, [arm]; NaN where fewer than two players have data."""
         found = np.full((3, len(self.arms)), np.nan)
         if self.model.comparable:
             found[:, self.model.there[1]] = self.model.spreads(self.level)
             found[:, (self.pulls > 0).sum(axis=0) < 2] = np.nan
-        return Interval(*found)
+        return PosteriorInterval(*found)
 
     @property
-    def effects(self) -> Interval:
+    def effects(self) -> PosteriorInterval:
         """How much better the first of the arms compared is than the second for each player, shrunken, [player]."""
         first, second = self.compared
         return self.model.interval(self.model.draws[:, :, first] - self.model.draws[:, :, second], self.level)
 
     @property
-    def effect(self) -> Interval:
+    def effect(self) -> PosteriorInterval:
         """The same on average over all players that have data, each of them counted alike."""
         return self._effect(self.model.there[0].astype(float))
 
     @property
-    def effect_by_traffic(self) -> Interval:
+    def effect_by_traffic(self) -> PosteriorInterval:
         """The same on average over all rewards."""
         return self._effect(self.pulls.sum(axis=1).astype(float))
 
-    def _effect(self, weights: np.ndarray) -> Interval:
+    def _effect(self, weights: np.ndarray) -> PosteriorInterval:
         first, second = self.compared
         apart = self.model.draws[:, :, first] - self.model.draws[:, :, second]
         return self.model.interval(apart @ (weights / weights.sum()), self.level)

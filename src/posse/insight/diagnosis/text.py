@@ -26,7 +26,7 @@ UNTOLD = "the data cannot tell levels from what the arms do"
 POWER = 2.8  # standard errors between nothing and what is found in four of five cases: 1.96 + 0.84
 
 
-class Answer(NamedTuple):
+class DiagnosisAnswer(NamedTuple):
     """A question, the answer in sentences, and perhaps a table."""
 
     question: str
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
     table: Sequence[Sequence[str]] = ()
 
 
-def answers(diagnosis: Diagnosis) -> list[Answer]:
+def answers(diagnosis: Diagnosis) -> list[DiagnosisAnswer]:
     """The answers in their order; none if there is nobody to compare."""
     if not diagnosis.model.comparable:
         return []
@@ -93,7 +93,7 @@ def _proven(diagnosis: Diagnosis) -> str:
     return f"arm {name}: players {first} and {second} differ by at least {least}"
 
 
-def _level(diagnosis: Diagnosis) -> Answer:
+def _level(diagnosis: Diagnosis) -> DiagnosisAnswer:
     model = diagnosis.model
     players = plural(int(model.there[0].sum()), "player")
     levels = diagnosis.levels
@@ -101,14 +101,14 @@ def _level(diagnosis: Diagnosis) -> Answer:
     # If what the arms do differs, so do means over the arms, by chance: that is no level.
     by_chance = model.contrast_p < SIGNIFICANT and levels.low > 0
     otherwise = "No difference shows that is the same on every arm" if by_chance else None
-    return Answer("Do players differ in level?", f"{_yes(diagnosis, model.level_p, otherwise)}: {shown}.")
+    return DiagnosisAnswer("Do players differ in level?", f"{_yes(diagnosis, model.level_p, otherwise)}: {shown}.")
 
 
-def _contrast(diagnosis: Diagnosis) -> Answer:
+def _contrast(diagnosis: Diagnosis) -> DiagnosisAnswer:
     model = diagnosis.model
     question = "Does what the arms do differ between players?"
     if not model.tells_contrasts:
-        return Answer(question, "The data cannot tell: players have rewards on too few of the same arms.")
+        return DiagnosisAnswer(question, "The data cannot tell: players have rewards on too few of the same arms.")
     odds = model.odds_deviation(diagnosis.level).text()
     shown = (
         f"{_yes(diagnosis, model.contrast_p)}: standard deviation {diagnosis.contrasts.text()} beyond their levels, "
@@ -116,10 +116,10 @@ def _contrast(diagnosis: Diagnosis) -> Answer:
         "variation seen is not noise."
     )
     if model.contrast_p < SIGNIFICANT:
-        return Answer(question, shown)
+        return DiagnosisAnswer(question, shown)
     # Where rates differ, equal odds ratios are different differences.
     odd = f" {NOT_ADDITIVE}" if diagnosis.contrasts.low > 0 else ""
-    return Answer(question, f"{shown}{odd} {_needed(diagnosis)}".strip())
+    return DiagnosisAnswer(question, f"{shown}{odd} {_needed(diagnosis)}".strip())
 
 
 def _needed(diagnosis: Diagnosis) -> str:
@@ -143,10 +143,10 @@ def _needed(diagnosis: Diagnosis) -> str:
     )
 
 
-def _for_whom(diagnosis: Diagnosis) -> Answer:
+def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     first, second = diagnosis.compared
     if first == second:
-        return Answer("For whom?", "There is one arm with rewards, and nothing to compare it with.")
+        return DiagnosisAnswer("For whom?", "There is one arm with rewards, and nothing to compare it with.")
     effects, overall = diagnosis.effects, diagnosis.effect
     values = effects.value
     there = np.flatnonzero(diagnosis.model.there[0])
@@ -170,10 +170,10 @@ def _for_whom(diagnosis: Diagnosis) -> Answer:
         rows.append([_short(diagnosis.players[player]), pulls, effects.at(player).text("+")])
     if len(order) > SHOWN:
         rows.insert(1 + SHOWN // 2, [f"… {len(order) - SHOWN:,} more …", "", ""])
-    return Answer("For whom?", title, rows)
+    return DiagnosisAnswer("For whom?", title, rows)
 
 
-def _which(diagnosis: Diagnosis) -> Answer:
+def _which(diagnosis: Diagnosis) -> DiagnosisAnswer:
     spread = diagnosis.spread
     found = (
         f"95 % of the pairs of players differ by less than {spread.text()} on the arm where they differ "
@@ -181,7 +181,7 @@ def _which(diagnosis: Diagnosis) -> Answer:
     )
     if diagnosis.costs is None:
         costs = " `posse plan --from LOG` says what each choice costs." if plannable(diagnosis.pulls) else ""
-        return Answer("Which ε?", f"{found}{costs}")
+        return DiagnosisAnswer("Which ε?", f"{found}{costs}")
     plan = diagnosis.costs
     savings = [plan.saving(policy) for policy in plan.sweep]
     best = int(np.argmax([saving.mean for saving in savings]))
@@ -200,7 +200,7 @@ def _which(diagnosis: Diagnosis) -> Answer:
     if plan.given is not None and plan.given not in (plan.right, plan.sweep[best]):
         rows.append([plan.labels[plan.given], _percent(plan.saving(plan.given)), "the ε stated"])
     rows.append(["Naive-Agg", _percent(plan.saving(plan.pooled)), "pools blindly"])
-    return Answer("Which ε?", title, rows)
+    return DiagnosisAnswer("Which ε?", title, rows)
 
 
 def _right(plan: Plan) -> str:
@@ -219,12 +219,12 @@ def _percent(saving: Difference) -> str:
     return with_interval(saving, 100, " %")
 
 
-def _stated(diagnosis: Diagnosis) -> Answer:
+def _stated(diagnosis: Diagnosis) -> DiagnosisAnswer:
     others = len(diagnosis.broken) - 1
     more = f" Also by {plural(others, 'other arm')}." if others > 0 else ""
     stated = f"None is stated; {_proven(diagnosis)}" if diagnosis.epsilon is None else headline(diagnosis)
     guaranteed = f"(Guaranteed: the chance of ever raising a false alarm is at most {diagnosis.level:g}.)"
-    return Answer("Is ε right?", f"{stated}.{more} {guaranteed}", _table(diagnosis))
+    return DiagnosisAnswer("Is ε right?", f"{stated}.{more} {guaranteed}", _table(diagnosis))
 
 
 def why_no_estimate(diagnosis: Diagnosis, arm: int) -> str:

@@ -44,16 +44,16 @@ PAIRS = 0.95  # the spread is what this share of all pairs of players stays with
 MOST_PAIRS = 2000  # of many players, only some pairs are compared
 
 
-class Interval(NamedTuple):
+class PosteriorInterval(NamedTuple):
     """An estimate and the ends of its interval, or arrays of them."""
 
     value: Any
     low: Any
     high: Any
 
-    def at(self, place: int) -> Interval:
+    def at(self, place: int) -> PosteriorInterval:
         """One of several estimates."""
-        return Interval(*(float(part[place]) for part in self))
+        return PosteriorInterval(*(float(part[place]) for part in self))
 
     def text(self, sign: str = "") -> str:
         """One estimate in words."""
@@ -96,13 +96,13 @@ class PlayerModel:
         """Whether contrasts can be told from levels: some players have data on the same two arms."""
         return not math.isnan(self.contrast_p)
 
-    def interval(self, values: np.ndarray, level: float = 0.05) -> Interval:
+    def interval(self, values: np.ndarray, level: float = 0.05) -> PosteriorInterval:
         """The median of a quantity and its 1 − level interval, given its value in each draw, [draw, …]."""
         order = np.argsort(values, axis=0, kind="stable")
         ends = [self._quantiles(values, order, name, TAIL * level) for name in ("low", "high")]
         middle = self._quantiles(values, order, "middle", 0.5)[0]
         low, high = np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
-        return Interval(middle, np.minimum(low, middle), np.maximum(high, middle))
+        return PosteriorInterval(middle, np.minimum(low, middle), np.maximum(high, middle))
 
     def _quantiles(self, values: np.ndarray, order: np.ndarray, prior: str, tail: float) -> list[np.ndarray]:
         heaped = np.cumsum(self.weights[prior][order], axis=0)
@@ -115,19 +115,19 @@ class PlayerModel:
         """The draws for the players and arms that have data."""
         return self.draws[:, self.there[0]][:, :, self.there[1]]
 
-    def levels(self, level: float = 0.05) -> Interval:
+    def levels(self, level: float = 0.05) -> PosteriorInterval:
         """Standard deviation between players of their levels: of what they earn more on every arm."""
         return self.interval(level_deviation(self.known), level)
 
-    def contrasts(self, level: float = 0.05) -> Interval:
+    def contrasts(self, level: float = 0.05) -> PosteriorInterval:
         """Standard deviation between players of what an arm does beyond the player's level and the arm's mean."""
         return self.interval(contrast_deviation(self.known), level)
 
-    def spreads(self, level: float = 0.05) -> Interval:
+    def spreads(self, level: float = 0.05) -> PosteriorInterval:
         """What 95 % of all pairs of players stay within, for each arm that has data, [arm]."""
         return self.interval(self.pair_spreads, level)
 
-    def spread(self, level: float = 0.05) -> Interval:
+    def spread(self, level: float = 0.05) -> PosteriorInterval:
         """What 95 % of all pairs of players stay within, on the arm where they differ most."""
         return self.interval(self.pair_spreads.max(axis=1), level)
 
@@ -136,7 +136,7 @@ class PlayerModel:
         """What 95 % of all pairs of players stay within, [draw, arm]."""
         return pair_spread(self.known)
 
-    def odds_deviation(self, level: float = 0.05) -> Interval:
+    def odds_deviation(self, level: float = 0.05) -> PosteriorInterval:
         """τ: the standard deviation of contrasts on the logit scale."""
         return self.interval(self.scales[:, 1], level)
 
