@@ -227,9 +227,7 @@ class TestEdges:
         diagnosis = diagnose(EDGES["one player"])
         assert not diagnosis.alarm
         assert np.isnan(diagnosis.spreads.value).all()
-        assert str(diagnosis).startswith(
-            "Fewer than two players have rewards on record, so there is nobody to compare."
-        )
+        assert "Fewer than two players have rewards on record, so there is nobody to compare." in str(diagnosis)
 
     def test_equal_extremes_show_no_difference_and_opposite_ones_do(self):
         for name in ("only zeros", "only ones"):

@@ -22,7 +22,7 @@ from posse.insight.diagnosis.intervals import interval, shares
 from posse.insight.diagnosis.pairs import pair_bounds
 from posse.insight.diagnosis.text import SIGNIFICANT, answers, conditions, headline, plannable, to_text
 from posse.insight.hierarchy.data import PlayerData
-from posse.insight.hierarchy.model import PosteriorInterval, PlayerModel
+from posse.insight.hierarchy.model import PlayerModel, PosteriorInterval
 from posse.insight.logs import Log
 from posse.insight.planning.api import Plan, plan
 from posse.insight.report import ReportSection, to_html

@@ -48,12 +48,18 @@ def to_text(diagnosis: Diagnosis) -> str:
         "\n".join([wrap(f"{question} {sentences}"), *align(table, "<>>>><")])
         for question, sentences, table in answers(diagnosis)
     ]
-    return "\n\n".join([*(parts or [NOBODY]), "\n".join(conditions(diagnosis))])
+    return "\n\n".join([_read(diagnosis), *(parts or [NOBODY]), "\n".join(conditions(diagnosis))])
 
 
 def conditions(diagnosis: Diagnosis) -> list[str]:
     """How much is shared, and what would make all of it void."""
     return [line for line in (_shared(diagnosis), _void(diagnosis)) if line is not None]
+
+
+def _read(diagnosis: Diagnosis) -> str:
+    """What the diagnosis rests on."""
+    rewards, players = int(diagnosis.pulls.sum()), len(diagnosis.players)
+    return f"{plural(rewards, 'reward')} of {plural(players, 'player')} on {plural(len(diagnosis.arms), 'arm')}."
 
 
 def headline(diagnosis: Diagnosis) -> str:
