@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def policy_rows(watch: Stopwatch, policies: list[Policy], horizon: int, bars: Ma
     return rows
 
 
-def draw_only(active, halves, rewards, randomised, rounds, key):  # type: ignore[no-untyped-def]
+def draw_only(active: Any, halves: Any, rewards: Any, randomised: bool, rounds: int, key: Any) -> None:
     """Draw the random words of so many rounds, and do nothing else."""
     for t in range(1, rounds + 1):
         if randomised:

@@ -18,7 +18,7 @@ def out_of_line(function: Callable[..., Any]) -> Callable[..., Any]:
 
     It is compiled as a real call instead of being inlined, so that the hot loop keeps its registers.
     """
-    function.out_of_line = True  # type: ignore[attr-defined]
+    vars(function)["out_of_line"] = True
     return function
 
 

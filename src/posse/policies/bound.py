@@ -15,8 +15,8 @@ NOTHING = (0.0,)  # shared numbers to which nobody has added
 
 
 def provided(*numbers: Any) -> Any:
-    """Stands for a function that a policy provides."""
-    raise NotImplementedError
+    """Stands for a function that a policy provides: whoever calls it has forgotten to bind the kernel."""
+    raise TypeError("this function is a policy's; expected posse.compile to bind it before the kernel runs")
 
 
 index_of = provided  # (own, shared, of_player, M, log_T, constants): the policy's center and scale

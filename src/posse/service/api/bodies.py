@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetPydanticSchema, create_model
 from pydantic_core import CoreSchema
@@ -92,8 +93,8 @@ def _any_policy(_: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
     """The body of any policy that is known now; of two with one name, posse's own."""
     known = [cls for cls in all_policies() if isinstance(inspect.getattr_static(cls, "index", None), staticmethod)]
     by_name = {cls.__name__: cls for cls in sorted(known, key=lambda cls: cls.__module__.startswith("posse.policies."))}
-    bodies = tuple(_policy_body(by_name[name]) for name in sorted(by_name))
-    return handler(Annotated[Union[bodies], Field(discriminator="name")])  # noqa: UP007
+    bodies: Any = functools.reduce(operator.or_, (_policy_body(by_name[name]) for name in sorted(by_name)))
+    return handler(Annotated[bodies, Field(discriminator="name")])
 
 
 if TYPE_CHECKING:
