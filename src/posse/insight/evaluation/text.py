@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from posse.insight.evaluation.model import Estimate, ScoredTarget
 from posse.insight.evaluation.rows import Rows, average_weight
-from posse.text import align, align_blocks, bullet, interval_decimals, listed, plural, shorten
+from posse.text import align, align_blocks, bullet, interval_decimals, listed, plural, shorten, with_ends
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.api import Evaluation
@@ -101,16 +101,15 @@ def left_out(evaluation: Evaluation) -> list[str]:
 def _interval(estimate: Estimate) -> tuple[str, str]:
     if math.isnan(estimate.value):
         return "—", "—"
-    digits = interval_decimals(estimate.low, estimate.high)
-    return f"{estimate.value:,.{digits}f}", f"[{estimate.low:,.{digits}f}, {estimate.high:,.{digits}f}]"
+    value, ends = with_ends(estimate.value, estimate.low, estimate.high).split(" ", 1)
+    return value, ends
 
 
 def _difference(estimate: Estimate) -> str:
     found = estimate.difference
     if found is None or math.isnan(found.value):
         return "—"
-    digits = interval_decimals(found.low, found.high)
-    return f"{found.value:+,.{digits}f} [{found.low:+,.{digits}f}, {found.high:+,.{digits}f}]"
+    return with_ends(found.value, found.low, found.high, "+")
 
 
 def _shrunken(estimate: Estimate) -> str:
