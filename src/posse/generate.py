@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +14,12 @@ from posse.rewards import Bernoulli, Family
 from posse.streams import GENERATE, check_seed, key, uniforms
 
 ODDITIES = ("reversed", "swapped", "favourite", "own")
+SCALES: dict[
+    str, tuple[Any, Any, float]
+] = {  # a scale, its inverse, and where on the scale of means a step on it moves a mean most
+    "logit": (lambda mean: np.log(mean / (1 - mean)), lambda x: 1 / (1 + np.exp(-x)), 0.5),
+    "log": (np.log, np.exp, 1.0),
+}
 LIFT = 0.1  # how much better than the best centre a private favourite is
 BASE = 0.8  # the arms that are not subpar start here for the first player
 
@@ -97,11 +105,15 @@ def structured(
     odd: int = 0,
     oddity: str = "reversed",
     rewards: Family | str = Bernoulli(),
+    majority: float | None = None,
+    scale: str | None = None,
+    centers: Sequence[float] | None = None,
 ) -> list[Problem]:
     """Problems in which players are alike in some ways and not in others; each option adds one way.
 
     A mean is uniform within spread/2 of its centre (the interval cut to [0, 1]). The problem carries the smallest ε
-    that holds for all problems with these options.
+    that holds for all problems with these options, and the group of each player. A group is players with the same
+    centres, but for levels and unlike arms.
 
     Args:
         count: how many problems.
@@ -118,42 +130,88 @@ def structured(
         oddity: "reversed": centres mirrored, low + high − centre; "swapped": best and worst centre change places;
             "favourite": one arm, drawn for the player, has centre high + 0.1; "own": all centres of its own.
         rewards: the reward family.
+        majority: the share of the players that is in the first group; the other groups are as equal as can be.
+        scale: where `level` and `spread` are added: to the means if omitted, or to their "logit" or "log". A level on
+            the "log" multiplies all means of a player by a factor.
+        centers: the arms' centres, instead of drawn ones; `low` and `high` are then the least and the largest.
 
     >>> problem = structured(players=4, arms=3, spread=0.0, odd=1)[0]
     >>> bool(problem.means[0].argmax() == problem.means[1].argmax() == problem.means[3].argmin())
     True
     """
     players, arms = _check_size(players, arms)
-    spread = number("spread", spread, least=0, most=1)
+    if centers is not None:
+        centers = [number("centers", center, least=0, most=1) for center in centers]
+        if len(centers) != arms:
+            raise ValueError(f"centers={centers}, but expected one for each of {arms} arms")
+        low, high = min(centers), max(centers)
+    if scale not in (None, *SCALES):
+        raise ValueError(f"scale={scale!r}, but expected {', '.join(map(repr, SCALES))}")
+    widest = 1.0 if scale is None else 10.0
+    spread = number("spread", spread, least=0, most=widest)
     low = number("low", low, least=0, most=1)
     high = number("high", high, least=low, most=1)
-    level = number("level", level, least=0, most=1)
+    level = number("level", level, least=0, most=widest)
     groups = whole("groups", groups, least=1, most=players)
     unlike = number("unlike", unlike, least=0, most=1)
     odd = whole("odd", odd, least=0, most=players)
     if oddity not in ODDITIES:
         raise ValueError(f"oddity={oddity!r}, but expected {', '.join(map(repr, ODDITIES))}")
     lift = LIFT if odd and oddity == "favourite" else 0.0
-    if low - level / 2 < 0 or high + lift + level / 2 > 1:
-        given = f"centres from {low:g} to {high + lift:g}"
-        raise ValueError(f"level={level:g} with {given}, but centres must stay in [0, 1]")
     differ = groups > 1 or unlike > 0 or odd > 0
-    epsilon = min(1.0, spread + level + (high - low + lift if differ else 0.0))
-    group = np.arange(players) * groups // players
+    epsilon = _epsilon(scale, low, high, lift, level, spread, differ)
+    group = _groups(players, groups, majority)
     strange = np.arange(players)[players - odd :]
+    told = group.copy()
+    told[strange] = groups + (group[strange] if oddity in ("reversed", "swapped") else strange)
     problems = []
     for draws in _draws(count, seed, (groups + 2 * players) * arms + 2 * players):
         tables, rest = draws[: -2 * players].reshape(-1, arms), draws[-2 * players :]
         shared, own, places = np.split(tables, [groups, groups + players])
-        centres = low + (high - low) * shared[group]
+        centres = low + (high - low) * shared[group] if centers is None else np.tile(centers, (players, 1))
         alone = low + (high - low) * own
         first = arms - math.ceil(unlike * arms)
         centres[:, first:] = alone[:, first:]
         for player in strange:
             centres[player] = _odd(oddity, centres[player], alone[player], low, high, rest[players + player])
-        centres += level * (rest[:players, None] - 0.5)
-        problems.append(Problem(_around(centres, spread, places.ravel()), epsilon, rewards))
+        shift = level * (rest[:players, None] - 0.5)
+        if scale is None:
+            means = _around(centres + shift, spread, places.ravel())
+        else:
+            onto, back, _ = SCALES[scale]
+            means = back(onto(centres) + shift + spread * (places - 0.5))
+        problems.append(Problem(means, epsilon, rewards, groups=told))
     return problems
+
+
+def _epsilon(
+    scale: str | None, low: float, high: float, lift: float, level: float, spread: float, differ: bool
+) -> float:
+    """The smallest ε that holds for all centres in [low, high + lift], which may `differ` between players."""
+    given = f"level={level:g} with centres from {low:g} to {high + lift:g}"
+    if scale is None:
+        if low - level / 2 < 0 or high + lift + level / 2 > 1:
+            raise ValueError(f"{given}, but centres must stay in [0, 1]")
+        return min(1.0, spread + level + (high - low + lift if differ else 0.0))
+    onto, back, steepest = SCALES[scale]
+    if low == 0 or high + lift >= 1:
+        raise ValueError(f"scale={scale!r}, {given}, but it needs centres inside (0, 1)")
+    half = (level + spread) / 2
+    if (most := back(onto(high + lift) + half)) > 1:
+        raise ValueError(f"{given} and spread={spread:g}, but the largest mean would be {most:.3g}")
+    widest = min(max(steepest, low), high)
+    least, largest = (low, high + lift) if differ else (widest, widest)
+    return float(back(onto(largest) + half) - back(onto(least) - half))
+
+
+def _groups(players: int, groups: int, majority: float | None) -> np.ndarray:
+    """The group of each player, in order."""
+    if majority is None:
+        return np.arange(players) * groups // players
+    first = round(number("majority", majority, least=0, most=1) * players)
+    if groups < 2 or not 1 <= first <= players - (groups - 1):
+        raise ValueError(f"majority={majority:g} of {players} players in groups={groups}, but no group may be empty")
+    return np.concatenate([np.zeros(first, int), 1 + np.arange(players - first) * (groups - 1) // (players - first)])
 
 
 def _odd(oddity: str, centres: np.ndarray, own: np.ndarray, low: float, high: float, draw: float) -> np.ndarray:

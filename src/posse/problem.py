@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from posse.checks import number, store, whole
-from posse.rewards import Bernoulli, Family, family
+from posse.rewards import Bernoulli, Family, OneNoisy, family
 from posse.text import plural
 
 ROUNDING = 1e-9
@@ -25,6 +26,8 @@ class Problem:
 
     `stream` numbers the problem's random stream. It comes from the means themselves, so a problem meets the same
     random numbers in whatever list it stands; two problems with the same means are the same experiment.
+
+    `groups` may say which group each player is in. No policy is told.
 
     >>> problem = Problem([[0.9, 0.5, 0.1], [0.8, 0.6, 0.2]], epsilon=0.1)
     >>> problem
@@ -43,6 +46,8 @@ class Problem:
     """The number of the problem's random stream."""
     gaps: np.ndarray
     """How much worse than the player's best arm each arm is, [player, arm]; at least 0."""
+    groups: tuple[int, ...]
+    """The number of each player's group; all 0 if there is one."""
 
     def __init__(
         self,
@@ -51,13 +56,17 @@ class Problem:
         rewards: Family | str = Bernoulli(),
         *,
         stream: int | None = None,
+        groups: Sequence[int] | np.ndarray | None = None,
     ) -> None:
         table = _check_means(means)
         gaps = table.max(axis=1, keepdims=True) - table
         gaps.setflags(write=False)
         number = _own_stream(table) if stream is None else whole("stream", stream, least=0)
         epsilon = _check_epsilon(table, epsilon)
-        store(self, means=table, epsilon=epsilon, rewards=family(rewards), stream=number, gaps=gaps)
+        own = (0,) * len(table) if groups is None else tuple(whole("groups", each, least=0) for each in groups)
+        if len(own) != len(table):
+            raise ValueError(f"groups has {len(own)} numbers, but expected one for each of {len(table)} players")
+        store(self, means=table, epsilon=epsilon, rewards=family(rewards), stream=number, gaps=gaps, groups=own)
 
     @property
     def players(self) -> int:
@@ -104,6 +113,17 @@ class Problem:
         kinds[self.optimal] = 0
         return kinds
 
+    def by_group(self) -> list[Problem]:
+        """Each group's players as a problem of their own, in the order of the groups' numbers.
+
+        >>> [part.players for part in Problem([[0.1, 0.9], [0.8, 0.2], [0.7, 0.2]], groups=[0, 1, 1]).by_group()]
+        [1, 2]
+        """
+        if isinstance(self.rewards, OneNoisy):
+            raise ValueError(f"rewards={self.rewards}, but then player 0 is not like others, so groups cannot be split")
+        groups = np.array(self.groups)
+        return [Problem(self.means[groups == group], rewards=self.rewards) for group in np.unique(groups)]
+
     def _in(self, arms: np.ndarray) -> np.ndarray:
         mask = np.zeros(self.means.shape, bool)
         mask[:, arms] = True
@@ -116,10 +136,14 @@ class Problem:
         return hash(self._identity())
 
     def _identity(self) -> tuple[object, ...]:
-        return self.means.shape, self.means.tobytes(), self.epsilon, self.rewards, self.stream
+        return self.means.shape, self.means.tobytes(), self.epsilon, self.rewards, self.stream, self.groups
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(Problem, stream=self.stream), (self.means, self.epsilon, self.rewards)
+        return functools.partial(Problem, stream=self.stream, groups=self.groups), (
+            self.means,
+            self.epsilon,
+            self.rewards,
+        )
 
     def __repr__(self) -> str:
         return (

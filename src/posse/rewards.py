@@ -16,12 +16,12 @@ from posse.streams import REWARD, block
 
 GRID = 1 << 24
 
-BERNOULLI, BETA, UNIFORM, DETERMINISTIC = range(4)
+BERNOULLI, BETA, UNIFORM, DETERMINISTIC, ONE_NOISY, JACKPOT = range(6)
 
 
 @dataclass(frozen=True)
 class Family:
-    """How a reward with a given mean is drawn. Use one of the four families below."""
+    """How a reward with a given mean is drawn. Use one of the families below."""
 
     code: ClassVar[int]
 
@@ -67,6 +67,28 @@ class Deterministic(Family):
     code = DETERMINISTIC
 
 
+@dataclass(frozen=True)
+class OneNoisy(Family):
+    """0 or 1 for player 0; for all others Beta with this concentration, so that one player's rewards are noisier."""
+
+    concentration: float
+    code = ONE_NOISY
+
+    def __post_init__(self) -> None:
+        number("concentration", self.concentration, least=1e-300)
+
+
+@dataclass(frozen=True)
+class Jackpot(Family):
+    """`usual` nearly always, or 1 with the probability that gives the mean. A mean below `usual` is always paid."""
+
+    usual: float
+    code = JACKPOT
+
+    def __post_init__(self) -> None:
+        number("usual", self.usual, least=0, most=0.999)
+
+
 def family(rewards: Family | str) -> Family:
     """A family given by itself or by name: "bernoulli", "uniform" or "deterministic"."""
     by_name = {"bernoulli": Bernoulli(), "uniform": Uniform(), "deterministic": Deterministic()}
@@ -93,6 +115,11 @@ def draw_other(code, parameter, mean, first, player, round_, key):
     if code == UNIFORM:
         half = min(0.5 * parameter, min(mean, 1.0 - mean))
         return int((mean + half * ((first + 0.5) * 2.0**-31 - 1.0)) * GRID + 0.5)
+    if code == JACKPOT:
+        usual = min(parameter, mean)
+        return GRID if first < (mean - usual) / (1.0 - usual) * 4294967296.0 else int(usual * GRID + 0.5)
+    if code == ONE_NOISY and player == 0:
+        return int(first < mean * 4294967296.0) * GRID
     success = log_gamma_draw(mean * parameter, 0, player, round_, key)
     failure = log_gamma_draw((1.0 - mean) * parameter, 1, player, round_, key)
     return int(GRID / (1.0 + math.exp(min(failure - success, 700.0))) + 0.5)

@@ -106,7 +106,7 @@ def _on_gpu(problems: list[Problem], policies: list[Policy], horizon: int, repli
 
     count = min(200, horizon)
     rounds = np.array([horizon * (k + 1) // count for k in range(count)])
-    work = Work(problems, policies, list(range(replications)), horizon, 0, Concurrent(), rounds, False)
+    work = Work(problems, policies, list(range(replications)), horizon, 0, Concurrent(), rounds, False, horizon)
     start = time.perf_counter()
     launches = run_on_gpu(work, Measurements(work), Tracker(1, None))
     wall = time.perf_counter() - start

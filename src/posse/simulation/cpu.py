@@ -33,6 +33,7 @@ def new_run(work: Work, cell: tuple[int, ...]) -> PolicyRun:
         seed=work.seed,
         replication=work.replications[replication],
         anytime=work.anytime,
+        told_horizon=work.told_horizon,
     )
 
 

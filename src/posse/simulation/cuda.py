@@ -164,7 +164,7 @@ class Batch:
             return
         last = min(self.launched + self.piece, work.horizon)
         number = int(np.searchsorted(work.checkpoints, first))
-        early, log_horizon = last_quarter(work.horizon), math.log(work.horizon)
+        early, log_horizon = last_quarter(work.horizon), math.log(work.told_horizon)
         clock = GpuClock(first, last, early, log_horizon, self.shared.checkpoints, number)
         constants = (0.0, *self.policy.constants())  # at least one number: a kernel takes no empty tuple
         arguments = (self.state, self.tables, self.shared.problems, self.shared.participation, clock)

@@ -93,6 +93,7 @@ class PolicyRun:
         seed: int,
         replication: int = 0,
         anytime: bool = False,
+        told_horizon: int | None = None,
     ) -> None:
         self.policy = policy
         self.kernels = kernels(class_of(policy))
@@ -100,7 +101,7 @@ class PolicyRun:
         self.key = run_key(seed, problem.stream, replication)
         environment = kernel.Environment(problem.means.copy(), problem.rewards.code, problem.rewards.parameter)
         participation = schedule.participation(problem.players, horizon)
-        self.clock = kernel.Clock(math.log(horizon), anytime)
+        self.clock = kernel.Clock(math.log(told_horizon or horizon), anytime)
         known = state_shapes(policy, used_statistics(type(policy)), problem.players, problem.arms)
         arrays = _allocate(known | run_shapes(policy, problem.players, problem.arms))
         bits = {f"{name}_bits": arrays[name].view(np.int64) for name in ("center", "scale", "column")}

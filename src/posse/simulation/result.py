@@ -46,6 +46,8 @@ class Result:
     seed: int
     schedule: Schedule
     anytime: bool
+    told_horizon: int
+    """The horizon that the policies were told."""
     version: str
     """The version of posse that ran it."""
 
@@ -202,7 +204,7 @@ def merge(results: Iterable[Result]) -> Result:
 
 
 def _check_mergeable(first: Result, part: Result) -> None:
-    for name in ("horizon", "seed", "anytime", "version"):
+    for name in ("horizon", "told_horizon", "seed", "anytime", "version"):
         a, b = getattr(first, name), getattr(part, name)
         if a != b:
             raise ValueError(f"cannot merge results with {name} {a!r} and {b!r}")

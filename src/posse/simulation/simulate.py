@@ -31,6 +31,7 @@ def simulate(
     threads: int | None = None,
     progress: Progress = None,
     anytime: bool = False,
+    told_horizon: int | None = None,
     backend: str = "cpu",
 ) -> Result:
     """Run every policy on every problem, and measure regret.
@@ -50,6 +51,7 @@ def simulate(
         threads: how many threads to use on the CPU; all cores if omitted.
         progress: True for a bar on standard error, or a function that is called with the fraction done.
         anytime: use ln max(t, 2) in place of ln T, as if the horizon were not known.
+        told_horizon: the horizon that the policies are told, where it is not the true one.
         backend: "cpu", "cuda" for an NVIDIA GPU, or "auto" for a GPU where there is one. A GPU meets the same random
             numbers and rounds like the CPU but for logarithms and exponentials: docs/gpu.md.
 
@@ -59,7 +61,7 @@ def simulate(
     >>> result.regret.shape
     (2, 1, 1, 200)
     """
-    work = checked_work(problems, policies, horizon, seed, replications, schedule, checkpoints, anytime)
+    work = checked_work(problems, policies, horizon, seed, replications, schedule, checkpoints, anytime, told_horizon)
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise TypeError(f"progress={progress!r}, but expected True or a function of the fraction done")
     workers = (os.cpu_count() or 1) if threads is None else whole("threads", threads, least=1)

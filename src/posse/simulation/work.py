@@ -32,6 +32,7 @@ class Work:
     schedule: Schedule
     checkpoints: np.ndarray
     anytime: bool
+    told_horizon: int
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -48,6 +49,7 @@ def checked_work(
     schedule: Schedule,
     checkpoints: int | Iterable[int],
     anytime: bool,
+    told_horizon: int | None = None,
 ) -> Work:
     """The work that `simulate` was asked for, or a clear error."""
     found = _check_problems(problems)
@@ -66,7 +68,8 @@ def checked_work(
     rounds = _check_checkpoints(checkpoints, horizon)
     if not isinstance(anytime, bool):
         raise TypeError(f"anytime={anytime!r}, but expected True or False")
-    return Work(tuple(found), tuple(tried), tuple(repeated), horizon, seed, schedule, rounds, anytime)
+    told = horizon if told_horizon is None else whole("told_horizon", told_horizon, least=1)
+    return Work(tuple(found), tuple(tried), tuple(repeated), horizon, seed, schedule, rounds, anytime, told)
 
 
 def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:

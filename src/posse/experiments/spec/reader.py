@@ -20,10 +20,10 @@ import numpy as np
 
 from posse.checks import number, whole
 from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable, find_lines
-from posse.experiments.spec.study import GIVEN, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
+from posse.experiments.spec.study import GIVEN, KNOWS_GROUPS, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
 from posse.generate import FAMILIES
 from posse.policies.base import Policy, all_policies
-from posse.rewards import Bernoulli, Beta, family
+from posse.rewards import Bernoulli, Beta, Jackpot, OneNoisy, family
 from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
 
@@ -139,6 +139,14 @@ def _share(name: str, value: Any) -> float:
     return number(name, value, least=0, most=1)
 
 
+def _not_negative(name: str, value: Any) -> float:
+    return number(name, value, least=0)
+
+
+def _centers(name: str, value: Any) -> tuple[float, ...]:
+    return tuple(_share(name, each) for each in _of_type(list, "a list of numbers")(name, value))
+
+
 _schedule = _one_of(
     {
         "concurrent": Concurrent(),
@@ -151,7 +159,11 @@ _schedule = _one_of(
 )
 _rewards = _one_of(
     {word: family(word) for word in ("bernoulli", "uniform", "deterministic")},
-    {"beta": lambda value: Beta(number("beta", value, above=0))},
+    {
+        "beta": lambda value: Beta(number("beta", value, above=0)),
+        "one_noisy": lambda value: OneNoisy(number("one_noisy", value, above=0)),
+        "jackpot": lambda value: Jackpot(number("jackpot", value, least=0, most=0.999)),
+    },
 )
 
 
@@ -182,6 +194,8 @@ STUDY_FIELDS = {
     "checkpoints": Field(_whole(1, 10_000), 200),
     "anytime": Field(_of_type(bool, "true or false"), (False,), grid=True),
     "schedule": Field(_schedule, (Concurrent(),), grid=True),
+    "told": Field(lambda name, value: number(name, value, above=0), 1.0),
+    "knows_groups": Field(_of_type(bool, "true or false"), False),
     "problems": Field(_of_type(dict, "a table, [study.problems]")),
     "policies": Field(),
 }
@@ -190,18 +204,26 @@ GIVEN_FIELDS = {
     "rewards": Field(_rewards, (Bernoulli(),), grid=True),
 }
 FAMILY = Field(_one_of({name: name for name in FAMILIES}))
-PARAMETER_CHECKS = {"int": _whole(0, MAX_PAIRS), "float": _share, "str": _string, "Family | str": _rewards}
+PARAMETER_CHECKS = {
+    "int": _whole(0, MAX_PAIRS),
+    "float": _not_negative,
+    "str": _string,
+    "Family | str": _rewards,
+    "Sequence[float]": _centers,
+}
 POLICY_NAME = Field(_name, grid=True)
 
 
 def _family_fields(family: str) -> dict[str, Field]:
-    """The parameters of a family's generator as fields, each with a grid. The generator checks their limits."""
+    """The parameters of a family's generator as fields, with a grid unless they are lists. It checks their limits."""
     generator: Any = FAMILIES[family]
     fields = {"count": Field(_whole(1, 1_000_000), 1)}
     for name, each in inspect.signature(generator).parameters.items():
         if name not in ("count", "seed"):
-            default = REQUIRED if each.default is each.empty else (each.default,)
-            fields[name] = Field(PARAMETER_CHECKS[each.annotation], default, grid=True)
+            kind = each.annotation.removesuffix(" | None")
+            listed = kind.startswith("Sequence")
+            default = REQUIRED if each.default is each.empty else each.default if listed else (each.default,)
+            fields[name] = Field(PARAMETER_CHECKS[kind], default, grid=not listed, listed=listed)
     return fields
 
 
@@ -210,6 +232,7 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
     if ("horizon" in table.values) == ("turns" in table.values):
         raise table.error("horizon", "horizon is missing (or turns, how often a player acts); give exactly one of them")
     problems = table.inner(values.pop("problems"), "problems", what="problems")
+    del values["policies"]
     policies = [
         table.inner(policy, "policies", number, what=f"policy {number + 1}")
         for number, policy in enumerate(table.tables("policies"))
@@ -220,12 +243,14 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
         policies=tuple(choice for _, choice in choices),
         horizons=values.pop("horizon"),
         schedules=values.pop("schedule"),
-        **{name: values[name] for name in ("name", "turns", "anytime", "replications", "checkpoints", "tags")},
+        **values,
     )
     if study.settings > MAX_POINTS:
         raise table.error("name", f"the lists make {study.settings} combinations, but a study has at most {MAX_POINTS}")
+    if study.knows_groups:
+        _check_groups(table, study)
     for epsilon in {epsilon for problems in study.problems for _, epsilon in problems.alike()}:
-        labels: set[str] = set()
+        labels = {KNOWS_GROUPS} if study.knows_groups else set()
         for policy, choice in choices:
             with policy.blame():
                 label = choice.make(epsilon).label
@@ -233,6 +258,15 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
                     raise ValueError(f"label={label!r} is the label of two policies; give each a label of its own")
             labels.add(label)
     return study
+
+
+def _check_groups(table: SpecTable, study: Study) -> None:
+    if study.schedules != (Concurrent(),):
+        raise table.error("schedule", "knows_groups=true, but then every player must act in every round")
+    for problems in study.problems:
+        with table.blame():
+            if len(problems.part(0, 1).make(0)[0].by_group()) == 1:
+                raise ValueError("knows_groups=true, but the problems have only one group of players")
 
 
 def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:
@@ -252,8 +286,9 @@ def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:
                 raise ValueError("no problem in it; expected at least one table of means")
         except (ValueError, TypeError, OverflowError) as error:
             raise table.error(source, f"{source}: {error}") from None
+    lists = {key: values[key] for key, field in fields.items() if field.listed}
     for point in table.product({key: values[key] for key, field in fields.items() if field.grid}):
-        problems = ProblemSet(GIVEN if tables else given, len(tables) or values["count"], point, tables)
+        problems = ProblemSet(GIVEN if tables else given, len(tables) or values["count"], point | lists, tables)
         pairs = problems.players * problems.arms
         if pairs > MAX_PAIRS:
             raise table.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")

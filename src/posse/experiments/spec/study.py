@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import pyarrow as pa
 from posse import generate
 from posse.experiments.records import SCHEMA_VERSION, from_result
 from posse.policies.base import Policy
+from posse.policies.posse_ts import PosseTS
 from posse.problem import Problem
 from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
 from posse.simulation import Result, simulate
@@ -28,6 +29,7 @@ from posse.simulation.work import Progress
 UNIT_COST = 20_000_000  # player-rounds of ten arms in a unit of work: about a second
 RUN_COST = 20_000  # what a run costs besides its rounds, in player-rounds of ten arms
 OWN = "problem"  # a policy's epsilon or spread = "problem": the problem's own
+KNOWS_GROUPS = "PosseTS, groups known"
 GIVEN = "given"  # in place of a family's name
 
 Table = tuple[tuple[float, ...], ...]
@@ -88,7 +90,8 @@ class ProblemSet:
 
     def describe(self) -> dict[str, Any]:
         """The contents as plain data; tables by their digest."""
-        described = {"epsilon": None, **self.parameters, "family": self.family}
+        used = {name: value for name, value in self.parameters.items() if value is not None}
+        described = {"epsilon": None, **used, "family": self.family}
         described["rewards"] = repr(self.parameters["rewards"])
         if self.tables:
             digests = [hashlib.blake2b(json.dumps(table).encode(), digest_size=12) for table in self.tables]
@@ -109,6 +112,8 @@ class Unit:
     checkpoints: int
     anytime: bool
     seed: int
+    told: float = 1.0  # the horizon that policies are told, as a share of the true one
+    by_group: bool = False  # each group of players is simulated as a problem of its own, and the regrets are added up
 
     def run(self, threads: int = 1, progress: Progress = None) -> pa.Table:
         """Simulate it: one row for each policy, problem and replication."""
@@ -117,16 +122,22 @@ class Unit:
 
     def simulate(self, problems: list[Problem], **how: Any) -> Result:
         """Simulate its policies in its setting on any problems; `how` holds further arguments of `simulate`."""
-        return simulate(
-            problems,
-            self.policies,
-            self.horizon,
+        simulated: Any = functools.partial(
+            simulate,
+            policies=self.policies,
+            horizon=self.horizon,
             seed=self.seed,
             replications=range(*self.replications),
             schedule=self.schedule,
             checkpoints=self.checkpoints,
             anytime=self.anytime,
+            told_horizon=max(1, round(self.told * self.horizon)),
             **how,
+        )
+        if not self.by_group:
+            return simulated(problems)
+        return _added_up(
+            [simulated(parts) for parts in zip(*(each.by_group() for each in problems), strict=True)], problems
         )
 
     @property
@@ -138,7 +149,9 @@ class Unit:
 
     def describe(self) -> dict[str, Any]:
         """The contents as plain data, with the digest of the code that makes the numbers."""
-        return {
+        described = {"told": self.told} if self.told != 1 else {}
+        described |= {"by_group": True} if self.by_group else {}
+        return described | {
             "schema": SCHEMA_VERSION,
             "study": self.study,
             "problems": self.problems.describe(),
@@ -200,6 +213,8 @@ class Study:
     replications: int = 1
     checkpoints: int = 200
     tags: tuple[str, ...] = ()  # words by which a report groups studies
+    told: float = 1.0  # the horizon that policies are told, as a share of the true one
+    knows_groups: bool = False  # also run PosseTS on each group of players apart, as if it knew the groups
 
     @property
     def settings(self) -> int:
@@ -217,13 +232,16 @@ class Study:
                 policies = tuple(choice.make(epsilon) for choice in self.policies)
                 horizon = _horizon(schedule, length, alike.players) if by_turns else length
                 _check_run(schedule, horizon, alike.players)
-                cost = run_cost(schedule, horizon, alike.players, alike.arms) * len(policies)
-                replications = min(self.replications, max(1, int(UNIT_COST / cost)))
-                for part in alike.chunks(max(1, int(UNIT_COST / (cost * replications)))):
-                    for first in range(0, self.replications, replications):
-                        runs = first, min(first + replications, self.replications)
-                        setting = (horizon, schedule, runs, self.checkpoints, anytime, seed)
-                        yield Unit(self.name, part, policies, *setting)
+                for by_group, tried in ((False, policies), (True, (PosseTS(label=KNOWS_GROUPS),))):
+                    if by_group and not self.knows_groups:
+                        continue
+                    cost = run_cost(schedule, horizon, alike.players, alike.arms) * len(tried)
+                    replications = min(self.replications, max(1, int(UNIT_COST / cost)))
+                    for part in alike.chunks(max(1, int(UNIT_COST / (cost * replications)))):
+                        for first in range(0, self.replications, replications):
+                            runs = first, min(first + replications, self.replications)
+                            setting = (horizon, schedule, runs, self.checkpoints, anytime, seed)
+                            yield Unit(self.name, part, tried, *setting, self.told, by_group)
 
 
 @dataclass(frozen=True)
@@ -238,6 +256,15 @@ class Spec:
     def units(self) -> list[Unit]:
         """All studies in units of work, in order."""
         return [unit for study in self.studies for unit in study.units(self.seed)]
+
+
+def _added_up(results: Sequence[Result], problems: Sequence[Problem]) -> Result:
+    """The results of each group of players as one of the problems, in which the groups play side by side."""
+    order = np.argsort(np.argsort(problems[0].groups, kind="stable"), kind="stable")
+    found: dict[str, Any] = {name: sum(getattr(result, name) for result in results) for name in ("regret", "reward")}
+    for name in ("pulls", "late_pulls", "player_regret"):
+        found[name] = np.concatenate([getattr(result, name) for result in results], axis=3)[:, :, :, order]
+    return dataclasses.replace(results[0], problems=tuple(problems), **found)
 
 
 def _horizon(schedule: Schedule, turns: int, players: int) -> int:
