@@ -115,7 +115,13 @@ def test_every_schedule(policy, who):
 
 @pytest.mark.parametrize(
     "rewards",
-    [posse.rewards.Beta(2.0), posse.rewards.Uniform(0.4), posse.rewards.Deterministic()],
+    [
+        posse.rewards.Beta(2.0),
+        posse.rewards.Uniform(0.4),
+        posse.rewards.Deterministic(),
+        posse.rewards.OneNoisy(2.0),
+        posse.rewards.Jackpot(0.1),
+    ],
     ids=str,
 )
 def test_every_reward_family(rewards):
@@ -125,6 +131,10 @@ def test_every_reward_family(rewards):
 @pytest.mark.parametrize("cls", [posse.RobustAggTS, posse.RobustAgg, posse.PosseTS], ids=lambda cls: cls.__name__)
 def test_the_anytime_form(cls):
     assert_same(a_problem(), example(cls), 12, anytime=True)
+
+
+def test_a_horizon_told_wrong():
+    assert_same(a_problem(), posse.PosseTS(), 12, told_horizon=1000)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2, 19), (35, 2)], ids=str)

@@ -21,6 +21,8 @@ def problems(draw, max_players=5, max_arms=9):
         posse.rewards.Deterministic(),
         posse.rewards.Uniform(0.4),
         posse.rewards.Beta(2.0),
+        posse.rewards.OneNoisy(2.0),
+        posse.rewards.Jackpot(0.1),
     ]
     return posse.Problem(means, rewards=draw(st.sampled_from(families)))
 

@@ -17,10 +17,10 @@ import posse
 from posse.cli import main
 from posse.experiments import Records
 from posse.experiments.battery.report import battery_figure, to_text, write_battery
-from posse.experiments.battery.score import ratio, score
+from posse.experiments.battery.score import paper_mean, ratio, score
 from posse.experiments.records import SCHEMA
 from posse.experiments.spec.shipped_specs import battery_spec
-from posse.experiments.spec.study import PolicyChoice, Study
+from posse.experiments.spec.study import KNOWS_GROUPS, PolicyChoice, Study
 
 # Families ----------------------------------------------------------------------------------------------------------
 
@@ -43,6 +43,18 @@ class TestFamilies:
         assert {problems.arms for study in studies for problems in study.problems} >= {2, 10, 50}
         assert {study.horizons[0] for study in studies} >= {1_000, 1_000_000}
         assert all(study.horizons == (1_000_000,) for study in studies if "long" in study.tags)
+
+    def test_those_who_know_groups_know_groups_of_ten_or_more(self):
+        known = [study for study in self.spec.studies if study.knows_groups]
+        assert len(known) >= 8
+        for study in known:
+            (problem,) = study.problems[0].part(0, 1).make(0)
+            assert min(part.players for part in problem.by_group()) >= 10, study.name
+            assert len(problem.by_group()) > 1, study.name
+
+    def test_horizons_are_told_wrong_by_ten_both_ways_in_both_halves(self):
+        wrong = {(study.told, tag) for study in self.spec.studies for tag in study.tags if study.told != 1}
+        assert wrong == {(0.1, "A"), (0.1, "B"), (10, "A"), (10, "B")}
 
     def test_each_has_every_policy_once(self):
         for study in self.spec.studies:
@@ -116,6 +128,7 @@ def rows(study, policy, regrets, locks=0):
 
 def families(tags, **policies):
     labels = {"PosseTS": "own", "Ind-TS": "alone", "HierTS(0.1)": "hier", "RobustAgg-TS(0.15)": "robust"}
+    labels[KNOWS_GROUPS] = "knows"
     found = [row for label, name in labels.items() if name in policies for row in rows("f", label, *policies[name])]
     study = Study("f", (), (), (10,), (), tags=tags)
     return score(Records(pa.Table.from_pylist(found, schema=SCHEMA)), [study, dataclasses.replace(study, name="g")])
@@ -130,7 +143,8 @@ class TestScores:
         own, alone = family.scores
         assert (own.policy, alone.policy) == ("PosseTS", "Ind-TS")
         assert own.mean == 20.5
-        assert own.tail == pytest.approx(np.quantile(HARD, 0.9))
+        assert own.tail == pytest.approx(np.quantile(HARD, 0.99))
+        assert own.worst == 40
         assert own.error == pytest.approx(np.arange(1, 41).std(ddof=1) / math.sqrt(40))
         assert (own.lock_ins, alone.lock_ins) == (0, 1)
         assert (family.problems, family.runs, family.half) == (40, 120, "A")
@@ -142,7 +156,7 @@ class TestScores:
     def test_the_interval_holds_the_true_ratio_about_as_often_as_it_says(self):
         rng = np.random.default_rng(1)
         pairs = [(rng.gamma(9, 1.2, (34, 3)), rng.gamma(9, 1, (34, 3))) for _ in range(150)]
-        found = [ratio(*pair, lambda tables: tables.mean(axis=(1, 2))) for pair in pairs]
+        found = [ratio(*pair) for pair in pairs]
         assert 0.86 < np.mean([each.low <= 1.2 <= each.high for each in found]) <= 1
         assert np.mean([each.low <= 1.0 <= each.high for each in found]) < 0.2
 
@@ -160,40 +174,91 @@ class TestScores:
         assert (family.to_alone, family.to_other, family.bars) == (None, None, ())
 
 
+TAILS = ["99th percentile", "worst run"]
+
+
+def bar_of(family, text):
+    (bar,) = (bar for bar in family.bars if bar.text == text)
+    return bar
+
+
 class TestBars:
     def test_each_tag_asks_for_its_own(self):
         regrets = {"own": (HARD,), "alone": (3 * HARD,), "hier": (1.02 * HARD,), "robust": (10 * HARD,)}
         for tags, texts in {
-            (): ["mean, no harm", "90th percentile, no harm"],
-            ("long",): ["mean, no harm", "90th percentile, no harm", "lock-ins, no harm"],
-            ("helps",): ["mean, no harm", "90th percentile, no harm", "mean, sharing helps"],
-            ("paper",): ["mean, paper's family"] * 2 + ["mean, no harm", "90th percentile, no harm"],
+            (): ["mean"],
+            ("long",): ["mean", "lock-ins"],
+            ("helps",): ["mean", "mean, sharing helps"],
+            ("paper",): ["mean", "mean, paper's family"],
         }.items():
             (family,) = families(tags, **regrets)
-            assert [bar.text for bar in family.bars] == texts
+            assert [bar.text for bar in family.bars] == texts + TAILS
             assert {bar.verdict for bar in family.bars} == {"won"}
             assert all(bar.sure for bar in family.bars)
 
     def test_the_paper_asks_for_much_less_than_robustagg_ts_and_no_more_than_the_best_other(self):
         (family,) = families(("paper",), own=(HARD,), alone=(9 * HARD,), hier=(0.9 * HARD,), robust=(5 * HARD,))
         bars = [(bar.against, bar.limit, bar.verdict) for bar in family.bars[:2]]
-        assert bars == [("RobustAgg-TS", 0.15, "lost"), ("HierTS", 1.05, "lost")]
+        assert bars == [("HierTS", 1.05, "lost"), ("RobustAgg-TS", 0.14, "lost")]
+
+    def test_who_knows_the_groups_is_a_bar_of_its_own_and_not_the_best_other(self):
+        for times, verdict in ((1.4, "won"), (1.6, "lost")):
+            (family,) = families((), own=(times * HARD,), alone=(2 * HARD,), knows=(HARD,))
+            assert (family.best(), family.best(alone=True)) == ("Ind-TS", "Ind-TS")
+            known = next(bar for bar in family.bars if bar.rival == KNOWS_GROUPS)
+            assert (known.limit, known.ratio.value, known.verdict) == (1.5, pytest.approx(times), verdict)
 
     def test_harm_is_lost_and_doubt_is_told(self):
-        (family,) = families((), own=(1.3 * HARD,), alone=(HARD,))
-        assert [(bar.verdict, bar.sure) for bar in family.bars] == [("lost", True), ("lost", True)]
+        (family,) = families((), own=(1.06 * HARD,), alone=(HARD,))
+        assert [(bar.verdict, bar.sure) for bar in family.bars] == [("lost", True), ("won", True), ("won", True)]
         noisy = HARD * np.random.default_rng(0).choice([0.5, 1.7], (40, 1))
         (family,) = families((), own=(noisy,), alone=(HARD,))
         assert not family.bars[0].sure
 
+    def test_a_run_far_above_the_mean_is_lost_however_good_the_mean_is(self):
+        """One run of 120 is beyond the 99th percentile; three are not."""
+        for count, worst, verdicts in (
+            (1, 9, "won won"),
+            (1, 12, "won lost"),
+            (3, 5, "lost won"),
+            (3, 30, "lost lost"),
+        ):
+            regrets = np.ones((40, 3))
+            regrets[:count, 0] = worst * (120 - count) / (120 - worst * count)  # so many times the mean of all
+            (family,) = families((), own=(regrets,), alone=(9 * regrets,))
+            assert [bar_of(family, text).verdict for text in TAILS] == verdicts.split()
+            assert bar_of(family, "worst run").ratio.value == pytest.approx(worst)
+
+    def test_the_mean_of_the_papers_ten(self):
+        found = []
+        for number in range(10):
+            (family,) = families(("paper",), own=((number + 1) * HARD,), robust=(100 * HARD,))
+            found.append(family)
+        bar = paper_mean(found)
+        assert (bar.ratio.value, bar.limit, bar.verdict) == (pytest.approx(0.055), 0.085, "won")
+        assert bar.ratio.low == pytest.approx(bar.ratio.high), "nothing is random in these"
+        assert paper_mean(found[1:]) is None
+        assert "mean of the paper's ten: at most 0.085 × RobustAgg-TS: 1 of 1 won\n" in to_text(found)
+
+    def test_its_interval_is_as_wide_as_that_of_the_mean_of_ten_independent_ratios(self):
+        rng = np.random.default_rng(2)
+        found = []
+        for _ in range(10):
+            (family,) = families(("paper",), own=(rng.gamma(4, 0.02, (40, 3)),), robust=(np.ones((40, 3)),))
+            found.append(family)
+        widths = [bar.ratio.high - bar.ratio.low for family in found for bar in family.bars[1:2]]
+        interval = paper_mean(found).ratio
+        assert interval.low < interval.value < interval.high
+        assert interval.high - interval.low == pytest.approx(np.mean(widths) / math.sqrt(10), rel=0.1)
+
     def test_lock_ins_are_lost_if_there_are_more_and_won_if_there_are_none(self):
         for locks, verdict in (((0, 0), "won"), ((1, 1), "won"), ((1, 0), "lost"), ((0, 1), "won")):
             (family,) = families(("long",), own=(HARD, locks[0]), alone=(HARD, locks[1]))
-            assert family.bars[-1].verdict == verdict
+            assert bar_of(family, "lock-ins").verdict == verdict
 
     def test_no_regret_at_all_is_no_harm(self):
         (family,) = families((), own=(0 * HARD,), alone=(0 * HARD,))
-        assert [bar.ratio.value for bar in family.bars] == [1.0, 1.0]
+        assert [bar.ratio.value for bar in family.bars] == [1.0, 1.0, 1.0]
 
 
 # The report --------------------------------------------------------------------------------------------------------
@@ -242,8 +307,8 @@ class TestReport:
     def test_the_text_lists_what_was_lost(self):
         found = families(("A",), own=(1.3 * HARD,), alone=(HARD,))
         text = to_text(found)
-        assert "f: mean, no harm: 1.30 [1.30, 1.30] × Ind-TS, limit 1.1" in text
-        assert "mean, no harm: at most 1.1 × the best alone: 0 of 1 won, 0 of 1 won in half A" in text
+        assert "f: mean: 1.30 [1.30, 1.30] × Ind-TS, limit 1.05" in text
+        assert "mean: at most 1.05 × the best other: 0 of 1 won, 0 of 1 won in half A" in text
         assert "No bar is lost." in to_text(families((), own=(HARD,), alone=(HARD,)))
 
     def test_the_picture_has_the_candidate_where_its_ratio_is(self):

@@ -216,9 +216,73 @@ class TestStructured:
         for problem in structured(count=50, players=6, arms=4, **options):
             assert problem.epsilon == pytest.approx(epsilon, abs=1e-12)
 
+    @pytest.mark.parametrize(("scale", "onto"), [("logit", lambda p: np.log(p / (1 - p))), ("log", np.log)])
+    def test_on_another_scale_a_level_moves_all_arms_of_a_player_together(self, scale, onto):
+        options = {"scale": scale, "low": 0.1, "high": 0.2}
+        shift = onto(means(level=2.0, **options)) - onto(means(low=0.1, high=0.2))
+        assert np.ptp(shift, axis=2).max() < 1e-12
+        assert is_uniform(place_within(shift[:, :, 0], -1, 1).ravel())
+        assert not is_uniform(place_within(shift[:, :, 0], -1, 1.2).ravel())
+        spread = onto(means(spread=0.3, **options)) - onto(means(low=0.1, high=0.2))
+        assert is_uniform(place_within(spread, -0.15, 0.15).ravel())
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"scale": "logit", "level": 3.0},
+            {"scale": "logit", "level": 3.0, "low": 0.1, "high": 0.3},
+            {"scale": "logit", "level": 3.0, "low": 0.7, "high": 0.9},
+            {"scale": "log", "level": 2.0, "low": 0.1, "high": 0.3},
+            {"scale": "logit", "level": 1.0, "groups": 2},
+            {"scale": "log", "level": 1.0, "odd": 20, "oddity": "favourite", "low": 0.1, "high": 0.3},
+            {"scale": "logit", "level": 2.0, "centers": [0.9, 0.3, 0.2]},
+        ],
+        ids=str,
+    )
+    def test_on_another_scale_too_epsilon_is_the_least_that_holds(self, options):
+        """The most that any two players differ, over many problems, comes near it and never beyond."""
+        problems = structured(**{"count": 400, "players": 30, "arms": 3, "spread": 0.1, **options})
+        widest = max(np.ptp(problem.means, axis=0).max() for problem in problems)
+        assert 0.93 * problems[0].epsilon < widest <= problems[0].epsilon
+        assert len({problem.epsilon for problem in problems}) == 1
+
+    def test_centers_may_be_given(self):
+        found = means(centers=[0.2, 0.3, 0.1, 0.15], level=0.1)
+        assert np.allclose(found - found[..., :1], [0, 0.1, -0.1, -0.05])
+        assert len(set(found[..., 0].ravel())) == found[..., 0].size
+
+    @pytest.mark.parametrize(
+        ("options", "groups"),
+        [
+            ({}, [0] * 6),
+            ({"groups": 2}, [0, 0, 0, 1, 1, 1]),
+            ({"groups": 3, "majority": 0.5}, [0, 0, 0, 1, 1, 2]),
+            ({"groups": 2, "majority": 0.2}, [0, 1, 1, 1, 1, 1]),
+            ({"odd": 3}, [0, 0, 0, 1, 1, 1]),
+            ({"odd": 4, "groups": 2, "oddity": "swapped"}, [0, 0, 2, 3, 3, 3]),
+            ({"odd": 2, "oddity": "own"}, [0, 0, 0, 0, 5, 6]),
+        ],
+        ids=str,
+    )
+    def test_the_problem_knows_who_is_alike(self, options, groups):
+        """With no spread, players of one group have the same means and others do not."""
+        (problem,) = structured(players=6, arms=4, spread=0.0, **options)
+        assert list(problem.groups) == groups
+        alike = (problem.means[:, None] == problem.means).all(axis=2)
+        assert np.array_equal(alike, np.equal.outer(groups, groups))
+
     @pytest.mark.parametrize(
         ("options", "message"),
         [
+            ({"majority": 0.5}, r"^majority=0\.5 of 20 players in groups=1, but no group may be empty"),
+            ({"majority": 0.97, "groups": 3}, r"^majority=0\.97 of 20"),
+            ({"majority": 0.0, "groups": 3}, "^majority=0 of 20"),
+            ({"scale": "probit"}, "^scale='probit'.*'logit', 'log'"),
+            ({"scale": "logit", "low": 0.0}, "^scale='logit'.*inside"),
+            ({"scale": "log", "level": 1.0}, r"^level=1 with centres.*largest mean would be 1\.3"),
+            ({"scale": "logit", "level": 11.0}, r"^level=11.*\[0, 10\]"),
+            ({"centers": [0.1, 0.2]}, r"^centers=\[0\.1, 0\.2\], but expected one for each of 10 arms"),
+            ({"centers": [1.2] * 10}, r"^centers=1\.2"),
             ({"low": 0.6, "high": 0.4}, r"^high=0\.4.*\[0\.6, 1\]"),
             ({"groups": 3, "players": 2}, "^groups=3.*at most 2"),
             ({"odd": 3, "players": 2}, "^odd=3.*at most 2"),

@@ -11,7 +11,7 @@ import pytest
 
 import posse
 from posse import Problem
-from posse.rewards import Bernoulli, Beta, Uniform
+from posse.rewards import Bernoulli, Beta, OneNoisy, Uniform
 
 # Worked by hand in sixteenths, which floats hold exactly: ε = 1/16, so 5ε = 5/16 and 10ε = 10/16.
 MEANS = np.array([[14, 13, 9, 8, 2], [13, 14, 10, 9, 3]]) / 16
@@ -125,11 +125,12 @@ class TestIdentity:
             Problem(MEANS, 2 * EPSILON),
             Problem(MEANS, EPSILON, Uniform()),
             Problem(MEANS, EPSILON, stream=7),
+            Problem(MEANS, EPSILON, groups=[0, 1]),
             Problem(MEANS[:, ::-1], EPSILON),
             Problem(MEANS[:1], EPSILON),
             "a problem",
         ],
-        ids=["epsilon", "rewards", "stream", "order of arms", "players", "another type"],
+        ids=["epsilon", "rewards", "stream", "groups", "order of arms", "players", "another type"],
     )
     def test_problems_that_differ_are_not(self, problem, other):
         assert problem != other
@@ -144,7 +145,7 @@ class TestIdentity:
 
     @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])
     def test_copies_are_equal_and_immutable(self, copied):
-        problem = Problem(MEANS, 0.2, Beta(3.0), stream=12)
+        problem = Problem(MEANS, 0.2, Beta(3.0), stream=12, groups=[1, 0])
         again = copied(problem)
         assert again == problem
         assert again.stream == 12
@@ -234,3 +235,26 @@ def test_problems_on_one_stream_meet_the_same_noise():
     assert (a <= b).all()
     other = posse.simulation.trace(Problem([[0.6, 0.6]]), posse.IndUCB(), 200).rewards
     assert not (a <= other).all()
+
+
+class TestGroups:
+    table = np.array([[0.1, 0.9], [0.8, 0.2], [0.2, 0.9], [0.7, 0.2]])
+
+    def test_each_is_a_problem_of_its_own(self):
+        problem = Problem(self.table, rewards=Beta(3.0), groups=[4, 0, 4, 0])
+        first, second = problem.by_group()
+        assert (first.means.tolist(), second.means.tolist()) == (self.table[1::2].tolist(), self.table[::2].tolist())
+        assert (first.rewards, first.epsilon) == (Beta(3.0), pytest.approx(0.1))
+
+    def test_there_is_one_if_nothing_is_said(self):
+        problem = Problem(self.table)
+        assert problem.groups == (0, 0, 0, 0)
+        assert problem.by_group() == [problem]
+
+    def test_wrong_ones_are_refused(self):
+        with pytest.raises(ValueError, match=r"^groups has 2 numbers, but expected one for each of 4 players"):
+            Problem(self.table, groups=[0, 1])
+        with pytest.raises(ValueError, match=r"^groups=-1"):
+            Problem(self.table, groups=[0, 1, -1, 0])
+        with pytest.raises(ValueError, match=r"^rewards=OneNoisy.*groups cannot be split"):
+            Problem(self.table, rewards=OneNoisy(3.0), groups=[0, 1, 1, 0]).by_group()

@@ -11,27 +11,38 @@ from scipy import stats
 import posse
 from posse import rewards, streams
 from posse.compile import bind
-from posse.rewards import GRID, Bernoulli, Beta, Deterministic, Family, Uniform, draw_reward, log_gamma_draw
+from posse.rewards import (
+    GRID,
+    Bernoulli,
+    Beta,
+    Deterministic,
+    Family,
+    Jackpot,
+    OneNoisy,
+    Uniform,
+    draw_reward,
+    log_gamma_draw,
+)
 from posse.streams import DRAW, block
 
 COUNT = 20_000
 
 
-def draw_many(code, parameter, mean, key, out):
+def draw_many(code, parameter, mean, player, key, out):
     """A reward for each of many rounds, as the simulator draws them."""
     for t in range(out.size):
-        first, _, _, _ = block(0, 3, t + 1, DRAW, key)
-        out[t] = draw_reward(code, parameter, mean, first, 3, t + 1, key)
+        first, _, _, _ = block(0, player, t + 1, DRAW, key)
+        out[t] = draw_reward(code, parameter, mean, first, player, t + 1, key)
 
 
 COMPILED = bind(draw_many)
 COMPILED_GAMMA = bind(log_gamma_draw)
 
 
-def sample(family, mean, seed=0, count=COUNT):
+def sample(family, mean, seed=0, count=COUNT, player=3):
     """Rewards in grid steps."""
     out = np.empty(count, np.int64)
-    COMPILED(family.code, family.parameter, mean, streams.key(seed), out)
+    COMPILED(family.code, family.parameter, mean, player, streams.key(seed), out)
     return out
 
 
@@ -59,6 +70,8 @@ LAWS = [
     ],
     *[(Uniform(width), mean, uniform_variance(mean, width)) for width in (0.0, 0.3, 1.0) for mean in (0.05, 0.5, 0.8)],
     *[(Deterministic(), mean, 0.0) for mean in (0.05, 1 / 3, 0.8)],
+    *[(OneNoisy(20.0), mean, mean * (1 - mean) / 21) for mean in (0.05, 0.8)],
+    *[(Jackpot(usual), mean, (mean - usual) * (1 - mean)) for usual in (0.0, 0.02) for mean in (0.03, 0.5)],
 ]
 every_law = pytest.mark.parametrize(("family", "mean", "variance"), LAWS, ids=lambda value: f"{value}")
 
@@ -85,10 +98,23 @@ class TestMoments:
         assert not mean_agrees(sample(Deterministic(), 0.3), 0.3 + 1 / GRID, 0.0)
         assert not variance_agrees(sample(Uniform(0.3), 0.5), 0.31**2 / 12)
 
-    @pytest.mark.parametrize("family", [Bernoulli(), Beta(2.0), Beta(1e-3), Uniform(), Deterministic()], ids=str)
+    @pytest.mark.parametrize(
+        "family", [Bernoulli(), Beta(2.0), Beta(1e-3), Uniform(), Deterministic(), OneNoisy(9.0), Jackpot(0.1)], ids=str
+    )
     def test_means_0_and_1_are_exact(self, family):
         assert set(sample(family, 0.0)) == {0}
         assert set(sample(family, 1.0)) == {GRID}
+
+    def test_of_one_noisy_player_and_the_others(self):
+        """Player 0 has the very rewards of a Bernoulli family, and the others those of a Beta family."""
+        for player, like in ((0, Bernoulli()), (1, Beta(4.0)), (7, Beta(4.0))):
+            assert np.array_equal(sample(OneNoisy(4.0), 0.3, player=player), sample(like, 0.3, player=player))
+
+    def test_a_jackpot_is_rare_and_1_and_all_else_is_as_usual(self):
+        steps = sample(Jackpot(0.02), 0.03)
+        assert set(steps) == {round(0.02 * GRID), GRID}
+        assert 0 < (steps == GRID).mean() < 0.02
+        assert set(sample(Jackpot(0.02), 0.01)) == {round(0.01 * GRID)}
 
     def test_a_bernoulli_mean_is_exact_at_the_extreme_words(self):
         def reward(mean, first):
@@ -242,10 +268,10 @@ class TestFamilies:
         assert len({family.code for family in (Bernoulli, Beta, Uniform, Deterministic)}) == 4
 
 
-@pytest.mark.parametrize("family", [Bernoulli(), Beta(3.0), Uniform(0.3), Deterministic()], ids=str)
+@pytest.mark.parametrize("family", [Bernoulli(), Beta(3.0), Uniform(0.3), Deterministic(), Jackpot(0.1)], ids=str)
 def test_compiled_rewards_are_the_plain_ones(family):
     out = np.empty(60, np.int64)
-    draw_many(family.code, family.parameter, 0.4, streams.key(0), out)
+    draw_many(family.code, family.parameter, 0.4, 3, streams.key(0), out)
     assert np.array_equal(out, sample(family, 0.4, count=60))
 
 

@@ -132,6 +132,28 @@ class TestCheckpoints:
         assert not np.array_equal(long.regret[..., 0], posse.simulate(PROBLEMS, IndUCB(), 100).final_regret)
 
 
+class TestToldHorizon:
+    """A policy that is told T plays as in the first rounds of a run of T rounds."""
+
+    def test_too_long_and_too_short(self):
+        for policy in (posse.PosseTS(), RobustAggTS(0.1), IndUCB()):
+            long = posse.simulate(PROBLEMS, policy, 300, checkpoints=[30, 300])
+            short = posse.simulate(PROBLEMS, policy, 30, checkpoints=[30])
+            told_long = posse.simulate(PROBLEMS, policy, 30, checkpoints=[30], told_horizon=300)
+            told_short = posse.simulate(PROBLEMS, policy, 300, checkpoints=[30, 300], told_horizon=30)
+            assert np.array_equal(told_long.regret[..., 0], long.regret[..., 0])
+            assert np.array_equal(told_short.regret[..., 0], short.regret[..., 0])
+            assert told_short.told_horizon == 30
+
+    def test_it_makes_a_difference(self):
+        assert differ(posse.simulate(PROBLEMS, IndUCB(), 300), posse.simulate(PROBLEMS, IndUCB(), 300, told_horizon=3))
+
+    def test_results_with_other_ones_are_not_merged(self):
+        parts = [posse.simulate(PROBLEMS, IndTS(), 10, told_horizon=told) for told in (10, 20)]
+        with pytest.raises(ValueError, match="told_horizon 10 and 20"):
+            parts[0].merge(parts[1])
+
+
 OPTIONS = {"horizon": 60, "replications": 3, "seed": 5, "checkpoints": 7, "schedule": Random(0.7)}
 
 
@@ -231,6 +253,7 @@ BAD_INPUT = {
     "negative horizon": ({"horizon": -5}, ValueError, "^horizon=-5"),
     "horizon as float": ({"horizon": 10.0}, TypeError, r"^horizon=10\.0.*whole number"),
     "horizon as bool": ({"horizon": True}, TypeError, "^horizon=True"),
+    "told horizon 0": ({"told_horizon": 0}, ValueError, "^told_horizon=0.*at least 1"),
     "horizon as string": ({"horizon": "10"}, TypeError, "^horizon='10'"),
     "too many player-rounds": (
         {"horizon": 2**37 + 1},

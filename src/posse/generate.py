@@ -159,7 +159,7 @@ def structured(
         raise ValueError(f"oddity={oddity!r}, but expected {', '.join(map(repr, ODDITIES))}")
     lift = LIFT if odd and oddity == "favourite" else 0.0
     differ = groups > 1 or unlike > 0 or odd > 0
-    epsilon = _epsilon(scale, low, high, lift, level, spread, differ)
+    epsilon = _epsilon(scale, low, high, lift, level, spread, differ, centers or [])
     group = _groups(players, groups, majority)
     strange = np.arange(players)[players - odd :]
     told = group.copy()
@@ -185,9 +185,16 @@ def structured(
 
 
 def _epsilon(
-    scale: str | None, low: float, high: float, lift: float, level: float, spread: float, differ: bool
+    scale: str | None,
+    low: float,
+    high: float,
+    lift: float,
+    level: float,
+    spread: float,
+    differ: bool,
+    centers: Sequence[float],
 ) -> float:
-    """The smallest ε that holds for all centres in [low, high + lift], which may `differ` between players."""
+    """The smallest ε that holds for all of these centres, or any in [low, high + lift], or if players' `differ`."""
     given = f"level={level:g} with centres from {low:g} to {high + lift:g}"
     if scale is None:
         if low - level / 2 < 0 or high + lift + level / 2 > 1:
@@ -199,9 +206,8 @@ def _epsilon(
     half = (level + spread) / 2
     if (most := back(onto(high + lift) + half)) > 1:
         raise ValueError(f"{given} and spread={spread:g}, but the largest mean would be {most:.3g}")
-    widest = min(max(steepest, low), high)
-    least, largest = (low, high + lift) if differ else (widest, widest)
-    return float(back(onto(largest) + half) - back(onto(least) - half))
+    ranges = [(low, high + lift)] if differ else [(each, each) for each in centers or [min(max(steepest, low), high)]]
+    return max(float(back(onto(last) + half) - back(onto(first) - half)) for first, last in ranges)
 
 
 def _groups(players: int, groups: int, majority: float | None) -> np.ndarray:

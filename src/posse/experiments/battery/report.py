@@ -16,7 +16,17 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullLocator
 
-from posse.experiments.battery.score import CANDIDATE, HELPS, PAPER, BatteryFamily, quotient, three_digits
+from posse.experiments.battery.score import (
+    CANDIDATE,
+    HELPS,
+    OTHER_LIMIT,
+    PAPER,
+    BatteryBar,
+    BatteryFamily,
+    paper_mean,
+    quotient,
+    three_digits,
+)
 from posse.experiments.report.run_report import render
 from posse.experiments.summary import csv_text
 from posse.figures.canvas import legend_label, new_figure, to_bytes
@@ -24,6 +34,8 @@ from posse.figures.policy_looks import looks
 from posse.figures.style import FAVORABLE, INK, MIDDLE, PRINT, WIDTH
 from posse.text import align, to_json
 
+HEAD = ["family", "", CANDIDATE, "to best other", "best other", "to best alone", "best alone"]
+HEAD += ["p99 / mean", "worst / mean", "lock-ins"]
 LEAST, MOST = 0.03, 30.0  # ratios beyond are drawn at the edge
 
 
@@ -50,6 +62,7 @@ def write_battery(
         families=families,
         lines=[(family, _line(family)) for family in families],
         counts=_counts(families),
+        bars=_all_bars(families),
         three_digits=three_digits,
         picture=(out / "battery.svg").read_bytes(),
     )
@@ -66,68 +79,72 @@ def write_battery(
 
 def to_text(families: Sequence[BatteryFamily]) -> str:
     """The battery as text: one line per family, how many bars were won, and every lost bar."""
-    head = ["family", "", CANDIDATE, "to best alone", "p90", "best alone", "to best other", "best other", "lock-ins"]
-    lines = align([head, *(_line(family) for family in families)], "<<>>><><>")
+    lines = align([HEAD, *(_line(family) for family in families)], "<<>><><>>>")
     lines.append("")
     where = {"": "", "A": " in half A", "B": " in half B"}
     for bar, halves in _counts(families).items():
         lines.append(f"{bar}: " + ", ".join(f"{count} won{where[half]}" for half, count in halves.items()))
-    lost = [(family, bar) for family in families for bar in family.bars if bar.verdict == "lost"]
-    lines += ["", "Lost:" if lost else "No bar is lost."]
-    lines += [f"  {family.name}: {bar}" for family, bar in lost]
-    return "\n".join(lines)
+    lost = [f"  {name}: {bar}" for name, _, bar in _all_bars(families) if bar.verdict == "lost"]
+    return "\n".join([*lines, "", "Lost:" if lost else "No bar is lost.", *lost])
 
 
 def _line(family: BatteryFamily) -> list[str]:
+    """The cells under `HEAD`."""
     scores = {score.policy: score for score in family.scores}
     own, alone = scores.get(CANDIDATE), scores.get(family.best(alone=True) or "")
     return [
         family.name,
         family.half,
         "–" if own is None else three_digits(own.mean),
-        str(family.to_alone or "–"),
-        "–" if own is None or alone is None else f"{quotient(own.tail, alone.tail):.2f}",
-        "–" if alone is None else alone.policy,
         str(family.to_other or "–"),
         family.best() or "–",
+        str(family.to_alone or "–"),
+        "–" if alone is None else alone.policy,
+        "–" if own is None else f"{quotient(own.tail, own.mean):.1f}",
+        "–" if own is None else f"{quotient(own.worst, own.mean):.1f}",
         "–" if own is None or alone is None else f"{own.lock_ins:.2f} / {alone.lock_ins:.2f}",
     ]
+
+
+def _all_bars(families: Sequence[BatteryFamily]) -> list[tuple[str, str, BatteryBar]]:
+    """Every bar with its family and half; last the one on all of the paper's families."""
+    bars = [(family.name, family.half, bar) for family in families for bar in family.bars]
+    return bars if (bar := paper_mean(families)) is None else [*bars, ("paper-0 … paper-9", "", bar)]
 
 
 def _counts(families: Sequence[BatteryFamily]) -> dict[str, dict[str, str]]:
     """For each kind of bar, how many were won, "3 of 4", in all families ("") and in each half."""
     counts: dict[str, dict[str, str]] = {}
-    for kind in dict.fromkeys(bar.kind for family in families for bar in family.bars):
+    found = _all_bars(families)
+    for kind in dict.fromkeys(bar.kind for _, _, bar in found):
         for half in ("", "A", "B"):
-            bars = [bar for each in families for bar in each.bars if bar.kind == kind and half in ("", each.half)]
-            if bars:
-                won = sum(bar.verdict == "won" for bar in bars)
-                counts.setdefault(kind, {})[half] = f"{won} of {len(bars)}"
+            verdicts = [bar.verdict for _, own, bar in found if bar.kind == kind and half in ("", own)]
+            if verdicts:
+                counts.setdefault(kind, {})[half] = f"{verdicts.count('won')} of {len(verdicts)}"
     return counts
 
 
 def _score_rows(families: Sequence[BatteryFamily]) -> Iterable[list[Any]]:
     names = ["family", "half", "players", "arms", "horizon", "problems", "runs"]
-    yield [*names, "policy", "shares_nothing", "mean", "standard_error", "p90", "lock_ins"]
+    yield [*names, "policy", "shares_nothing", "mean", "standard_error", "p99", "worst", "lock_ins"]
     for family in families:
         size = [family.players, family.arms, family.horizon, family.problems, family.runs]
         for each in family.scores:
-            values = [int(each.alone), each.mean, each.error, each.tail, each.lock_ins]
+            values = [int(each.alone), each.mean, each.error, each.tail, each.worst, each.lock_ins]
             yield [family.name, family.half, *size, each.policy, *values]
 
 
 def _bar_rows(families: Sequence[BatteryFamily]) -> Iterable[list[Any]]:
     yield ["family", "half", "bar", "against", "limit", "ratio", "low", "high", "verdict", "sure"]
-    for family in families:
-        for bar in family.bars:
-            found = [bar.ratio.value, bar.ratio.low, bar.ratio.high]
-            yield [family.name, family.half, bar.text, bar.against, bar.limit, *found, bar.verdict, int(bar.sure)]
+    for name, half, bar in _all_bars(families):
+        found = [bar.ratio.value, bar.ratio.low, bar.ratio.high]
+        yield [name, half, bar.text, bar.against, bar.limit, *found, bar.verdict, int(bar.sure)]
 
 
 def battery_figure(families: Sequence[BatteryFamily]) -> Figure:
     """A row for each family: ratios of mean final regret to the best policy that shares nothing, on a log scale.
 
-    The candidate is the large dot, with its 95 % interval; the shaded strip is up to 1.1, "no harm".
+    The candidate is the large dot, with its 95 % interval; the shaded strip is up to 1.05.
     """
     shown = [family for family in families if family.best(alone=True) is not None]
     if not shown:
@@ -167,7 +184,7 @@ def _prepare(axes: Axes, families: Sequence[BatteryFamily]) -> None:
     axes.set_xscale("log")
     axes.set_xlim(LEAST / 1.1, MOST * 1.1)
     axes.set_ylim(len(families) - 0.5, -0.5)
-    axes.axvspan(LEAST / 1.1, 1.1, color=FAVORABLE, linewidth=0, zorder=0)
+    axes.axvspan(LEAST / 1.1, OTHER_LIMIT, color=FAVORABLE, linewidth=0, zorder=0)
     axes.axvline(1.0, color=INK, linewidth=0.9, zorder=1)
     axes.set_yticks(range(len(families)), [legend_label(family.name) for family in families], fontsize=7)
     for label, family in zip(axes.get_yticklabels(), families, strict=True):
