@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import itertools
 import json
 import math
@@ -20,7 +21,7 @@ import posse
 from posse.experiments import SpecError, load, parse
 from posse.experiments.spec import study as study_module
 from posse.experiments.spec.shipped_specs import shipped, to_toml
-from posse.experiments.spec.study import UNIT_COST, Unit
+from posse.experiments.spec.study import KNOWS_GROUPS, UNIT_COST, Unit
 from posse.simulation.engine import code_digest_of
 
 SPECS = Path(study_module.__file__).parent / "shipped"
@@ -159,6 +160,65 @@ def test_the_defaults_of_structured_problems_are_those_of_the_generator():
     assert unit.problems.make(5) == posse.generate.structured(count=3, seed=5, players=4, arms=3)
 
 
+def test_structured_problems_with_all_options():
+    options = 'scale = ["logit", "log"]\nlevel = 1.5\ncenters = [0.2, 0.3, 0.1]\ngroups = 2\nmajority = 0.75'
+    text = small('family = "subpar"\nn_subpar = 2', f'family = "structured"\nrewards = {{ jackpot = 0.02 }}\n{options}')
+    for unit, scale in zip(parse(text).units(), ("logit", "log"), strict=True):
+        options = {"scale": scale, "level": 1.5, "centers": (0.2, 0.3, 0.1), "groups": 2, "majority": 0.75}
+        expected = {"count": 3, "players": 4, "arms": 3, "rewards": posse.rewards.Jackpot(0.02), **options}
+        assert unit.problems.make(3) == posse.generate.structured(**expected, seed=3)
+        assert options.items() <= unit.describe()["problems"].items()
+
+
+GROUPS = 'family = "structured"\ngroups = 2\nmajority = 0.75'
+
+
+def test_who_knows_the_groups_plays_each_as_a_problem_of_its_own():
+    """The slow way: one group of one problem at a time, and the sums by hand."""
+    text = small('family = "subpar"\nn_subpar = 2', GROUPS).replace("horizon = 40", "horizon = 40\nknows_groups = true")
+    text = text.replace("horizon = 40", "horizon = 40\nreplications = 2\nanytime = true\ncheckpoints = 3")
+    rows = run_all(text)
+    assert [row for row in rows if row["policy"] != KNOWS_GROUPS] == run_all(text.replace("knows_groups = true", ""))
+    known = [row for row in rows if row["policy"] == KNOWS_GROUPS]
+    assert [(row["problem"], row["replication"]) for row in known] == list(itertools.product(range(3), range(2)))
+    for row in known:
+        problem = parse(text).units()[0].problems.make(3)[row["problem"]]
+        regret, reward, locked = np.zeros(3), 0.0, 0
+        for group in ([0, 1, 2], [3]):
+            part = posse.Problem(problem.means[group])
+            options = {"replications": [row["replication"]], "anytime": True, "checkpoints": 3, "seed": 3}
+            result = posse.simulate(part, posse.PosseTS(), 40, **options)
+            regret += result.regret[0, 0, 0]
+            reward += result.reward[0, 0, 0]
+            locked += result.lock_ins()[0, 0, 0]
+        assert np.allclose(row["regret"], regret, rtol=1e-12)
+        assert (row["final_regret"], row["reward"]) == (pytest.approx(regret[-1]), reward)
+        assert (row["lock_ins"], sum(row["pulls_by_kind"])) == (locked, 4 * 40)
+        assert sum(row["regret_by_kind"]) == pytest.approx(regret[-1]), "players are in their places again"
+
+
+def test_groups_that_lie_mixed_are_put_in_their_places_again():
+    problem = posse.Problem([[0.9, 0.1], [0.2, 0.8], [0.8, 0.1]], groups=[1, 0, 1])
+    unit = dataclasses.replace(parse(SMALL).units()[0], policies=(posse.PosseTS(),), by_group=True)
+    result = unit.simulate([problem])
+    apart = posse.simulate(posse.Problem(problem.means[[0, 2]]), posse.PosseTS(), 40, seed=3)
+    alone = posse.simulate(posse.Problem(problem.means[[1]]), posse.PosseTS(), 40, seed=3)
+    for name in ("pulls", "late_pulls", "player_regret"):
+        assert np.array_equal(getattr(result, name)[:, :1, :, [0, 2]], getattr(apart, name))
+        assert np.array_equal(getattr(result, name)[:, :1, :, [1]], getattr(alone, name))
+
+
+def test_policies_may_be_told_another_horizon():
+    right = small('name = "IndTS"', 'name = "IndUCB"')
+    text = right.replace("horizon = 40", "horizon = 40\ntold = 2.5")
+    (unit,) = parse(text).units()
+    problems = posse.generate.subpar(2, count=3, seed=3, players=4, arms=3)
+    result = posse.simulate(problems, unit.policies, 40, seed=3, told_horizon=100)
+    rows = run_all(text)
+    assert [row["final_regret"] for row in rows] == result.final_regret[:, :, 0].T.ravel().tolist()
+    assert [row["final_regret"] for row in rows] != [row["final_regret"] for row in run_all(right)]
+
+
 def test_an_own_spread_is_the_deviation_of_a_uniform_law_as_wide_as_epsilon():
     (unit,) = parse(small('name = "IndTS"', 'name = "HierTS"\nspread = "problem"')).units()
     assert unit.policies[1].spread == pytest.approx(np.random.default_rng(0).uniform(0, 0.15, 10**6).std(), rel=0.01)
@@ -234,6 +294,7 @@ def test_an_id_says_what_is_in_a_unit_and_not_where_it_stands():
         ("horizon = 40", "horizon = 40\ncheckpoints = 7"),
         ("horizon = 40", "horizon = 40\nanytime = true"),
         ("horizon = 40", "horizon = 40\nreplications = 2"),
+        ("horizon = 40", "horizon = 40\ntold = 0.5"),
         ("horizon = 40", 'horizon = 40\nschedule = "sequential"'),
         ("players = 4", "players = 5"),
         ("n_subpar = 2", "n_subpar = 1"),
@@ -280,6 +341,7 @@ def test_the_shipped_specs():
 
 # What is wrong with a spec ---------------------------------------------------------------------------------------
 
+FAMILY = 'family = "subpar"\nn_subpar = 2'
 TWICE = 'label = "RobustAgg-TS(0.15)"'
 BROKEN = [
     # (what to replace, by what, the line's text in the broken spec, what the message holds)
@@ -300,6 +362,10 @@ BROKEN = [
     ("horizon = 40", "horizon = 40\nschedule = { late = 2 }", "schedule = { late = 2 }", "[0, 1]"),
     ("horizon = 40", 'horizon = 40\ntags = "A"', 'tags = "A"', "list of texts"),
     ("horizon = 40", "horizon = 40\ntags = [1]", "tags = [1]", "text in quotes"),
+    ("horizon = 40", "horizon = 40\ntold = 0", "told = 0", "above 0"),
+    ("horizon = 40", "horizon = 40\ntold = [0.1, 10]", "told = [0.1, 10]", "no grid"),
+    ("horizon = 40", "horizon = 40\nknows_groups = 1", "knows_groups = 1", "true or false"),
+    ("horizon = 40", "horizon = 40\nknows_groups = true", "knows_groups = true", "only one group"),
     ("seed = 3", 'seed = 3\ndefaults = { name = "x" }', 'defaults = { name = "x" }', "no name"),
     ("seed = 3", "seed = 3\ndefaults = { horizons = 3 }", "[[study]]", "did you mean horizon"),
     ("n_subpar = 2", "n_subpar = 3", "n_subpar = 3", "at most 2"),
@@ -314,6 +380,12 @@ BROKEN = [
     ('family = "subpar"\nn_subpar = 2', 'family = "structured"\nodd = 5', "odd = 5", "at most 4"),
     ('family = "subpar"\nn_subpar = 2', 'family = "structured"\noddity = "strange"', 'oddity = "strange"', "swapped"),
     ('family = "subpar"\nn_subpar = 2', 'family = "structured"\nepsilon = 0.1', "epsilon = 0.1", "not a field here"),
+    (FAMILY, 'family = "structured"\ncenters = 0.3', "centers = 0.3", "list of numbers"),
+    (FAMILY, 'family = "structured"\ncenters = [0.3]', "centers = [0.3]", "each of 3 arms"),
+    (FAMILY, 'family = "structured"\ncenters = [0.3, 2, 1]', "centers = [0.3, 2, 1]", "[0, 1]"),
+    (FAMILY, 'family = "structured"\nlevel = 2', "level = 2", "[0, 1]"),
+    (FAMILY, 'family = "structured"\nscale = "x"', 'scale = "x"', "'logit', 'log'"),
+    (FAMILY, 'family = "structured"\nmajority = 0.5', "majority = 0.5", "no group may be empty"),
     ('family = "subpar"', "", "[study.problems]", "family, means and file"),
     ('name = "IndTS"', 'name = "IndTSS"', 'name = "IndTSS"', "RobustAggTSV"),
     ('name = "IndTS"', 'name = "IndTS"\nepsilon = 0.1', "epsilon = 0.1", "not a field here"),
@@ -344,6 +416,22 @@ def test_an_error_names_the_line_and_what_is_allowed(old, new, line, words):
     if line is not None:
         assert text.split("\n")[caught.value.line - 1] == line
         assert f"line {caught.value.line}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ('schedule = "sequential"', "every player must act"),
+        ('policies = [{ name = "PosseTS", label = "PosseTS, groups known" }]', "label of two policies"),
+    ],
+)
+def test_what_does_not_go_with_known_groups(more, words):
+    problems = f"problems = {{ {', '.join(GROUPS.split(chr(10)))}, players = 4 }}"
+    text = f'[[study]]\nname = "g"\nhorizon = 9\nknows_groups = true\n{problems}\n{more}\n'
+    if "policies" not in more:
+        text += 'policies = [{ name = "PosseTS" }]'
+    with pytest.raises(SpecError, match=words):
+        parse(text)
 
 
 def test_a_file_is_named_with_the_line(tmp_path):

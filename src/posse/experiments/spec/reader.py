@@ -194,7 +194,7 @@ STUDY_FIELDS = {
     "checkpoints": Field(_whole(1, 10_000), 200),
     "anytime": Field(_of_type(bool, "true or false"), (False,), grid=True),
     "schedule": Field(_schedule, (Concurrent(),), grid=True),
-    "told": Field(lambda name, value: number(name, value, above=0), 1.0),
+    "told": Field(lambda name, value: number(name, value, above=0, most=1e6), 1.0),
     "knows_groups": Field(_of_type(bool, "true or false"), False),
     "problems": Field(_of_type(dict, "a table, [study.problems]")),
     "policies": Field(),
