@@ -226,12 +226,20 @@ def test_an_experiment_on_the_gpu_writes_the_same_results(tmp_path):
         checkpoints = 2
         problems = { family = "subpar", players = 2, arms = 3, n_subpar = [1, 2], count = 2 }
         policies = [{ name = "RobustAggTS", epsilon = "problem" }, { name = "IndUCB" }]
+        [[study]]
+        name = "groups"
+        horizon = 8
+        checkpoints = 2
+        told = 10
+        knows_groups = true
+        problems = { family = "structured", players = 3, arms = 2, groups = 2, count = 2 }
+        policies = [{ name = "IndUCB" }]
         """
     )
     there = posse.experiments.run(spec, tmp_path / "gpu", backend="cuda")
     here = posse.experiments.run(spec, tmp_path / "cpu")
-    order = [(name, "ascending") for name in ("n_subpar", "problem", "policy")]
-    assert there.table.num_rows == 8
+    order = [(name, "ascending") for name in ("study", "n_subpar", "problem", "policy")]
+    assert there.table.num_rows == 12
     assert there.table.sort_by(order).equals(here.table.sort_by(order))
 
 

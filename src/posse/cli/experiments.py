@@ -51,7 +51,7 @@ def add(commands: Commands) -> None:
 
     text = "compare all policies on families of problems, easy and hard to share in"
     battery = add_command(commands, _battery, text, resumes=True)
-    battery.add_argument("--quick", action="store_true", help="all families, but small: about a minute")
+    battery.add_argument("--quick", action="store_true", help="all families, but small: a minute or two")
     battery.add_argument("--family", action="append", metavar="NAME", help="only this family (may be repeated)")
     battery.add_argument("--spec", metavar="FILE.toml", help="families of your own, in place of the shipped ones")
     battery.add_argument("--seed", type=int, help="in place of the spec's, 0")
