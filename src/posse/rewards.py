@@ -68,14 +68,10 @@ class Deterministic(Family):
 
 
 @dataclass(frozen=True)
-class OneNoisy(Family):
-    """0 or 1 for player 0; for all others Beta with this concentration, so that one player's rewards are noisier."""
+class OneNoisy(Beta):
+    """Beta with this concentration for all players but player 0, whose rewards are noisier: 0 or 1."""
 
-    concentration: float
     code = ONE_NOISY
-
-    def __post_init__(self) -> None:
-        number("concentration", self.concentration, least=1e-300)
 
 
 @dataclass(frozen=True)
