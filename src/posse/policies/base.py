@@ -96,11 +96,13 @@ class Policy:
     """Makes what is shared of all arms and known of all players at once, for `refresh = Refresh.SCHEDULE`.
 
     It takes the tables of statistics by their names, int64 [arm, player] in whole units, and fills `of_arm`,
-    [arm, place in `shared`], and `of_player`, [player, place in `of_player`]. `work` is scratch, [work_tables, arm,
-    player]. It may build on what `of_arm` and `of_player` hold from the last time; before the first time that is 0.
+    [arm, place in `shared`], and `of_player`, [player, place in `of_player`]. `work` is scratch: `work_tables`
+    tables [arm, player] one below the other, then `work_rows` rows with a place for each arm or player, and at least
+    16. It may build on what `of_arm` and `of_player` hold from the last time; before the first time that is 0.
     """
 
     work_tables: ClassVar[int] = 0
+    work_rows: ClassVar[int] = 0
 
     moved_by_others: ClassVar[str] = "S"
     """The shared number that moves when other players earn more; `others_weight` says how far it moves."""
@@ -155,7 +157,7 @@ class Policy:
             raise TypeError(f"{cls.__name__}: a summary goes with refresh = Refresh.SCHEDULE, but it is {cls.refresh}")
         if cls.contribution is None and cls.summary is None and cls.shared != Policy.shared:
             raise TypeError(f"{cls.__name__} shares {', '.join(cls.shared)}, but has no contribution that makes them")
-        numbers = [*cls.shared, *cls.of_player, "M", "log_T"]
+        numbers = [*cls.shared, *cls.of_player, *together(cls.shared), *together(cls.of_player), "M", "log_T"]
         own = [statistic.name for statistic in cls.statistics]
         named = [*own, *numbers, *cls.constant_names()]
         if len(set(named)) < len(named):
@@ -228,6 +230,24 @@ class Policy:
                 shown.append(f"{field.name}={value:g}")
         name = self.name or type(self).__name__
         return f"{name}({', '.join(shown)})" if shown else name
+
+
+def several(name: str, count: int) -> tuple[str, ...]:
+    """Names for several numbers of a kind; a policy's function that takes `name` gets all of them, as a tuple.
+
+    >>> several("centers", 3)
+    ('centers 0', 'centers 1', 'centers 2')
+    """
+    return tuple(f"{name} {place}" for place in range(count))
+
+
+def together(names: tuple[str, ...]) -> dict[str, list[int]]:
+    """The names given by `several`, and the places of their numbers."""
+    found: dict[str, list[int]] = {}
+    for place, name in enumerate(names):
+        if " " in name:
+            found.setdefault(name.split()[0], []).append(place)
+    return found
 
 
 def all_policies() -> list[type[Policy]]:

@@ -10,7 +10,7 @@ import linecache
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from posse.policies.base import Law, Policy
+from posse.policies.base import Law, Policy, together
 from posse.policies.refresh import Refresh
 from posse.policies.statistics import Statistic
 
@@ -79,8 +79,9 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
 
 
 def _places(cell: str, names: Sequence[str]) -> dict[str, str]:
-    """How a kernel writes each of these names."""
-    return {name: cell.format(place) for place, name in enumerate(names)}
+    """How a kernel writes each of these names; those given by `several` also as one tuple."""
+    tuples = {name: _tuple([cell.format(place) for place in places]) for name, places in together(tuple(names)).items()}
+    return tuples | {name: cell.format(place) for place, name in enumerate(names)}
 
 
 def _call(cls: type[Policy], function: str, parameters: str, places: dict[str, str]) -> Callable[..., Any]:
@@ -94,7 +95,8 @@ def _raised(cls: type[Policy], numbers: dict[str, str]) -> Callable[..., Any]:
     values = [f"shared[{place}]" for place in range(len(cls.shared))]
     if cls.shares:
         weight = ", ".join("n" if name == "n" else numbers[name] for name in cls.named_by("others_weight"))
-        values[cls.shared.index(cls.moved_by_others)] += f" + by * others_weight({weight})"
+        for place in together(cls.shared).get(cls.moved_by_others) or [cls.shared.index(cls.moved_by_others)]:
+            values[place] += f" + by * others_weight({weight})"
     return made_function("n, shared, constants, by", _tuple(values), others_weight=cls.others_weight)
 
 

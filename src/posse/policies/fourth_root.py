@@ -40,23 +40,17 @@ def boundary(information, log_T):
     return math.sqrt(L + math.sqrt(L * L + 5.0))
 
 
-def posterior(n, s, dispersion, expected, spread, doubt):
-    """What is believed, from own data and a prior with this expected value and spread, itself in doubt.
+def posterior(n, s, dispersion, expected, spread):
+    """What is believed, from own data and a prior with this expected value and variance.
 
     Returns center and scale on the scale of fourth roots, and what `explore` needs beside them: n m (1−m), and how many
-    pulls the posterior is worth. The prior is never more U-shaped than the uniform law: at least φ observations on
-    either side.
+    pulls the posterior is worth. The prior is worth at least what the uniform law is worth: 2 φ observations.
     """
-    prior = dispersion * (expected * (1.0 - expected) - spread) / spread
-    a = max(prior * expected, dispersion)
-    b = max(prior * (1.0 - expected), dispersion)
-    prior = a + b
+    prior = max(dispersion * (expected * (1.0 - expected) - spread) / spread, 2.0 * dispersion)
     total = n + prior
-    each = 1.0 / total
-    m = clip((s + a) * each, 1e-6)
+    m = clip((s + prior * expected) * (1.0 / total), 1e-6)
     at_most = m * (1.0 - m)
-    ratio = prior * each
-    variance = dispersion * at_most / (total + dispersion) + ratio * ratio * doubt
+    variance = dispersion * at_most / (total + dispersion)
     center, scale = on_fourth_roots(m, at_most, variance)
     return center, scale, n * at_most, dispersion * at_most / variance
 

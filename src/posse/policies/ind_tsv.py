@@ -42,9 +42,9 @@ class IndTSV(Policy):
 
     @staticmethod
     def index(n, s, dispersion, log_T):
-        center, scale, seen, information = posterior(n, s, dispersion, 0.5, UNIFORM, 0.0)
+        center, scale, seen, information = posterior(n, s, dispersion, 0.5, UNIFORM)
         return explore(center, scale, seen, information, log_T)
 
     @staticmethod
     def belief(n, s, dispersion):
-        return posterior(n, s, dispersion, 0.5, UNIFORM, 0.0)[:2]
+        return posterior(n, s, dispersion, 0.5, UNIFORM)[:2]

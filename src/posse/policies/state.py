@@ -47,7 +47,7 @@ class State(NamedTuple):
     seen: np.ndarray  # float64 [number, arm, player], the shared numbers as the player last saw them, at its own pull
     summed: np.ndarray  # int64 [2], everybody's pulls now and at the last summary
     pulled_at: np.ndarray  # int64 [arm], the last round in which anybody pulled it, where it matters
-    work: np.ndarray  # float64 [table, arm, player], scratch of the summary
+    work: np.ndarray  # float64 [row, place], scratch of the summary
 
 
 def state_shapes(
@@ -65,7 +65,7 @@ def state_shapes(
         "seen": (np.float64, (shared, *(pairs if policy.refresh is Refresh.OWN_PULL else (0, 0)))),
         "summed": (np.int64, (2,)),
         "pulled_at": (np.int64, (arms,)),
-        "work": (np.float64, (policy.work_tables, *pairs)),
+        "work": (np.float64, (policy.work_tables * arms + policy.work_rows, max(players, arms, 16))),
     }
     if policy.refresh is Refresh.SCHEDULE:
         shapes["indexed"] = shapes["statistics"]

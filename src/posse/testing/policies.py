@@ -15,8 +15,9 @@ from posse import streams
 from posse.compile import bind
 from posse.generate import subpar, uniform
 from posse.normal import normal
-from posse.policies.base import Law, Policy
+from posse.policies.base import Law, Policy, together
 from posse.policies.refresh import Refresh, counts_at_once, summary_is_due
+from posse.policies.state import state_shapes
 from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Concurrent, Fixed, Random, Schedule, Sequential
@@ -201,7 +202,7 @@ class _Known:
         policy = self.policy
         if policy.summary is not None:
             tables: dict[str, Any] = {name: table.T.copy() for name, table in self.statistics.items()}
-            work = np.full((policy.work_tables, *self.statistics["n"].T.shape), np.nan)
+            work = np.full(state_shapes(policy, policy.statistics, self.players, len(self.of_arm))["work"][1], np.nan)
             tables |= {"of_arm": self.of_arm, "of_player": self.of_player, "work": work}
             _call(policy, "summary", tables | self.constants)
             self.indexed = {name: table.copy() for name, table in self.statistics.items()}
@@ -218,8 +219,13 @@ class _Known:
     def numbers(self, player: int, arm: int, log_T: float) -> dict[str, Any]:
         """All that the index of a pair may take, by name."""
         numbers: dict[str, Any] = self._own(self.indexed, player, arm) | self.constants
-        numbers |= dict(zip(self.policy.shared, self.seen[player, arm].tolist(), strict=True))
-        numbers |= dict(zip(self.policy.of_player, self.of_player[player].tolist(), strict=True))
+        for names, values in (
+            (self.policy.shared, self.seen[player, arm].tolist()),
+            (self.policy.of_player, self.of_player[player].tolist()),
+        ):
+            numbers |= dict(zip(names, values, strict=True))
+            for name, places in together(names).items():
+                numbers[name] = tuple(values[place] for place in places)
         return numbers | {"M": self.players, "log_T": log_T}
 
 
