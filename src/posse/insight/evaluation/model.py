@@ -13,6 +13,7 @@ import numpy as np
 from posse.checks import number
 from posse.insight.evaluation import betting, estimators
 from posse.insight.evaluation.rows import Rows, unseen
+from posse.insight.evaluation.weighting import ArmRows, weighted_interval
 from posse.insight.logs import by_cell
 from posse.policies import all_policies
 from posse.text import listed
@@ -30,7 +31,7 @@ class Interval:
     low: float
     high: float
     kind: str
-    """How it was made: normal, betting, hoeffding, replay, both (from the two policies' own intervals), or none."""
+    """How it was made: normal, weighted, betting, hoeffding, replay, both (from both policies' intervals), or none."""
     error: float = math.nan
     """The standard error of the value."""
     shrunken: float | None = None
@@ -50,9 +51,9 @@ class Estimate:
     low: float
     high: float
     estimator: str
-    """How the value was made: dr, snips, ips, mean (of the log's own choices) or replay."""
+    """How the value was made: dr, snips, ips, weighted, mean (of the log's own choices) or replay."""
     interval: str
-    """How the interval was made: normal, betting, hoeffding, replay, or none where there is no value."""
+    """How the interval was made: normal, weighted, betting, hoeffding, replay, or none where there is no value."""
     rows: float
     """How many rows have an arm that the target may play; for a replay, how many it used on average."""
     effective_rows: float
@@ -205,8 +206,13 @@ class Evaluator:
         span = self.rows.high - self.rows.low
         if first is None or second is None:
             return Interval(math.nan, -span, span, "none")
+        found = self._weighted(scored, group, self.level, baseline)
+        if found is not None:
+            ends = max(found.low, -1.0) * span, min(found.high, 1.0) * span
+            return Interval(found.value * span, *ends, found.kind, found.error * span)
         scores, chosen = first[0] - second[0], self.chosen(group)
-        value = float(first[0].mean()) - float(second[0].mean())
+        one, other = (self._interval(each, group, self.level)[0] for each in (scored, baseline))
+        value = one.value - other.value
         largest = max(float(np.abs(scored.weights[chosen] - baseline.weights[chosen]).max()), 1)
         if not self.rows.adaptive and estimators.varies_enough(scores, math.sqrt(2) * largest):  # two policies' rows
             kind, (low, high) = "normal", estimators.normal_interval(scores, self.level)
@@ -239,6 +245,9 @@ class Evaluator:
         found = self._scores(scored, group)
         if found is None:
             return Interval(math.nan, 0.0, 1.0, "none"), self.estimator
+        weighted = self._weighted(scored, group, level)
+        if weighted is not None:
+            return replace(weighted, low=max(weighted.low, 0.0), high=min(weighted.high, 1.0)), "weighted"
         scores, estimator = found
         chosen = self.chosen(group)
         weights, rewards = scored.weights[chosen], self.rows.reward[chosen]
@@ -256,6 +265,31 @@ class Evaluator:
         within = min(max(value, 0.0), 1.0)
         ends = min(max(low, 0.0), within), max(min(high, 1.0), within)
         return Interval(value, *ends, kind, _error(scores)), estimator
+
+    def _weighted(
+        self, scored: ScoredTarget, group: int | None, level: float, baseline: ScoredTarget | None = None
+    ) -> Interval | None:
+        """The interval from weighted rows of an adaptive log, for a value or a difference; None where it may not hold.
+
+        It needs the propensities of the arms that were not played too.
+        """
+        plays, chosen, rows = scored.probabilities, self.chosen(group), self.rows
+        if plays is None or not rows.adaptive or self.estimator != "auto":
+            return None
+        if baseline is not None:
+            if baseline.probabilities is None:
+                return None
+            plays = plays - baseline.probabilities
+        player, arm, reward = rows.player[chosen], rows.arm[chosen], rows.reward[chosen]
+        shares = np.bincount(player, minlength=len(rows.players)) / player.size
+        arms = []
+        for each in np.flatnonzero(plays[shares > 0].any(axis=0)).tolist():
+            chances = rows.chance(each, chosen, of_all=True)
+            if chances is None:
+                return None
+            arms.append(ArmRows(chances, arm == each, self._past[chosen, each], shares * plays[:, each]))
+        found = weighted_interval(arms, player, reward, level) if arms else None
+        return None if found is None else Interval(*found[:3], "weighted", found[3])
 
     def _has_designs(self, scored: ScoredTarget, baseline: ScoredTarget, chosen: Any) -> bool:
         """Whether both values' intervals go by fixed shares, which are narrower than a bet on the rows' differences."""
