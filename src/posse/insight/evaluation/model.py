@@ -206,19 +206,19 @@ class Evaluator:
         span = self.rows.high - self.rows.low
         if first is None or second is None:
             return Interval(math.nan, -span, span, "none")
-        found = self._weighted(scored, group, self.level, baseline)
+        one, other = scored.probabilities, baseline.probabilities
+        found = None if one is None or other is None else self._weighted(one - other, group, self.level)
         if found is not None:
             ends = max(found.low, -1.0) * span, min(found.high, 1.0) * span
             return Interval(found.value * span, *ends, found.kind, found.error * span)
         scores, chosen = first[0] - second[0], self.chosen(group)
-        one, other = (self._interval(each, group, self.level)[0] for each in (scored, baseline))
-        value = one.value - other.value
+        value = float(np.subtract(*(self._interval(each, group, self.level)[0].value for each in (scored, baseline))))
         largest = max(float(np.abs(scored.weights[chosen] - baseline.weights[chosen]).max()), 1)
         if not self.rows.adaptive and estimators.varies_enough(scores, math.sqrt(2) * largest):  # two policies' rows
             kind, (low, high) = "normal", estimators.normal_interval(scores, self.level)
         elif scored.logged or baseline.logged if self.rows.adaptive else self._has_designs(scored, baseline, chosen):
-            one, other = (self._interval(each, group, self.level / 2)[0] for each in (scored, baseline))
-            kind, low, high = "both", one.low - other.high, one.high - other.low
+            both = [self._interval(each, group, self.level / 2)[0] for each in (scored, baseline)]
+            kind, low, high = "both", both[0].low - both[1].high, both[0].high - both[1].low
         else:
             pair = self._terms(scored, group), self._terms(baseline, group)
             kind, (low, high) = "betting", betting.martingale_difference(*pair, self.level)
@@ -245,9 +245,10 @@ class Evaluator:
         found = self._scores(scored, group)
         if found is None:
             return Interval(math.nan, 0.0, 1.0, "none"), self.estimator
-        weighted = self._weighted(scored, group, level)
+        plays = scored.probabilities
+        weighted = None if plays is None else self._weighted(plays, group, level)
         if weighted is not None:
-            return replace(weighted, low=max(weighted.low, 0.0), high=min(weighted.high, 1.0)), "weighted"
+            return _within(weighted), "weighted"
         scores, estimator = found
         chosen = self.chosen(group)
         weights, rewards = scored.weights[chosen], self.rows.reward[chosen]
@@ -261,25 +262,16 @@ class Evaluator:
                 low, high = betting.martingale_interval(self._terms(scored, group), level)
             else:
                 low, high = betting.design_interval(design, rewards, level)
-        value = float(scores.mean())
-        within = min(max(value, 0.0), 1.0)
-        ends = min(max(low, 0.0), within), max(min(high, 1.0), within)
-        return Interval(value, *ends, kind, _error(scores)), estimator
+        return _within(Interval(float(scores.mean()), low, high, kind, _error(scores))), estimator
 
-    def _weighted(
-        self, scored: ScoredTarget, group: int | None, level: float, baseline: ScoredTarget | None = None
-    ) -> Interval | None:
+    def _weighted(self, plays: np.ndarray, group: int | None, level: float) -> Interval | None:
         """The interval from weighted rows of an adaptive log, for a value or a difference; None where it may not hold.
 
         It needs the propensities of the arms that were not played too.
         """
-        plays, chosen, rows = scored.probabilities, self.chosen(group), self.rows
-        if plays is None or not rows.adaptive or self.estimator != "auto":
+        chosen, rows = self.chosen(group), self.rows
+        if not rows.adaptive or self.estimator != "auto":
             return None
-        if baseline is not None:
-            if baseline.probabilities is None:
-                return None
-            plays = plays - baseline.probabilities
         player, arm, reward = rows.player[chosen], rows.arm[chosen], rows.reward[chosen]
         shares = np.bincount(player, minlength=len(rows.players)) / player.size
         arms = []
@@ -348,6 +340,12 @@ def _plenty(weights: np.ndarray, rewards: np.ndarray) -> bool:
     """Whether n v ≥ 10 and n (1 − v) ≥ 10, with n effective rows and the value v."""
     value = float((weights * rewards).sum() / weights.sum())
     return estimators.effective_rows(weights) * min(value, 1 - value) >= PLENTY
+
+
+def _within(found: Interval) -> Interval:
+    """The interval without what is outside [0, 1]."""
+    value = min(max(found.value, 0.0), 1.0)
+    return replace(found, low=min(max(found.low, 0.0), value), high=max(min(found.high, 1.0), value))
 
 
 def _error(scores: np.ndarray) -> float:
