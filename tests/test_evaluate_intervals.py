@@ -68,7 +68,7 @@ def slow_row_wealth(terms, value, level, most):
 def slow_weighted(player, chances, arm, model, stakes, reward, level):
     """The weighted interval, cell by cell and row by row."""
     players, arms = stakes.shape
-    value, deviations, largest = 0.0, [0.0] * len(reward), [0.0] * players
+    value, deviations, largest, left = 0.0, [0.0] * len(reward), [0.0] * players, np.zeros(arms)
     for p in range(players):
         own = [row for row in range(len(reward)) if player[row] == p]
         for a in range(arms):
@@ -80,6 +80,7 @@ def slow_weighted(player, chances, arm, model, stakes, reward, level):
                 scores.append(weight * model[row, a] + noise)
             mean = sum(scores) / sum(weights)
             value += stakes[p, a] * mean
+            left[a] += sum(chances[row, a] / least for row, least in zip(own, steady, strict=True)) / len(reward)
             for row, score, weight in zip(own, scores, weights, strict=True):
                 deviations[row] += stakes[p, a] * (score - weight * mean) / sum(weights)
             largest[p] = max(largest[p], abs(stakes[p, a]) / math.sqrt(min(steady)) / sum(weights))
@@ -91,7 +92,8 @@ def slow_weighted(player, chances, arm, model, stakes, reward, level):
     skewness = sum(each**3 for each in deviations) / error**3
     z = NormalDist().inv_cdf(1 - level / 2)
     up, down = (3 / skewness * (np.cbrt(1 + skewness * (each - skewness / 6)) - 1) for each in (z, -z))
-    return value, value - error * up - 0.1 * sum(errors), value - error * down + 0.1 * sum(errors), error
+    bias = 0.1 / min(left) * sum(errors)
+    return value, value - error * up - bias, value - error * down + bias, error
 
 
 class TestIntervalsByHand:

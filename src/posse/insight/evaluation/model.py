@@ -212,7 +212,8 @@ class Evaluator:
             ends = max(found.low, -1.0) * span, min(found.high, 1.0) * span
             return Interval(found.value * span, *ends, found.kind, found.error * span)
         scores, chosen = first[0] - second[0], self.chosen(group)
-        value = float(np.subtract(*(self._interval(each, group, self.level)[0].value for each in (scored, baseline))))
+        values = [self._interval(each, group, self.level)[0].value for each in (scored, baseline)]
+        value = values[0] - values[1]
         largest = max(float(np.abs(scored.weights[chosen] - baseline.weights[chosen]).max()), 1)
         if not self.rows.adaptive and estimators.varies_enough(scores, math.sqrt(2) * largest):  # two policies' rows
             kind, (low, high) = "normal", estimators.normal_interval(scores, self.level)

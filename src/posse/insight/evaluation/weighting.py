@@ -9,7 +9,7 @@ log, and a value is a sum of means. An arm's mean for a player must stay the sam
 
 Three corrections are for logs that are not long. Where e is less than c = `RARE`/n, with n rows of the player, the
 weight is e/√c, so that no row decides alone. Each player counts as if it had a little more noise than was seen. And Σ h
-depends on the rewards too, which biases a mean by about a tenth of its standard error. That does not average out over
+depends on the rewards too, which biases a mean by a tenth of its standard error or more. That does not average out over
 players, so it is added to the interval. The constants were found by measuring (docs/research-log.md).
 """
 
@@ -27,7 +27,7 @@ RARE = 20  # expected pulls: an arm whose propensity promises a player fewer of 
 FREE = 0.2  # of what weights √e would make of the rows' variance; with less, it depends on what was learned
 ENOUGH = 0.5  # how often the largest squared deviation of one row the squared deviations must add up to
 SPARE = 0.5  # rows that each player has more than it has, as far off as can be
-BIAS = 0.1  # of each player's standard error
+BIAS = 0.1  # of each player's standard error, and more where weights are not √e
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +47,11 @@ def weighted_interval(
     players = arms[0].stakes.size
     rows = np.bincount(player, minlength=players)
     rare = np.minimum(RARE / np.maximum(rows, 1), 0.5)[player]
-    value, deviations, largest = 0.0, np.zeros(reward.size), np.zeros(rows.size)
+    value, free, deviations, largest = 0.0, 1.0, np.zeros(reward.size), np.zeros(rows.size)
     for arm in arms:
         steady = np.maximum(arm.chances, rare)
-        if float((arm.chances / steady).mean()) < FREE:
+        free = min(free, float((arm.chances / steady).mean()))
+        if free < FREE:
             return None
         root = np.sqrt(steady)
         weights = arm.chances / root
@@ -73,5 +74,5 @@ def weighted_interval(
     skewness = float((deviations**3).sum()) / error**3
     z = NormalDist().inv_cdf(1 - level / 2)
     low, high = (value - error * skew_corrected(each, skewness) for each in (z, -z))
-    bias = BIAS * float(errors.sum())
+    bias = BIAS / free * float(errors.sum())
     return value, low - bias, high + bias, error
