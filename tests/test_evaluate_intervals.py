@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pyarrow
@@ -18,6 +19,7 @@ import posse
 from evaluation_coverage import coverage_settings, measure
 from posse.insight import evaluate
 from posse.insight.evaluation import betting, estimators
+from posse.insight.evaluation.weighting import ArmRows, weighted_interval
 
 
 def thompson_logs(seed, logs, rounds, means):
@@ -61,6 +63,37 @@ def slow_row_wealth(terms, value, level, most):
         bet = min(math.sqrt(2 * math.log(1 / level) / size) * 2.0 ** (j + 1 - most), 0.9 / most)
         total += share * math.prod(1 + bet * (term - value) for term in terms(bet))
     return total / sum(prior)
+
+
+def slow_weighted(player, chances, arm, model, stakes, reward, level):
+    """The weighted interval, cell by cell and row by row."""
+    players, arms = stakes.shape
+    value, deviations, largest, left = 0.0, [0.0] * len(reward), [0.0] * players, np.zeros(arms)
+    for p in range(players):
+        own = [row for row in range(len(reward)) if player[row] == p]
+        for a in range(arms):
+            steady = [max(chances[row, a], min(20 / len(own), 0.5)) for row in own]
+            weights = [chances[row, a] / math.sqrt(least) for row, least in zip(own, steady, strict=True)]
+            scores = []  # each is the weight times the doubly robust score q + (r − q)/e
+            for row, least, weight in zip(own, steady, weights, strict=True):
+                noise = (reward[row] - model[row, a]) / math.sqrt(least) if arm[row] == a else 0.0
+                scores.append(weight * model[row, a] + noise)
+            mean = sum(scores) / sum(weights)
+            value += stakes[p, a] * mean
+            left[a] += sum(chances[row, a] / least for row, least in zip(own, steady, strict=True)) / len(reward)
+            for row, score, weight in zip(own, scores, weights, strict=True):
+                deviations[row] += stakes[p, a] * (score - weight * mean) / sum(weights)
+            largest[p] = max(largest[p], abs(stakes[p, a]) / math.sqrt(min(steady)) / sum(weights))
+    errors = [
+        math.sqrt(sum(deviations[row] ** 2 for row in np.flatnonzero(player == p)) + 0.5 * largest[p] ** 2)
+        for p in range(players)
+    ]
+    error = math.sqrt(sum(each**2 for each in errors))
+    skewness = sum(each**3 for each in deviations) / error**3
+    z = NormalDist().inv_cdf(1 - level / 2)
+    up, down = (3 / skewness * (np.cbrt(1 + skewness * (each - skewness / 6)) - 1) for each in (z, -z))
+    bias = 0.1 / min(left) * sum(errors)
+    return value, value - error * up - bias, value - error * down + bias, error
 
 
 class TestIntervalsByHand:
@@ -120,11 +153,11 @@ class TestWhichInterval:
         [
             (8, False, "betting", "betting"),
             (400, False, "normal", "normal"),
-            (8, True, "betting", "hoeffding"),
-            (400, True, "betting", "normal"),
+            (8, True, "weighted", "hoeffding"),
+            (400, True, "weighted", "normal"),
         ],
     )
-    def test_the_normal_law_needs_many_rows_and_for_a_target_fixed_propensities(self, rows, adaptive, arm, logged):
+    def test_the_normal_law_needs_many_rows_or_weights(self, rows, adaptive, arm, logged):
         evaluation = evaluate(self.log(rows), ["x", "logged"], adaptive=adaptive)
         assert (evaluation.of("x").interval, evaluation.of("logged").interval) == (arm, logged)
 
@@ -140,6 +173,66 @@ class TestWhichInterval:
         found = evaluate(self.log(8), "x", against="y").of("x").difference
         x, y = (evaluate(self.log(8), arm, level=0.025).of(arm) for arm in "xy")
         assert (found.low, found.high) == pytest.approx((x.low - y.high, x.high - y.low))
+
+
+class TestWeighting:
+    @staticmethod
+    def made(players, rows, arms, seed=3):
+        rng = np.random.default_rng(seed)
+        player = rng.integers(players, size=rows)
+        chances = rng.dirichlet(np.ones(arms), size=rows)
+        chances[::7, 1], chances[::7, 0] = 0.0, chances[::7, :2].sum(axis=1)
+        arm = (rng.random((rows, 1)) > chances.cumsum(axis=1)).sum(axis=1)
+        model = rng.uniform(0.3, 0.7, size=(rows, arms))
+        stakes = rng.normal(size=(players, arms))
+        reward = rng.random(rows)
+        return player, chances, arm, model, stakes, reward
+
+    @pytest.mark.parametrize(("players", "rows", "arms"), [(1, 60, 2), (3, 90, 2), (4, 300, 3)])
+    def test_agrees_with_the_slow_oracle(self, players, rows, arms):
+        player, chances, arm, model, stakes, reward = self.made(players, rows, arms)
+        told = [ArmRows(chances[:, a], arm == a, model[:, a], stakes[:, a]) for a in range(arms)]
+        slow = slow_weighted(player, chances, arm, model, stakes, reward, 0.1)
+        assert weighted_interval(told, player, reward, 0.1) == pytest.approx(slow)
+
+    def test_none_where_the_policy_left_too_little_to_chance(self):
+        player, chances, arm, model, stakes, reward = self.made(1, 400, 2)
+        for least, some in ((1.0, True), (1e-3, False)):  # from row 40 on, the second arm is hardly ever chosen
+            then = chances.copy()
+            then[40:, 1] *= least
+            played = (arm == 1) & (some | (np.arange(400) < 40))
+            told = [ArmRows(then[:, 1], played, model[:, 1], stakes[:, 1])]
+            assert (weighted_interval(told, player, reward, 0.05) is not None) == some
+
+    def test_none_where_rewards_hardly_vary(self):
+        """A rare large reward may not have come yet."""
+        told = [ArmRows(np.full(400, 0.5), np.arange(400) % 2 == 0, np.full(400, 0.2), np.ones(1))]
+        same = np.full(400, 0.2)
+        assert weighted_interval(told, np.zeros(400, int), same, 0.05) is None
+        assert weighted_interval(told, np.zeros(400, int), np.arange(400) % 4 / 3, 0.05) is not None
+
+    def test_propensities_of_all_arms_must_be_known(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y", "z"], ["a", "b"], seed=4)
+        rng = np.random.default_rng(4)
+        for _ in range(100):
+            for decision in learner.choose(["a", "b"]):
+                learner.observe(decision.id, float(rng.random() < 0.5))
+        log = learner.log()
+        kinds = {"weighted": log, "betting": log.drop_columns(["probabilities"])}
+        for kind, known in kinds.items():
+            assert evaluate(known, "x", against="y").of("x").difference.kind == kind
+        text = " ".join(str(evaluate(log, "x", against="y")).split())
+        assert "They hold for one look at the log, if the arms' means stay the same over time" in text
+
+    def test_an_arm_that_was_not_available_has_the_propensity_0(self):
+        learner = posse.Learner(posse.IndTS(), ["x", "y", "z"], ["a"], seed=4)
+        rng = np.random.default_rng(4)
+        for number in range(300):
+            decision = learner.choose("a", available=["x", "y"] if number % 2 else None)
+            learner.observe(decision.id, float(rng.random() < (0.2 if decision.arm == "z" else 0.7)))
+        found = evaluate(learner.log(), "z", against="x").of("z").difference
+        assert found.kind == "weighted"
+        assert found.low <= -0.5 <= found.high
 
 
 class TestBetting:
@@ -351,32 +444,35 @@ class TestCoverageOnAdaptiveLogs:
             for run in range(cls.RUNS)
         ]
 
-    @pytest.mark.parametrize("arm", [0, 1])
-    def test_arms_overall_and_by_player(self, logs, arm):
-        overall, by_player = 0, 0
+    @pytest.mark.parametrize(("estimator", "kind"), [("auto", "weighted"), ("dr", "betting")])
+    def test_arms_and_their_difference_overall_and_by_player(self, logs, estimator, kind):
+        hits, kinds = np.zeros((3, 2)), []
         for log in logs:
-            evaluation = evaluate(log, f"a{arm}")
+            evaluation = evaluate(log, ["a0", "a1"], against="a0", estimator=estimator)
             assert evaluation.adaptive
-            estimate, own = evaluation.of(f"a{arm}"), evaluation.of(f"a{arm}", "p1")
-            assert estimate.interval == "betting"
-            overall += estimate.low <= self.MEANS[:, arm].mean() <= estimate.high
-            by_player += own.low <= self.MEANS[1, arm] <= own.high
-        assert agrees(overall, self.RUNS)
-        assert agrees(by_player, self.RUNS)
+            for place, (player, means) in enumerate(((None, self.MEANS.mean(axis=0)), ("p1", self.MEANS[1]))):
+                one, other = (evaluation.of(f"a{arm}", player) for arm in (0, 1))
+                found = other.difference
+                truths = zip((one, other, found), (*means, means[1] - means[0]), strict=True)
+                hits[:, place] += [each.low <= true <= each.high for each, true in truths]
+                kinds += [one.interval == kind, other.interval == kind, found.kind == kind]
+                if set(kinds[-3:]) == {True}:
+                    assert found.value == pytest.approx(other.value - one.value)
+        assert np.mean(kinds) > 0.9
+        for number in hits.ravel():
+            assert agrees(number, self.RUNS)
 
-    def test_differences_are_one_bet(self, logs):
-        """Which covers, and is narrower than the two values' intervals together."""
-        hits, widths = 0, []
-        for log in logs:
-            evaluation = evaluate(log, ["a0", "a1"], against="a0", level=0.05)
-            found = evaluation.of("a1").difference
-            assert found.kind == "betting"
-            hits += found.low <= (self.MEANS[:, 1] - self.MEANS[:, 0]).mean() <= found.high
-            apart = evaluate(log, ["a0", "a1"], level=0.025)
+    def test_weights_make_differences_far_narrower_than_one_bet_and_that_narrower_than_two(self, logs):
+        widths = []
+        for log in logs[:50]:
+            found = (evaluate(log, "a1", against="a0", estimator=each) for each in ("auto", "dr"))
+            weighted, bet = (each.of("a1").difference for each in found)
+            apart = evaluate(log, ["a0", "a1"], level=0.025, estimator="dr")
             ends = sum(each.high - each.low for each in (apart.of("a0"), apart.of("a1")))
-            widths.append((found.high - found.low) / ends)
-        assert agrees(hits, self.RUNS)
-        assert np.mean(widths) < 0.85
+            widths.append([weighted.high - weighted.low, bet.high - bet.low, ends])
+        weighted, bet, two = np.mean(widths, axis=0)
+        assert weighted < 0.75 * bet
+        assert bet < 0.85 * two
 
     def test_the_plain_mean_of_the_worse_arm_does_not_cover(self, logs):
         hits = 0

@@ -54,7 +54,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "--level", type=float, default=0.05, metavar="P", help="how often an interval may miss (default: 0.05)"
     )
-    parser.add_argument("--estimator", default="auto", metavar="NAME", help="auto, dr, snips or ips (default: auto)")
+    estimators = "auto, dr, snips or ips (default: auto; for a learner's log whose arms' means may drift: dr)"
+    parser.add_argument("--estimator", default="auto", metavar="NAME", help=estimators)
     parser.add_argument(
         "--adaptive",
         action=argparse.BooleanOptionalAction,

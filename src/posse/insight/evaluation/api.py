@@ -138,7 +138,8 @@ def evaluate(
             `posse.RobustAggTS(0.1)`, which is replayed. Omitted: every arm, uniform and logged.
         player, arm, reward, propensity, id: which columns hold what, see `posse.insight.Columns`.
         level: each interval misses the truth with at most this probability.
-        estimator: "dr", "snips", "ips", or "auto", which is dr, and snips where rows are few.
+        estimator: "dr", "snips", "ips", or "auto", which is dr, or snips where rows are few. In an adaptive log auto
+            weights rows if it can, which needs arms whose means stay the same over time.
         against: a target, of any kind, whose value is subtracted from the others'.
         players: only the rows of these players.
         by: a column, such as a week or a segment, by whose values results are grouped, in place of players.

@@ -132,12 +132,13 @@ def normal_interval(scores: np.ndarray, level: float) -> tuple[float, float]:
     error = deviation / math.sqrt(scores.size)
     scaled = (scores - mean) / deviation
     skewness = float(np.mean(scaled * scaled * scaled)) / math.sqrt(scores.size)
-
-    def corrected(z: float) -> float:
-        return z if abs(skewness) < 1e-9 else 3 / skewness * (math.cbrt(1 + skewness * (z - skewness / 6)) - 1)
-
     z = NormalDist().inv_cdf(1 - level / 2)
-    return mean - error * corrected(z), mean - error * corrected(-z)
+    return mean - error * skew_corrected(z, skewness), mean - error * skew_corrected(-z, skewness)
+
+
+def skew_corrected(z: float, skewness: float) -> float:
+    """Which value Student's ratio has where Hall's cubic of it is z; `skewness` is that of the mean."""
+    return z if abs(skewness) < 1e-9 else 3 / skewness * (math.cbrt(1 + skewness * (z - skewness / 6)) - 1)
 
 
 def hoeffding_interval(rewards: np.ndarray, level: float) -> tuple[float, float]:

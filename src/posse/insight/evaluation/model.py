@@ -13,6 +13,7 @@ import numpy as np
 from posse.checks import number
 from posse.insight.evaluation import betting, estimators
 from posse.insight.evaluation.rows import Rows, unseen
+from posse.insight.evaluation.weighting import ArmRows, weighted_interval
 from posse.insight.logs import by_cell
 from posse.policies import all_policies
 from posse.text import listed
@@ -30,7 +31,7 @@ class Interval:
     low: float
     high: float
     kind: str
-    """How it was made: normal, betting, hoeffding, replay, both (from the two policies' own intervals), or none."""
+    """How it was made: normal, weighted, betting, hoeffding, replay, both (from both policies' intervals), or none."""
     error: float = math.nan
     """The standard error of the value."""
     shrunken: float | None = None
@@ -50,9 +51,9 @@ class Estimate:
     low: float
     high: float
     estimator: str
-    """How the value was made: dr, snips, ips, mean (of the log's own choices) or replay."""
+    """How the value was made: dr, snips, ips, weighted, mean (of the log's own choices) or replay."""
     interval: str
-    """How the interval was made: normal, betting, hoeffding, replay, or none where there is no value."""
+    """How the interval was made: normal, weighted, betting, hoeffding, replay, or none where there is no value."""
     rows: float
     """How many rows have an arm that the target may play; for a replay, how many it used on average."""
     effective_rows: float
@@ -205,14 +206,20 @@ class Evaluator:
         span = self.rows.high - self.rows.low
         if first is None or second is None:
             return Interval(math.nan, -span, span, "none")
+        one, other = scored.probabilities, baseline.probabilities
+        found = None if one is None or other is None else self._weighted(one - other, group, self.level)
+        if found is not None:
+            ends = max(found.low, -1.0) * span, min(found.high, 1.0) * span
+            return Interval(found.value * span, *ends, found.kind, found.error * span)
         scores, chosen = first[0] - second[0], self.chosen(group)
-        value = float(first[0].mean()) - float(second[0].mean())
+        values = [self._interval(each, group, self.level)[0].value for each in (scored, baseline)]
+        value = values[0] - values[1]
         largest = max(float(np.abs(scored.weights[chosen] - baseline.weights[chosen]).max()), 1)
         if not self.rows.adaptive and estimators.varies_enough(scores, math.sqrt(2) * largest):  # two policies' rows
             kind, (low, high) = "normal", estimators.normal_interval(scores, self.level)
         elif scored.logged or baseline.logged if self.rows.adaptive else self._has_designs(scored, baseline, chosen):
-            one, other = (self._interval(each, group, self.level / 2)[0] for each in (scored, baseline))
-            kind, low, high = "both", one.low - other.high, one.high - other.low
+            both = [self._interval(each, group, self.level / 2)[0] for each in (scored, baseline)]
+            kind, low, high = "both", both[0].low - both[1].high, both[0].high - both[1].low
         else:
             pair = self._terms(scored, group), self._terms(baseline, group)
             kind, (low, high) = "betting", betting.martingale_difference(*pair, self.level)
@@ -239,6 +246,10 @@ class Evaluator:
         found = self._scores(scored, group)
         if found is None:
             return Interval(math.nan, 0.0, 1.0, "none"), self.estimator
+        plays = scored.probabilities
+        weighted = None if plays is None else self._weighted(plays, group, level)
+        if weighted is not None:
+            return _within(weighted), "weighted"
         scores, estimator = found
         chosen = self.chosen(group)
         weights, rewards = scored.weights[chosen], self.rows.reward[chosen]
@@ -252,10 +263,26 @@ class Evaluator:
                 low, high = betting.martingale_interval(self._terms(scored, group), level)
             else:
                 low, high = betting.design_interval(design, rewards, level)
-        value = float(scores.mean())
-        within = min(max(value, 0.0), 1.0)
-        ends = min(max(low, 0.0), within), max(min(high, 1.0), within)
-        return Interval(value, *ends, kind, _error(scores)), estimator
+        return _within(Interval(float(scores.mean()), low, high, kind, _error(scores))), estimator
+
+    def _weighted(self, plays: np.ndarray, group: int | None, level: float) -> Interval | None:
+        """The interval from weighted rows of an adaptive log, for a value or a difference; None where it may not hold.
+
+        It needs the propensities of the arms that were not played too.
+        """
+        chosen, rows = self.chosen(group), self.rows
+        if not rows.adaptive or self.estimator != "auto":
+            return None
+        player, arm, reward = rows.player[chosen], rows.arm[chosen], rows.reward[chosen]
+        shares = np.bincount(player, minlength=len(rows.players)) / player.size
+        arms = []
+        for each in np.flatnonzero(plays[shares > 0].any(axis=0)).tolist():
+            chances = rows.chance(each, chosen, of_all=True)
+            if chances is None:
+                return None
+            arms.append(ArmRows(chances, arm == each, self._past[chosen, each], shares * plays[:, each]))
+        found = weighted_interval(arms, player, reward, level) if arms else None
+        return None if found is None else Interval(*found[:3], "weighted", found[3])
 
     def _has_designs(self, scored: ScoredTarget, baseline: ScoredTarget, chosen: Any) -> bool:
         """Whether both values' intervals go by fixed shares, which are narrower than a bet on the rows' differences."""
@@ -314,6 +341,12 @@ def _plenty(weights: np.ndarray, rewards: np.ndarray) -> bool:
     """Whether n v ≥ 10 and n (1 − v) ≥ 10, with n effective rows and the value v."""
     value = float((weights * rewards).sum() / weights.sum())
     return estimators.effective_rows(weights) * min(value, 1 - value) >= PLENTY
+
+
+def _within(found: Interval) -> Interval:
+    """The interval without what is outside [0, 1]."""
+    value = min(max(found.value, 0.0), 1.0)
+    return replace(found, low=min(max(found.low, 0.0), value), high=max(min(found.high, 1.0), value))
 
 
 def _error(scores: np.ndarray) -> float:

@@ -47,11 +47,16 @@ class Rows:
         """Whether the groups are the players."""
         return self.group is self.player
 
-    def chance(self, arm: int, rows: Any) -> np.ndarray | None:
-        """The propensity of an arm in each of these rows, played or not, 0 where unknown; None if it is in none."""
+    def chance(self, arm: int, rows: Any, *, of_all: bool = False) -> np.ndarray | None:
+        """The propensity of an arm in each of these rows, played or not, 0 where unknown; None if it is in none.
+
+        With `of_all`, None if it is unknown in any row. An arm that was not available has the propensity 0.
+        """
         own = self.propensity[rows]
         if self.probabilities is not None:
             known = self.probabilities[rows, arm]
+            if of_all and np.isnan(known).any() and np.isnan(self.probabilities[rows]).all(axis=1).any():
+                return None
         elif self.design is not None and not self.adaptive:
             known = self.design[self.player[rows], arm]
         elif len(self.arms) == 2:

@@ -20,13 +20,18 @@ CERTAIN = 1 - 1e-12  # from this propensity on, nothing else could have been pla
 
 WHY = {
     "normal": "normal, corrected for skewness: the rewards vary enough for their range",
+    "weighted": "normal, from rows weighted by how freely the log could choose. They hold for one look at the log, if "
+    "the arms' means stay the same over time; those of estimator dr do not need that, and are wider",
     "betting": "by betting, which holds for any rewards in their range: {}",
     "hoeffding": "Hoeffding's: there are few rows, and their choices depended on earlier rewards",
     "replay": "Student's, with the variance between passes of the replay",
 }
 """Why an interval is of its kind."""
 FEW = "the rewards vary too little for a normal interval, or rows are few, so a rare large reward may not have come yet"
-LEARNED = "choices depended on earlier rewards, so errors need not be normal"
+LEARNED = (
+    "choices depended on earlier rewards, so errors need not be normal. For differences between arms, `posse diagnose` "
+    "has narrower intervals, from a model of the players"
+)
 
 
 def to_text(evaluation: Evaluation) -> str:
@@ -147,10 +152,11 @@ def _wider_differences(evaluation: Evaluation) -> Iterator[str]:
         for each in evaluation.estimates
         if each.player is None and each.difference and each.difference.kind == "betting" != each.interval
     ]
-    if names and not evaluation.adaptive:
+    if names:
+        why = "one of the two was chosen too rarely" if evaluation.adaptive else "the differences vary too little"
         yield (
-            f"intervals of the differences of {listed(names)} overall: by betting, which makes them wider: the "
-            "differences vary too little for a normal interval"
+            f"intervals of the differences of {listed(names)} overall: by betting, which makes them wider: {why} for a "
+            "normal interval"
         )
 
 
