@@ -207,10 +207,10 @@ def allowed(ratio):
 
 
 def sharp_bound(n, s, N, S, M, epsilon, T):
-    """U: own data with H = T/Λ, and M times that while n ε² < ln M; everybody's data with H = MT/Λ, plus ε."""
-    top = math.log(max(T, M))
-    alone = largest_mean(s / n, allowed(T / top / n * max(1, M * math.exp(-n * epsilon**2))) / n) if n else 1.0
-    pooled = largest_mean(S / N, allowed(M * T / top / N) / N) + epsilon if N else 1.0
+    """U: own data with H = T/4Λ, up to M times that while n ε² < ln M; everybody's data with H = MT/4Λ, plus ε."""
+    H = T / (4 * math.log(max(T, M)))
+    alone = largest_mean(s / n, allowed(H / n * max(1, M * math.exp(-n * epsilon**2))) / n) if n else 1.0
+    pooled = largest_mean(S / N, allowed(M * H / N) / N) + epsilon if N else 1.0
     return min(1.0, alone, pooled)
 
 
@@ -222,11 +222,11 @@ def loose_bound(n, s, N, S, M, epsilon, T, times=2):
     return min(2.0, alone, pooled)
 
 
-def guarded(center, scale, n, s, N, S, M, level, epsilon, T):
+def guarded(center, scale, n, s, N, S, M, cutoff, epsilon, T):
     """Forced arms by U, then the model's arms, then the others by B."""
     sharp, loose = sharp_bound(n, s, N, S, M, epsilon, T), loose_bound(n, s, N, S, M, epsilon, T)
-    if sharp > level:
+    if sharp > cutoff:
         return 100 + sharp, 0.0
-    if loose >= level:
+    if loose >= cutoff:
         return clip(center, -20, 20), min(scale, 5)
     return loose - 100, 0.0

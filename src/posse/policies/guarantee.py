@@ -10,6 +10,7 @@ import math
 
 TIER = 100.0  # forced arms are drawn this far above the model's arms, excluded arms this far below
 FARTHEST, WIDEST = 20.0, 5.0  # the model's centers and scales stay within these, far from other tiers
+SLACK = 4.0  # how often sharp bounds may fail: less exploration, and a larger constant in the theorem
 NO_BOUND = 2.0  # where there is no data; rewards are at most 1
 
 
@@ -44,7 +45,7 @@ def upper_mean(mean, divergence):
 
 def sharp_bound(n, s, N, S, M, epsilon, rounds):
     """What the mean is rarely above; at most 1."""
-    budget = math.log(rounds) - math.log(log_most(rounds, M))
+    budget = math.log(rounds) - math.log(SLACK * log_most(rounds, M))
     bound = 1.0
     if N > 0.0:
         allowed = threshold(budget + math.log(M) - math.log(N))
@@ -65,22 +66,22 @@ def loose_bound(n, s, N, S, epsilon, width):
     return bound
 
 
-def level_of(n, s, N, S, M, epsilon, rounds):
-    """The level that makes an arm the model's to pull: its loose bound with half the width, so that it stays above."""
+def cutoff_of(n, s, N, S, M, epsilon, rounds):
+    """The cutoff that lets the model pull this arm: its loose bound with half the width, so that it stays above."""
     return loose_bound(n, s, N, S, epsilon, log_most(rounds, M))
 
 
-def guarded(center, scale, n, s, N, S, M, level, epsilon, rounds):
+def guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds):
     """The model's center and scale where the model may choose, and otherwise those of another tier.
 
-    Arms whose sharp bound is above the player's level come first, the highest bound before all. Then come arms whose
-    loose bound reaches the level, by the model's draw, and then all others, the highest loose bound first. Whatever
-    the level, an arm that is pulled has a loose bound that reaches every sharp bound.
+    Arms whose sharp bound is above the player's cutoff come first, the highest bound before all. Then come arms whose
+    loose bound reaches the cutoff, by the model's draw, and then all others, the highest loose bound first. Whatever
+    the cutoff, an arm that is pulled has a loose bound that reaches every sharp bound.
     """
     loose = loose_bound(n, s, N, S, epsilon, 2.0 * log_most(rounds, M))
-    if loose < level:
+    if loose < cutoff:
         return loose - TIER, 0.0
     sharp = sharp_bound(n, s, N, S, M, epsilon, rounds)
-    if sharp > level:
+    if sharp > cutoff:
         return sharp + TIER, 0.0
     return min(max(center, -FARTHEST), FARTHEST), min(scale, WIDEST)

@@ -1,22 +1,22 @@
 """RobustPosseTS: PosseTS with a regret bound, for players that differ by at most a stated ε."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from posse.checks import dissimilarity, number
-from posse.policies.base import Look
-from posse.policies.guarantee import guarded, level_of
+from posse.policies.base import Look, Policy, Refresh
+from posse.policies.guarantee import cutoff_of, guarded
 from posse.policies.posse_ts import DISPERSION, DOUBT, LEVEL, LEVEL_DOUBT, LOOSENESS, MEAN, ODDITY, SPREAD, PosseTS
 from posse.policies.statistics import STEP
 
 COUNT, SUM = len(PosseTS.shared), len(PosseTS.shared) + 1  # everybody's, of an arm
-REACHED = len(PosseTS.of_player)  # the level of `guarded`
+CUTOFF = len(PosseTS.of_player)  # the cutoff of `guarded`
 
 model_summary, model_index = PosseTS.summary, PosseTS.index
 
 
 @dataclass(frozen=True)
-class RobustPosseTS(PosseTS):
+class RobustPosseTS(Policy):
     """PosseTS, overruled where it might cost more regret than RobustAgg-TS's bound or Ind-UCB's allows.
 
     The bound holds for `rounds` rounds, whatever the model believes, if no two players differ by more than ε on any
@@ -27,13 +27,19 @@ class RobustPosseTS(PosseTS):
     ('RobustPosseTS(0.1)', 'RobustPosseTS(0.1, rounds=50000)')
     """
 
-    epsilon: float = field()
+    epsilon: float
     rounds: float = 100_000.0
 
     name = "RobustPosseTS"
     look = Look("#A05BC8", (0, (4, 1)), "X", "xx")
     shared = (*PosseTS.shared, "N", "S")
-    of_player = (*PosseTS.of_player, "reached")
+    of_player = (*PosseTS.of_player, "cutoff")
+    refresh = Refresh.SCHEDULE
+    work_tables = PosseTS.work_tables
+    moved_by_others = PosseTS.moved_by_others
+    others_weight = staticmethod(PosseTS.others_weight)
+    belief = staticmethod(PosseTS.belief)
+    reward_of = staticmethod(PosseTS.reward_of)
 
     @staticmethod
     def summary(n, s, q, of_arm, of_player, work, epsilon, rounds):
@@ -68,7 +74,7 @@ class RobustPosseTS(PosseTS):
                 )
                 if center > best:
                     best = center
-                    of_player[player, REACHED] = level_of(
+                    of_player[player, CUTOFF] = cutoff_of(
                         own, total, of_arm[arm, COUNT], of_arm[arm, SUM], players, epsilon, rounds
                     )
 
@@ -88,14 +94,14 @@ class RobustPosseTS(PosseTS):
         log_T,
         N,
         S,
-        reached,
+        cutoff,
         epsilon,
         rounds,
     ):
         center, scale = model_index(
             n, s, mean, dispersion, doubt, spread, looseness, level, level_doubt, oddity, M, log_T, epsilon
         )
-        return guarded(center, scale, n, s, N, S, M, reached, epsilon, rounds)
+        return guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds)
 
     def check(self) -> None:
         dissimilarity(self.epsilon)
