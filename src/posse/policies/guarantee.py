@@ -31,7 +31,7 @@ def upper_mean(mean, divergence):
     Newton's method from above: kl is convex in u, so that no step passes the solution.
     """
     if mean >= 1.0 or divergence <= 0.0:
-        return min(mean, 1.0)
+        return mean
     rest = 1.0 - mean
     entropy = -rest * math.log(rest) - (mean * math.log(mean) if mean > 0.0 else 0.0)
     u = min(mean + math.sqrt(0.5 * divergence), 1.0 - math.exp(-(divergence + entropy) / rest))
