@@ -209,6 +209,29 @@ def posse_ts(M, K, T, log_T, active, normal, reward, epsilon):
     return summarised(M, K, T, log_T, active, normal, reward, summary)
 
 
+def robust_posse_ts(M, K, T, log_T, active, normal, reward, epsilon, rounds):
+    """PosseTS behind bounds: the cutoff of a player is the loose bound of the model's favourite, of half the width."""
+    cap = naive_posse.cap(epsilon)
+
+    def summary(n, s, q):
+        it = naive_posse.summary(n, s, q, cap)
+        N, S = ([sum(table[p][i] for p in range(M)) for i in range(K)] for table in (n, s))
+        cutoff = []
+        for p in range(M):
+            means = [naive_posse.shared_index(it, n[p][i], s[p][i], p, i, cap, math.log(rounds))[0] for i in range(K)]
+            best = argmax(means)
+            numbers = n[p][best], s[p][best], N[best], S[best]
+            cutoff.append(naive_posse.loose_bound(*numbers, M, epsilon, rounds, times=1))
+
+        def index(n, s, p, i, log_t):
+            center, scale = naive_posse.shared_index(it, n, s, p, i, cap, log_t)
+            return naive_posse.guarded(center, scale, n, s, N[i], S[i], M, cutoff[p], epsilon, rounds)
+
+        return index
+
+    return summarised(M, K, T, log_T, active, normal, reward, summary)
+
+
 def ind_tsv(M, K, T, log_T, active, normal, reward):
     """Ind-TS-V: a uniform prior, with the dispersion of each player's noisiest arm."""
 
@@ -263,6 +286,7 @@ ALGORITHMS = {
     "BetaTS": beta_ts,
     "HierTS": hier_ts,
     "PosseTS": posse_ts,
+    "RobustPosseTS": robust_posse_ts,
     "IndTSV": ind_tsv,
 }
 

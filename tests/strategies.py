@@ -53,5 +53,6 @@ POLICIES = {
     "BetaTS": st.just(posse.BetaTS()),
     "HierTS": st.builds(posse.HierTS, st.sampled_from([0.0, 0.04, 0.3]), st.sampled_from([0.2, 0.5, 1.0])),
     "PosseTS": st.builds(posse.PosseTS, st.none() | epsilons),
+    "RobustPosseTS": st.builds(posse.RobustPosseTS, epsilons, st.sampled_from([3, 40, 10_000])),
     "IndTSV": st.builds(posse.IndTSV),
 }

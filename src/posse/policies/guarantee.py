@@ -1,0 +1,87 @@
+"""A regret bound for any model, if players differ by at most ε: docs/theory.md has the theorem and its proof.
+
+Two upper bounds on a player's mean stand behind it. The *sharp* one is rarely below the mean. The *loose* one is never
+below the sharp one. A player only pulls an arm whose loose bound reaches every arm's sharp bound; which of those arms
+it pulls is the model's choice. Both take the smaller of what the player's own data say and what everybody's data say,
+plus ε.
+"""
+
+import math
+
+TIER = 100.0  # forced arms are drawn this far above the model's arms, excluded arms this far below
+FARTHEST, WIDEST = 20.0, 5.0  # the model's centers and scales stay within these, far from other tiers
+SLACK = 4.0  # how often sharp bounds may fail: less exploration, and a larger constant in the theorem
+NO_BOUND = 2.0  # where there is no data; rewards are at most 1
+
+
+def log_most(rounds, M):
+    """Λ, the logarithm of the number of rounds or of players, whichever is larger."""
+    return math.log(max(rounds, M * 1.0))
+
+
+def threshold(log_ratio):
+    """y + ln(1 + y) for y = ln(H/n), or 0 where n exceeds H."""
+    y = max(log_ratio, 0.0)
+    return y + math.log(1.0 + y)
+
+
+def upper_mean(mean, divergence):
+    """The largest u with kl(mean, u) <= divergence, where kl is that of Bernoulli laws; never below it.
+
+    Newton's method from above: kl is convex in u, so that no step passes the solution.
+    """
+    if mean >= 1.0 or divergence <= 0.0:
+        return mean
+    rest = 1.0 - mean
+    entropy = -rest * math.log(rest) - (mean * math.log(mean) if mean > 0.0 else 0.0)
+    u = min(mean + math.sqrt(0.5 * divergence), 1.0 - math.exp(-(divergence + entropy) / rest))
+    for _ in range(6):
+        if u >= 1.0 or u <= mean:
+            return u
+        kl = -entropy - mean * math.log(u) - rest * math.log(1.0 - u)
+        u -= max(kl - divergence, 0.0) * u * (1.0 - u) / (u - mean)
+    return u
+
+
+def sharp_bound(n, s, N, S, M, epsilon, rounds):
+    """What the mean is rarely above; at most 1."""
+    budget = math.log(rounds) - math.log(SLACK * log_most(rounds, M))
+    bound = 1.0
+    if N > 0.0:
+        allowed = threshold(budget + math.log(M) - math.log(N))
+        bound = min(bound, upper_mean(S / N, allowed / N) + epsilon)
+    if n > 0.0:
+        allowed = threshold(budget - math.log(n) + max(math.log(M) - n * epsilon * epsilon, 0.0))
+        bound = min(bound, upper_mean(s / n, allowed / n))
+    return bound
+
+
+def loose_bound(n, s, N, S, epsilon, width):
+    """The smaller of s/n + √(width/n) and S/N + ε + √(width/N)."""
+    bound = NO_BOUND
+    if N > 0.0:
+        bound = min(bound, S / N + epsilon + math.sqrt(width / N))
+    if n > 0.0:
+        bound = min(bound, s / n + math.sqrt(width / n))
+    return bound
+
+
+def cutoff_of(n, s, N, S, M, epsilon, rounds):
+    """The cutoff that lets the model pull this arm: its loose bound with half the width, so that it stays above."""
+    return loose_bound(n, s, N, S, epsilon, log_most(rounds, M))
+
+
+def guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds):
+    """The model's center and scale where the model may choose, and otherwise those of another tier.
+
+    Arms whose sharp bound is above the player's cutoff come first, the highest bound before all. Then come arms whose
+    loose bound reaches the cutoff, by the model's draw, and then all others, the highest loose bound first. Whatever
+    the cutoff, an arm that is pulled has a loose bound that reaches every sharp bound.
+    """
+    loose = loose_bound(n, s, N, S, epsilon, 2.0 * log_most(rounds, M))
+    if loose < cutoff:
+        return loose - TIER, 0.0
+    sharp = sharp_bound(n, s, N, S, M, epsilon, rounds)
+    if sharp > cutoff:
+        return sharp + TIER, 0.0
+    return min(max(center, -FARTHEST), FARTHEST), min(scale, WIDEST)
