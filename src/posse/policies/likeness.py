@@ -38,20 +38,26 @@ def estimate(pulls, sums, squares, of_arm, of_player, work):
     means, effective, rows = work[:arms, :players], work[arms : 2 * arms, :players], work[2 * arms :]
     begin(pulls, sums, squares, of_arm, of_player, means)
     groups = 1
-    for number in range(ROUNDS):
-        weigh(pulls, of_arm, of_player, effective, 1.0)
-        centers(groups, of_arm, of_player, means, effective)
-        strengths(pulls, groups, of_arm, of_player, means, effective, rows)
-        if players >= FEWEST_PLAYERS:
-            weigh(pulls, of_arm, of_player, effective, 1.0)
-            levels(groups, of_arm, of_player, means, effective, rows)
-            if number > 0:
-                weigh(pulls, of_arm, of_player, effective, 0.5)  # a group would explain some of what is players' own
-                groups = find_groups(groups, of_arm, of_player, means, effective, rows)
+    for _ in range(ROUNDS):
+        improve(groups, pulls, of_arm, of_player, means, effective, rows)
     if players >= FEWEST_PLAYERS:
+        groups = find_groups(1, pulls, of_arm, of_player, means, effective, rows)
+        if groups > 1:  # what groups explain is no longer players' own: look again
+            improve(groups, pulls, of_arm, of_player, means, effective, rows)
+            groups = find_groups(groups, pulls, of_arm, of_player, means, effective, rows)
         odd_players(of_player, rows)
     weigh(pulls, of_arm, of_player, effective, 1.0)
     centers(groups, of_arm, of_player, means, effective)
+
+
+def improve(groups, pulls, of_arm, of_player, means, effective, rows):
+    """Centers, what is players' own, and levels, each from the others."""
+    weigh(pulls, of_arm, of_player, effective, 1.0)
+    centers(groups, of_arm, of_player, means, effective)
+    strengths(pulls, groups, of_arm, of_player, means, effective, rows)
+    if pulls.shape[1] >= FEWEST_PLAYERS:
+        weigh(pulls, of_arm, of_player, effective, 1.0)
+        levels(groups, of_arm, of_player, means, effective, rows)
 
 
 def begin(pulls, sums, squares, of_arm, of_player, means):
@@ -171,9 +177,10 @@ def strengths(pulls, groups, of_arm, of_player, means, effective, rows):
                 square = away * away / (at_most * (1.0 - effective[arm, player] / total))
                 counts = n * at_most / (n * at_most + COUNTS_HALF)
                 for strength in range(STRENGTHS):
-                    rows[LIKELIHOOD + strength, arm] += counts * log_normal(n, own_at(strength), known, square)
+                    fit = counts * log_normal(n, own_at(strength), known, square)
+                    rows[LIKELIHOOD + strength, arm] += fit
+                    rows[UNUSUAL, player] += fit if strength == 0 else 0.0
                 rows[USUAL, player] += counts * log_normal(n, of_arm[arm, OWN], known, square)
-                rows[UNUSUAL, player] += counts * log_normal(n, own_at(0), known, square)
         highest = -math.inf
         for strength in range(STRENGTHS):
             highest = max(highest, rows[LIKELIHOOD + strength, arm])
@@ -249,9 +256,13 @@ def levels(groups, of_arm, of_player, means, effective, rows):
         of_player[player, LEVEL_DOUBT] = max(square - mean * mean, 0.0)
 
 
-def find_groups(groups, of_arm, of_player, means, effective, rows):
-    """Let players move between groups, and add groups as long as one more explains enough; return how many there are."""
+def find_groups(groups, pulls, of_arm, of_player, means, effective, rows):
+    """Let players move between groups, add groups as long as one more explains enough, and return how many there are.
+
+    A group explains some of what is players' own: half of that is left out.
+    """
     arms, players = means.shape
+    weigh(pulls, of_arm, of_player, effective, 0.5)
     before = settle(groups, of_arm, of_player, means, effective, rows)
     while groups < GROUPS:
         seed = worst_fit(groups, of_arm, of_player, means, effective)
