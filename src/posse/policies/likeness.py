@@ -13,7 +13,8 @@ from posse.policies.statistics import STEP
 
 GROUPS = 6  # at most
 STRENGTHS = 8  # of what is a player's own: 2, 8, 32 … pulls
-VARIANCES = 7  # of levels: 0, 0.01, 0.04, 0.16 …
+OWN_AT = tuple(1.0 / (2.0 * 4.0**number + 1.0) for number in range(STRENGTHS))  # ρ of each strength
+VARIANCES = (0.0, 0.01, 0.04, 0.16, 0.64, 2.56, 10.24)  # that levels may have
 ROUNDS = 3  # of estimation
 COUNTS_HALF = 0.2  # a pair with so many successes and failures, n c (1−c), counts half as evidence
 FEWEST_PLAYERS = 3  # that can be said to have levels or to be odd
@@ -147,11 +148,6 @@ def centers(groups, of_arm, of_player, means, effective):
             of_arm[arm, DOUBT + group] = at_most * at_most / (information + at_most)
 
 
-def own_at(strength):
-    """ρ of a strength, by its number."""
-    return 1.0 / (2.0 * 4.0**strength + 1.0)
-
-
 def strengths(pulls, groups, of_arm, of_player, means, effective, rows):
     """What is players' own of each arm: ρ, averaged over strengths by their evidence.
 
@@ -177,7 +173,7 @@ def strengths(pulls, groups, of_arm, of_player, means, effective, rows):
                 square = away * away / (at_most * (1.0 - effective[arm, player] / total))
                 counts = n * at_most / (n * at_most + COUNTS_HALF)
                 for strength in range(STRENGTHS):
-                    fit = counts * log_normal(n, own_at(strength), known, square)
+                    fit = counts * log_normal(n, OWN_AT[strength], known, square)
                     rows[LIKELIHOOD + strength, arm] += fit
                     rows[UNUSUAL, player] += fit if strength == 0 else 0.0
                 rows[USUAL, player] += counts * log_normal(n, of_arm[arm, OWN], known, square)
@@ -195,7 +191,7 @@ def strengths(pulls, groups, of_arm, of_player, means, effective, rows):
             total, own = 0.0, 0.0
             for strength in range(STRENGTHS):
                 weight = rows[WEIGHT, strength] * rows[LIKELIHOOD + strength, arm]
-                total, own = total + weight, own + weight * own_at(strength)
+                total, own = total + weight, own + weight * OWN_AT[strength]
             of_arm[arm, OWN] = own / total
             for strength in range(STRENGTHS):
                 weight = rows[WEIGHT, strength] * rows[LIKELIHOOD + strength, arm]
@@ -208,11 +204,6 @@ def log_normal(n, own, known, square):
     """The logarithm of the likelihood of a pair's mean, its square distance to the center given in units of c (1−c)."""
     variance = 1.0 / n + (1.0 - 1.0 / n) * own + known
     return -0.5 * (math.log(variance * n) + square / variance)
-
-
-def level_variance(number):
-    """A variance that levels may have, by its number."""
-    return 0.0 if number == 0 else 0.01 * 4.0 ** (number - 1)
 
 
 def levels(groups, of_arm, of_player, means, effective, rows):
@@ -232,22 +223,22 @@ def levels(groups, of_arm, of_player, means, effective, rows):
         middle += information / (1.0 + information) * rows[STEP_TO, player]
     middle = middle / weights if weights > 0.0 else 0.0
     highest = -math.inf
-    for number in range(VARIANCES):
+    for number in range(len(VARIANCES)):
         evidence = 0.0 if number == 0 else LESS
         for player in range(players):
-            level, ratio = rows[STEP_TO, player] - middle, level_variance(number) * rows[PRECISION, player]
+            level, ratio = rows[STEP_TO, player] - middle, VARIANCES[number] * rows[PRECISION, player]
             trust = ratio / (1.0 + ratio)
             evidence += 0.5 * (trust * rows[PRECISION, player] * level * level - math.log(1.0 + ratio))
         rows[WEIGHT, number] = evidence
         highest = max(highest, evidence)
     total = 0.0
-    for number in range(VARIANCES):
+    for number in range(len(VARIANCES)):
         rows[WEIGHT, number] = math.exp(rows[WEIGHT, number] - highest)
         total += rows[WEIGHT, number]
     for player in range(players):
         mean, square = 0.0, 0.0
-        for number in range(VARIANCES):
-            weight, variance = rows[WEIGHT, number] / total, level_variance(number)
+        for number in range(len(VARIANCES)):
+            weight, variance = rows[WEIGHT, number] / total, VARIANCES[number]
             ratio = variance * rows[PRECISION, player]
             level = ratio / (1.0 + ratio) * (rows[STEP_TO, player] - middle)
             mean += weight * level
