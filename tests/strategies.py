@@ -52,4 +52,8 @@ POLICIES = {
     "HierTS": st.builds(posse.HierTS, st.sampled_from([0.0, 0.04, 0.3]), st.sampled_from([0.2, 0.5, 1.0])),
     "PosseTS": st.builds(posse.PosseTS, st.none() | epsilons),
     "IndTSV": st.builds(posse.IndTSV),
+    "KLUCB": st.builds(posse.KLUCB, st.sampled_from([0.0, 3.0])),
+    "KLUCBPlusPlus": st.builds(posse.KLUCBPlusPlus),
+    "IMED": st.builds(posse.IMED),
+    "BayesUCB": st.builds(posse.BayesUCB, st.sampled_from([0.0, 5.0])),
 }
