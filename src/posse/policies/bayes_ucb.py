@@ -9,7 +9,8 @@ from posse.policies.bernoulli_kl import BELOW_ONE, exploration, kl_upper_bound
 from posse.policies.beta_propensity import log_top
 
 STEPS = 5  # of Halley's method at most; three are enough for a horizon of 10 or more
-ENOUGH = 1e-12
+ENOUGH = 1e-4  # a step so small, in units of the tail's length, leaves an error of its third power
+MOST_TERMS = 1e4
 
 
 def upper_quantile(a, b, log_tail):
@@ -32,33 +33,29 @@ def upper_quantile(a, b, log_tail):
         bend = 1.0 + tail * ((a - 1.0) / x - (b - 1.0) / (1.0 - x))
         step = error * tail / (1.0 + 0.5 * error * bend)
         x = min(x + step, BELOW_ONE)
-        if abs(step) < ENOUGH:
+        if abs(step) < ENOUGH * tail:
             break
     return x
 
 
 def tail_fraction(a, b, x):
-    """The continued fraction of the incomplete beta function for I_x(a, b), by the method of Lentz.
+    """The continued fraction of the incomplete beta function for I_x(a, b), by the recurrence of its convergents.
 
-    Press and others, "Numerical Recipes" (third edition, 2007), Section 6.4.
+    Abramowitz and Stegun, "Handbook of mathematical functions", 26.5.8. Both parts are kept over the last denominator.
     """
-    above = 1.0
-    below = 1.0 / (1.0 - (a + b) * x / (a + 1.0))
-    fraction = below
-    m = 0.0
-    change = 0.0
-    while abs(change - 1.0) > 1e-14 and m < 1e4:
+    above = 1.0 / (1.0 - (a + b) * x / (a + 1.0))
+    before, below, change, m = above, above, above, 0.0
+    while abs(change) > 1e-14 * above and m < MOST_TERMS:
         m += 1.0
-        even = m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m))
-        below = 1.0 / (1.0 + even * below)
-        above = 1.0 + even / above
-        fraction *= below * above
-        odd = -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0))
-        below = 1.0 / (1.0 + odd * below)
-        above = 1.0 + odd / above
-        change = below * above
-        fraction *= change
-    return fraction
+        part = x / (a + 2.0 * m)
+        even = m * (b - m) * part / (a + 2.0 * m - 1.0)
+        odd = -(a + m) * (a + b + m) * part / (a + 2.0 * m + 1.0)
+        over, under = above + even * before, 1.0 + even * below
+        scale = 1.0 / (under + odd)
+        before, below, change = over * scale, under * scale, above
+        above = (over + odd * above) * scale
+        change -= above
+    return above
 
 
 @dataclass(frozen=True)
