@@ -11,6 +11,7 @@ from scipy import special
 
 import posse
 from naive_alone import largest_within
+from posse.policies import Law
 from posse.policies.bayes_ucb import upper_quantile
 from posse.policies.bernoulli_kl import divergence, kl_upper_bound
 from posse.policies.imed import least_evidence
@@ -68,10 +69,20 @@ class TestIndices:
         assert posse.KLUCBPlusPlus.index(99.0, 30.0, 10, log_T)[0] > 30 / 99
         assert posse.KLUCBPlusPlus.index(99.0, 30.0, 20, log_T) == (30 / 99, 0.0)
 
+    def test_what_is_declared(self):
+        assert [policy.label for policy in ALONE] == ["KL-UCB", "KL-UCB++", "Bayes-UCB", "IMED"]
+        assert {(policy.shares, policy.randomised, policy.untried) for policy in ALONE} == {(False, False, 0.5)}
+        assert [policy.law for policy in ALONE] == [Law.NORMAL] * 3 + [Law.IMED]
+        assert (posse.IMED.index(8.0, 2.0), posse.IMED.index(1.0, 0.0)) == ((0.25, 8.0), (0.0, 1.0))
+        assert posse.IMED.index(0.0, 0.0) == posse.KLUCB.index(0.0, 0.0, 5.0, 0.0) == (math.inf, 0.0)
+        assert posse.BayesUCB.index(3.0, 1.0, 0.0, 0.0) == (0.0, 0.0)  # a horizon of one round
+        assert posse.BayesUCB.index(0.0, 0.0, math.log(4.0), 0.0) == (pytest.approx(0.75), 0.0)
+
     def test_least_evidence(self):
         means, pulls = np.array([0.5, 0.25, 0.5]), np.array([30.0, 9.0, 25.0])
         values = [math.log(30), 9 * (0.25 * math.log(0.5) + 0.75 * math.log(1.5)) + math.log(9), math.log(25)]
         assert least_evidence(means, pulls) == int(np.argmin(values)) == 2
+        assert least_evidence(np.array([0.25, 0.9]), np.array([9.0, 900.0])) == 1  # 9 kl(0.25, 0.9) + ln 9 > 9
         assert least_evidence(np.array([0.5, np.inf, np.inf]), pulls) == 1
         # With 1 pull of 0 beside a best arm of mean 1/2 and 2 pulls, both values are ln 2: the lower arm wins.
         assert least_evidence(np.array([0.5, 0.0]), np.array([2.0, 1.0])) == 0

@@ -19,7 +19,7 @@ def upper_quantile(a, b, log_tail):
     Halley's method for the logarithm of the tail, which is concave, from Chernoff's bound, which is above.
 
     >>> round(upper_quantile(1.0, 1.0, math.log(4.0)), 9), round(upper_quantile(3.0, 2.0, math.log(100.0)), 9)
-    (0.75, 0.957996906)
+    (0.75, 0.958001364)
     """
     trials = a + b - 1.0
     mean = a / (a + b)

@@ -24,7 +24,7 @@ def kl_upper_bound(p, level):
     """The largest q with kl(p, q) ≤ level, to all digits.
 
     >>> round(kl_upper_bound(0.5, 0.1), 6), kl_upper_bound(1.0, 2.0)
-    (0.719379, 1.0)
+    (0.712879, 1.0)
     """
     rest = 1.0 - p
     if level <= 0.0 or rest <= 0.0:

@@ -22,7 +22,7 @@ def least_evidence(means, pulls):
     most = means[best]
     if most == math.inf:
         return best
-    found, least = 0, math.inf
+    found, least = best, math.inf
     for arm in range(means.size):
         value = math.log(pulls[arm])
         if means[arm] < most and value < least:
@@ -44,7 +44,6 @@ class IMED(Policy):
     (0.75, 4.0)
     """
 
-    name = "IMED"
     shares = False
     look = Look("#B22222", (0, (4, 2)), "p", "xx")
     law = Law.IMED

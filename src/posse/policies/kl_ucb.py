@@ -16,9 +16,9 @@ class KLUCB(Policy):
     analysis has c = 3, the authors recommend c = 0 in practice, and so it is here. Their logarithm is that of the
     round, which is the anytime form. The bound holds for all rewards in [0, 1].
 
-    >>> center, scale = KLUCB().index(n=4.0, s=3.0, log_T=10.8, c=0.0)
+    >>> center, scale = KLUCB().index(n=40.0, s=30.0, log_T=10.8, c=0.0)
     >>> round(center, 4), scale
-    (0.9999, 0.0)
+    (0.9594, 0.0)
     """
 
     c: float = 0.0

@@ -15,9 +15,9 @@ class KLUCBPlusPlus(Policy):
     asymptotically optimal algorithm for stochastic bandits" (ALT 2017). It is made for a known horizon; the anytime
     form has the round in place of T. The bound holds for all rewards in [0, 1].
 
-    >>> center, scale = KLUCBPlusPlus().index(n=4.0, s=3.0, K=10, log_T=10.8)
+    >>> center, scale = KLUCBPlusPlus().index(n=40.0, s=30.0, K=10, log_T=10.8)
     >>> round(center, 4), scale
-    (0.9999, 0.0)
+    (0.9435, 0.0)
     """
 
     name = "KL-UCB++"
