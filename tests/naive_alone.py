@@ -32,10 +32,15 @@ def largest_within(p, level):
     return low
 
 
+def on_grid(bound):
+    """A bound as a multiple of 2⁻⁴⁰: next to 1, bounds differ by less than rounding errors."""
+    return math.floor(bound * 2**40 + 0.5) / 2**40
+
+
 def kl_ucb(K, n, s, log_t, c):
     """Garivier and Cappé (2011), Algorithm 1."""
     level = log_t + (c * math.log(log_t) if log_t > 1 else 0.0)
-    return argmax([largest_within(s[i] / n[i], level / n[i]) if n[i] else math.inf for i in range(K)])
+    return argmax([on_grid(largest_within(s[i] / n[i], level / n[i])) if n[i] else math.inf for i in range(K)])
 
 
 def kl_ucb_plus_plus(K, n, s, log_t):
@@ -46,7 +51,7 @@ def kl_ucb_plus_plus(K, n, s, log_t):
 
     def bound(i):
         share = math.exp(log_t) / (K * n[i])
-        return largest_within(s[i] / n[i], log_plus(share * (log_plus(share) ** 2 + 1)) / n[i])
+        return on_grid(largest_within(s[i] / n[i], log_plus(share * (log_plus(share) ** 2 + 1)) / n[i]))
 
     return argmax([bound(i) if n[i] else math.inf for i in range(K)])
 

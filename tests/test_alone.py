@@ -65,9 +65,9 @@ class TestIndices:
 
     def test_plus_plus_stops_exploring_what_was_pulled_its_share(self):
         log_T = math.log(1000)
-        assert posse.KLUCBPlusPlus.index(100.0, 30.0, 10, log_T) == (0.3, 0.0)
-        assert posse.KLUCBPlusPlus.index(99.0, 30.0, 10, log_T)[0] > 30 / 99
-        assert posse.KLUCBPlusPlus.index(99.0, 30.0, 20, log_T) == (30 / 99, 0.0)
+        assert posse.KLUCBPlusPlus.index(100.0, 30.0, 10, log_T) == (pytest.approx(0.3, abs=1e-12), 0.0)
+        assert posse.KLUCBPlusPlus.index(99.0, 30.0, 10, log_T)[0] > 30 / 99 + 1e-3
+        assert posse.KLUCBPlusPlus.index(99.0, 30.0, 20, log_T) == (pytest.approx(30 / 99, abs=1e-12), 0.0)
 
     def test_what_is_declared(self):
         assert [policy.label for policy in ALONE] == ["KL-UCB", "KL-UCB++", "Bayes-UCB", "IMED"]
@@ -77,6 +77,10 @@ class TestIndices:
         assert posse.IMED.index(0.0, 0.0) == posse.KLUCB.index(0.0, 0.0, 5.0, 0.0) == (math.inf, 0.0)
         assert posse.BayesUCB.index(3.0, 1.0, 0.0, 0.0) == (0.0, 0.0)  # a horizon of one round
         assert posse.BayesUCB.index(0.0, 0.0, math.log(4.0), 0.0) == (pytest.approx(0.75), 0.0)
+
+    def test_bounds_that_differ_by_rounding_errors_are_the_same(self):
+        """1 − 1e-22 and 1 − 5e-16: the lowest arm wins on every machine."""
+        assert posse.KLUCB.index(1.0, 0.875, 6.0, 0.0) == posse.KLUCB.index(11.0, 10.8, 6.0, 0.0) == (1.0, 0.0)
 
     def test_least_evidence(self):
         means, pulls = np.array([0.5, 0.25, 0.5]), np.array([30.0, 9.0, 25.0])

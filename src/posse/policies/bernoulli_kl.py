@@ -45,6 +45,14 @@ def kl_upper_bound(p, level):
     return min(p + ahead, BELOW_ONE)
 
 
+def kl_index(n, s, level):
+    """The largest q with n kl(s/n, q) ≤ level, rounded to a multiple of 2⁻⁴⁰.
+
+    Bounds next to 1 differ by less than rounding errors. On a grid they are the same, and the lowest arm wins.
+    """
+    return math.floor(kl_upper_bound(s / n, level / n) * 2.0**40 + 0.5) * 2.0**-40
+
+
 def exploration(log_T, c):
     """ln T + c ln ln T, without the second part up to T = e."""
     return log_T + c * math.log(max(log_T, 1.0))

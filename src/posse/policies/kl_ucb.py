@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from posse.checks import number
 from posse.policies.base import Look, Policy
-from posse.policies.bernoulli_kl import exploration, kl_upper_bound
+from posse.policies.bernoulli_kl import exploration, kl_index
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class KLUCB(Policy):
     def index(n, s, log_T, c):
         if n == 0.0:
             return math.inf, 0.0
-        return kl_upper_bound(s / n, exploration(log_T, c) / n), 0.0
+        return kl_index(n, s, exploration(log_T, c)), 0.0
 
     def check(self) -> None:
         number("c", self.c, least=0)

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from posse.policies.base import Look, Policy
-from posse.policies.bernoulli_kl import kl_upper_bound
+from posse.policies.bernoulli_kl import kl_index
 
 
 @dataclass(frozen=True)
@@ -31,4 +31,4 @@ class KLUCBPlusPlus(Policy):
         if n == 0.0:
             return math.inf, 0.0
         left = max(log_T - math.log(K * n), 0.0)
-        return kl_upper_bound(s / n, (left + math.log(1.0 + left * left)) / n), 0.0
+        return kl_index(n, s, left + math.log(1.0 + left * left)), 0.0
