@@ -33,7 +33,7 @@ def largest_within(p, level):
 
 
 def on_grid(bound):
-    """A bound as a multiple of 2⁻⁴⁰: next to 1, bounds differ by less than rounding errors."""
+    """A bound as a multiple of 2⁻⁴⁰, so that rounding errors decide nothing."""
     return math.floor(bound * 2**40 + 0.5) / 2**40
 
 
@@ -47,7 +47,7 @@ def kl_ucb_plus_plus(K, n, s, log_t):
     """Ménard and Garivier (2017), Section 2."""
 
     def log_plus(x):
-        return max(math.log(x), 0.0)
+        return math.log(x) if x > 1 + 1e-12 else 0.0  # rounding errors are nothing to explore by
 
     def bound(i):
         share = math.exp(log_t) / (K * n[i])
@@ -68,7 +68,7 @@ def imed(K, n, s, log_t):
 def bayes_ucb(K, n, s, log_t, c):
     """Kaufmann, Cappé and Garivier (2012), Algorithm 1, with a uniform prior."""
     tail = math.exp(-log_t) / (log_t**c if log_t > 1 else 1.0)
-    return argmax([1 - special.betaincinv(1 + n[i] - s[i], 1 + s[i], tail) for i in range(K)])
+    return argmax([on_grid(1 - special.betaincinv(1 + n[i] - s[i], 1 + s[i], tail)) for i in range(K)])
 
 
 def alone(choice):

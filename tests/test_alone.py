@@ -81,6 +81,10 @@ class TestIndices:
     def test_bounds_that_differ_by_rounding_errors_are_the_same(self):
         """1 − 1e-22 and 1 − 5e-16: the lowest arm wins on every machine."""
         assert posse.KLUCB.index(1.0, 0.875, 6.0, 0.0) == posse.KLUCB.index(11.0, 10.8, 6.0, 0.0) == (1.0, 0.0)
+        # Beta(1, 2) and Beta(2, 3) have the same quantile 8/9: (1/3)² = 4 (1/3)³ (2/3) + (1/3)⁴ = 1/9.
+        assert posse.BayesUCB.index(1.0, 0.0, math.log(9), 0.0) == posse.BayesUCB.index(3.0, 1.0, math.log(9), 0.0)
+        # 24 rounds, 6 arms, 4 pulls: nothing is left to explore, and no rounding error passes for something.
+        assert posse.KLUCBPlusPlus.index(4.0, 2.0, 6, math.log(24)) == (0.5, 0.0)
 
     def test_least_evidence(self):
         means, pulls = np.array([0.5, 0.25, 0.5]), np.array([30.0, 9.0, 25.0])

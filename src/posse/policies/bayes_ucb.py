@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from posse.checks import number
 from posse.policies.base import Look, Policy
-from posse.policies.bernoulli_kl import BELOW_ONE, exploration, kl_upper_bound
+from posse.policies.bernoulli_kl import BELOW_ONE, exploration, kl_upper_bound, on_grid
 from posse.policies.beta_propensity import log_top
 
 STEPS = 5  # of Halley's method at most; three are enough for a horizon of 10 or more
@@ -83,7 +83,7 @@ class BayesUCB(Policy):
     def index(n, s, log_T, c):
         if log_T <= 0.0:  # a single round
             return 0.0, 0.0
-        return upper_quantile(1.0 + s, 1.0 + n - s, exploration(log_T, c)), 0.0
+        return on_grid(upper_quantile(1.0 + s, 1.0 + n - s, exploration(log_T, c))), 0.0
 
     def check(self) -> None:
         number("c", self.c, least=0)

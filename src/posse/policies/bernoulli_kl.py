@@ -46,11 +46,16 @@ def kl_upper_bound(p, level):
 
 
 def kl_index(n, s, level):
-    """The largest q with n kl(s/n, q) ≤ level, rounded to a multiple of 2⁻⁴⁰.
+    """The largest q with n kl(s/n, q) ≤ level, on the grid."""
+    return on_grid(kl_upper_bound(s / n, level / n))
 
-    Bounds next to 1 differ by less than rounding errors. On a grid they are the same, and the lowest arm wins.
+
+def on_grid(bound):
+    """A bound rounded to a multiple of 2⁻⁴⁰, so that bounds that differ by rounding errors only are the same.
+
+    Next to 1 many are, and exact ties are common while pulls are few. The lowest arm wins then, on every machine.
     """
-    return math.floor(kl_upper_bound(s / n, level / n) * 2.0**40 + 0.5) * 2.0**-40
+    return math.floor(bound * 2.0**40 + 0.5) * 2.0**-40
 
 
 def exploration(log_T, c):

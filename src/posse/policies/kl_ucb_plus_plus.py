@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from posse.policies.base import Look, Policy
 from posse.policies.bernoulli_kl import kl_index
 
+ROUNDING = 1e-12  # of a difference of logarithms, whose root would show
+
 
 @dataclass(frozen=True)
 class KLUCBPlusPlus(Policy):
@@ -30,5 +32,6 @@ class KLUCBPlusPlus(Policy):
     def index(n, s, K, log_T):
         if n == 0.0:
             return math.inf, 0.0
-        left = max(log_T - math.log(K * n), 0.0)
+        left = log_T - math.log(K * n)
+        left = left if left > ROUNDING else 0.0
         return kl_index(n, s, left + math.log(1.0 + left * left)), 0.0
