@@ -14,6 +14,7 @@ import numpy as np
 from scipy import special
 
 import naive_posse
+from naive_alone import imed
 from posse.policies import Law, Refresh
 
 SHIFT = 2**-10  # by how much rewards are moved to see how far a center follows
@@ -146,12 +147,13 @@ class SlowLearner:
         if not self.policy.randomised:  # a pull that waits counts as if it had earned the mean so far
             mine = self.waiting_for(player, arm)
             all_ = mine if at_own_pulls else sum(self.waiting_for(other, arm) for other in self.players)
-            n, s = n + mine, s + mine * (s / n if n else 1.0)
-            N, S = N + all_, S + all_ * (S / N if N else 1.0)
+            untried = self.policy.untried
+            n, s = n + mine, s + mine * (s / n if n else untried)
+            N, S = N + all_, S + all_ * (S / N if N else untried)
         mine = self.contribution(n, s)[0]
         numbers = {"n": n, "s": s + own * n, "N": N, "S": S + others * (N - mine) + own * mine}
         numbers |= self.more_statistics(player, arm)
-        return self.call("index", **numbers, M=len(self.active), log_T=self.log_T(round_))
+        return self.call("index", **numbers, M=len(self.active), K=len(self.offered), log_T=self.log_T(round_))
 
     def weight(self, player, arm, round_):
         """How far the center follows if the others earn more, in parts of how far it follows if everybody does."""
@@ -204,7 +206,7 @@ class SlowLearner:
 
     def probabilities(self, player, available, round_):
         arms = [arm for arm in self.arms if arm in available]
-        compete = beta_race if self.policy.law is Law.BETA else race
+        compete = {Law.NORMAL: race, Law.BETA: beta_race, Law.IMED: imed_race}[self.policy.law]
         shares = compete([self.index(player, arm, round_) for arm in arms])
         floored = [self.floor + (1 - len(arms) * self.floor) * share for share in shares]
         return {
@@ -353,6 +355,13 @@ def race(indices):
             density = math.exp(-0.5 * places[arm] ** 2) / (scale * math.sqrt(2 * math.pi))
             wins[arm] += density * step * math.prod(below[:arm] + below[arm + 1 :])
     return wins
+
+
+def imed_race(indices):
+    """IMED's choice from means and counts, as if it were certain; the mean of an arm without pulls is infinite."""
+    n = [count for _, count in indices]
+    arm = imed(len(n), n, [mean * count if count else 0.0 for mean, count in indices], None)
+    return [float(arm == each) for each in range(len(n))]
 
 
 def beta_race(laws, reach=40.0, step=0.02):

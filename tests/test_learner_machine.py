@@ -43,6 +43,10 @@ POLICIES = [
     posse.HierTS(0.2),
     posse.PosseTS(),
     posse.BetaTS(),
+    posse.KLUCB(),
+    posse.KLUCBPlusPlus(),
+    posse.IMED(),
+    posse.BayesUCB(),
     HighTS(),
 ]
 RANGES = [(0.0, 1.0), (0.0, 1.0), (-10.0, 40.0), (3, 4)]

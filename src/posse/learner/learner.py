@@ -133,7 +133,7 @@ class Learner:
         """Center and scale of each arm's index for the player, for rewards mapped to [0, 1].
 
         A center is no estimate of a mean: it has the bonus of a policy that explores by one, and that of PosseTS and
-        Ind-TS-V is on the scale x^¼ − (1−x)^¼.
+        Ind-TS-V is on the scale x^¼ − (1−x)^¼. Beta-TS has (a, b) of its Beta law here, IMED its mean and count.
         """
         with self._lock:
             place = self.state.player_roster.current(player)

@@ -131,8 +131,9 @@ class LearnerState:
 
         ln T is ln max(T, t) with a horizon, ln max(t, 2) without.
         """
-        log_T, M = math.log(max(self.rounds + 1, self.setup.horizon or 2)), self.player_roster.count
-        return self.known, player, self.waiting, self.all_waiting, M, log_T, self.core.constants
+        log_T = math.log(max(self.rounds + 1, self.setup.horizon or 2))
+        M, K = self.player_roster.count, self.arm_roster.count
+        return self.known, player, self.waiting, self.all_waiting, M, K, log_T, self.core.constants
 
     def beliefs(self) -> tuple[np.ndarray, np.ndarray]:
         """Centers and scales of what the policy believes, [player, arm]; `policy.reward_of` turns them into rewards."""

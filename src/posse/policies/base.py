@@ -16,13 +16,16 @@ from posse.policies.statistics import BASIC, Statistic
 
 
 class Law(enum.Enum):
-    """The distribution that an index is drawn from."""
+    """How an index is made from the two numbers that `index` returns."""
 
     NORMAL = "normal"
     """`index` returns (center, scale): the index is center + scale · Z with Z ~ N(0, 1)."""
 
     BETA = "beta"
     """`index` returns (a, b), both at least 1: the index is a Beta(a, b) draw."""
+
+    IMED = "imed"
+    """`index` returns (mean, n): the index is −(n kl(mean, best) + ln n), with the best mean on offer."""
 
 
 class Look(NamedTuple):
@@ -50,7 +53,7 @@ class Policy:
     - what is shared of the arm, by default everybody's count `N` and reward sum `S` as the player last saw them, the
       player's own included;
     - what is known of the player, by default nothing;
-    - the number of players `M`, the logarithm of the horizon `log_T`, and the policy's constants.
+    - the number of players `M` and of arms `K`, the logarithm of the horizon `log_T`, and the policy's constants.
 
     The functions are compiled, so they may use `math` and other plain functions of numbers, but no objects. An arm
     that must be tried first has center `math.inf` and scale 0. CONTRIBUTING.md: "Add an algorithm in one file".
@@ -66,10 +69,13 @@ class Policy:
     """How figures draw it; None for a look that is made from its name."""
 
     law: ClassVar[Law] = Law.NORMAL
-    """What an index is drawn from."""
+    """How an index is made."""
 
     randomised: ClassVar[bool] = True
-    """False promises scale 0 always, and spares the draws."""
+    """False promises that nothing is drawn: scale 0 always, where the law is normal."""
+
+    untried: ClassVar[float] = 1.0
+    """The mean that waiting pulls of an arm without rewards count with, where nothing is drawn: `docs/learner.md`."""
 
     refresh: ClassVar[Refresh] = Refresh.OWN_PULL
     """When a player's numbers are brought up to date."""
@@ -157,7 +163,7 @@ class Policy:
             raise TypeError(f"{cls.__name__}: a summary goes with refresh = Refresh.SCHEDULE, but it is {cls.refresh}")
         if cls.contribution is None and cls.summary is None and cls.shared != Policy.shared:
             raise TypeError(f"{cls.__name__} shares {', '.join(cls.shared)}, but has no contribution that makes them")
-        numbers = [*cls.shared, *cls.of_player, *together(cls.shared), *together(cls.of_player), "M", "log_T"]
+        numbers = [*cls.shared, *cls.of_player, *together(cls.shared), *together(cls.of_player), "M", "K", "log_T"]
         own = [statistic.name for statistic in cls.statistics]
         named = [*own, *numbers, *cls.constant_names()]
         if len(set(named)) < len(named):

@@ -40,9 +40,10 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
     names = [statistic.name for statistic in statistics]
     constants = _places("constants[{}]", cls.constant_names())
     numbers = _places("own[{}]", names) | _places("shared[{}]", cls.shared) | _places("of_player[{}]", cls.of_player)
-    numbers |= {"M": "M", "log_T": "log_T"} | constants
+    numbers |= {"M": "M", "K": "K", "log_T": "log_T"} | constants
     tables = _places("statistics[{}]", names) | {name: name for name in ("of_arm", "of_player", "work")} | constants
-    indexed, summed = "own, shared, of_player, M, log_T, constants", "statistics, of_arm, of_player, work, constants"
+    indexed = "own, shared, of_player, M, K, log_T, constants"
+    summed = "statistics, of_arm, of_player, work, constants"
     cells = [cell.format(place) for place in range(max(len(names), len(cls.shared)))]
     updates = [f"update_{name}({cell}, reward)" for name, cell in zip(names, cells, strict=False)]
     in_units = [f"{cell} * {statistic.unit!r}" for cell, statistic in zip(cells, statistics, strict=False)]
@@ -50,6 +51,8 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
     return {
         "RANDOMISED": cls.randomised,
         "BETA": cls.law is Law.BETA,
+        "IMED": cls.law is Law.IMED,
+        "UNTRIED": cls.untried,
         "SHARES": cls.shares,
         "SUMS": cls.contribution is None and cls.summary is None,
         "SCHEDULED": cls.refresh is Refresh.SCHEDULE,

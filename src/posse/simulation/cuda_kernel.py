@@ -16,6 +16,7 @@ from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.bound import (
     AT_OWN_PULL,
     BETA,
+    IMED,
     RANDOMISED,
     SCHEDULED,
     SUMS,
@@ -27,6 +28,7 @@ from posse.policies.bound import (
     provided,
     remember,
 )
+from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once, summary_is_due
 from posse.policies.state import add_contributions, contribute, see, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT, SUM
@@ -251,7 +253,7 @@ def form(state, own, arm, player, players, shared, log_T, constants):
     """
     pair = pair_of(arm, player, players)
     numbers, known = own_of(state.indexed, pair), player_of(state.of_player, np.uint64(player))
-    center, scale = index_of(numbers, shared, known, players, log_T, constants)
+    center, scale = index_of(numbers, shared, known, players, state.pulled_at.size, log_T, constants)
     own.center[pair], own.scale[pair] = center, scale
     near = False
     if RANDOMISED and not BETA:
@@ -351,6 +353,8 @@ def choose(state, own, players, player, t, key, bounds):
     word, _, _, _ = block(0, player, t, DRAW, key)
     if BETA:
         return best_by_beta(state, own, players, player, t, key), word
+    if IMED:
+        return least_evidence(own.center[player::players], own.scale[player::players]), word
     return largest(own, arms, players, player), word
 
 

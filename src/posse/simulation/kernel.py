@@ -12,7 +12,8 @@ import numpy as np
 
 from posse.compile import out_of_line
 from posse.policies.beta_draw import BLOCKS, beta_draw
-from posse.policies.bound import AT_OWN_PULL, BETA, RANDOMISED, SCHEDULED, index_of, own_of, player_of
+from posse.policies.bound import AT_OWN_PULL, BETA, IMED, RANDOMISED, SCHEDULED, index_of, own_of, player_of
+from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once
 from posse.policies.state import count_reward, see, share_everything, share_round, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT
@@ -182,7 +183,7 @@ def look(state, run, count, concurrent, t, anytime, log_T, constants):
 def evaluate(state, run, arm, player, shared, log_T, constants):
     """Form a pair's center and scale, from this that is shared of the arm; return whether one is NaN."""
     own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-    center, scale = index_of(own, shared, known, run.center.shape[0], log_T, constants)
+    center, scale = index_of(own, shared, known, *run.center.shape, log_T, constants)
     run.center[player, arm], run.scale[player, arm] = center, scale
     wrong = INFINITY - (run.center_bits[player, arm] & NO_SIGN)
     if RANDOMISED:
@@ -197,11 +198,11 @@ def evaluate_as_seen(state, run, arm, player, log_T, constants):
 
 def evaluate_arm(state, run, arm, log_T, constants):
     """Form an arm's centers and scales for all players; without gaps, so that the compiler vectorises it."""
-    players, column = run.center.shape[0], run.column
+    (players, arms), column = run.center.shape, run.column
     shared = shared_now(state, arm)
     for player in range(players):
         own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-        column[0, player], column[1, player] = index_of(own, shared, known, players, log_T, constants)
+        column[0, player], column[1, player] = index_of(own, shared, known, players, arms, log_T, constants)
     for player in range(players):
         run.center[player, arm], run.scale[player, arm] = column[0, player], column[1, player]
     wrong = 0
@@ -249,7 +250,10 @@ def choose(run, count, t, key):
         for place in range(count):
             chances[place], _, _, _ = block(0, active[place], t, DRAW, key)
         for place in range(count):
-            arms[place] = largest(run.center, active[place])
+            if IMED:
+                arms[place] = least_evidence(run.center[active[place]], run.scale[active[place]])
+            else:
+                arms[place] = largest(run.center, active[place])
 
 
 def choose_by_beta(state, run, count, t, key):
