@@ -17,6 +17,7 @@ from posse.policies.bound import (
     contribution_of,
     copy_own,
     fill_summary,
+    halve_own,
     numbers_at,
     own_of,
     put_numbers,
@@ -149,6 +150,31 @@ def make_summary(state, constants):
     for arm in range(state.statistics[COUNT].shape[0]):
         for player in range(state.statistics[COUNT].shape[1]):
             copy_own(state.indexed, state.statistics, (arm, player))
+
+
+def forget_half(state, epoch, constants):
+    """Forget half of everything, at the end of an epoch (from 1), and let every player see what is left.
+
+    Of an odd count every other pair keeps the larger half, in turns, so that nothing is left of 1 after two epochs.
+    """
+    arms, players = state.statistics[COUNT].shape
+    pulls = 0
+    for arm in range(arms):
+        if SUMS:
+            state.totals[COUNT][arm], state.totals[SUM][arm] = 0, 0
+        for player in range(players):
+            halve_own(state.statistics, (arm, player), (arm + player + epoch) % 2)
+            pulls += state.statistics[COUNT][arm, player]
+            if SUMS:
+                state.totals[COUNT][arm] += state.statistics[COUNT][arm, player]
+                state.totals[SUM][arm] += state.statistics[SUM][arm, player]
+    if SCHEDULED:
+        state.summed[0] = pulls
+    share_everything(state, constants)
+    if AT_OWN_PULL:
+        for arm in range(arms):
+            for player in range(players):
+                see(state, arm, (arm, player))
 
 
 def share_everything(state, constants):

@@ -40,5 +40,10 @@ def add_square(value, reward):
     return value + (reward * reward + GRID // 2) // GRID
 
 
+def part_of(value, kept, n):
+    """value · kept / n, rounded to the nearest whole number; exact for n below 2³¹. Of nothing it is 0."""
+    return value // n * kept + (value % n * kept + n // 2) // n if n > 0 else 0
+
+
 BASIC = (Statistic("n", count), Statistic("s", add, STEP), Statistic("q", add_square, STEP))
 COUNT, SUM, SQUARES = 0, 1, 2  # their places in tables of statistics

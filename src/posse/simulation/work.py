@@ -12,6 +12,7 @@ from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Schedule
+from posse.simulation.feedback import Feedback
 from posse.simulation.progress import Bar
 from posse.streams import check_seed
 
@@ -32,6 +33,7 @@ class Work:
     schedule: Schedule
     checkpoints: np.ndarray
     anytime: bool
+    feedback: Feedback
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -48,6 +50,7 @@ def checked_work(
     schedule: Schedule,
     checkpoints: int | Iterable[int],
     anytime: bool,
+    feedback: Feedback = Feedback(),
 ) -> Work:
     """The work that `simulate` was asked for, or a clear error."""
     found = _check_problems(problems)
@@ -66,7 +69,9 @@ def checked_work(
     rounds = _check_checkpoints(checkpoints, horizon)
     if not isinstance(anytime, bool):
         raise TypeError(f"anytime={anytime!r}, but expected True or False")
-    return Work(tuple(found), tuple(tried), tuple(repeated), horizon, seed, schedule, rounds, anytime)
+    if not isinstance(feedback, Feedback):
+        raise TypeError(f"feedback={feedback!r}, but expected such as posse.simulation.Feedback(delay=100)")
+    return Work(tuple(found), tuple(tried), tuple(repeated), horizon, seed, schedule, rounds, anytime, feedback)
 
 
 def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
@@ -142,6 +147,7 @@ class Measurements:
         self.pulls = np.empty((*work.shape, *pairs), np.int64)
         self.late_pulls = np.empty_like(self.pulls)
         self.reward = np.empty(work.shape)
+        self.offset = np.zeros((*work.shape, pairs[0]))  # of regrets by player, where means have changed
 
 
 class Tracker:

@@ -1,0 +1,32 @@
+"""When policies get to know the rewards of a simulation: at once, some rounds later, or in batches."""
+
+from dataclasses import dataclass
+
+from posse.checks import store, whole
+
+LATEST = 1 << 20  # rounds; all rewards that are late are kept
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """When the rewards of a round become known: at its end, unless it says otherwise.
+
+    The rewards of round t arrive at the end of the first round that is at least t + `delay` and a multiple of `batch`.
+    What arrives together counts as one round, as for a learner that is told everything in one call. Regret and pulls
+    are measured when an arm is pulled, not when its reward arrives.
+
+    >>> Feedback(delay=100)
+    Feedback(delay=100, batch=1)
+    """
+
+    delay: int = 0
+    """After how many further rounds a reward arrives; 0 for the end of its own round."""
+    batch: int = 1
+    """Rewards arrive only at the end of every so manieth round, together."""
+
+    def __post_init__(self) -> None:
+        delay, batch = (
+            whole("delay", self.delay, least=0, most=LATEST),
+            whole("batch", self.batch, least=1, most=LATEST),
+        )
+        store(self, delay=delay, batch=batch)

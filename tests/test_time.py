@@ -1,0 +1,210 @@
+"""Means that change, late rewards and policies that forget, decision for decision as in the oracle, slow_time.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from slow_time import SlowRun, kept
+
+import posse
+from high_ts import HighSummaryTS, HighTS
+from posse import schedule
+from posse.policies.statistics import part_of
+from posse.simulation import Feedback, trace
+from strategies import POLICIES, problems, schedules
+
+EXAMPLES = 8 if os.environ.get("POSSE_SMALL") else 30
+SWAP = posse.Problem([[0.9, 0.5, 0.1], [0.8, 0.6, 0.2]], changes={31: [[0.1, 0.5, 0.9], [0.2, 0.6, 0.8]]})
+
+
+@st.composite
+def changing(draw):
+    first = draw(problems(max_players=4, max_arms=4))
+    rounds = draw(st.lists(st.integers(2, 45), max_size=3, unique=True))
+    chance = np.random.default_rng(draw(st.integers(0, 99)))
+    changes = {t: chance.random(first.means.shape) for t in rounds}
+    return posse.Problem(first.means, rewards=first.rewards, changes=changes)
+
+
+feedbacks = st.builds(Feedback, st.integers(0, 9), st.integers(1, 9)) | st.just(Feedback())
+half_lives = st.none() | st.integers(1, 20)
+
+
+def assert_same(policy, problem, horizon, who, feedback, seed=0, anytime=False):
+    slow = SlowRun(policy, problem, horizon, who, feedback, seed, anytime)
+    fast = trace(problem, policy, horizon, seed=seed, schedule=who, anytime=anytime, feedback=feedback)
+    for t, pulled in enumerate(slow.decided):
+        assert {p: (fast.arms[t, p], fast.rewards[t, p]) for p in np.flatnonzero(fast.active[t])} == pulled, t + 1
+    options = {"seed": seed, "schedule": who, "anytime": anytime, "feedback": feedback}
+    result = posse.simulate(problem, policy, horizon, **options)
+    assert result.final_regret.item() == pytest.approx(slow.regret, abs=1e-9)
+    assert result.player_regret.sum() == pytest.approx(slow.regret, abs=1e-9)
+    assert result.reward.item() == pytest.approx(np.nansum(fast.rewards))
+    assert result.pulls.sum() == (fast.arms >= 0).sum()
+    late = fast.arms[3 * horizon // 4 :]
+    assert result.late_pulls.sum() == (late >= 0).sum()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_every_policy_over_time(name, data):
+    problem, horizon = data.draw(changing()), data.draw(st.integers(1, 50))
+    policy = dataclasses.replace(data.draw(POLICIES[name]), forget=data.draw(half_lives))
+    who, feedback = data.draw(schedules(problem.players, horizon)), data.draw(feedbacks)
+    assert_same(policy, problem, horizon, who, feedback, data.draw(st.integers(0, 99)), data.draw(st.booleans()))
+
+
+@pytest.mark.parametrize("policy", [HighTS(forget=7), HighSummaryTS(forget=7)], ids=lambda policy: policy.label)
+def test_statistics_of_a_users_own_are_forgotten_too(policy):
+    assert_same(policy, SWAP, 60, schedule.Concurrent(), Feedback(2, 3))
+
+
+@pytest.mark.parametrize("policy", [posse.PosseTS(forget=150), posse.RobustAggTS(0.2, forget=150)], ids=str)
+def test_over_a_longer_run(policy):
+    """More than 64 pulls of an arm, and more than one half-life."""
+    problem = posse.generate.changing("drift", players=3, arms=3, every=90, times=5, step=0.2, seed=4)[0]
+    assert_same(policy, problem, 500, schedule.Concurrent(), Feedback(5, 10))
+
+
+def test_the_oracle_notices_a_wrong_engine():
+    """Negative controls: one round more of delay, of a batch, of the half-life or of a segment."""
+
+    def arms(forget=20, feedback=Feedback(4, 3), change=31):
+        problem = posse.Problem(SWAP.means, changes={change: SWAP.at(99).means}, stream=1)
+        return SlowRun(posse.PosseTS(forget=forget), problem, 60, schedule.Concurrent(), feedback).decided
+
+    others = [arms(forget=21), arms(feedback=Feedback(5, 3)), arms(feedback=Feedback(4, 4)), arms(change=32)]
+    assert all(arms() != other for other in others)
+
+
+@given(st.integers(0, 2**29), st.integers(0, 2**24), st.integers(0, 1))
+def test_halving_is_exact_and_keeps_means(n, mean, up):
+    values = [n, n * mean, n * mean // 3]
+    left = (n + up) // 2
+    assert [part_of(value, left, n) for value in values] == kept(values, larger=up == 1)
+    assert part_of(n, left, n) == left
+    assert part_of(n * mean, left, n) == left * mean
+
+
+def test_everything_is_forgotten_in_the_end():
+    """A pair that is not pulled again: a count of 1 is 0 after two epochs at most, whichever pair it is."""
+    for place in (0, 1):
+        values = [1, 5, 5]
+        for epoch in (1, 2):
+            values = kept(values, larger=(place + epoch) % 2 == 1)
+        assert values == [0, 0, 0]
+
+
+def test_regret_is_against_the_best_arm_of_the_moment():
+    """Known numbers: a deterministic problem on which nothing is learnt."""
+    problem = posse.Problem([[0.5]], changes={11: [[0.9]], 21: [[0.1]]}, rewards="deterministic")
+    result = posse.simulate(problem, posse.IndUCB(), 30, checkpoints=[10, 15, 30])
+    assert result.regret.ravel().tolist() == [0, 0, 0]
+    assert result.reward.item() == pytest.approx(5 + 9 + 1, abs=1e-5)
+    two = posse.Problem([[1.0, 0.0]], changes={11: [[0.0, 1.0]]}, rewards="deterministic")
+    never = Feedback(delay=1000)
+    result = posse.simulate(two, posse.IndUCB(), 30, checkpoints=[10, 15, 30], feedback=never)
+    assert result.pulls.ravel().tolist() == [30, 0]  # nothing ever arrives, so the first arm is pulled for ever
+    assert result.regret.ravel().tolist() == [0, 5, 20]
+    assert result.player_regret.item() == 20
+    assert result.lock_ins().item() == 1
+
+
+def test_a_changing_problem_is_a_value():
+    same = posse.Problem(SWAP.means, changes=dict(SWAP.changes))
+    assert same == SWAP == pickle.loads(pickle.dumps(SWAP))
+    assert hash(same) == hash(SWAP)
+    plain = posse.Problem(SWAP.means)
+    assert plain != SWAP
+    assert plain.stream != SWAP.stream
+    assert SWAP.at(30).means.tolist() == SWAP.means.tolist() == SWAP.at(1).means.tolist()
+    assert SWAP.at(31).means.tolist() == [[0.1, 0.5, 0.9], [0.2, 0.6, 0.8]]
+    assert "1 change," in repr(SWAP)
+    assert [first for first, _ in SWAP.segments] == [1, 31]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({1: [[0.5]]}, "round of a change=1, but expected a whole number of at least 2"),
+        ({9: [[0.5, 0.5]]}, r"the change in round 9: means have shape \(1, 2\), but those of round 1 have \(1, 1\)"),
+        ({9: [[1.5]]}, r"the change in round 9: means\[0, 0\]=1.5"),
+        ([[0.5]], "expected {round: means"),
+    ],
+)
+def test_changes_that_make_no_sense(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        posse.Problem([[0.5]], changes=changes)
+
+
+def test_epsilon_holds_at_every_moment():
+    later = {9: [[0.5], [0.9]]}
+    assert posse.Problem([[0.5], [0.6]], changes=later).epsilon == pytest.approx(0.4)
+    with pytest.raises(ValueError, match=r"the change in round 9: epsilon=0.2, but arm 0 differs by 0.4"):
+        posse.Problem([[0.5], [0.6]], 0.2, changes=later)
+
+
+def test_options_that_make_no_sense():
+    with pytest.raises(ValueError, match="delay=-1, but expected"):
+        Feedback(delay=-1)
+    with pytest.raises(ValueError, match="batch=0, but expected"):
+        Feedback(batch=0)
+    with pytest.raises(TypeError, match="feedback=100, but expected"):
+        posse.simulate(SWAP, posse.IndTS(), 10, feedback=100)
+    with pytest.raises(ValueError, match="forget=0, but expected"):
+        posse.PosseTS(forget=0)
+
+
+def test_labels_tell_what_forgets():
+    assert posse.PosseTS(forget=500).label == "PosseTS(forget=500)"
+    assert posse.RobustAggTS(0.1, forget=500).label == "RobustAgg-TS(0.1, forget=500)"
+
+
+def test_results_with_other_feedback_are_not_merged():
+    one, two = (posse.simulate(SWAP, posse.IndTS(), 10, feedback=Feedback(delay)) for delay in (0, 1))
+    with pytest.raises(ValueError, match="cannot merge results with feedback"):
+        one.merge(two)
+
+
+@pytest.mark.parametrize("policy", [draw(forget=7) for draw in (posse.PosseTS, posse.IndUCB, posse.BetaTS)], ids=str)
+def test_a_learner_that_is_told_each_round_at_once_is_where_the_simulator_is(policy):
+    run = trace(SWAP, policy, 60)
+    learner = posse.Learner(policy, ["a", "b", "c"], ["p", "q"], 60)
+    for t in range(60):
+        found = np.array([list(learner.indices(name).values()) for name in "pq"])
+        np.testing.assert_allclose(found[..., 0], run.centers[t], rtol=1e-12)
+        np.testing.assert_allclose(found[..., 1], run.scales[t], rtol=1e-12)
+        learner.record([("pq"[p], "abc"[run.arms[t, p]], run.rewards[t, p]) for p in range(2)])
+
+
+def test_a_learner_that_forgets_is_saved_and_replayed(tmp_path):
+    learner = posse.Learner(posse.RobustAggTS(0.2, forget=5), ["a", "b"], ["p", "q"], seed=3)
+    for number in range(23):
+        learner.observe(learner.choose("pq"[number % 2]), number % 3 == 0)
+    learner.save(tmp_path / "saved.json")
+    again, replayed = posse.Learner.load(tmp_path / "saved.json"), posse.Learner.replay(learner.log())
+    for other in (again, replayed):
+        assert other.setup.policy == learner.setup.policy
+        assert other.counts().pulls.tolist() == learner.counts().pulls.tolist()
+        for number in range(9):
+            assert other.probabilities("pq"[number % 2]) == learner.probabilities("pq"[number % 2])
+    assert learner.counts().pulls.sum() < 23 == len(learner.log())
+
+
+def test_the_order_of_rewards_within_a_half_life_does_not_matter():
+    rewards = [("p", "a", 1.0), ("q", "a", 0.25), ("p", "b", 0.5), ("q", "b", 0.0), ("p", "a", 0.125)]
+    known = []
+    for order in (rewards, rewards[::-1]):
+        learner = posse.Learner(posse.RobustAgg(0.2, forget=5), ["a", "b"], ["p", "q"])
+        for reward in order:
+            learner.record([reward])
+        known.append(learner.counts())
+    assert known[0].pulls.tolist() == known[1].pulls.tolist() != [[2, 1], [1, 1]]
+    assert known[0].sums.tolist() == known[1].sums.tolist()
