@@ -12,10 +12,10 @@ from fractions import Fraction
 
 import numpy as np
 from scipy import special
+from slow_time import kept
 
 import naive_posse
 from posse.policies import Law, Refresh
-from slow_time import kept
 
 SHIFT = 2**-10  # by how much rewards are moved to see how far a center follows
 STEPS = 2**24  # rewards are kept in steps of 1 / 2²⁴ of their range
@@ -200,8 +200,9 @@ class SlowLearner:
     def last_summary(self):
         """The event of the last summary, and {(player, arm): (n, s)} of what counted at once after it.
 
-        There is a summary when a player or an arm is new, when half is forgotten, and when the rewards since the last one are a sixteenth of
-        all, which are too few here for the other rule. Up to a player's 64th pull of an arm, its own count at once.
+        There is a summary when a player or an arm is new, when half is forgotten, and when the rewards since the last
+        one are a sixteenth of all, which are too few here for the other rule. Up to a player's 64th pull of an arm, its
+        own count at once.
         """
         made, before, since = 0, 0, {}
         for event in range(1, self.events + 1):

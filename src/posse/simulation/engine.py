@@ -15,7 +15,7 @@ from posse.policies.statistics import SUM
 from posse.problem import Problem
 from posse.schedule import Schedule
 from posse.simulation import kernel
-from posse.simulation.feedback import Feedback
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.streams import MAX_ROUND
 from posse.streams import key as run_key
 
@@ -108,10 +108,10 @@ class PolicyRun:
         seed: int,
         replication: int = 0,
         anytime: bool = False,
-        feedback: Feedback = Feedback(),
+        feedback: Feedback = AT_ONCE,
     ) -> None:
         self.policy = policy
-        timed = bool(problem.changes or policy.forget or feedback != Feedback())
+        timed = bool(problem.changes or policy.forget or feedback != AT_ONCE)
         self.kernels = kernels(class_of(policy), timed)
         self.constants = policy.constants()
         self.key = run_key(seed, problem.stream, replication)
@@ -127,7 +127,7 @@ class PolicyRun:
             np.array([segment.gaps for segment in later], np.float64).reshape(shape),
         )
         participation = schedule.participation(problem.players, horizon)
-        delay, batch = min(feedback.delay, horizon), min(feedback.batch, horizon + 1)  # later than that is never
+        delay, batch = feedback.within(horizon)
         self.clock = kernel.Clock(math.log(horizon), anytime, policy.forget or 0, delay, batch)
         known = state_shapes(policy, used_statistics(type(policy)), problem.players, problem.arms)
         arrays = _allocate(known | run_shapes(policy, problem.players, problem.arms, delay, batch))

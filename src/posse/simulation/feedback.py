@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from posse.checks import store, whole
+from posse.text import plural
 
 LATEST = 1 << 20  # rounds; all rewards that are late are kept
 
@@ -30,3 +31,14 @@ class Feedback:
             whole("batch", self.batch, least=1, most=LATEST),
         )
         store(self, delay=delay, batch=batch)
+
+    def within(self, horizon: int) -> tuple[int, int]:
+        """Delay and batch for so many rounds: what is longer than the run never comes."""
+        return min(self.delay, horizon), min(self.batch, horizon + 1)
+
+    def __str__(self) -> str:
+        late, together = f"{plural(self.delay, 'round')} late", f"in batches of {plural(self.batch, 'round')}"
+        return " ".join([late] * (self.delay > 0) + [together] * (self.batch > 1)) or "at once"
+
+
+AT_ONCE = Feedback()

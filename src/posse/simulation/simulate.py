@@ -12,7 +12,7 @@ from posse.problem import Problem
 from posse.schedule import Concurrent, Schedule
 from posse.simulation.backend import check_backend
 from posse.simulation.cpu import run_on_cpu
-from posse.simulation.feedback import Feedback
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.result import Result
 from posse.simulation.work import MAX_PLAYER_ROUNDS, Measurements, Progress, Tracker, checked_work
 from posse.version import __version__
@@ -32,7 +32,7 @@ def simulate(
     threads: int | None = None,
     progress: Progress = None,
     anytime: bool = False,
-    feedback: Feedback = Feedback(),
+    feedback: Feedback = AT_ONCE,
     backend: str = "cpu",
 ) -> Result:
     """Run every policy on every problem, and measure regret.

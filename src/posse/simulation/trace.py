@@ -10,7 +10,7 @@ from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Concurrent, Schedule
 from posse.simulation.cpu import new_run
-from posse.simulation.feedback import Feedback
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.work import checked_work
 
 
@@ -39,7 +39,7 @@ def trace(
     replication: int = 0,
     schedule: Schedule = Concurrent(),
     anytime: bool = False,
-    feedback: Feedback = Feedback(),
+    feedback: Feedback = AT_ONCE,
 ) -> Trace:
     """Run one policy on one problem, the same run as in `simulate`, and keep every round.
 

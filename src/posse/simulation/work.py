@@ -12,7 +12,7 @@ from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Schedule
-from posse.simulation.feedback import Feedback
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.progress import Bar
 from posse.streams import check_seed
 
@@ -40,6 +40,11 @@ class Work:
         """How many policies, problems and replications there are."""
         return len(self.policies), len(self.problems), len(self.replications)
 
+    def timed(self, policy: Policy) -> bool:
+        """Whether means change, rewards are late or the policy forgets, which takes another kernel."""
+        changes = any(problem.changes for problem in self.problems)
+        return changes or self.feedback != AT_ONCE or policy.forget is not None
+
 
 def checked_work(
     problems: Problem | Iterable[Problem],
@@ -50,7 +55,7 @@ def checked_work(
     schedule: Schedule,
     checkpoints: int | Iterable[int],
     anytime: bool,
-    feedback: Feedback = Feedback(),
+    feedback: Feedback = AT_ONCE,
 ) -> Work:
     """The work that `simulate` was asked for, or a clear error."""
     found = _check_problems(problems)

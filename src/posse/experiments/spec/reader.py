@@ -22,9 +22,10 @@ from posse.checks import number, whole
 from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable, find_lines
 from posse.experiments.spec.study import GIVEN, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
 from posse.generate import FAMILIES
-from posse.policies.base import Policy, all_policies
+from posse.policies.base import LONGEST, Policy, all_policies
 from posse.rewards import Bernoulli, Beta, family
 from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
 
 MAX_UNITS = 100_000
@@ -119,7 +120,9 @@ def _whole(least: int, most: int) -> Check:
     return lambda name, value: whole(name, value, least=least, most=most)
 
 
-def _one_of(words: Mapping[str, Any], tables: Mapping[str, Callable[[Any], Any]] | None = None) -> Check:
+def _one_of(
+    words: Mapping[str, Any], tables: Mapping[str, Callable[[Any], Any]] | None = None, example: float = 0.5
+) -> Check:
     """One of some words, or a table with one key, such as { random = 0.5 }; the value is what they stand for."""
     makers = tables or {}
 
@@ -129,7 +132,7 @@ def _one_of(words: Mapping[str, Any], tables: Mapping[str, Callable[[Any], Any]]
         if isinstance(value, dict) and len(value) == 1 and makers.keys() >= value.keys():
             ((key, inner),) = value.items()
             return makers[key](inner)
-        allowed = [*map(repr, words), *(f"{{ {key} = 0.5 }}" for key in makers)]
+        allowed = [*map(repr, words), *(f"{{ {key} = {example} }}" for key in makers)]
         raise ValueError(f"{name}={value!r}, but expected {' or '.join(allowed)}")
 
     return check
@@ -149,6 +152,7 @@ _schedule = _one_of(
     },
     {"random": Random, "late": Late},
 )
+_feedback = _one_of({"at-once": AT_ONCE}, {"delay": Feedback, "batch": lambda value: Feedback(batch=value)}, 100)
 _rewards = _one_of(
     {word: family(word) for word in ("bernoulli", "uniform", "deterministic")},
     {"beta": lambda value: Beta(number("beta", value, above=0))},
@@ -182,6 +186,7 @@ STUDY_FIELDS = {
     "checkpoints": Field(_whole(1, 10_000), 200),
     "anytime": Field(_of_type(bool, "true or false"), (False,), grid=True),
     "schedule": Field(_schedule, (Concurrent(),), grid=True),
+    "feedback": Field(_feedback, (AT_ONCE,), grid=True),
     "problems": Field(_of_type(dict, "a table, [study.problems]")),
     "policies": Field(),
 }
@@ -215,12 +220,13 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
         for number, policy in enumerate(table.tables("policies"))
     ]
     choices = [(policy, choice) for policy in policies for choice in _read_policy(policy)]
+    same = ("name", "turns", "anytime", "feedback", "replications", "checkpoints", "tags")
     study = Study(
         problems=tuple(_read_problems(problems, folder)),
         policies=tuple(choice for _, choice in choices),
         horizons=values.pop("horizon"),
         schedules=values.pop("schedule"),
-        **{name: values[name] for name in ("name", "turns", "anytime", "replications", "checkpoints", "tags")},
+        **{name: values[name] for name in same},
     )
     if study.settings > MAX_POINTS:
         raise table.error("name", f"the lists make {study.settings} combinations, but a study has at most {MAX_POINTS}")
@@ -321,6 +327,7 @@ def _read_policy(table: SpecTable) -> Iterator[PolicyChoice]:
             field.name: Field(_constant, REQUIRED if field.default is dataclasses.MISSING else None, grid=True)
             for field in policy._constant_fields()
         }
+        constants["forget"] = Field(_whole(1, LONGEST), None, grid=True)
         values = table.read({"name": POLICY_NAME, **constants, "label": Field(_string, "")})
         for point in table.product({key: values[key] for key in constants if key in table.values}):
             choice = PolicyChoice(policy, tuple(point.items()), values["label"])
