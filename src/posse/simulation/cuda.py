@@ -113,10 +113,13 @@ class Shared(NamedTuple):
 def _shared(work: Work) -> Shared:
     """What all runs read, copied there."""
     problems = work.problems
+    starts, means, gaps = map(_to_gpu, _by_segment(problems))
     kind, *tables = work.schedule.participation(problems[0].players, work.horizon)
     return Shared(
         GpuProblems(
-            *map(_to_gpu, _by_segment(problems)),
+            starts,
+            means,
+            gaps,
             _to_gpu(np.array([problem.rewards.code for problem in problems])),
             _to_gpu(np.array([problem.rewards.parameter for problem in problems])),
         ),

@@ -34,7 +34,7 @@ def kernels(policy: Any, timed: bool = False) -> RunKernels:
     Those of runs in which means change, rewards are late or the policy forgets are compiled apart, so that they cost
     other runs nothing.
     """
-    found = [kernel.advance, kernel.settle]
+    found: list[Callable[..., Any]] = [kernel.advance, kernel.settle]
     return RunKernels(*bind_all(found, what=policy.name or policy.__name__, **_names(policy), TIMED=timed))
 
 
