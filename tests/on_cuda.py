@@ -142,14 +142,19 @@ def test_every_policy_over_time(policy):
     """Means that change, late rewards and forgetting; with a player that may be absent while its rewards come."""
     late = posse.simulation.Feedback(2, 3)
     who = schedule.Random([0.9, 0.5, 0.7])
-    assert_same(over_time(), dataclasses.replace(policy, forget=6), 16, feedback=late, schedule=who)
+    assert_same(over_time(), dataclasses.replace(policy, forget=12), 16, feedback=late, schedule=who)
 
 
 @pytest.mark.parametrize("anytime", [False, True])
 def test_one_thing_over_time_alone(anytime, monkeypatch):
     """In pieces, so that launches begin between changes; beside problems and policies without any."""
     monkeypatch.setattr(cuda, "FIRST_PIECE", 1)
-    policies = [posse.RobustAggTS(0.3), posse.RobustAggTS(0.3, forget=5), posse.PosseTS(forget=4), posse.RobustAgg(0.3)]
+    policies = [
+        posse.RobustAggTS(0.3),
+        posse.RobustAggTS(0.3, forget=9),
+        posse.PosseTS(forget=14),
+        posse.RobustAgg(0.3),
+    ]
     assert_same([*over_time(), a_problem(3, 3)], policies, 14, anytime=anytime)
     for late in ({"delay": 3}, {"batch": 4}, {"delay": 99}):
         feedback = posse.simulation.Feedback(**late)
@@ -159,7 +164,7 @@ def test_one_thing_over_time_alone(anytime, monkeypatch):
 def test_a_block_for_each_run_over_time(monkeypatch):
     monkeypatch.setattr(cuda, "WARP", 1)
     late = posse.simulation.Feedback(1, 2)
-    policies = [posse.RobustAggTS(0.3, forget=3), posse.IndTSV(forget=3), posse.RobustAgg(0.3, forget=3)]
+    policies = [posse.RobustAggTS(0.3, forget=10), posse.IndTSV(forget=10), posse.RobustAgg(0.3, forget=10)]
     assert_same(over_time(), policies, 12, feedback=late)
 
 

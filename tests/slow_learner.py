@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 from scipy import special
-from slow_time import kept
+from slow_time import kept, step_at
 
 import naive_posse
 from posse.policies import Law, Refresh
@@ -98,9 +98,12 @@ class SlowLearner:
                 if entry.event == each:
                     pairs = zip(self.policy.statistics, values, strict=True)
                     values = [statistic.update(value, entry.steps) for statistic, value in pairs]
-            if self.policy.forget and each % self.policy.forget == 0:
-                values = kept(values, larger=(place + each // self.policy.forget) % 2 == 1)
+            if self.policy.forget and (step := step_at(each, self.policy.forget)):
+                values = kept(values, place, step)
         return {each.name: value * each.unit for each, value in zip(self.policy.statistics, values, strict=True)}
+
+    def forgets(self, event):
+        return self.policy.forget is not None and step_at(event, self.policy.forget) is not None
 
     def own(self, player, arm, event=math.inf):
         """A player's count and sum for an arm, the sum for rewards mapped to [0, 1], up to an event."""
@@ -126,7 +129,7 @@ class SlowLearner:
         """N and S when the player's last reward for the arm came; before the first, when the player came."""
         mine = [e.event for e in self.answered() if (e.player, e.arm) == (player, arm)]
         last = max(mine) if mine else self.starts[player]
-        forgot = self.events // self.policy.forget * self.policy.forget if self.policy.forget else 0
+        forgot = max([event for event in range(1, self.events + 1) if self.forgets(event)], default=0)
         if forgot > 0 and forgot >= self.joined.get(player, 0):  # then everybody sees what is left
             last = max(last or 0, forgot)
         return (0.0, 0.0) if last is None else self.everybodys(arm, last)
@@ -200,17 +203,16 @@ class SlowLearner:
     def last_summary(self):
         """The event of the last summary, and {(player, arm): (n, s)} of what counted at once after it.
 
-        There is a summary when a player or an arm is new, when half is forgotten, and when the rewards since the last
-        one are a sixteenth of all, which are too few here for the other rule. Up to a player's 64th pull of an arm, its
-        own count at once.
+        There is a summary when a player or an arm is new, when something is forgotten, and when the rewards since the
+        last one are a sixteenth of all, which are too few here for the other rule. Up to a player's 64th pull of an
+        arm, its own count at once.
         """
         made, before, since = 0, 0, {}
         for event in range(1, self.events + 1):
             news = [entry for entry in self.answered() if entry.event == event]
             rewards = sum(self.own(player, arm, event)[0] for player in self.players for arm in self.arms)
             assert rewards < 1024
-            forgets = self.policy.forget and event % self.policy.forget == 0
-            if forgets or event in self.grown or (rewards > before and 16 * (rewards - before) >= rewards):
+            if self.forgets(event) or event in self.grown or (rewards > before and 16 * (rewards - before) >= rewards):
                 made, before, since = event, rewards, {}
             else:
                 pairs = {(entry.player, entry.arm) for entry in news}

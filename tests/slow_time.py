@@ -16,11 +16,21 @@ from by_name import call
 from posse.policies import Law, Refresh
 from posse.rewards import GRID
 
+EIGHTH_ROOT = Fraction(60097, 65536)  # of a half
 
-def kept(values, larger):
-    """A pair's statistics when half is forgotten: of an odd count the larger half or the smaller; the rest in part."""
+
+def step_at(t, half_life):
+    """The number of the eighth of a half-life that ends with round t, None if none does."""
+    return next((step for step in range(1, 8 * t) if math.ceil(Fraction(step * half_life, 8)) == t), None)
+
+
+def kept(values, place, step):
+    """A pair's statistics when a step is forgotten; `place` is the sum of its player's and its arm's.
+
+    The count is rounded up if its fraction is large enough, in turns; the rest is kept in the same part.
+    """
     n = values[0]
-    left = math.ceil(Fraction(n, 2)) if larger else math.floor(Fraction(n, 2))
+    left = math.floor(n * EIGHTH_ROOT + Fraction(2 * ((place + 5 * step) % 8) + 1, 16))
     return [math.floor(Fraction(value * left, n) + Fraction(1, 2)) if n else 0 for value in values]
 
 
@@ -47,8 +57,8 @@ class SlowRun:
             if t % feedback.batch == 0:
                 self.observe([(p, i, r) for made, p, i, r in waiting if made + feedback.delay <= t])
                 waiting = [entry for entry in waiting if entry[0] + feedback.delay > t]
-            if policy.forget and t % policy.forget == 0:
-                self.forget(t // policy.forget)
+            if policy.forget and (step := step_at(t, policy.forget)):
+                self.forget(step)
 
     def choose(self, chance, t, p, log_T):
         indices = [self.index(p, i, log_T) for i in self.arms]
@@ -92,9 +102,9 @@ class SlowRun:
         for p, i, _ in rewards:
             self.seen[p, i] = self.shared(i)
 
-    def forget(self, epoch):
+    def forget(self, step):
         for p, i in self.own:
-            self.own[p, i] = kept(self.own[p, i], larger=(p + i + epoch) % 2 == 1)
+            self.own[p, i] = kept(self.own[p, i], p + i, step)
         self.pulls = sum(values[0] for values in self.own.values())
         self.share_with_everybody()
 

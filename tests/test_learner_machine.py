@@ -44,11 +44,11 @@ POLICIES = [
     posse.PosseTS(),
     posse.BetaTS(),
     HighTS(),
-    posse.RobustAggTS(0.5, c1=0.01, forget=4),
-    posse.RobustAgg(0.1, forget=3),
-    posse.HierTS(0.2, forget=5),
-    posse.PosseTS(forget=6),
-    HighTS(forget=3),
+    posse.RobustAggTS(0.5, c1=0.01, forget=8),
+    posse.RobustAgg(0.1, forget=20),
+    posse.HierTS(0.2, forget=16),
+    posse.PosseTS(forget=24),
+    HighTS(forget=8),
 ]
 RANGES = [(0.0, 1.0), (0.0, 1.0), (-10.0, 40.0), (3, 4)]
 ERRORS = {"unknown": UnknownDecision, "conflict": ConflictingReward, "value": ValueError}

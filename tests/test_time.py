@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pickle
 
@@ -10,11 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from slow_time import SlowRun, kept
+from slow_time import SlowRun, kept, step_at
 
 import posse
 from high_ts import HighSummaryTS, HighTS
 from posse import schedule
+from posse.policies.state import fades_at
 from posse.policies.statistics import part_of
 from posse.simulation import Feedback, trace
 from strategies import POLICIES, problems, schedules
@@ -33,7 +35,7 @@ def changing(draw):
 
 
 feedbacks = st.builds(Feedback, st.integers(0, 9), st.integers(1, 9)) | st.just(Feedback())
-half_lives = st.none() | st.integers(1, 20)
+half_lives = st.none() | st.integers(8, 60)
 
 
 def assert_same(policy, problem, horizon, who, feedback, seed=0, anytime=False):
@@ -61,7 +63,7 @@ def test_every_policy_over_time(name, data):
     assert_same(policy, problem, horizon, who, feedback, data.draw(st.integers(0, 99)), data.draw(st.booleans()))
 
 
-@pytest.mark.parametrize("policy", [HighTS(forget=7), HighSummaryTS(forget=7)], ids=lambda policy: policy.label)
+@pytest.mark.parametrize("policy", [HighTS(forget=9), HighSummaryTS(forget=9)], ids=lambda policy: policy.label)
 def test_statistics_of_a_users_own_are_forgotten_too(policy):
     assert_same(policy, SWAP, 60, schedule.Concurrent(), Feedback(2, 3))
 
@@ -84,22 +86,31 @@ def test_the_oracle_notices_a_wrong_engine():
     assert all(arms() != other for other in others)
 
 
-@given(st.integers(0, 2**29), st.integers(0, 2**24), st.integers(0, 1))
-def test_halving_is_exact_and_keeps_means(n, mean, up):
+@given(st.integers(0, 2**29), st.integers(0, 2**24), st.integers(0, 7))
+def test_forgetting_is_exact_and_keeps_means(n, mean, turn):
     values = [n, n * mean, n * mean // 3]
-    left = (n + up) // 2
-    assert [part_of(value, left, n) for value in values] == kept(values, larger=up == 1)
-    assert part_of(n, left, n) == left
+    left, *_ = kept(values, turn, 0)
+    assert [part_of(value, left, n) for value in values] == kept(values, turn, 0)
     assert part_of(n * mean, left, n) == left * mean
 
 
-def test_everything_is_forgotten_in_the_end():
-    """A pair that is not pulled again: a count of 1 is 0 after two epochs at most, whichever pair it is."""
-    for place in (0, 1):
-        values = [1, 5, 5]
-        for epoch in (1, 2):
-            values = kept(values, larger=(place + epoch) % 2 == 1)
-        assert values == [0, 0, 0]
+def test_a_half_life_halves_and_nothing_stays_for_ever():
+    """Eight steps, for pairs at every turn: large counts to a half, small ones so on average, and 1 to nothing."""
+    left = {n: [] for n in (1, 2, 5, 1000)}
+    for n, place in itertools.product(left, range(8)):
+        values = [n, 5 * n, 5 * n]
+        for step in range(1, 9):
+            values = kept(values, place, step)
+        left[n].append(values[0])
+    assert left[1] == [0] * 8
+    assert np.mean(left[5]) == pytest.approx(2.5, abs=0.5)
+    assert left[1000] == pytest.approx([500] * 8, abs=2)
+
+
+@given(st.integers(1, 500), st.integers(8, 300))
+def test_a_half_life_has_eight_steps(t, half_life):
+    assert fades_at(t, half_life) == (step_at(t, half_life) or 0)
+    assert fades_at(half_life, half_life) == 8
 
 
 def test_regret_is_against_the_best_arm_of_the_moment():
@@ -158,8 +169,8 @@ def test_options_that_make_no_sense():
         Feedback(batch=0)
     with pytest.raises(TypeError, match="feedback=100, but expected"):
         posse.simulate(SWAP, posse.IndTS(), 10, feedback=100)
-    with pytest.raises(ValueError, match="forget=0, but expected"):
-        posse.PosseTS(forget=0)
+    with pytest.raises(ValueError, match="forget=7, but expected a whole number of at least 8"):
+        posse.PosseTS(forget=7)
 
 
 def test_labels_tell_what_forgets():
@@ -173,7 +184,7 @@ def test_results_with_other_feedback_are_not_merged():
         one.merge(two)
 
 
-@pytest.mark.parametrize("policy", [draw(forget=7) for draw in (posse.PosseTS, posse.IndUCB, posse.BetaTS)], ids=str)
+@pytest.mark.parametrize("policy", [draw(forget=12) for draw in (posse.PosseTS, posse.IndUCB, posse.BetaTS)], ids=str)
 def test_a_learner_that_is_told_each_round_at_once_is_where_the_simulator_is(policy):
     run = trace(SWAP, policy, 60)
     learner = posse.Learner(policy, ["a", "b", "c"], ["p", "q"], 60)
@@ -185,7 +196,7 @@ def test_a_learner_that_is_told_each_round_at_once_is_where_the_simulator_is(pol
 
 
 def test_a_learner_that_forgets_is_saved_and_replayed(tmp_path):
-    learner = posse.Learner(posse.RobustAggTS(0.2, forget=5), ["a", "b"], ["p", "q"], seed=3)
+    learner = posse.Learner(posse.RobustAggTS(0.2, forget=10), ["a", "b"], ["p", "q"], seed=3)
     for number in range(23):
         learner.observe(learner.choose("pq"[number % 2]), number % 3 == 0)
     learner.save(tmp_path / "saved.json")
@@ -198,13 +209,13 @@ def test_a_learner_that_forgets_is_saved_and_replayed(tmp_path):
     assert learner.counts().pulls.sum() < 23 == len(learner.log())
 
 
-def test_the_order_of_rewards_within_a_half_life_does_not_matter():
-    rewards = [("p", "a", 1.0), ("q", "a", 0.25), ("p", "b", 0.5), ("q", "b", 0.0), ("p", "a", 0.125)]
+def test_the_order_of_rewards_within_a_step_does_not_matter():
+    rewards = [("p", "a", 1.0), ("q", "a", 0.25), ("p", "b", 0.5), ("q", "b", 0.0), ("p", "a", 0.125)] * 8
     known = []
     for order in (rewards, rewards[::-1]):
-        learner = posse.Learner(posse.RobustAgg(0.2, forget=5), ["a", "b"], ["p", "q"])
+        learner = posse.Learner(posse.RobustAgg(0.2, forget=320), ["a", "b"], ["p", "q"])
         for reward in order:
             learner.record([reward])
         known.append(learner.counts())
-    assert known[0].pulls.tolist() == known[1].pulls.tolist() != [[2, 1], [1, 1]]
+    assert known[0].pulls.tolist() == known[1].pulls.tolist() != [[16, 8], [8, 8]]
     assert known[0].sums.tolist() == known[1].sums.tolist()

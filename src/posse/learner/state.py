@@ -19,6 +19,7 @@ from posse.learner.counts import Counts
 from posse.learner.ledger import Row, write_id
 from posse.learner.roster import Roster
 from posse.learner.setup import Name, Setup, check_names
+from posse.policies.state import fades_at
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 from posse.streams import key as stream_key
@@ -170,10 +171,10 @@ class LearnerState:
         self._forget()
 
     def _forget(self) -> None:
-        """Forget half of everything if this event is the last of a half-life of the policy."""
+        """Forget a step of the policy's half-life if this event is its last."""
         half_life = self.setup.policy.forget
-        if half_life is not None and self.events % half_life == 0:
-            self.core.kernels.forget_half(self.known, self.events // half_life, self.core.constants)
+        if half_life is not None and (step := fades_at(self.events, half_life)):
+            self.core.kernels.fade(self.known, step, self.core.constants)
 
     def steps(self, reward: float) -> int:
         """A reward in steps of the grid on [0, 1]; two rewards are the same if these are."""

@@ -12,9 +12,9 @@ import numpy as np
 
 from posse.checks import number, whole
 from posse.policies.refresh import Refresh as Refresh
-from posse.policies.statistics import BASIC, Statistic
+from posse.policies.statistics import BASIC, STEPS, Statistic
 
-LONGEST = 1 << 28  # half-life; counts then stay far below 2³¹, where halving is exact
+LONGEST = 1 << 28  # half-life; counts then stay far below 2³¹, where forgetting is exact
 
 
 class Law(enum.Enum):
@@ -126,7 +126,7 @@ class Policy:
     """What tells this policy from others in a comparison; made from name and constants if empty."""
 
     forget: int | None = dataclasses.field(default=None, kw_only=True)
-    """A half-life: after every so many rounds all statistics are halved, so that old rewards count less; None: never.
+    """A half-life: after so many rounds a reward counts half; None: all count alike. It passes in eight steps.
 
     In a simulation it counts rounds, in a learner events. Counts stay whole and sums exact: docs/learner.md.
     """
@@ -140,7 +140,7 @@ class Policy:
         if not isinstance(self.label, str):
             raise TypeError(f"label={self.label!r}, but a label is a string")
         if self.forget is not None:
-            object.__setattr__(self, "forget", whole("forget", self.forget, least=1, most=LONGEST))
+            object.__setattr__(self, "forget", whole("forget", self.forget, least=STEPS, most=LONGEST))
         self._check_shape()
         self.check()
         for field in self._constant_fields():

@@ -16,8 +16,8 @@ from posse.policies.bound import (
     added,
     contribution_of,
     copy_own,
+    fade_own,
     fill_summary,
-    halve_own,
     numbers_at,
     own_of,
     put_numbers,
@@ -26,7 +26,7 @@ from posse.policies.bound import (
     shared_of,
 )
 from posse.policies.refresh import Refresh, counts_at_once, summary_is_due
-from posse.policies.statistics import COUNT, STEP, SUM, Statistic
+from posse.policies.statistics import COUNT, STEP, STEPS, SUM, Statistic
 
 BOUND_FOR_EACH_POLICY = True
 
@@ -152,10 +152,21 @@ def make_summary(state, constants):
             copy_own(state.indexed, state.statistics, (arm, player))
 
 
-def forget_half(state, epoch, constants):
-    """Forget half of everything, at the end of an epoch (from 1), and let every player see what is left.
+def fades_at(t, half_life):
+    """The number of the step of a half-life that ends with round t, from 1; 0 if none does."""
+    step = STEPS * t // half_life
+    return step if step > STEPS * (t - 1) // half_life else 0
 
-    Of an odd count every other pair keeps the larger half, in turns, so that nothing is left of 1 after two epochs.
+
+def turn_of(arm, player, step):
+    """How a pair's count is rounded: up if its fraction is at least 1 − (turn + ½) / 8. In 8 steps all turns come."""
+    return (arm + player + 5 * step) % STEPS
+
+
+def fade(state, step, constants):
+    """Forget an eighth of a half-life of everything, and let every player see what is left.
+
+    Counts stay whole, rounded up or down in turns, so that on average they are right and nothing stays for ever.
     """
     arms, players = state.statistics[COUNT].shape
     pulls = 0
@@ -163,7 +174,7 @@ def forget_half(state, epoch, constants):
         if SUMS:
             state.totals[COUNT][arm], state.totals[SUM][arm] = 0, 0
         for player in range(players):
-            halve_own(state.statistics, (arm, player), (arm + player + epoch) % 2)
+            fade_own(state.statistics, (arm, player), turn_of(arm, player, step))
             pulls += state.statistics[COUNT][arm, player]
             if SUMS:
                 state.totals[COUNT][arm] += state.statistics[COUNT][arm, player]

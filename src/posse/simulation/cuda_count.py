@@ -5,8 +5,8 @@
 
 import numpy as np
 
-from posse.policies.bound import SCHEDULED, SUMS, halve_own, provided, remember
-from posse.policies.state import add_contributions, contribute
+from posse.policies.bound import SCHEDULED, SUMS, fade_own, provided, remember
+from posse.policies.state import add_contributions, contribute, turn_of
 from posse.policies.statistics import COUNT, SUM
 from posse.simulation.cuda_pick import ONE, THREE, TWO
 from posse.simulation.cuda_tables import pair_of
@@ -115,14 +115,14 @@ def shift_regret(state, own, players, before, after, lane):
         player += lane.lanes
 
 
-def halve_all(state, own, players, epoch, lane):
-    """Halve what every pair remembers, and keep what is forgotten among the uncounted."""
+def fade_all(state, own, players, step, lane):
+    """Forget a step of a half-life of every pair, and keep what is forgotten among the uncounted."""
     player = lane.number
     while player < players and lane.group == 0:
         for arm in range(state.pulled_at.size):
             pair = pair_of(arm, player, players)
             pulls, earned = state.statistics[COUNT][pair], state.statistics[SUM][pair]
-            halve_own(state.statistics, pair, (arm + player + epoch) % 2)
+            fade_own(state.statistics, pair, turn_of(arm, player, step))
             own.uncounted[COUNT][pair] += pulls - state.statistics[COUNT][pair]
             own.uncounted[SUM][pair] += earned - state.statistics[SUM][pair]
         player += lane.lanes

@@ -27,7 +27,7 @@ from posse.policies.bound import (
     provided,
 )
 from posse.policies.refresh import counts_at_once, summary_is_due
-from posse.policies.state import add_contributions, contribute, see, shared_as_seen, shared_now
+from posse.policies.state import add_contributions, contribute, fades_at, see, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import draw_reward
 from posse.schedule import is_active
@@ -38,7 +38,7 @@ from posse.simulation.cuda_count import (
     clear,
     count,
     count_late,
-    halve_all,
+    fade_all,
     keep_late,
     pulls_of,
     shift_regret,
@@ -149,8 +149,8 @@ def play_run(state, own, counters, problems, participation, clock, players, cons
             summarise(state, own, players, constants, log_T, t, clock, lane)
         elif AT_OWN_PULL:
             refresh(state, own, players, constants, log_T, t, clock, lane)
-        if TIMED and clock.half_life > 0 and t % clock.half_life == 0:
-            forget(state, own, players, t // clock.half_life, constants, log_T, lane)
+        if TIMED and clock.half_life > 0 and fades_at(t, clock.half_life) > 0:
+            forget(state, own, players, fades_at(t, clock.half_life), constants, log_T, lane)
         if t == clock.early:
             keep(state, own, players, lane)
         if t == upcoming:
@@ -209,9 +209,9 @@ def begin(state, own, players, constants, log_T, lane):
     barrier(lane)  # no player may go on before all groups have seen that nothing was pulled
 
 
-def forget(state, own, players, epoch, constants, log_T, lane):
-    """Forget half of everything, as `posse.policies.state.forget_half`, and form every index anew."""
-    halve_all(state, own, players, epoch, lane)
+def forget(state, own, players, step, constants, log_T, lane):
+    """Forget a step of a half-life, as `posse.policies.state.fade`, and form every index anew."""
+    fade_all(state, own, players, step, lane)
     barrier(lane)
     if lane.number == 0 and lane.group == 0:
         state.summed[0] = 0

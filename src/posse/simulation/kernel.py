@@ -16,14 +16,15 @@ from posse.policies.bound import AT_OWN_PULL, BETA, RANDOMISED, SCHEDULED, index
 from posse.policies.refresh import counts_at_once
 from posse.policies.state import (
     count_reward,
-    forget_half,
+    fade,
+    fades_at,
     see,
     share_everything,
     share_round,
     shared_as_seen,
     shared_now,
 )
-from posse.policies.statistics import COUNT, SUM
+from posse.policies.statistics import COUNT, STEPS, SUM
 from posse.rewards import draw_reward
 from posse.schedule import CONCURRENT, activate
 from posse.simulation.pick import draw_halves, largest, pick
@@ -84,7 +85,7 @@ class Clock(NamedTuple):
 
     log_horizon: float
     anytime: bool
-    half_life: int  # after how many rounds half is forgotten; 0 for never
+    half_life: int  # of what is remembered, in rounds; 0: nothing is forgotten
     delay: int  # see `posse.simulation.feedback`
     batch: int
 
@@ -130,9 +131,9 @@ def advance(state, run, environment, participation, constants, key, clock, measu
         count = play(state, run, environment, participation, constants, key, clock, first, stop)
         if count < 0:
             return count
-        if TIMED and clock.half_life > 0 and stop % clock.half_life == 0:
+        if TIMED and clock.half_life > 0 and fades_at(stop, clock.half_life) > 0:
             keep_forgotten(state, run, 1)
-            forget_half(state, stop // clock.half_life, constants)
+            fade(state, fades_at(stop, clock.half_life), constants)
             keep_forgotten(state, run, -1)
             if evaluate_all(state, run, log_of(stop, clock), constants):
                 return -1
@@ -144,15 +145,15 @@ def advance(state, run, environment, participation, constants, key, clock, measu
 
 
 def next_event(starts, change, half_life, first):
-    """The last round from `first` on before the means change or half is forgotten."""
+    """The last round from `first` on before the means change or something is forgotten."""
     last = starts[change] - 1 if change < starts.size else MAX_ROUND
     if half_life > 0:
-        last = min(last, -(-first // half_life) * half_life)
+        last = min(last, -(-(STEPS * (first - 1) // half_life + 1) * half_life // STEPS))
     return last
 
 
 def keep_forgotten(state, run, sign):
-    """Add pulls and reward sums to the uncounted ones before half is forgotten, and with −1 take away what is left."""
+    """Add pulls and reward sums to the uncounted ones before some are forgotten, and with −1 take away what is left."""
     for number in range(SUM + 1):
         for arm in range(run.uncounted.shape[1]):
             for player in range(run.uncounted.shape[2]):

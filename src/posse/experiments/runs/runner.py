@@ -22,6 +22,7 @@ from posse.experiments.records import Records, from_result
 from posse.experiments.runs.store import ResultStore
 from posse.experiments.spec.study import Spec, Unit
 from posse.policies.base import Policy
+from posse.policies.statistics import STEPS
 from posse.policies.user import import_file, imported_files
 from posse.problem import Problem
 from posse.simulation import simulate
@@ -220,7 +221,7 @@ def _policies(units: Iterable[Unit]) -> list[Policy]:
     for unit in units:
         for policy in unit.policies:
             timed = unit.timed or policy.forget is not None
-            found[type(policy), timed] = dataclasses.replace(policy, forget=1 if timed else None)
+            found[type(policy), timed] = dataclasses.replace(policy, forget=STEPS if timed else None)
     return list(found.values())
 
 

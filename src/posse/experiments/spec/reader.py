@@ -23,6 +23,7 @@ from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, Sp
 from posse.experiments.spec.study import GIVEN, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
 from posse.generate import FAMILIES
 from posse.policies.base import LONGEST, Policy, all_policies
+from posse.policies.statistics import STEPS
 from posse.rewards import Bernoulli, Beta, family
 from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential
 from posse.simulation.feedback import AT_ONCE, Feedback
@@ -327,7 +328,7 @@ def _read_policy(table: SpecTable) -> Iterator[PolicyChoice]:
             field.name: Field(_constant, REQUIRED if field.default is dataclasses.MISSING else None, grid=True)
             for field in policy._constant_fields()
         }
-        constants["forget"] = Field(_whole(1, LONGEST), None, grid=True)
+        constants["forget"] = Field(_whole(STEPS, LONGEST), None, grid=True)
         values = table.read({"name": POLICY_NAME, **constants, "label": Field(_string, "")})
         for point in table.product({key: values[key] for key in constants if key in table.values}):
             choice = PolicyChoice(policy, tuple(point.items()), values["label"])
