@@ -219,3 +219,76 @@ def test_the_order_of_rewards_within_a_step_does_not_matter():
         known.append(learner.counts())
     assert known[0].pulls.tolist() == known[1].pulls.tolist() != [[16, 8], [8, 8]]
     assert known[0].sums.tolist() == known[1].sums.tolist()
+
+
+SPEC = """
+[[study]]
+name = "over time"
+horizon = 60
+checkpoints = 2
+feedback = ["at-once", { delay = [3, 5] }, { batch = 4 }]
+problems = { family = "changing", kind = ["swap", "season"], every = 20, players = 2, arms = 3, count = 2 }
+policies = [{ name = "IndTS" }, { name = "IndTS", forget = [10, 20] }]
+"""
+
+
+def test_a_spec_has_all_of_it(tmp_path):
+    spec = posse.experiments.parse(SPEC)
+    units = spec.units()
+    assert {unit.feedback for unit in units} == {Feedback(), Feedback(3), Feedback(5), Feedback(batch=4)}
+    assert [policy.label for policy in units[0].policies] == ["Ind-TS", "Ind-TS(forget=10)", "Ind-TS(forget=20)"]
+    assert len({unit.id for unit in units}) == len(units) == 8
+    records = posse.experiments.run(spec, tmp_path)
+    late = records.where(policy="Ind-TS(forget=10)", schedule="Concurrent(); rewards 3 rounds late")
+    (problem,) = posse.generate.changing("swap", players=2, arms=3, every=20)
+    result = posse.simulate(problem, posse.IndTS(forget=10), 60, feedback=Feedback(3))
+    assert result.final_regret.item() in late["final_regret"]
+    assert np.isnan(records["regret_by_kind"]).all()
+
+
+def test_units_without_any_of_it_keep_their_ids():
+    text = SPEC.replace('feedback = ["at-once", { delay = [3, 5] }, { batch = 4 }]', "").replace(
+        ", forget = [10, 20]", ", c2 = 2"
+    )
+    described = posse.experiments.parse(text).units()[0].describe()
+    assert "feedback" not in described
+    assert all("forget" not in policy for policy in described["policies"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("{ batch = 4 }", "{ batch = 0 }", r"line 6: .*batch=0, but expected a whole number of at least 1"),
+        ("{ batch = 4 }", "{ bach = 4 }", r"line 6: .*expected 'at-once' or { delay = 100 } or { batch = 100 }"),
+        ("[10, 20]", "2", r"line 8: .*forget=2, but expected a whole number of at least 8"),
+        ('"season"', '"sesson"', r"line 7: .*kind='sesson', but expected 'swap', 'drift', 'season'"),
+        ("every = 20", "every = 0", r"line 7: .*every=0, but expected a whole number of at least 1"),
+    ],
+)
+def test_mistakes_in_a_spec_are_named(old, new, message):
+    with pytest.raises(posse.experiments.SpecError, match=message):
+        posse.experiments.parse(SPEC.replace(old, new))
+
+
+@pytest.mark.parametrize("kind", ["swap", "drift", "season"])
+def test_families_that_change(kind):
+    problems = posse.generate.changing(kind, players=3, arms=5, every=10, times=24, count=3, spread=0.1, seed=2)
+    assert problems[:2] == posse.generate.changing(
+        kind, players=3, arms=5, every=10, times=24, count=2, spread=0.1, seed=2
+    )
+    for problem in problems:
+        assert [first for first, _ in problem.segments] == [1 + 10 * k for k in range(25)]
+        tables = np.array([each.means for _, each in problem.segments])
+        assert tables.min() >= 0.15 - 1e-12
+        assert tables.max() <= 0.85 + 1e-12
+        moved = np.abs(np.diff(tables, axis=0))
+        assert moved.max() > 0
+        if kind == "drift":
+            assert moved.max() <= 0.1 + 1e-12
+        else:
+            assert tables[24] == pytest.approx(tables[0])
+        if kind == "swap":
+            assert (tables[1].mean(axis=0).argmax(), tables[0].mean(axis=0).argmax()) == (
+                tables[0].mean(axis=0).argmin(),
+                tables[1].mean(axis=0).argmin(),
+            )

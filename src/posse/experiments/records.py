@@ -53,7 +53,7 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
     lock_ins = result.lock_ins()
     schedule = str(result.schedule) + (f"; rewards {result.feedback}" if result.feedback != AT_ONCE else "")
     for b, problem in enumerate(result.problems):
-        kinds, gaps = problem.at(result.horizon).kinds(), problem.gaps * (math.nan if problem.changes else 1.0)
+        kinds, known = problem.at(result.horizon).kinds(), math.nan if problem.changes else 1.0
         for a, policy in enumerate(result.policies):
             for r, replication in enumerate(result.replications):
                 pulls = result.pulls[a, b, r]
@@ -77,7 +77,9 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
                         "final_regret": result.final_regret[a, b, r],
                         "reward": result.reward[a, b, r],
                         "pulls_by_kind": [int(pulls[kinds == kind].sum()) for kind in range(3)],
-                        "regret_by_kind": [float((pulls * gaps)[kinds == kind].sum()) for kind in range(3)],
+                        "regret_by_kind": [
+                            known * float((pulls * problem.gaps)[kinds == kind].sum()) for kind in range(3)
+                        ],
                         "lock_ins": int(lock_ins[a, b, r]),
                         "means": problem.means.ravel(),
                     }
