@@ -210,21 +210,29 @@ def play(state, run, environment, participation, constants, key, clock, first, l
             if not TIMED:
                 count_reward(state, arm, player, reward, t)
 
-        players, pulled, arrived = active, arms, count
         if TIMED:
             keep_late(run, count, t)
-            players, pulled = run.arrived_players, run.arrived_arms
             arrived = count_late(state, run, clock.delay, clock.batch, t)
-        if share_round(state, players, pulled, arrived, t, clock.anytime, constants):
-            wrong |= evaluate_all(state, run, log_T, constants)
-        elif SCHEDULED or (AT_OWN_PULL and not clock.anytime):
-            for place in range(arrived):
-                player, arm = players[place], pulled[place]
-                if not SCHEDULED or counts_at_once(state.statistics[COUNT][arm, player]):
-                    wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
+            players, pulled = run.arrived_players, run.arrived_arms
+            wrong |= learn(state, run, players, pulled, arrived, t, clock.anytime, log_T, constants)
+        else:
+            wrong |= learn(state, run, active, arms, count, t, clock.anytime, log_T, constants)
         if wrong:
             return -1
     return count
+
+
+def learn(state, run, players, arms, count, t, anytime, log_T, constants):
+    """Share what was counted, and form the indices that it changes; return whether one is NaN."""
+    wrong = False
+    if share_round(state, players, arms, count, t, anytime, constants):
+        wrong = evaluate_all(state, run, log_T, constants)
+    elif SCHEDULED or (AT_OWN_PULL and not anytime):
+        for place in range(count):
+            player, arm = players[place], arms[place]
+            if not SCHEDULED or counts_at_once(state.statistics[COUNT][arm, player]):
+                wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
+    return wrong
 
 
 def keep_late(run, count, t):
