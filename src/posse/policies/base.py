@@ -10,9 +10,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from posse.checks import number
+from posse.checks import number, whole
 from posse.policies.refresh import Refresh as Refresh
-from posse.policies.statistics import BASIC, Statistic
+from posse.policies.statistics import BASIC, STEPS, Statistic
+
+LONGEST = 1 << 28  # half-life; counts then stay far below 2³¹, where forgetting is exact
 
 
 class Law(enum.Enum):
@@ -131,6 +133,12 @@ class Policy:
     label: str = dataclasses.field(default="", kw_only=True)
     """What tells this policy from others in a comparison; made from name and constants if empty."""
 
+    forget: int | None = dataclasses.field(default=None, kw_only=True)
+    """A half-life: after so many rounds a reward counts half; None: all count alike. It passes in eight steps.
+
+    In a simulation it counts rounds, in a learner events. Counts stay whole and sums exact: docs/learner.md.
+    """
+
     @staticmethod
     def reward_of(values: np.ndarray) -> np.ndarray:
         """The mean rewards in [0, 1] that centers stand for; where the index is on another scale, the way back."""
@@ -139,6 +147,8 @@ class Policy:
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
             raise TypeError(f"label={self.label!r}, but a label is a string")
+        if self.forget is not None:
+            object.__setattr__(self, "forget", whole("forget", self.forget, least=STEPS, most=LONGEST))
         self._check_shape()
         self.check()
         for field in self._constant_fields():
@@ -217,6 +227,11 @@ class Policy:
         values = (getattr(self, field.name) for field in self._constant_fields())
         return tuple(math.inf if value is None else value for value in values)
 
+    def arguments(self) -> dict[str, Any]:
+        """What makes the policy again, by name, but for its label: the constants, and `forget` if it forgets."""
+        names = [*self.constant_names(), *(["forget"] if self.forget is not None else [])]
+        return {name: getattr(self, name) for name in names}
+
     @classmethod
     def constant_names(cls) -> list[str]:
         """The names of the constants, in the order of the fields."""
@@ -224,7 +239,7 @@ class Policy:
 
     @classmethod
     def _constant_fields(cls) -> list[dataclasses.Field[Any]]:
-        return [field for field in dataclasses.fields(cls) if field.name != "label"]
+        return [field for field in dataclasses.fields(cls) if field.name not in ("label", "forget")]
 
     def _own_label(self) -> str:
         shown = []
@@ -234,6 +249,8 @@ class Policy:
                 shown.append(f"{value:g}")
             elif value != field.default:
                 shown.append(f"{field.name}={value:g}")
+        if self.forget is not None:
+            shown.append(f"forget={self.forget}")
         name = self.name or type(self).__name__
         return f"{name}({', '.join(shown)})" if shown else name
 

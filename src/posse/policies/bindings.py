@@ -12,7 +12,7 @@ from typing import Any
 
 from posse.policies.base import Law, Policy, together
 from posse.policies.refresh import Refresh
-from posse.policies.statistics import Statistic
+from posse.policies.statistics import KEPT, WHOLE, Statistic, part_of
 
 
 def class_of(policy: Policy) -> Any:
@@ -67,6 +67,18 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
             "table, pair, reward",
             [f"{', '.join(cells[: len(names)])} = {', '.join(updates)}"],
             **{f"update_{statistic.name}": statistic.update for statistic in statistics},
+        ),
+        "fade_own": made_function(
+            "table, pair, turn",
+            [
+                f"n = {cells[0]}",
+                "kept = (n * KEPT + turn * EIGHTH + EIGHTH // 2) // WHOLE",
+                *(f"{cell} = part_of({cell}, kept, n)" for cell in cells[: len(names)]),
+            ],
+            part_of=part_of,
+            KEPT=KEPT,
+            EIGHTH=WHOLE // 8,
+            WHOLE=WHOLE,
         ),
         "copy_own": made_function("target, table, pair", _copies(cls, names, cells)),
         "own_of": made_function("table, pair", _tuple(in_units)),

@@ -26,6 +26,7 @@ fill_summary = provided  # (statistics, of_arm, of_player, work, constants): fil
 
 own_of = provided  # (table, pair): a pair's statistics, in their units
 remember = provided  # (table, pair, reward): take one reward into the statistics of a pair
+fade_own = provided  # (table, pair, turn): forget a step of a half-life of a pair's statistics; see `fade`
 copy_own = provided  # (target, source, pair): copy the statistics of a pair that its index takes
 
 numbers_at = provided  # (table, pair): what a table of shared numbers holds for a pair
