@@ -143,7 +143,7 @@ def centers(groups, of_arm, of_player, means, effective):
 
 def own_at(strength):
     """ρ of a strength, by its number."""
-    return 1.0 / (2.0 * 4.0**strength + 1.0)
+    return 1.0 / ((2 << 2 * strength) + 1.0)
 
 
 def strengths(pulls, groups, of_arm, of_player, means, effective, rows):
@@ -205,7 +205,7 @@ def log_normal(n, own, known, square):
 
 def level_variance(number):
     """A variance that levels may have, by its number."""
-    return 0.0 if number == 0 else 0.01 * 4.0 ** (number - 1)
+    return 0.0 if number == 0 else 0.01 * (1 << 2 * (number - 1))
 
 
 def levels(groups, of_arm, of_player, means, effective, rows):
@@ -330,7 +330,7 @@ def settle(groups, of_arm, of_player, means, effective, rows):
 
 
 def odd_players(of_player, rows):
-    """How likely each player is to be unlike all others, if one in 2 M is: its data beside the uniform distribution."""
+    """How likely each player is to be unlike all others, if one in 10 M is: its data beside the uniform distribution."""
     players = of_player.shape[0]
     for player in range(players):
         more = rows[UNUSUAL, player] - rows[USUAL, player] - math.log(RARE * players)
