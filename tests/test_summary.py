@@ -43,9 +43,9 @@ class ShrinkTS(posse.Policy):
             S = 1.0
             Q = 0.75
             for player in range(players):
-                work[0, arm, player] = s[arm, player] * STEP
+                work[arm, player] = s[arm, player] * STEP
                 N += n[arm, player]
-                S += work[0, arm, player]
+                S += work[arm, player]
                 Q += q[arm, player] * STEP
             of_arm[arm, 0] = S / N
             of_arm[arm, 1] = max(Q / N - (S / N) ** 2, 0.0) + 0.01
@@ -53,7 +53,7 @@ class ShrinkTS(posse.Policy):
             level = 0.0
             count = weight
             for arm in range(arms):
-                level += work[0, arm, player] - n[arm, player] * of_arm[arm, 0]
+                level += work[arm, player] - n[arm, player] * of_arm[arm, 0]
                 count += n[arm, player]
             of_player[player, 0] = level / count
 

@@ -332,7 +332,7 @@ def settle(groups, of_arm, of_player, means, effective, rows):
 
 
 def odd_players(of_player, rows):
-    """How likely each player is to be unlike all others, if one in 2 M is: its data beside the uniform distribution."""
+    """How likely each player is to be unlike all others, if one in 10 M is: its data beside the uniform distribution."""
     players = of_player.shape[0]
     for player in range(players):
         more = rows[UNUSUAL, player] - rows[USUAL, player] - math.log(RARE * players)

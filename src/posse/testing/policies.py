@@ -88,7 +88,8 @@ def check_index_compiles_to_itself(policy: Policy) -> None:
     """The compiled index gives what the plain one gives."""
     compiled = bind(policy.index)
     for numbers in _examples(policy):
-        given = [float(numbers[name]) for name in policy.named_by("index")]
+        named = [numbers[name] for name in policy.named_by("index")]
+        given = [value if isinstance(value, tuple) else float(value) for value in named]
         where = f"compiled index at {numbers}"
         np.testing.assert_allclose(compiled(*given), policy.index(*given), rtol=1e-12, err_msg=where)
 
