@@ -142,7 +142,7 @@ class Faulty(Policy):
             for player in range(players):
                 pulls += n[arm, player]
         for arm in range(arms):
-            of_arm[arm, 0] = work[0, arm, 0]  # scratch, which nothing was written to
+            of_arm[arm, 0] = work[arm, 0]  # scratch, which nothing was written to
             of_arm[arm, 1] = pulls
             of_arm[arm, 2] = pulls / (arms - 1.0)
 

@@ -16,12 +16,13 @@ from posse.policies.beta_propensity import BETA_SCRATCH
 from posse.policies.bindings import bindings, class_of
 from posse.policies.propensity import SCRATCH
 from posse.policies.refresh import Refresh
-from posse.policies.state import State, share_everything, state_shapes
+from posse.policies.state import State, fade, share_everything, state_shapes
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 
-KERNELS = (kernel.choose, kernel.observe, kernel.evaluate, kernel.weigh, kernel.believe, share_everything)
+KERNELS = (kernel.choose, kernel.observe, kernel.evaluate, kernel.weigh, kernel.believe, share_everything, fade)
 KEPT_TOO = {Refresh.SCHEDULE: ("indexed", "of_arm", "of_player", "summed"), Refresh.OWN_PULL: ("seen",)}
+OF_SUMMARY = {"of_arm", "of_player"}
 
 
 @functools.cache
@@ -69,14 +70,19 @@ class Core:
         return new
 
     def restored(self, players: int, arms: int, arrays: Mapping[str, Any]) -> State:
-        """The state with these arrays, those named by `kept`; the others are formed from them."""
+        """The state with these arrays, those named by `kept`; the others are formed from them.
+
+        A summary with other numbers than the policy's, as another version may have kept, is made anew.
+        """
         state = self._zero(players, arms)
-        for name in self.kept:
+        kept = {name: np.array(arrays[name], getattr(state, name).dtype) for name in self.kept}
+        other = {name for name in OF_SUMMARY if name in kept and kept[name].size != getattr(state, name).size}
+        for name in kept.keys() - (OF_SUMMARY if other else set()):
             array = getattr(state, name)
-            array[:] = np.array(arrays[name], array.dtype).reshape(array.shape)
+            array[:] = kept[name].reshape(array.shape)
         if state.totals.size:
             state.totals[:] = state.statistics[: SUM + 1].sum(axis=2)
-        if self.policy.contribution is not None:
+        if self.policy.contribution is not None or other:
             self.kernels.share_everything(state, self.constants)
         return state
 

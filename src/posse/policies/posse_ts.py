@@ -49,7 +49,7 @@ class PosseTS(Policy):
             for player in range(players):
                 pulls += n[arm, player]
         new = of_arm[arms - 1, 1] == 0.0 or of_player[players - 1, LEVEL] == 0.0  # an arm or a player has come
-        if new or 16.0 * (pulls - fitted) >= pulls:
+        if new or 8.0 * (pulls - fitted) >= pulls:
             estimate(n, s, q, of_arm, of_player, work)
 
     @staticmethod
