@@ -313,9 +313,11 @@ class TestWhatItDependsOn:
         assert all(np.array_equal(one, other) for one, other in zip(fresh, again, strict=True))
 
     def test_it_is_made_anew_when_an_eighth_of_the_pulls_is_new(self):
-        n, s = np.full((4, 4), 100), np.full((4, 4), 30)
+        """400 of 3,200 are. An arm without pulls changes nothing, and fewer pulls than before were forgotten."""
+        n, s = np.full((4, 5), 175), np.full((4, 5), 30)
+        n[:, 4], s[:, 4] = 0, 0
         made = summarise(n, s)
-        for more, anew in ((0, False), (228, False), (229, True), (-1, True)):  # fewer: some were forgotten
+        for more, anew in ((0, False), (399, False), (400, True), (-1, True)):
             then = n.copy()
             then[0, 0] += more
             found = summarise(then, s, None, *made)
@@ -347,6 +349,8 @@ class TestWhatItDependsOn:
         for epsilon in (0.05, 0.1, 0.2):
             assert prior_of(of_arm[0], of_player[0], 10, epsilon)[1] == pytest.approx(epsilon**2 / 4 + doubt)
         assert prior_of(of_arm[0], of_player[0], 10, 1.0)[1] == pytest.approx(free)
+        of_arm[0, DOUBT : DOUBT + GROUPS] = 0
+        assert prior_of(of_arm[0], of_player[0], 10, 0.0)[1] == 1e-9
 
     def test_a_player_alone_has_the_uniform_prior(self):
         of_arm, of_player = summarise([[100, 50]], [[20, 40]])

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from posse.checks import dissimilarity
 from posse.policies.base import Look, Policy, Refresh, several
 from posse.policies.fourth_root import UNIFORM, clip, explore, mean_of, posterior
-from posse.policies.likeness import FITTED, GROUPS, LEVEL, ROWS, estimate, own_share, shifted
+from posse.policies.likeness import FITTED, GROUPS, LEVEL, OWN, ROWS, estimate, own_share, shifted
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PosseTS(Policy):
     def summary(n, s, q, of_arm, of_player, work):
         arms, players = n.shape
         pulls, fitted = 0, 0.0
-        new = of_arm[arms - 1, 1] == 0.0 or of_player[players - 1, LEVEL] == 0.0  # an arm or a player has come
+        new = of_arm[arms - 1, OWN] == 0.0 or of_player[players - 1, LEVEL] == 0.0  # an arm or a player has come
         for arm in range(arms):
             before, fitted = pulls, fitted + of_arm[arm, FITTED]
             for player in range(players):
