@@ -198,33 +198,46 @@ def joint_posterior(p, counts, sums, spread, noise, prior_mean, prior_sd):
     return prior_mean + gain @ (averages - prior_mean), prior_sd**2 + spread**2 - gain @ with_p
 
 
+def estimates():
+    """A function of everybody's tables that gives an estimate: the last one until pulls have grown by a sixteenth."""
+    made = []
+
+    def estimate(n, s, q):
+        pulls = sum(map(sum, n))
+        if not made or 16 * (pulls - made[-1].pulls) >= pulls:
+            made.append(naive_posse.Estimate(n, s, q))
+        return made[-1]
+
+    return estimate
+
+
 def posse_ts(M, K, T, log_T, active, normal, reward, epsilon):
     """PosseTS: priors from a summary of everybody's data; ε is infinite where it is not known."""
-    cap = naive_posse.cap(epsilon)
+    estimate = estimates()
 
     def summary(n, s, q):
-        it = naive_posse.summary(n, s, q, cap)
-        return lambda n, s, p, i, log_t: naive_posse.shared_index(it, n, s, p, i, cap, log_t)
+        it = estimate(n, s, q)
+        return lambda n, s, p, i, log_t: it.index(n, s, p, i, epsilon, log_t)
 
     return summarised(M, K, T, log_T, active, normal, reward, summary)
 
 
 def robust_posse_ts(M, K, T, log_T, active, normal, reward, epsilon, rounds):
     """PosseTS behind bounds: the cutoff of a player is the loose bound of the model's favourite, of half the width."""
-    cap = naive_posse.cap(epsilon)
+    estimate = estimates()
 
     def summary(n, s, q):
-        it = naive_posse.summary(n, s, q, cap)
+        it = estimate(n, s, q)
         N, S = ([sum(table[p][i] for p in range(M)) for i in range(K)] for table in (n, s))
         cutoff = []
         for p in range(M):
-            means = [naive_posse.shared_index(it, n[p][i], s[p][i], p, i, cap, math.log(rounds))[0] for i in range(K)]
+            means = [it.index(n[p][i], s[p][i], p, i, epsilon, math.log(rounds))[0] for i in range(K)]
             best = argmax(means)
             numbers = n[p][best], s[p][best], N[best], S[best]
             cutoff.append(naive_posse.loose_bound(*numbers, M, epsilon, rounds, times=1))
 
         def index(n, s, p, i, log_t):
-            center, scale = naive_posse.shared_index(it, n, s, p, i, cap, log_t)
+            center, scale = it.index(n, s, p, i, epsilon, log_t)
             return naive_posse.guarded(center, scale, n, s, N[i], S[i], M, cutoff[p], epsilon, rounds)
 
         return index
@@ -237,7 +250,7 @@ def ind_tsv(M, K, T, log_T, active, normal, reward):
 
     def summary(n, s, q):
         phi = [max(naive_posse.dispersion([(n[p][i], s[p][i], q[p][i])]) for i in range(K)) for p in range(M)]
-        return lambda n, s, p, i, log_t: naive_posse.index(n, s, phi[p], 0.5, naive_posse.UNIFORM, 0.0, log_t)
+        return lambda n, s, p, i, log_t: naive_posse.index(n, s, phi[p], 0.5, naive_posse.UNIFORM, log_t)
 
     return summarised(M, K, T, log_T, active, normal, reward, summary)
 

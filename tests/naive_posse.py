@@ -1,39 +1,35 @@
-"""PosseTS' hierarchy, Ind-TS-V's posterior and RobustPosseTS' bounds, formula by formula, in slow and obvious Python.
+"""PosseTS' model, Ind-TS-V's posterior and RobustPosseTS' bounds, in slow and obvious Python.
 
-A reward of player p on arm i has mean μ_pi and variance φ_i μ_pi (1 − μ_pi); μ_pi varies around mu_i + lev_p with
-variance tau2_i f_p. Tables are lists of lists [p][i]: n counts, s sums of rewards, q sums of their squares.
+The estimate follows docs/posse-ts.md, step by step, with its letters. Tables are lists of lists [p][i] for player p and
+arm i: n counts, s sums of rewards, q sums of their squares; [g][i] for group g.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 UNIFORM = 1 / 12
+STRENGTHS = [2 * 4**k for k in range(8)]
+VARIANCES = [0, 0.01, 0.04, 0.16, 0.64, 2.56, 10.24]
 
 
 def clip(x, low, high):
     return min(max(x, low), high)
 
 
-def cap(epsilon):
-    """The largest spread of players that differ by at most ε (Popoviciu's inequality); infinite: not known."""
-    return min(UNIFORM, epsilon**2 / 4)
+def logit(x):
+    return math.log(x / (1 - x))
 
 
-@dataclass
-class Summary:
-    """What everybody's data say: phi, mu, cvar and tau2 of each arm; lev, levv and f of each player; and freedom."""
+def logistic(x):
+    return 1 / (1 + math.exp(-x))
 
-    phi: list
-    mu: list
-    lev: list
-    levv: list
-    f: list
-    v: list = field(default_factory=list)
-    tau2: list = field(default_factory=list)
-    cvar: list = field(default_factory=list)
-    freedom: int = 0  # of a spread common to all arms
+
+def softmax(logs):
+    """Chances proportional to the exponentials, and the logarithm of the exponentials' sum."""
+    top = max(logs)
+    parts = [math.exp(x - top) for x in logs]
+    return [part / sum(parts) for part in parts], top + math.log(sum(parts))
 
 
 def boundary(information, log_T):
@@ -53,134 +49,245 @@ def dispersion(pairs):
     return clip((1 + num) / (1 + den), 1e-12, 1)
 
 
-def summary(n, s, q, most):
-    """The whole estimate, three times over: spreads, then levels and oddities from the second time on."""
-    M, K = len(n), len(n[0])
-    phi = [dispersion([(n[p][i], s[p][i], q[p][i]) for p in range(M)]) for i in range(K)]
-    mu = [(sum(s[p][i] for p in range(M)) + phi[i]) / (sum(n[p][i] for p in range(M)) + 2 * phi[i]) for i in range(K)]
-    it = Summary(phi, mu, [0.0] * M, [0.0] * M, [1.0] * M)
-    it.freedom = sum(max(sum(n[p][i] > 0 for p in range(M)) - 1, 0) for i in range(K))
-    y = [[s[p][i] / n[p][i] if n[p][i] else None for i in range(K)] for p in range(M)]
-    tau2 = 0.01
-    zeta = growing_floor(sum(map(sum, n)) / M)
-    for number in range(3):
-        it.v = [it.phi[i] * max(m * (1 - m) - tau2, m * (1 - m) / 4) for i, m in enumerate(it.mu)]
-        scores = [score(it, n, y, i, tau2) for i in range(K)]
-        tau2 = pooled_spread(scores, most)
-        it.tau2 = [arm_spread(Q, I, tau2, zeta, most) for Q, I in scores]
-        if number >= 1:
-            it.lev, it.levv = levels(it, n, y)
-            it.f = [oddity(it, n, y, p) for p in range(M)]
-    for i in range(K):
-        weights = [(p, it.v[i] / (it.tau2[i] * it.f[p] + it.levv[p] + it.v[i] / n[p][i])) for p in range(M) if n[p][i]]
-        H = 2 * it.phi[i] + sum(h for _, h in weights)
-        it.mu[i] = clip((it.phi[i] + sum(h * (y[p][i] - it.lev[p]) for p, h in weights)) / H, 1e-4, 1 - 1e-4)
-        it.cvar.append(it.phi[i] * it.mu[i] * (1 - it.mu[i]) / (H + it.phi[i]))
-    return it
+class Estimate:
+    """What everybody's data say: phi, rho, c and d of arms; phi_p, odd, b, v, w of players; in the order of the page."""
+
+    def __init__(self, n, s, q):
+        self.n, self.s = n, s
+        self.players, self.arms = range(len(n)), range(len(n[0]))
+        self.pulls = sum(map(sum, n))
+        several = len(n) >= 3
+        self.dispersions(q)
+        self.start()
+        for number in range(3):
+            self.centers()
+            unusual = self.unusual()  # before ρ changes
+            self.own()
+            if several:
+                self.levels()
+            if several and number > 0:
+                self.groups()
+        if several:
+            self.odd_players(unusual)
+        self.centers()
+
+    # ------------------------------------------------ the steps
+
+    def dispersions(self, q):
+        """1."""
+        n, s = self.n, self.s
+        self.phi = [dispersion([(n[p][i], s[p][i], q[p][i]) for p in self.players]) for i in self.arms]
+        self.phi_p = [dispersion([(n[p][i], s[p][i], q[p][i]) for i in self.arms]) for p in self.players]
+
+    def start(self):
+        """2."""
+        n, s = self.n, self.s
+        self.c = [
+            [(sum(s[p][i] for p in self.players) + 1) / (sum(n[p][i] for p in self.players) + 2) for i in self.arms]
+        ]
+        self.d = [[0.0 for i in self.arms]]
+        self.b = [0.0 for p in self.players]
+        self.v = [0.0 for p in self.players]
+        self.odd = [0.0 for p in self.players]
+        self.w = [[1.0] for p in self.players]
+        self.rho = [0.04 for i in self.arms]
+
+    def centers(self, part=1.0):
+        """3. All groups' centers take a step, and their doubts."""
+        for i in self.arms:
+            seen = [p for p in self.players if self.n[p][i] > 0]
+            h = {p: self.h(p, i, part) for p in seen}
+            expected = 0.5
+            if len(self.c) > 1:
+                expected = (1 + sum(h[p] * self.y(p, i) for p in seen)) / (2 + sum(h.values()))
+            for g in range(len(self.c)):
+                c = self.c[g][i]
+                score = 2 * (expected - c)
+                information = 2 * c * (1 - c)
+                for p in seen:
+                    x = self.center(p, i, g)
+                    score += self.w[p][g] * h[p] * (self.y(p, i) - x)
+                    information += self.w[p][g] * h[p] * x * (1 - x)
+                c = clip(logistic(logit(c) + clip(score / information, -2, 2)), 1e-9, 1 - 1e-9)
+                self.c[g][i] = c
+                self.d[g][i] = (c * (1 - c)) ** 2 / (information + c * (1 - c))
+
+    def own(self):
+        """4."""
+        evidence = [[sum(self.evidence(p, i, 1 / (k + 1)) for p in self.players) for k in STRENGTHS] for i in self.arms]
+        proportions = [1 / len(STRENGTHS)] * len(STRENGTHS)
+        for _ in range(6):
+            chances = []
+            for i in self.arms:
+                weights, _ = softmax([e + math.log(part) for e, part in zip(evidence[i], proportions)])
+                self.rho[i] = sum(w / (k + 1) for w, k in zip(weights, STRENGTHS))
+                chances.append(weights)
+            chances.append([1 / len(STRENGTHS)] * len(STRENGTHS))
+            proportions = [sum(column) / len(chances) for column in zip(*chances)]
+
+    def levels(self):
+        """5."""
+        U, J = [], []
+        for p in self.players:
+            seen = [i for i in self.arms if self.n[p][i] > 0]
+            U.append(sum(self.h(p, i) * (self.y(p, i) - self.mean(p, i)) for i in seen))
+            J.append(sum(self.h(p, i) * self.mean(p, i) * (1 - self.mean(p, i)) for i in seen))
+        raw = [self.b[p] + clip(U[p] / (J[p] + 0.5), -2, 2) for p in self.players]
+        weights = [j / (1 + j) for j in J]
+        if sum(weights) > 0:
+            middle = sum(weights[p] * raw[p] for p in self.players) / sum(weights)
+            raw = [b - middle for b in raw]
+        evidence = []
+        for variance in VARIANCES:
+            total = math.log(0.3) if variance > 0 else 0.0
+            for p in self.players:
+                x = variance * J[p]
+                total += (J[p] * raw[p] ** 2 * x / (1 + x) - math.log(1 + x)) / 2
+            evidence.append(total)
+        chances, _ = softmax(evidence)
+        for p in self.players:
+            means = [raw[p] * variance * J[p] / (1 + variance * J[p]) for variance in VARIANCES]
+            own = [variance / (1 + variance * J[p]) for variance in VARIANCES]
+            self.b[p] = sum(chance * mean for chance, mean in zip(chances, means))
+            self.v[p] = sum(
+                chance * (inner + (mean - self.b[p]) ** 2) for chance, mean, inner in zip(chances, means, own)
+            )
+
+    def groups(self):
+        """6."""
+        likelihood = self.settle()
+        while len(self.c) < 6:
+            self.add_group()
+            grown = self.settle()
+            if grown <= likelihood + 1.5 * len(self.arms):
+                self.c.pop()
+                self.d.pop()
+                self.settle()
+                break
+            likelihood = grown
+
+    def settle(self):
+        """Chances and proportions in turns; the mixture's log-likelihood of the last time."""
+        proportions = [1 / len(self.c)] * len(self.c)
+        for number in range(4):
+            if number > 0:
+                self.centers(0.5)
+            total = 0.0
+            for p in self.players:
+                self.w[p], log_sum = softmax([math.log(part) + self.fit(p, g) for g, part in enumerate(proportions)])
+                total += log_sum
+            proportions = [
+                (1 + sum(self.w[p][g] for p in self.players)) / (len(self.players) + len(self.c))
+                for g in range(len(self.c))
+            ]
+        return total
+
+    def fit(self, p, g):
+        """The log-likelihood of a player in a group."""
+        total = 0.0
+        for i in self.arms:
+            if self.n[p][i] > 0:
+                c, y = self.center(p, i, g), self.y(p, i)
+                total += self.h(p, i, 0.5) * (y * math.log(c) + (1 - y) * math.log(1 - c))
+        return total
+
+    def add_group(self):
+        """One with the centers of the player that fits worst."""
+        far = []
+        for p in self.players:
+            seen = [i for i in self.arms if self.n[p][i] > 0]
+            mean = [self.mean(p, i) for i in self.arms]
+            far.append(sum(self.h(p, i, 0.5) * (self.y(p, i) - mean[i]) ** 2 / (mean[i] * (1 - mean[i])) for i in seen))
+        first = far.index(max(far))
+        new = []
+        for i in self.arms:
+            c = self.mean(first, i)
+            its = c
+            if self.n[first][i] > 0:
+                h = self.h(first, i, 0.5)
+                its = (h * self.y(first, i) + 2 * c) / (h + 2)
+            new.append(clip(logistic(logit(its) - self.b[first]), 1e-6, 1 - 1e-6))
+        self.c.append(new)
+        self.d.append([0.0 for i in self.arms])
+
+    def unusual(self):
+        """7. By how much the evidence of each player is larger for κ = 2 than for ρ."""
+        return [
+            sum(self.evidence(p, i, 1 / 3) - self.evidence(p, i, self.rho[i]) for i in self.arms) for p in self.players
+        ]
+
+    def odd_players(self, unusual):
+        """7."""
+        self.odd = [logistic(clip(more - math.log(10 * len(self.players)), -50, 50)) for more in unusual]
+
+    # ------------------------------------------------ of a pair
+
+    def y(self, p, i):
+        return self.s[p][i] / self.n[p][i]
+
+    def pair_phi(self, p, i):
+        return max(self.phi[i], self.phi_p[p])
+
+    def pair_rho(self, p, i):
+        return self.rho[i] + self.odd[p] * (1 / 3 - self.rho[i])
+
+    def h(self, p, i, part=1.0):
+        """How many single pulls a pair's data are worth for a center; `part` of ρ counts."""
+        pulls, kappa = self.n[p][i] / self.pair_phi(p, i), 1 / (part * self.pair_rho(p, i)) - 1
+        return pulls * kappa / (pulls + kappa)
+
+    def center(self, p, i, g):
+        return logistic(logit(self.c[g][i]) + self.b[p])
+
+    def mean(self, p, i):
+        return sum(self.w[p][g] * self.center(p, i, g) for g in range(len(self.c)))
+
+    def evidence(self, p, i, rho):
+        """4. Of a pair, for a ρ."""
+        phi = self.pair_phi(p, i)
+        if self.n[p][i] <= phi:
+            return 0.0
+        c = self.mean(p, i)
+        between = max(sum(self.w[p][g] * self.center(p, i, g) ** 2 for g in range(len(self.c))) - c**2, 0)
+        u, at_most = phi / self.n[p][i], c * (1 - c)
+        v = u + (1 - u) * rho + self.v[p] * at_most + between / at_most
+        all_h = sum(self.h(other, i) for other in self.players if self.n[other][i] > 0)
+        left = 1 - self.h(p, i) / (2 + all_h)
+        x = at_most / u
+        return -x / (x + 0.2) * (math.log(v / u) + (self.y(p, i) - c) ** 2 / (at_most * left * v)) / 2
+
+    # ------------------------------------------------ priors and indices
+
+    def prior(self, p, i, epsilon=math.inf):
+        """The mean and the variance of a pair's mean before its own data."""
+        if len(self.players) == 1:
+            return 0.5, UNIFORM
+        mean = self.mean(p, i)
+        between, doubt = -(mean**2), 0.0
+        for g in range(len(self.c)):
+            c, first = self.center(p, i, g), self.c[g][i]
+            between += self.w[p][g] * (c * (1 - c) * (self.pair_rho(p, i) + self.v[p] * c * (1 - c)) + c**2)
+            doubt += self.w[p][g] * self.d[g][i] * (c * (1 - c) / (first * (1 - first))) ** 2
+        return clip(mean, 1e-9, 1 - 1e-9), max(min(between, epsilon**2 / 4) + doubt, 1e-9)
+
+    def index(self, n, s, p, i, epsilon=math.inf, log_T=None):
+        """PosseTS' center and scale for player p, arm i: own data on a prior from everybody's."""
+        return index(n, s, self.pair_phi(p, i), *self.prior(p, i, epsilon), log_T)
 
 
-def score(it, n, y, i, tau2):
-    """Q_i and I_i, the score and the information of arm i's spread; brings its mu up to date on the way."""
-    seen = [p for p in range(len(n)) if n[p][i]]
-    if not seen:
-        return 0.0, 0.0
-    e = {p: it.v[i] / n[p][i] for p in seen}
-    w = {p: 1 / (tau2 * it.f[p] + it.levv[p] + e[p]) for p in seen}
-    W = sum(w.values())
-    WY = sum(w[p] * (y[p][i] - it.lev[p]) for p in seen)
-    Q = I = 0.0
-    for p in seen:
-        r = y[p][i] - it.lev[p] - WY / W
-        h = 1 - w[p] / W
-        Q += it.f[p] * w[p] ** 2 * (r**2 - e[p] * h)
-        I += it.f[p] ** 2 * w[p] ** 2 * h
-    it.mu[i] = clip((it.phi[i] + it.v[i] * WY) / (2 * it.phi[i] + it.v[i] * W), 1e-4, 1 - 1e-4)
-    return Q, I
-
-
-def pooled_spread(scores, most):
-    """τ² of all arms together, one standard error above its estimate."""
-    Q, I = sum(Q for Q, _ in scores), sum(I for _, I in scores)
-    return min(most, max(0.0, Q / I) + math.sqrt(2 / I)) if I > 0 else most
-
-
-def arm_spread(Q, I, tau2, zeta, most):
-    """τ_i²: between the pooled spread and the arm's own, not below the latter, nor two standard errors above it."""
-    if I <= 0:
-        return tau2
-    own, se, k = Q / I, math.sqrt(2 / I), I * tau2**2
-    blend = (4 * tau2 + k * max(0.0, own)) / (4 + k)
-    return min(max(min(max(blend, own + zeta * se), own + 2 * se), 1e-8), most)
-
-
-def growing_floor(rounds):
-    """ζ: how many standard errors above its own estimate an arm's spread is at least, after so many rounds."""
-    return clip((math.log10(rounds) - 4) / 2, 0, 2) if rounds > 0 else 0.0
-
-
-def levels(it, n, y):
-    """lev and levv of each player, none unless their variance is shown by three players."""
-    M, K = len(n), len(n[0])
-    V, B = {}, {}
-    for p in range(M):
-        weights = {i: 1 / (it.tau2[i] + it.v[i] / n[p][i]) for i in range(K) if n[p][i]}
-        if weights:
-            V[p] = 1 / sum(weights.values())
-            B[p] = V[p] * sum(weights[i] * (y[p][i] - it.mu[i]) for i in weights)
-    sigma2 = level_variance(B, V, level_variance(B, V, 0.01)) if len(B) >= 3 else 0.0
-    lev = [sigma2 / (sigma2 + V[p]) * B[p] if p in B else 0.0 for p in range(M)]
-    levv = [sigma2 / (sigma2 + V[p]) * V[p] if p in B else sigma2 for p in range(M)]
-    return lev, levv
-
-
-def level_variance(B, V, guess):
-    """σ_b², half a standard error below its estimate."""
-    w = {p: 1 / (guess + V[p]) for p in B}
-    m = sum(w[p] * B[p] for p in B) / sum(w.values())
-    squares = sum(w[p] ** 2 for p in B)
-    found = sum(w[p] ** 2 * ((B[p] - m) ** 2 - V[p]) for p in B) / squares
-    return max(0.0, found - math.sqrt(2 / squares) / 2)
-
-
-def oddity(it, n, y, p):
-    """f_p: how far player p's residuals go beyond χ² and two standard deviations."""
-    seen = [i for i in range(len(n[p])) if n[p][i]]
-    m = len(seen)
-    R = sum((y[p][i] - it.lev[p] - it.mu[i]) ** 2 / (it.tau2[i] + it.levv[p] + it.v[i] / n[p][i]) for i in seen)
-    return max(1.0, R / (m + 2 * math.sqrt(2 * m) + 1))
-
-
-def held(f, log_T):
-    """What part of its estimate the spread may be, with f degrees of freedom: less, the longer the run."""
-    powers, c = log_T / math.log(10) - 5, 2 / (9 * max(f, 1))
-    return clip(1 - powers * (c + 2 * math.sqrt(c)), 0.1, 1) ** 3
-
-
-def shared_index(it, n, s, p, i, most, log_T):
-    """PosseTS' center and scale for player p, arm i: own data on a prior from everybody's."""
-    truth = held(it.freedom, log_T)
-    t2 = max(min(most, (it.tau2[i] * it.f[p] + it.levv[p]) / truth), 1e-8)
-    if len(it.lev) == 1 or t2 == UNIFORM:
-        return index(n, s, it.phi[i], 0.5, UNIFORM, 0.0, log_T)
-    c = clip(it.mu[i] + it.lev[p], 1e-3, 1 - 1e-3)
-    return index(n, s, it.phi[i], c, t2, it.cvar[i], log_T)
-
-
-def index(n, s, phi, c, t2, cvar, log_T=None):
-    """Center and scale on the scale x^¼ − (1−x)^¼, from own data and a prior of mean c and variance t2."""
-    n0 = max(0.0, phi * (c * (1 - c) - t2) / t2)
-    a, b = max(n0 * c, phi), max(n0 * (1 - c), phi)
-    n0 = a + b
-    m = clip((s + a) / (n + n0), 1e-6, 1 - 1e-6)
-    V = phi * m * (1 - m) / (n + n0 + phi) + (n0 / (n + n0)) ** 2 * cvar
-    rho = min(V / (m * (1 - m)), 1 / 3)
-    median = clip(m - (1 - 2 * m) * rho / 3, m / 3, 1 - (1 - m) / 3)
+def index(n, s, phi, c, V, log_T=None):
+    """Center and scale on the scale x^¼ − (1−x)^¼, from own data and a prior of mean c and variance V."""
+    n0 = max(phi * (c * (1 - c) / V - 1), 2 * phi)
+    m = clip((s + n0 * c) / (n + n0), 1e-6, 1 - 1e-6)
+    V = phi * m * (1 - m) / (n + n0 + phi)
+    skew = min(V / (m * (1 - m)), 1 / 3)
+    median = clip(m - (1 - 2 * m) * skew / 3, m / 3, 1 - (1 - m) / 3)
     center, sd = median**0.25 - (1 - median) ** 0.25, math.sqrt(V) / 4 * (m**-0.75 + (1 - m) ** -0.75)
     if log_T is None:  # what is believed
         return center, sd
-    z = boundary(phi * m * (1 - m) / V, log_T)
-    untried = z**2 / (z**2 + 8 * n * m * (1 - m))
-    return center + (1 - untried) * 0.6 * z * sd, sd * math.sqrt(untried + (1 - untried) * 0.3**2)
+    z = boundary(n + n0 + phi, log_T)
+    g = n * m * (1 - m) / (n * m * (1 - m) + z**2 / 8)
+    return center + 0.6 * g * z * sd, sd * math.sqrt(1 - 0.91 * g)
 
 
 def kl(p, q):

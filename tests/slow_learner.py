@@ -167,16 +167,17 @@ class SlowLearner:
     def index_from_summary(self, player, arm, round_, others, own):
         """PosseTS' center and scale, from the last summary and the own pulls that counted at once since then."""
         made, since = self.last_summary()
-        cap = naive_posse.cap(self.constants()[0])
+        epsilon, log_T = self.constants()[0], self.log_T(round_)
         tables = [[(*self.own(p, a, made), self.squares(p, a, made)) for a in self.arms] for p in self.players]
         n, s, q = ([[pair[number] for pair in row] for row in tables] for number in range(3))
-        found = naive_posse.summary(n, s, q, cap)
+        found = naive_posse.Estimate(n, s, q)
         p, i = self.players.index(player), self.arms.index(arm)
         n, s = since.get((player, arm), self.own(player, arm, made))
-        found.mu[i] += others  # what is shared of an arm is its mean over players
+        for of_group in found.c:  # what is shared of an arm is its centers
+            of_group[i] += others
         if len(self.active) == 1:
-            return naive_posse.index(n, s + own * n, found.phi[i], 0.5, 1 / 12, 0.0, self.log_T(round_))
-        return naive_posse.shared_index(found, n, s + own * n, p, i, cap, self.log_T(round_))
+            return naive_posse.index(n, s + own * n, found.pair_phi(p, i), 0.5, 1 / 12, log_T)
+        return found.index(n, s + own * n, p, i, epsilon, log_T)
 
     def squares(self, player, arm, event):
         """A player's sum of squares for an arm up to an event, each rounded to whole steps."""
