@@ -41,6 +41,7 @@ TESTS = {
     "policies/hier_ts.py": f"{FORMULAS} tests/test_learner_agreement.py -k '{HIERARCHY}'",
     "policies/fourth_root.py": "tests/test_posse_ts.py -k 'TestPosterior or TestDispersion or before_any_data'",
     "policies/guarantee.py": "tests/test_guarantee.py -k 'Bounds or Rule'",
+    "policies/likeness.py": "tests/test_posse_ts.py -k 'not Runs and not Noise'",
     "policies/posse_ts.py": "tests/test_posse_ts.py -k 'not Runs and not Noise'",
     "policies/refresh.py": "tests/test_declaration.py -k Refresh",
     "policies/statistics.py": "tests/test_declaration.py tests/test_summary.py -k 'Bindings or squares or statistics'",
