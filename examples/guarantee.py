@@ -1,6 +1,6 @@
 """What the guarantee of RobustPosseTS costs: its regret beside that of PosseTS and of the policies whose bound it has.
 
-python examples/guarantee.py            # four minutes on two cores
+python examples/guarantee.py            # a minute on two cores
 python examples/guarantee.py --quick    # one family, small
 """
 
