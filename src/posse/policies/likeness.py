@@ -2,8 +2,8 @@
 
 Player p's mean for an arm varies around a center: that of p's group, shifted on the logit scale by p's level. What is
 p's own has the variance ρ c (1−c) around that center c, as a Beta distribution of strength 1/ρ − 1 has. A pair's n
-pulls, divided by the dispersion, then say as much of the center as h = n / (1 + ρ (n − 1)) single pulls would
-(`effective`).
+pulls, divided by the dispersion, then say about as much of the center as h = n (1−ρ) / (1 + ρ (n − 1)) single pulls
+would (`effective`).
 """
 
 import math
@@ -332,7 +332,7 @@ def settle(groups, of_arm, of_player, means, effective, rows):
 
 
 def odd_players(of_player, rows):
-    """How likely each player is to be unlike all others, if one in 10 M is: its data beside the uniform distribution."""
+    """How likely each player is to be unlike all others, if one in 10 M is: its data beside the uniform one."""
     players = of_player.shape[0]
     for player in range(players):
         more = rows[UNUSUAL, player] - rows[USUAL, player] - math.log(RARE * players)
