@@ -17,13 +17,9 @@ from statistics import NormalDist
 import numpy as np
 
 import naive_posse
+from naive_alone import ALONE, argmax
 from posse import rewards, streams
 from posse.policies import Law
-
-
-def argmax(values):
-    """The first of the largest."""
-    return max(range(len(values)), key=lambda i: (values[i], -i))
 
 
 def robustagg_ts(M, K, T, log_T, active, normal, reward, epsilon, c1=0.5, c2=1.0, every_posterior=False):
@@ -301,6 +297,7 @@ ALGORITHMS = {
     "PosseTS": posse_ts,
     "RobustPosseTS": robust_posse_ts,
     "IndTSV": ind_tsv,
+    **ALONE,
 }
 
 

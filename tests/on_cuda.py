@@ -6,6 +6,7 @@ python -m pytest tests/on_cuda.py
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -135,6 +136,52 @@ def test_the_anytime_form(cls):
 
 def test_a_horizon_told_wrong():
     assert_same(a_problem(), posse.PosseTS(), 12, told_horizon=1000)
+
+
+def over_time(players=3, arms=3):
+    """A problem that changes twice, and one that changes once."""
+    chance = np.random.default_rng(2)
+    return [
+        posse.Problem(chance.random((players, arms)), changes={t: chance.random((players, arms)) for t in rounds})
+        for rounds in ([5, 11], [9])
+    ]
+
+
+@pytest.mark.parametrize("policy", [example(cls) for cls in SHIPPED], ids=lambda policy: policy.label)
+def test_every_policy_over_time(policy):
+    """Means that change, late rewards and forgetting; with a player that may be absent while its rewards come."""
+    late = posse.simulation.Feedback(2, 3)
+    who = schedule.Random([0.9, 0.5, 0.7])
+    assert_same(over_time(), dataclasses.replace(policy, forget=12), 16, feedback=late, schedule=who)
+
+
+@pytest.mark.parametrize("anytime", [False, True])
+def test_one_thing_over_time_alone(anytime, monkeypatch):
+    """In pieces, so that launches begin between changes; beside problems and policies without any."""
+    monkeypatch.setattr(cuda, "FIRST_PIECE", 1)
+    policies = [
+        posse.RobustAggTS(0.3),
+        posse.RobustAggTS(0.3, forget=9),
+        posse.PosseTS(forget=14),
+        posse.RobustAgg(0.3),
+    ]
+    assert_same([*over_time(), a_problem(3, 3)], policies, 14, anytime=anytime)
+    for late in ({"delay": 3}, {"batch": 4}, {"delay": 99}):
+        feedback = posse.simulation.Feedback(**late)
+        assert_same(a_problem(), [posse.IndUCB(), posse.PosseTS()], 9, anytime=anytime, feedback=feedback)
+
+
+def test_a_block_for_each_run_over_time(monkeypatch):
+    monkeypatch.setattr(cuda, "WARP", 1)
+    late = posse.simulation.Feedback(1, 2)
+    policies = [posse.RobustAggTS(0.3, forget=10), posse.IndTSV(forget=10), posse.RobustAgg(0.3, forget=10)]
+    assert_same(over_time(), policies, 12, feedback=late)
+
+
+def test_a_batch_that_is_too_large():
+    large = posse.simulation.Feedback(batch=200_000)
+    with pytest.raises(ValueError, match=r"batches of 600000 rewards, but a GPU adds up at most 524288; use the CPU"):
+        posse.simulate(a_problem(), posse.IndUCB(), 300_000, backend="cuda", feedback=large)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2, 19), (35, 2)], ids=str)

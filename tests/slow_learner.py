@@ -12,8 +12,10 @@ from fractions import Fraction
 
 import numpy as np
 from scipy import special
+from slow_time import kept, step_at
 
 import naive_posse
+from naive_alone import imed
 from posse.policies import Law, Refresh
 
 SHIFT = 2**-10  # by how much rewards are moved to see how far a center follows
@@ -60,6 +62,7 @@ class SlowLearner:
         self.players, self.arms = list(players), list(arms)
         self.active, self.offered = set(players), set(arms)
         self.starts = dict.fromkeys(players, 0)  # the event whose knowledge a player began with, None for none
+        self.joined = {}  # the event at which a player came that was not there at first
         self.entries = []
         self.answer_order = []  # ids
         self.grown = set()  # the events at which a player or an arm came that was never here
@@ -83,13 +86,36 @@ class SlowLearner:
     def steps(self, reward):
         return round((Fraction(reward) - Fraction(self.low)) / (Fraction(self.high) - Fraction(self.low)) * STEPS)
 
+    def statistics(self, player, arm, event=math.inf):
+        """What the policy remembers of a pair, reward by reward up to an event, by name and in its units."""
+        mine = sorted(
+            (e for e in self.answered() if (e.player, e.arm) == (player, arm) and e.event <= event),
+            key=lambda entry: (entry.event, entry.number),
+        )
+        values = [0] * len(self.policy.statistics)
+        place = self.players.index(player) + self.arms.index(arm)
+        for each in range(1, min(self.events, event) + 1) if self.policy.forget else sorted({e.event for e in mine}):
+            for entry in mine:
+                if entry.event == each:
+                    pairs = zip(self.policy.statistics, values, strict=True)
+                    values = [statistic.update(value, entry.steps) for statistic, value in pairs]
+            if self.policy.forget and (step := step_at(each, self.policy.forget)):
+                values = kept(values, place, step)
+        return {each.name: value * each.unit for each, value in zip(self.policy.statistics, values, strict=True)}
+
+    def forgets(self, event):
+        return self.policy.forget is not None and step_at(event, self.policy.forget) is not None
+
     def own(self, player, arm, event=math.inf):
         """A player's count and sum for an arm, the sum for rewards mapped to [0, 1], up to an event."""
-        mine = [e for e in self.answered() if (e.player, e.arm) == (player, arm) and e.event <= event]
-        return float(len(mine)), sum(entry.steps for entry in mine) / STEPS
+        found = self.statistics(player, arm, event)
+        return float(found["n"]), found["s"]
 
     def money(self, player, arm):
         """A player's sum for an arm in the units of the rewards."""
+        if self.policy.forget:
+            n, s = self.own(player, arm)
+            return n * self.low + s * (self.high - self.low)
         return sum(e.reward for e in self.answered() if (e.player, e.arm) == (player, arm))
 
     def contribution(self, n, s):
@@ -104,6 +130,9 @@ class SlowLearner:
         """N and S when the player's last reward for the arm came; before the first, when the player came."""
         mine = [e.event for e in self.answered() if (e.player, e.arm) == (player, arm)]
         last = max(mine) if mine else self.starts[player]
+        forgot = max([event for event in range(1, self.events + 1) if self.forgets(event)], default=0)
+        if forgot > 0 and forgot >= self.joined.get(player, 0):  # then everybody sees what is left
+            last = max(last or 0, forgot)
         return (0.0, 0.0) if last is None else self.everybodys(arm, last)
 
     # ---------------------------------------------------------------- indices and probabilities
@@ -124,17 +153,7 @@ class SlowLearner:
 
     def more_statistics(self, player, arm):
         """What the policy remembers of a pair beside count, sum and squares, reward by reward."""
-        mine = sorted(
-            (e for e in self.answered() if (e.player, e.arm) == (player, arm)),
-            key=lambda entry: (entry.event, entry.number),
-        )
-        found = {}
-        for statistic in self.policy.statistics[3:]:
-            value = 0
-            for entry in mine:
-                value = statistic.update(value, entry.steps)
-            found[statistic.name] = value * statistic.unit
-        return found
+        return {each.name: self.statistics(player, arm)[each.name] for each in self.policy.statistics[3:]}
 
     def index(self, player, arm, round_, others=0.0, own=0.0):
         """Center and scale, if every pull of the others and every own one had earned so much more."""
@@ -146,12 +165,13 @@ class SlowLearner:
         if not self.policy.randomised:  # a pull that waits counts as if it had earned the mean so far
             mine = self.waiting_for(player, arm)
             all_ = mine if at_own_pulls else sum(self.waiting_for(other, arm) for other in self.players)
-            n, s = n + mine, s + mine * (s / n if n else 1.0)
-            N, S = N + all_, S + all_ * (S / N if N else 1.0)
+            untried = self.policy.untried
+            n, s = n + mine, s + mine * (s / n if n else untried)
+            N, S = N + all_, S + all_ * (S / N if N else untried)
         mine = self.contribution(n, s)[0]
         numbers = {"n": n, "s": s + own * n, "N": N, "S": S + others * (N - mine) + own * mine}
         numbers |= self.more_statistics(player, arm)
-        return self.call("index", **numbers, M=len(self.active), log_T=self.log_T(round_))
+        return self.call("index", **numbers, M=len(self.active), K=len(self.offered), log_T=self.log_T(round_))
 
     def weight(self, player, arm, round_):
         """How far the center follows if the others earn more, in parts of how far it follows if everybody does."""
@@ -181,21 +201,21 @@ class SlowLearner:
 
     def squares(self, player, arm, event):
         """A player's sum of squares for an arm up to an event, each rounded to whole steps."""
-        mine = [e for e in self.answered() if (e.player, e.arm) == (player, arm) and e.event <= event]
-        return sum((entry.steps**2 + STEPS // 2) // STEPS for entry in mine) / STEPS
+        return self.statistics(player, arm, event)["q"]
 
     def last_summary(self):
         """The event of the last summary, and {(player, arm): (n, s)} of what counted at once after it.
 
-        There is a summary when a player or an arm is new, and when the rewards since the last one are a sixteenth of
-        all, which are too few here for the other rule. Up to a player's 64th pull of an arm, its own count at once.
+        There is a summary when a player or an arm is new, when something is forgotten, and when the rewards since the
+        last one are a sixteenth of all, which are too few here for the other rule. Up to a player's 64th pull of an
+        arm, its own count at once.
         """
         made, before, since = 0, 0, {}
         for event in range(1, self.events + 1):
             news = [entry for entry in self.answered() if entry.event == event]
-            rewards = sum(entry.event <= event for entry in self.answered())
+            rewards = sum(self.own(player, arm, event)[0] for player in self.players for arm in self.arms)
             assert rewards < 1024
-            if event in self.grown or (rewards > before and 16 * (rewards - before) >= rewards):
+            if self.forgets(event) or event in self.grown or (rewards > before and 16 * (rewards - before) >= rewards):
                 made, before, since = event, rewards, {}
             else:
                 pairs = {(entry.player, entry.arm) for entry in news}
@@ -205,7 +225,7 @@ class SlowLearner:
 
     def probabilities(self, player, available, round_):
         arms = [arm for arm in self.arms if arm in available]
-        compete = beta_race if self.policy.law is Law.BETA else race
+        compete = {Law.NORMAL: race, Law.BETA: beta_race, Law.IMED: imed_race}[self.policy.law]
         shares = compete([self.index(player, arm, round_) for arm in arms])
         floored = [self.floor + (1 - len(arms) * self.floor) * share for share in shares]
         return {
@@ -297,6 +317,7 @@ class SlowLearner:
         if player not in self.players:
             self.players.append(player)
             self.grown.add(self.events)
+            self.joined[player] = self.events
             self.starts[player] = self.events if knows_others else None
 
     def retire(self, player):
@@ -354,6 +375,13 @@ def race(indices):
             density = math.exp(-0.5 * places[arm] ** 2) / (scale * math.sqrt(2 * math.pi))
             wins[arm] += density * step * math.prod(below[:arm] + below[arm + 1 :])
     return wins
+
+
+def imed_race(indices):
+    """IMED's choice from means and counts, as if it were certain; the mean of an arm without pulls is infinite."""
+    n = [count for _, count in indices]
+    arm = imed(len(n), n, [mean * count if count else 0.0 for mean, count in indices], None)
+    return [float(arm == each) for each in range(len(n))]
 
 
 def beta_race(laws, reach=40.0, step=0.02):

@@ -55,4 +55,8 @@ POLICIES = {
     "PosseTS": st.builds(posse.PosseTS, st.none() | epsilons),
     "RobustPosseTS": st.builds(posse.RobustPosseTS, epsilons, st.sampled_from([3, 40, 10_000])),
     "IndTSV": st.builds(posse.IndTSV),
+    "KLUCB": st.builds(posse.KLUCB, st.sampled_from([0.0, 3.0])),
+    "KLUCBPlusPlus": st.builds(posse.KLUCBPlusPlus),
+    "IMED": st.builds(posse.IMED),
+    "BayesUCB": st.builds(posse.BayesUCB, st.sampled_from([0.0, 5.0])),
 }

@@ -57,20 +57,14 @@ def test_agreement_over_a_longer_run(name, who):
     else:
         horizon, players = 700, 6
     problem = posse.generate.subpar(3, players=players, arms=7, epsilon=0.15, seed=3)[0]
-    policies = {
-        "RobustAggTS": posse.RobustAggTS(0.15, c1=0.2),
-        "RobustAggTSV": posse.RobustAggTSV(0.15, c1=0.2),
-        "RobustAgg": posse.RobustAgg(0.15),
-        "NaiveAgg": posse.NaiveAgg(),
-        "IndTS": posse.IndTS(),
-        "IndUCB": posse.IndUCB(),
-        "BetaTS": posse.BetaTS(),
-        "HierTS": posse.HierTS(0.04),
-        "PosseTS": posse.PosseTS(),
-        "RobustPosseTS": posse.RobustPosseTS(0.15, rounds=700),
-        "IndTSV": posse.IndTSV(),
+    given = {
+        "RobustAggTS": {"epsilon": 0.15, "c1": 0.2},
+        "RobustAggTSV": {"epsilon": 0.15, "c1": 0.2},
+        "RobustAgg": {"epsilon": 0.15},
+        "HierTS": {"spread": 0.04},
+        "RobustPosseTS": {"epsilon": 0.15, "rounds": 700},
     }
-    assert_same(policies[name], problem, horizon, who, seed=5)
+    assert_same(getattr(posse, name)(**given.get(name, {})), problem, horizon, who, seed=5)
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -174,7 +174,7 @@ class TestBindings:
         made = bindings(HighSummaryTS, HighSummaryTS.statistics)
         own, shared, of_player = (4.0, 1.0, 0.5, 3.0, 0.5), (0.5,), (0.7,)
         expected = HighSummaryTS.index(n=4.0, high=3.0, last=0.5, often=0.5, own_often=0.7)
-        assert made["index_of"](own, shared, of_player, 2, math.log(9), ()) == expected
+        assert made["index_of"](own, shared, of_player, 2, 3, math.log(9), ()) == expected
         tables = np.ones((5, 2, 3), np.int64)
         tables[3] = 0
         of_arm, of_player = np.zeros((2, 1)), np.zeros((3, 1))

@@ -76,7 +76,7 @@ def choices_of_the_simulator(policy, centers, scales, draws):
     made = PolicyRun(PROBLEM, policy, Concurrent(), HORIZON, seed=0)
     state, run = made.state, made.run
     run.center[:], run.scale[:], run.active[:] = centers, scales, np.arange(PLAYERS)
-    choose = bind(kernel.choose, RANDOMISED=policy.randomised)
+    choose = bind(kernel.choose, RANDOMISED=policy.randomised, IMED=policy.law is Law.IMED)
     choose_by_beta = bind(kernel.choose_by_beta)
     counts = np.zeros((PLAYERS, ARMS))
     for t in range(1, draws + 1):

@@ -43,7 +43,16 @@ POLICIES = [
     posse.HierTS(0.2),
     posse.PosseTS(),
     posse.BetaTS(),
+    posse.KLUCB(),
+    posse.KLUCBPlusPlus(),
+    posse.IMED(),
+    posse.BayesUCB(),
     HighTS(),
+    posse.RobustAggTS(0.5, c1=0.01, forget=8),
+    posse.RobustAgg(0.1, forget=20),
+    posse.HierTS(0.2, forget=16),
+    posse.PosseTS(forget=24),
+    HighTS(forget=8),
 ]
 RANGES = [(0.0, 1.0), (0.0, 1.0), (-10.0, 40.0), (3, 4)]
 ERRORS = {"unknown": UnknownDecision, "conflict": ConflictingReward, "value": ValueError}
@@ -94,7 +103,7 @@ class Machine(RuleBasedStateMachine):
         policy = self.policy
         if isinstance(policy, (posse.RobustAggTS, posse.RobustAgg, posse.HierTS)):
             first, *rest = policy.constants()  # ε or spread, in the units of the rewards
-            policy = type(policy)(first * (self.high - self.low), *rest)
+            policy = type(policy)(first * (self.high - self.low), *rest, forget=policy.forget)
         mixed = {"floor": setup["floor"], "holdout": setup["holdout"], "patience": patience}
         self.learner = self.learner_class(
             policy,

@@ -497,7 +497,7 @@ def test_the_command_prints_before_it_saves(small, capsys, tmp_path, monkeypatch
         (["--reward", "sales"], "--reward sales, but that is a column of a log"),
         (["--from", "nowhere.csv"], "there is no file nowhere.csv"),
         (["--epsilon", "2"], "epsilon=2.0, but expected"),
-        (["--policy", "Nobody(1)"], "--policy 'Nobody(1)', but expected one of BetaTS"),
+        (["--policy", "Nobody(1)"], "--policy 'Nobody(1)', but expected one of BayesUCB, BetaTS"),
         (["--from", "nowhere.csv", "--base", "0.1"], "base=0.1, but with a history this comes from the data"),
     ],
 )

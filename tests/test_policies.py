@@ -271,15 +271,17 @@ class TestRecord:
             assert cls.refresh is Refresh.ANY_PULL
 
     def test_upper_confidence_bounds_need_no_draws(self):
-        for cls in (posse.RobustAgg, posse.NaiveAgg, posse.IndUCB):
+        for cls in (posse.RobustAgg, posse.NaiveAgg, posse.IndUCB, posse.KLUCB, posse.KLUCBPlusPlus, posse.BayesUCB):
             assert not cls.randomised
             for n, N in ((0.0, 0.0), (0.0, 9.0), (4.0, 9.0)):
-                _, scale = call(example(cls), n=n, s=n / 2, N=N, S=N / 2, M=3, log_T=5.0)
+                _, scale = call(example(cls), n=n, s=n / 2, N=N, S=N / 2, M=3, K=4, log_T=5.0)
                 assert scale == 0
 
     @by_name
     def test_a_policy_shares_unless_its_players_learn_alone(self, cls):
-        assert cls.shares == (cls not in (posse.IndTS, posse.IndTSV, posse.IndUCB, posse.BetaTS))
+        gaussian = (posse.IndTS, posse.IndTSV, posse.IndUCB)
+        bernoulli = (posse.BetaTS, posse.KLUCB, posse.KLUCBPlusPlus, posse.IMED, posse.BayesUCB)
+        assert cls.shares == (cls not in gaussian + bernoulli)
 
     def test_a_replaced_constant_shows_in_the_label(self):
         assert dataclasses.replace(posse.RobustAggTS(0.15), epsilon=0.3).label == "RobustAgg-TS(0.3)"

@@ -193,7 +193,7 @@ def test_policies_of_ones_own_run_and_are_drawn_everywhere(own_files, tmp_path):
         return done.stdout + done.stderr
 
     spec, own = own_files / "own.toml", own_files / "policies_of_mine.py"
-    assert "line 6: study 'own', policy 1: name='OwnTS', but expected one of BetaTS, HierTS" in posse(
+    assert "line 6: study 'own', policy 1: name='OwnTS', but expected one of BayesUCB, BetaTS, HierTS" in posse(
         "run", spec, fails=True
     )
     text = posse("run", spec, "--import", own, "--out", "out")

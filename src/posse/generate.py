@@ -220,6 +220,71 @@ def _groups(players: int, groups: int, majority: float | None) -> np.ndarray:
     return np.concatenate([np.zeros(first, int), 1 + np.arange(players - first) * (groups - 1) // (players - first)])
 
 
+def changing(
+    kind: str = "swap",
+    *,
+    count: int = 1,
+    seed: int = 0,
+    players: int = 20,
+    arms: int = 10,
+    spread: float = 0.05,
+    low: float = 0.2,
+    high: float = 0.8,
+    every: int = 5000,
+    times: int = 1,
+    step: float = 0.1,
+    rewards: Family | str = Bernoulli(),
+) -> list[Problem]:
+    """Problems whose means change `times` times, after every `every` rounds.
+
+    Arms' centres start uniform on [low, high], and each player's mean keeps its place within spread/2 of the centre
+    (the interval cut to [0, 1]). The centres change by `kind`:
+
+    - "swap": the best and the worst one change places, and with the next change back;
+    - "drift": each moves by up to `step` up or down, uniformly, and is reflected at low and high;
+    - "season": each goes through a cycle of twelve segments between low and high, from a point of its own.
+
+    >>> problem = changing("swap", players=4, arms=3, spread=0.0, every=100)[0]
+    >>> bool(problem.at(100).means[0].argmax() == problem.at(101).means[0].argmin())
+    True
+    """
+    players, arms = _check_size(players, arms)
+    spread = number("spread", spread, least=0, most=1)
+    low = number("low", low, least=0, most=1)
+    high = number("high", high, least=low, most=1)
+    every, times = whole("every", every, least=1), whole("times", times, least=1)
+    step = number("step", step, least=0, most=1)
+    if kind not in _CHANGES:
+        raise ValueError(f"kind={kind!r}, but expected {', '.join(map(repr, _CHANGES))}")
+    problems = []
+    for draws in _draws(count, seed, (1 + times + players) * arms):
+        rows = draws.reshape(-1, arms)
+        centres = low + (high - low) * _CHANGES[kind](rows[: times + 1], step / (high - low) if high > low else 0.0)
+        tables = [_around(np.tile(each, (players, 1)), spread, rows[times + 1 :]) for each in centres]
+        changes = {every * segment + 1: means for segment, means in enumerate(tables) if segment}
+        problems.append(Problem(tables[0], spread, rewards, changes=changes))
+    return problems
+
+
+def _swaps(draws: np.ndarray, step: float) -> np.ndarray:
+    """Centres in [0, 1] in every segment, [segment, arm], from uniform draws of that shape; so do the next two."""
+    swapped = _odd("swapped", draws[0], draws[0], 0.0, 1.0, 0.0)
+    return np.array([swapped if segment % 2 else draws[0] for segment in range(len(draws))])
+
+
+def _drift(draws: np.ndarray, step: float) -> np.ndarray:
+    moved = draws[0] + np.vstack([np.zeros_like(draws[0]), step * (2 * draws[1:] - 1)]).cumsum(axis=0)
+    return 1 - np.abs(1 - moved % 2)  # reflected as often as it takes
+
+
+def _season(draws: np.ndarray, step: float) -> np.ndarray:
+    segments = np.arange(len(draws))[:, None]
+    return 0.5 + 0.5 * np.cos(2 * np.pi * (draws[0] + segments / 12))
+
+
+_CHANGES = {"swap": _swaps, "drift": _drift, "season": _season}
+
+
 def _odd(oddity: str, centres: np.ndarray, own: np.ndarray, low: float, high: float, draw: float) -> np.ndarray:
     """An odd player's centres, from those of its group and its own."""
     if oddity == "reversed":
@@ -251,4 +316,4 @@ def _around(centres: np.ndarray, epsilon: float, draws: np.ndarray) -> np.ndarra
     return low + (high - low) * draws.reshape(centres.shape)
 
 
-FAMILIES = {"subpar": subpar, "uniform": uniform, "structured": structured}
+FAMILIES = {"subpar": subpar, "uniform": uniform, "structured": structured, "changing": changing}

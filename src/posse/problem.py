@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +24,9 @@ class Problem:
     For each arm, the means of any two players differ by at most `epsilon`; omitted, it is the smallest that holds.
     `rewards` is a family of `posse.rewards`, or its name; the default is Bernoulli. A problem is immutable.
 
+    `changes` makes the means change over time: {round: means that hold from this round on}. `means`, `gaps` and all
+    that follows from them are then those of the first round; `at` gives the problem of another moment.
+
     `stream` numbers the problem's random stream. It comes from the means themselves, so a problem meets the same
     random numbers in whatever list it stands; two problems with the same means are the same experiment.
 
@@ -34,6 +37,8 @@ class Problem:
     Problem(2 players × 3 arms, epsilon=0.1, Bernoulli rewards, subpar arms: 1 of 3 at 5ε, 0 of 3 at 10ε)
     >>> problem.subpar(0.5).tolist()
     [2]
+    >>> Problem([[0.9, 0.5]], changes={5001: [[0.5, 0.9]]}).at(6000).means.tolist()
+    [[0.5, 0.9]]
     """
 
     means: np.ndarray
@@ -48,6 +53,8 @@ class Problem:
     """How much worse than the player's best arm each arm is, [player, arm]; at least 0."""
     groups: tuple[int, ...]
     """The number of each player's group; all 0 if there is one."""
+    changes: tuple[tuple[int, np.ndarray], ...]
+    """(round, means from this round on), in order; empty if the means never change."""
 
     def __init__(
         self,
@@ -55,18 +62,21 @@ class Problem:
         epsilon: float | None = None,
         rewards: Family | str = Bernoulli(),
         *,
+        changes: Mapping[int, Any] | None = None,
         stream: int | None = None,
         groups: Sequence[int] | np.ndarray | None = None,
     ) -> None:
         table = _check_means(means)
+        later = _check_changes(table, changes or {})
         gaps = table.max(axis=1, keepdims=True) - table
         gaps.setflags(write=False)
-        number = _own_stream(table) if stream is None else whole("stream", stream, least=0)
-        epsilon = _check_epsilon(table, epsilon)
+        number = _own_stream(table, later) if stream is None else whole("stream", stream, least=0)
+        given = [_check_epsilon(table, epsilon), *(_blame(t, _check_epsilon, means, epsilon) for t, means in later)]
         own = (0,) * len(table) if groups is None else tuple(whole("groups", each, least=0) for each in groups)
         if len(own) != len(table):
             raise ValueError(f"groups has {len(own)} numbers, but expected one for each of {len(table)} players")
-        store(self, means=table, epsilon=epsilon, rewards=family(rewards), stream=number, gaps=gaps, groups=own)
+        named: dict[str, Any] = {"epsilon": max(given), "rewards": family(rewards), "stream": number, "groups": own}
+        store(self, means=table, gaps=gaps, changes=later, **named)
 
     @property
     def players(self) -> int:
@@ -77,6 +87,19 @@ class Problem:
     def arms(self) -> int:
         """The number of arms, K."""
         return self.means.shape[1]
+
+    @property
+    def segments(self) -> tuple[tuple[int, Problem], ...]:
+        """(first round, the problem from then on), for each stretch of rounds in which the means do not change."""
+        if not self.changes:
+            return ((1, self),)
+        tables = ((1, self.means), *self.changes)
+        return tuple((first, Problem(means, self.epsilon, self.rewards, stream=self.stream)) for first, means in tables)
+
+    def at(self, round: int) -> Problem:
+        """The problem as it is in a round, counted from 1, with means that do not change."""
+        round = whole("round", round, least=1)
+        return [problem for first, problem in self.segments if first <= round][-1]
 
     @property
     def optimal(self) -> np.ndarray:
@@ -136,25 +159,25 @@ class Problem:
         return hash(self._identity())
 
     def _identity(self) -> tuple[object, ...]:
-        return self.means.shape, self.means.tobytes(), self.epsilon, self.rewards, self.stream, self.groups
+        later = tuple((first, means.tobytes()) for first, means in self.changes)
+        return self.means.shape, self.means.tobytes(), self.epsilon, self.rewards, self.stream, self.groups, later
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(Problem, stream=self.stream, groups=self.groups), (
-            self.means,
-            self.epsilon,
-            self.rewards,
-        )
+        make = functools.partial(Problem, stream=self.stream, changes=dict(self.changes), groups=self.groups)
+        return make, (self.means, self.epsilon, self.rewards)
 
     def __repr__(self) -> str:
         return (
             f"Problem({plural(self.players, 'player')} × {plural(self.arms, 'arm')}, epsilon={self.epsilon:g}, "
             f"{repr(self.rewards).removesuffix('()')} rewards, "
+            f"{plural(len(self.changes), 'change') + ', ' if self.changes else ''}"
             f"subpar arms: {len(self.subpar_5)} of {self.arms} at 5ε, {len(self.subpar_10)} of {self.arms} at 10ε)"
         )
 
 
-def _own_stream(means: np.ndarray) -> int:
+def _own_stream(means: np.ndarray, changes: tuple[tuple[int, np.ndarray], ...]) -> int:
     text = repr(means.shape).encode() + means.tobytes()
+    text += b"".join(repr(first).encode() + table.tobytes() for first, table in changes)
     return int.from_bytes(hashlib.blake2b(text, digest_size=8, person=b"posse problem").digest(), "little")
 
 
@@ -175,6 +198,27 @@ def _check_means(means: Any) -> np.ndarray:
     table += 0.0  # no negative zeros
     table.setflags(write=False)
     return table
+
+
+def _check_changes(means: np.ndarray, changes: Any) -> tuple[tuple[int, np.ndarray], ...]:
+    if not isinstance(changes, Mapping):
+        raise TypeError(f"changes={changes!r:.60}, but expected {{round: means that hold from this round on}}")
+    found = []
+    for first, table in sorted((whole("round of a change", first, least=2), table) for first, table in changes.items()):
+        checked = _blame(first, _check_means, table)
+        if checked.shape != means.shape:
+            given = f"the change in round {first}: means have shape {checked.shape}"
+            raise ValueError(f"{given}, but those of round 1 have {means.shape}")
+        found.append((first, checked))
+    return tuple(found)
+
+
+def _blame(first: int, check: Callable[..., Any], *given: Any) -> Any:
+    """What a check returns, for the means from a round on; its errors name the round."""
+    try:
+        return check(*given)
+    except ValueError as error:
+        raise ValueError(f"the change in round {first}: {error}") from None
 
 
 def _check_epsilon(means: np.ndarray, epsilon: float | None) -> float:

@@ -145,7 +145,9 @@ def test_estimates_are_in_the_units_of_the_rewards():
     assert low <= estimate <= high <= 30
 
 
-@pytest.mark.parametrize("policy", [posse.RobustAggTS(0.1), posse.RobustAgg(0.1), posse.IndUCB(), posse.HierTS(0.05)])
+@pytest.mark.parametrize(
+    "policy", [posse.RobustAggTS(0.1), posse.RobustAgg(0.1), posse.IndUCB(), posse.IMED(), posse.HierTS(0.05)]
+)
 def test_what_every_policy_believes_can_be_shown(policy):
     learner, clock = learner_of_shops(0, policy)
     for decisions in (0, 300):

@@ -16,7 +16,14 @@ from posse.service.storage import queries
 from posse.service.storage.transaction import commit
 from stores import ARMS, SHOPS, Clock, new, stores
 
-POLICIES = [posse.PosseTS(), posse.HierTS(0.1), posse.RobustAgg(0.1), posse.RobustAggTS(0.1), posse.IndUCB()]
+POLICIES = [
+    posse.PosseTS(),
+    posse.HierTS(0.1),
+    posse.RobustAgg(0.1),
+    posse.RobustAggTS(0.1),
+    posse.IndUCB(),
+    posse.IMED(),
+]
 
 
 class Pair:

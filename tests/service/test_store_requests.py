@@ -51,6 +51,10 @@ class TestExperiments:
         assert (made.setup.horizon, made.setup.floor, made.created_at) == (1000, 0.01, clock.now)
         assert (made.rounds, made.decisions, made.events, made.rewards, made.waiting) == (0, 0, 0, 0, 0)
 
+    def test_a_policy_that_forgets_is_refused(self, store):
+        with pytest.raises(ValueError, match=r"forget=50, but the service has no policies that forget"):
+            new(store, posse.PosseTS(forget=50), name="forgetful")
+
     def test_a_name_is_taken_once(self, opened):
         one, other, _ = opened
         new(one)

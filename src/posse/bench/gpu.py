@@ -16,6 +16,7 @@ from posse.problem import Problem
 from posse.schedule import Concurrent
 from posse.simulation import simulate
 from posse.simulation.backend import check_backend
+from posse.simulation.feedback import AT_ONCE
 from posse.simulation.work import Measurements, Tracker, Work
 
 MANY = 100  # replications of the 300 problems, for 30,000 runs
@@ -106,7 +107,9 @@ def _on_gpu(problems: list[Problem], policies: list[Policy], horizon: int, repli
 
     count = min(200, horizon)
     rounds = np.array([horizon * (k + 1) // count for k in range(count)])
-    work = Work(problems, policies, list(range(replications)), horizon, 0, Concurrent(), rounds, False, horizon)
+    work = Work(
+        problems, policies, list(range(replications)), horizon, 0, Concurrent(), rounds, False, horizon, AT_ONCE
+    )
     start = time.perf_counter()
     launches = run_on_gpu(work, Measurements(work), Tracker(1, None))
     wall = time.perf_counter() - start

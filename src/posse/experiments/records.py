@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 
 from posse.problem import Problem
 from posse.simulation import Result
+from posse.simulation.feedback import AT_ONCE
 
 SCHEMA_VERSION = 2
 READABLE = (1, 2)  # version 1 has no lock_ins; they are null
@@ -26,17 +28,17 @@ SCHEMA = pa.schema(
         ("epsilon", pa.float64()),
         ("rewards", pa.string()),  # the reward family
         ("horizon", pa.int64()),
-        ("schedule", pa.string()),
+        ("schedule", pa.string()),  # and the feedback, where rewards are late
         ("anytime", pa.bool_()),
         ("seed", pa.string()),  # as text: seeds may exceed 64 bits
         ("rounds", pa.list_(pa.int64())),  # checkpoints
         ("regret", pa.list_(pa.float64())),  # cumulative collective regret at the checkpoints
         ("final_regret", pa.float64()),
         ("reward", pa.float64()),
-        ("pulls_by_kind", pa.list_(pa.int64())),  # of optimal, near-optimal, subpar arms
-        ("regret_by_kind", pa.list_(pa.float64())),
+        ("pulls_by_kind", pa.list_(pa.int64())),  # of arms that are optimal, near-optimal, subpar in the last round
+        ("regret_by_kind", pa.list_(pa.float64())),  # NaN where means change, and kinds with them
         ("lock_ins", pa.int64()),  # players on a bad arm at the end: see `Result.lock_ins`
-        ("means", pa.list_(pa.float64())),  # the problem itself, players × arms, row by row
+        ("means", pa.list_(pa.float64())),  # the problem in the first round, players × arms, row by row
     ],
     metadata={"posse_schema": str(SCHEMA_VERSION)},
 )
@@ -49,8 +51,9 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
     numbers = list(range(len(result.problems)) if problem_numbers is None else problem_numbers)
     rows = []
     lock_ins = result.lock_ins()
+    schedule = str(result.schedule) + (f"; rewards {result.feedback}" if result.feedback != AT_ONCE else "")
     for b, problem in enumerate(result.problems):
-        kinds = problem.kinds()
+        kinds, known = problem.at(result.horizon).kinds(), math.nan if problem.changes else 1.0
         for a, policy in enumerate(result.policies):
             for r, replication in enumerate(result.replications):
                 pulls = result.pulls[a, b, r]
@@ -66,7 +69,7 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
                         "epsilon": problem.epsilon,
                         "rewards": str(problem.rewards),
                         "horizon": result.horizon,
-                        "schedule": str(result.schedule),
+                        "schedule": schedule,
                         "anytime": result.anytime,
                         "seed": str(result.seed),
                         "rounds": result.checkpoints,
@@ -74,7 +77,9 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
                         "final_regret": result.final_regret[a, b, r],
                         "reward": result.reward[a, b, r],
                         "pulls_by_kind": [int(pulls[kinds == kind].sum()) for kind in range(3)],
-                        "regret_by_kind": [float((pulls * problem.gaps)[kinds == kind].sum()) for kind in range(3)],
+                        "regret_by_kind": [
+                            known * float((pulls * problem.gaps)[kinds == kind].sum()) for kind in range(3)
+                        ],
                         "lock_ins": int(lock_ins[a, b, r]),
                         "means": problem.means.ravel(),
                     }

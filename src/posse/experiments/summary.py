@@ -88,10 +88,11 @@ def schedule_words(schedule: str) -> str:
     >>> schedule_words("Random(probability=0.5)")
     'each player with chance 0.5'
     """
+    schedule, late, feedback = schedule.partition("; ")
     for pattern, words in SCHEDULES:
         if match := re.fullmatch(pattern, schedule):
-            return match.expand(words)
-    return shorten(schedule, 40)
+            return match.expand(words) + late + feedback
+    return shorten(schedule, 40) + late + feedback
 
 
 def describe(setting: Mapping[str, Any], *, math_text: bool = False, between: str = ", ") -> str:

@@ -16,11 +16,11 @@ from posse.policies.beta_propensity import BETA_SCRATCH
 from posse.policies.bindings import bindings, class_of
 from posse.policies.propensity import SCRATCH
 from posse.policies.refresh import Refresh
-from posse.policies.state import State, share_everything, state_shapes
+from posse.policies.state import State, fade, share_everything, state_shapes
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 
-KERNELS = (kernel.choose, kernel.observe, kernel.evaluate, kernel.weigh, kernel.believe, share_everything)
+KERNELS = (kernel.choose, kernel.observe, kernel.evaluate, kernel.weigh, kernel.believe, share_everything, fade)
 KEPT_TOO = {Refresh.SCHEDULE: ("indexed", "of_arm", "of_player", "summed"), Refresh.OWN_PULL: ("seen",)}
 OF_SUMMARY = {"of_arm", "of_player"}
 

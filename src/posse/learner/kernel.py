@@ -11,6 +11,7 @@ import math
 from posse.compile import out_of_line
 from posse.policies.beta_propensity import fill_beta_propensities
 from posse.policies.bound import own_of
+from posse.policies.imed import least_evidence
 from posse.policies.propensity import draw, fill_propensities
 from posse.policies.state import count_reward, share_round, shared_as_seen
 from posse.streams import DECISION, block
@@ -20,17 +21,19 @@ BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
 # Bound for each policy; the values here only say what they are.
 RANDOMISED = True
 BETA = False  # indices are Beta draws
+IMED = False  # indices compare arms with the best
+UNTRIED = 1.0  # the mean that waiting pulls of an arm without rewards count with
 SHARES = True  # indices rest on other players' data too
 SUMS = True  # what is shared of an arm is everybody's count and reward sum
 AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
 
 
-def index_of(own, shared, of_player, M, log_T, constants):
+def index_of(own, shared, of_player, M, K, log_T, constants):
     """The policy's center and scale."""
     return math.nan, math.nan
 
 
-def belief_of(own, shared, of_player, M, log_T, constants):
+def belief_of(own, shared, of_player, M, K, log_T, constants):
     """Center and scale of what the policy believes."""
     return math.nan, math.nan
 
@@ -50,7 +53,7 @@ SHIFT = 2.0**-10  # by how much rewards are moved to see how far a center follow
 CENTER, SCALE, WEIGHT, PROBABILITY = 0, 1, 2, 3  # the rows of `out`, one column an arm
 
 
-def evaluate(state, player, waiting, all_waiting, M, log_T, constants, out):
+def evaluate(state, player, waiting, all_waiting, M, K, log_T, constants, out):
     """Fill a player's centers and scales, and the weight of other players' data in each center.
 
     The weight is how far the center follows if all others earn more, in parts of how far it follows if everybody does.
@@ -63,38 +66,38 @@ def evaluate(state, player, waiting, all_waiting, M, log_T, constants, out):
             own = with_waiting(own, waiting[arm, player])
             if SUMS:
                 shared = with_waiting(shared, waiting[arm, player] if AT_OWN_PULL else all_waiting[arm])
-        center, scale = one_index(own, shared, known, M, log_T, constants)
+        center, scale = one_index(own, shared, known, M, K, log_T, constants)
         out[CENTER, arm], out[SCALE, arm], out[WEIGHT, arm] = center, scale, 0.0
         if SHARES and center < math.inf:
             others = raised(own[0], shared, constants, SHIFT)
             everybody = raised(0.0, shared, constants, SHIFT)
             more = (own[0], own[1] + SHIFT * own[0], *own[2:])
-            by_others = one_index(own, others, known, M, log_T, constants)[0] - center
-            by_all = one_index(more, everybody, known, M, log_T, constants)[0] - center
+            by_others = one_index(own, others, known, M, K, log_T, constants)[0] - center
+            by_all = one_index(more, everybody, known, M, K, log_T, constants)[0] - center
             if by_all > 0.0:
                 out[WEIGHT, arm] = min(max(by_others / by_all, 0.0), 1.0)
 
 
 @out_of_line
-def one_index(own, shared, known, M, log_T, constants):
+def one_index(own, shared, known, M, K, log_T, constants):
     """The policy's center and scale, compiled once for all who ask."""
-    return index_of(own, shared, known, M, log_T, constants)
+    return index_of(own, shared, known, M, K, log_T, constants)
 
 
 def with_waiting(numbers, waiting):
-    """Numbers whose count and sum, the first two, are as if the waiting pulls had earned the mean so far, or 1."""
+    """Numbers whose count and sum, the first two, are as if the waiting pulls had earned the mean so far."""
     n, s = numbers[0], numbers[1]
-    mean = s / n if n > 0.0 else 1.0
+    mean = s / n if n > 0.0 else UNTRIED
     return (n + waiting, s + waiting * mean, *numbers[2:])
 
 
-def believe(state, M, log_T, constants, centers, scales):
+def believe(state, M, K, log_T, constants, centers, scales):
     """Fill what the policy believes of every player and arm, [player, arm]."""
     for player in range(centers.shape[0]):
         for arm in range(centers.shape[1]):
             own, shared = own_of(state.indexed, (arm, player)), shared_as_seen(state, arm, (arm, player))
             known = player_of(state.of_player, player)
-            center, scale = belief_of(own, shared, known, M, log_T, constants)
+            center, scale = belief_of(own, shared, known, M, K, log_T, constants)
             if BETA:  # the mean and the standard deviation of a Beta law
                 mean = center / (center + scale)
                 center, scale = mean, math.sqrt(mean * (1.0 - mean) / (center + scale + 1.0))
@@ -110,6 +113,9 @@ def weigh(available, floor, holdout, out, work):
             count += 1
     if BETA:
         fill_beta_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:])
+    elif IMED:
+        work[2, :count] = 0.0
+        work[2, least_evidence(work[0, :count], work[1, :count])] = 1.0
     else:
         fill_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:])
     uniform = holdout / count + (1.0 - holdout) * floor
@@ -123,13 +129,15 @@ def weigh(available, floor, holdout, out, work):
     return count
 
 
-def choose(state, player, waiting, all_waiting, M, log_T, constants, available, floor, holdout, serial, key, out, work):
+def choose(
+    state, player, waiting, all_waiting, M, K, log_T, constants, available, floor, holdout, serial, key, out, work
+):
     """Draw an arm from the exact probabilities; return it, and whether the decision belongs to the holdout.
 
     The arm is drawn first. Given the arm, the decision belongs to the holdout with the holdout's part of the arm's
     probability. So a decision belongs to the holdout with the declared probability, and its arm is then uniform.
     """
-    evaluate(state, player, waiting, all_waiting, M, log_T, constants, out)
+    evaluate(state, player, waiting, all_waiting, M, K, log_T, constants, out)
     count = weigh(available, floor, holdout, out, work)
     high, low, coin, _ = block(0, 0, serial, DECISION, key)
     arm = draw(out[PROBABILITY], (high * 2.0**20 + (low >> 12) + 0.5) * 2.0**-52)

@@ -39,7 +39,7 @@ class Learner:
 
     Args:
         policy: `posse.PosseTS()`, which needs to know nothing, or another, such as `posse.RobustAggTS(0.1)`; its ε is
-            in the units of the rewards.
+            in the units of the rewards. With `forget=...`, a half-life in events, old rewards count less.
         arms: their names, strings or whole numbers; the number 7 becomes the name "7".
         players: their names, likewise; more may `join` later.
         horizon: how many rounds are planned, which the policies' ln T takes; None for the anytime form, ln t. Past the
@@ -133,7 +133,7 @@ class Learner:
         """Center and scale of each arm's index for the player, for rewards mapped to [0, 1].
 
         A center is no estimate of a mean: it has the bonus of a policy that explores by one, and that of PosseTS and
-        Ind-TS-V is on the scale x^¼ − (1−x)^¼.
+        Ind-TS-V is on the scale x^¼ − (1−x)^¼. Beta-TS has (a, b) of its Beta law here, IMED its mean and count.
         """
         with self._lock:
             place = self.state.player_roster.current(player)
@@ -282,7 +282,10 @@ class Learner:
     # ---------------------------------------------------------------- what there is to see
 
     def counts(self) -> Counts:
-        """Observed pulls and reward sums, of all who ever joined and all arms, in the order in which they came."""
+        """Observed pulls and reward sums, of all who ever joined and all arms, in the order in which they came.
+
+        Of a policy that forgets, what is left of them; `log` has all.
+        """
         with self._lock:
             self._tick()
             return self.state.counts()

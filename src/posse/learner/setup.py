@@ -73,11 +73,10 @@ class Setup:
     def to_dict(self) -> dict[str, Any]:
         """The set-up as plain values."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        constants = {name: getattr(self.policy, name) for name in self.policy.constant_names()}
         plain["policy"] = {
             "name": type(self.policy).__name__,
             "module": _module(type(self.policy)),
-            "constants": constants,
+            "constants": self.policy.arguments(),
             "label": None if isinstance(self.policy.label, OwnLabel) else self.policy.label,
         }
         return plain

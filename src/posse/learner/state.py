@@ -19,6 +19,7 @@ from posse.learner.counts import Counts
 from posse.learner.ledger import Row, write_id
 from posse.learner.roster import Roster
 from posse.learner.setup import Name, Setup, check_names
+from posse.policies.state import fades_at
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 from posse.streams import key as stream_key
@@ -131,8 +132,9 @@ class LearnerState:
 
         ln T is ln max(T, t) with a horizon, ln max(t, 2) without.
         """
-        log_T, M = math.log(max(self.rounds + 1, self.setup.horizon or 2)), self.player_roster.count
-        return self.known, player, self.waiting, self.all_waiting, M, log_T, self.core.constants
+        log_T = math.log(max(self.rounds + 1, self.setup.horizon or 2))
+        M, K = self.player_roster.count, self.arm_roster.count
+        return self.known, player, self.waiting, self.all_waiting, M, K, log_T, self.core.constants
 
     def beliefs(self) -> tuple[np.ndarray, np.ndarray]:
         """Centers and scales of what the policy believes, [player, arm]; `policy.reward_of` turns them into rewards."""
@@ -167,6 +169,13 @@ class LearnerState:
                 self.wait(row, -1)
         rows = np.array((players, arms, steps), np.int64)
         self.core.kernels.observe(self.known, rows[0], rows[1], rows[2], self.events, self.core.constants)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget a step of the policy's half-life if this event is its last."""
+        half_life = self.setup.policy.forget
+        if half_life is not None and (step := fades_at(self.events, half_life)):
+            self.core.kernels.fade(self.known, step, self.core.constants)
 
     def steps(self, reward: float) -> int:
         """A reward in steps of the grid on [0, 1]; two rewards are the same if these are."""
@@ -207,6 +216,7 @@ class LearnerState:
             more = [(0, after - before) for before, after in zip(self.waiting.shape, shape, strict=True)]
             self.waiting = np.pad(self.waiting, more)
             self.all_waiting = self.waiting.sum(axis=1)
+        self._forget()
 
     def restore(
         self,
@@ -225,7 +235,10 @@ class LearnerState:
     # ---------------------------------------------------------------- what there is to see
 
     def counts(self) -> Counts:
-        """Observed pulls and reward sums, of all who ever joined and all arms, in the order in which they came."""
+        """Observed pulls and reward sums, of all who ever joined and all arms, in the order in which they came.
+
+        Of a policy that forgets, what is left of them.
+        """
         low, high, pulls = self.setup.low, self.setup.high, self.known.statistics[COUNT].T.copy()
         sums = low * pulls + (high - low) / GRID * self.known.statistics[SUM].T
         players, arms = tuple(self.player_roster.names), tuple(self.arm_roster.names)

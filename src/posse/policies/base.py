@@ -10,19 +10,24 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from posse.checks import number
+from posse.checks import number, whole
 from posse.policies.refresh import Refresh as Refresh
-from posse.policies.statistics import BASIC, Statistic
+from posse.policies.statistics import BASIC, STEPS, Statistic
+
+LONGEST = 1 << 28  # half-life; counts then stay far below 2³¹, where forgetting is exact
 
 
 class Law(enum.Enum):
-    """The distribution that an index is drawn from."""
+    """How an index is made from the two numbers that `index` returns."""
 
     NORMAL = "normal"
     """`index` returns (center, scale): the index is center + scale · Z with Z ~ N(0, 1)."""
 
     BETA = "beta"
     """`index` returns (a, b), both at least 1: the index is a Beta(a, b) draw."""
+
+    IMED = "imed"
+    """`index` returns (mean, n): the index is −(n kl(mean, best) + ln n), with the best mean on offer."""
 
 
 class Look(NamedTuple):
@@ -50,7 +55,7 @@ class Policy:
     - what is shared of the arm, by default everybody's count `N` and reward sum `S` as the player last saw them, the
       player's own included;
     - what is known of the player, by default nothing;
-    - the number of players `M`, the logarithm of the horizon `log_T`, and the policy's constants.
+    - the number of players `M` and of arms `K`, the logarithm of the horizon `log_T`, and the policy's constants.
 
     The functions are compiled, so they may use `math` and other plain functions of numbers, but no objects. An arm
     that must be tried first has center `math.inf` and scale 0. CONTRIBUTING.md: "Add an algorithm in one file".
@@ -66,10 +71,13 @@ class Policy:
     """How figures draw it; None for a look that is made from its name."""
 
     law: ClassVar[Law] = Law.NORMAL
-    """What an index is drawn from."""
+    """How an index is made."""
 
     randomised: ClassVar[bool] = True
-    """False promises scale 0 always, and spares the draws."""
+    """False promises that nothing is drawn: scale 0 always, where the law is normal."""
+
+    untried: ClassVar[float] = 1.0
+    """The mean that waiting pulls of an arm without rewards count with, where nothing is drawn: `docs/learner.md`."""
 
     refresh: ClassVar[Refresh] = Refresh.OWN_PULL
     """When a player's numbers are brought up to date."""
@@ -125,6 +133,12 @@ class Policy:
     label: str = dataclasses.field(default="", kw_only=True)
     """What tells this policy from others in a comparison; made from name and constants if empty."""
 
+    forget: int | None = dataclasses.field(default=None, kw_only=True)
+    """A half-life: after so many rounds a reward counts half; None: all count alike. It passes in eight steps.
+
+    In a simulation it counts rounds, in a learner events. Counts stay whole and sums exact: docs/learner.md.
+    """
+
     @staticmethod
     def reward_of(values: np.ndarray) -> np.ndarray:
         """The mean rewards in [0, 1] that centers stand for; where the index is on another scale, the way back."""
@@ -133,6 +147,8 @@ class Policy:
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
             raise TypeError(f"label={self.label!r}, but a label is a string")
+        if self.forget is not None:
+            object.__setattr__(self, "forget", whole("forget", self.forget, least=STEPS, most=LONGEST))
         self._check_shape()
         self.check()
         for field in self._constant_fields():
@@ -157,7 +173,7 @@ class Policy:
             raise TypeError(f"{cls.__name__}: a summary goes with refresh = Refresh.SCHEDULE, but it is {cls.refresh}")
         if cls.contribution is None and cls.summary is None and cls.shared != Policy.shared:
             raise TypeError(f"{cls.__name__} shares {', '.join(cls.shared)}, but has no contribution that makes them")
-        numbers = [*cls.shared, *cls.of_player, *together(cls.shared), *together(cls.of_player), "M", "log_T"]
+        numbers = [*cls.shared, *cls.of_player, *together(cls.shared), *together(cls.of_player), "M", "K", "log_T"]
         own = [statistic.name for statistic in cls.statistics]
         named = [*own, *numbers, *cls.constant_names()]
         if len(set(named)) < len(named):
@@ -211,6 +227,11 @@ class Policy:
         values = (getattr(self, field.name) for field in self._constant_fields())
         return tuple(math.inf if value is None else value for value in values)
 
+    def arguments(self) -> dict[str, Any]:
+        """What makes the policy again, by name, but for its label: the constants, and `forget` if it forgets."""
+        names = [*self.constant_names(), *(["forget"] if self.forget is not None else [])]
+        return {name: getattr(self, name) for name in names}
+
     @classmethod
     def constant_names(cls) -> list[str]:
         """The names of the constants, in the order of the fields."""
@@ -218,7 +239,7 @@ class Policy:
 
     @classmethod
     def _constant_fields(cls) -> list[dataclasses.Field[Any]]:
-        return [field for field in dataclasses.fields(cls) if field.name != "label"]
+        return [field for field in dataclasses.fields(cls) if field.name not in ("label", "forget")]
 
     def _own_label(self) -> str:
         shown = []
@@ -228,6 +249,8 @@ class Policy:
                 shown.append(f"{value:g}")
             elif value != field.default:
                 shown.append(f"{field.name}={value:g}")
+        if self.forget is not None:
+            shown.append(f"forget={self.forget}")
         name = self.name or type(self).__name__
         return f"{name}({', '.join(shown)})" if shown else name
 

@@ -83,11 +83,18 @@ def describe(a, b, arm, work):
     deviation = math.sqrt(a / both * (b / both) / (both + 1.0))
     skewness = 2.0 * (b - a) / (both + 2.0) * math.sqrt((both + 1.0) / (a * b))
     work[MEAN, arm], work[DEVIATION, arm], work[PASSED, arm] = mean, deviation, 0.0
-    # Stirling's formula for the three gamma functions; what is large in it cancels before anything is rounded.
-    work[LOG_TOP, arm] = 1.5 * math.log(both) - 0.5 * math.log(2.0 * math.pi * a * b)
-    work[LOG_TOP, arm] += stirling_error(both) - stirling_error(a) - stirling_error(b)
+    work[LOG_TOP, arm] = log_top(a, b)
     work[FROM, arm] = max(mean - deviation * (REACH + TAIL * max(-skewness, 0.0)), 0.0)
     work[TO, arm] = min(mean + deviation * (REACH + TAIL * max(skewness, 0.0)), 1.0)
+
+
+def log_top(a, b):
+    """The logarithm of the density of Beta(a, b) at its mean.
+
+    By Stirling's formula for the three gamma functions; what is large in it cancels before anything is rounded.
+    """
+    large = 1.5 * math.log(a + b) - 0.5 * math.log(2.0 * math.pi * a * b)
+    return large + (stirling_error(a + b) - stirling_error(a) - stirling_error(b))
 
 
 def stirling_error(x):

@@ -12,7 +12,7 @@ from typing import Any
 
 from posse.policies.base import Law, Policy, together
 from posse.policies.refresh import Refresh
-from posse.policies.statistics import Statistic
+from posse.policies.statistics import KEPT, WHOLE, Statistic, part_of
 
 
 def class_of(policy: Policy) -> Any:
@@ -40,9 +40,10 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
     names = [statistic.name for statistic in statistics]
     constants = _places("constants[{}]", cls.constant_names())
     numbers = _places("own[{}]", names) | _places("shared[{}]", cls.shared) | _places("of_player[{}]", cls.of_player)
-    numbers |= {"M": "M", "log_T": "log_T"} | constants
+    numbers |= {"M": "M", "K": "K", "log_T": "log_T"} | constants
     tables = _places("statistics[{}]", names) | {name: name for name in ("of_arm", "of_player", "work")} | constants
-    indexed, summed = "own, shared, of_player, M, log_T, constants", "statistics, of_arm, of_player, work, constants"
+    indexed = "own, shared, of_player, M, K, log_T, constants"
+    summed = "statistics, of_arm, of_player, work, constants"
     cells = [cell.format(place) for place in range(max(len(names), len(cls.shared)))]
     updates = [f"update_{name}({cell}, reward)" for name, cell in zip(names, cells, strict=False)]
     in_units = [f"{cell} * {statistic.unit!r}" for cell, statistic in zip(cells, statistics, strict=False)]
@@ -50,6 +51,8 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
     return {
         "RANDOMISED": cls.randomised,
         "BETA": cls.law is Law.BETA,
+        "IMED": cls.law is Law.IMED,
+        "UNTRIED": cls.untried,
         "SHARES": cls.shares,
         "SUMS": cls.contribution is None and cls.summary is None,
         "SCHEDULED": cls.refresh is Refresh.SCHEDULE,
@@ -64,6 +67,18 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
             "table, pair, reward",
             [f"{', '.join(cells[: len(names)])} = {', '.join(updates)}"],
             **{f"update_{statistic.name}": statistic.update for statistic in statistics},
+        ),
+        "fade_own": made_function(
+            "table, pair, turn",
+            [
+                f"n = {cells[0]}",
+                "kept = (n * KEPT + turn * EIGHTH + EIGHTH // 2) // WHOLE",
+                *(f"{cell} = part_of({cell}, kept, n)" for cell in cells[: len(names)]),
+            ],
+            part_of=part_of,
+            KEPT=KEPT,
+            EIGHTH=WHOLE // 8,
+            WHOLE=WHOLE,
         ),
         "copy_own": made_function("target, table, pair", _copies(cls, names, cells)),
         "own_of": made_function("table, pair", _tuple(in_units)),

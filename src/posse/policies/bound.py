@@ -8,6 +8,7 @@ from typing import Any
 
 RANDOMISED = True
 BETA = False  # indices are Beta draws
+IMED = False  # indices compare arms with the best
 SUMS = True  # what is shared of an arm is everybody's count and reward sum
 SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
 AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
@@ -19,12 +20,13 @@ def provided(*numbers: Any) -> Any:
     raise TypeError("this function is a policy's; expected posse.compile to bind it before the kernel runs")
 
 
-index_of = provided  # (own, shared, of_player, M, log_T, constants): the policy's center and scale
+index_of = provided  # (own, shared, of_player, M, K, log_T, constants): the policy's center and scale
 contribution_of = provided  # (own, constants): what a player adds to the shared numbers of an arm
 fill_summary = provided  # (statistics, of_arm, of_player, work, constants): fill `of_arm` and `of_player`
 
 own_of = provided  # (table, pair): a pair's statistics, in their units
 remember = provided  # (table, pair, reward): take one reward into the statistics of a pair
+fade_own = provided  # (table, pair, turn): forget a step of a half-life of a pair's statistics; see `fade`
 copy_own = provided  # (target, source, pair): copy the statistics of a pair that its index takes
 
 numbers_at = provided  # (table, pair): what a table of shared numbers holds for a pair

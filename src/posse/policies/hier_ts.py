@@ -18,7 +18,9 @@ class HierTS(Policy):
         center = (σ² μ̄ + σ0² s) / d,    scale² = σ0² σ² / d + (σ²/d)² σ̄².
 
     Hong, Kveton, Zaheer and Ghavamzadeh, "Hierarchical Bayesian Bandits" (AISTATS 2022), with each player's index
-    drawn from its own marginal posterior. Spread 0 is full pooling.
+    drawn from its own marginal posterior. Spread 0 is full pooling. The same model and the same draws are MTTS of Wan,
+    Ge and Song, "Metadata-based multi-task bandits with Bayesian hierarchical models" (NeurIPS 2021), without metadata:
+    with a feature of its own for each arm and independent arms.
 
     >>> policy = HierTS(0.0, noise=1.0, prior_mean=0.0, prior_sd=1.0)
     >>> policy.index(1.0, 1.0, 3.0, 2.0, *policy.constants())

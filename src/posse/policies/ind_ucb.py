@@ -12,7 +12,8 @@ class IndUCB(Policy):
     """s/n + sqrt(width · ln T / n) on the player's own data; each arm once first. No randomness.
 
     UCB-1 (Auer, Cesa-Bianchi and Fischer, 2002) with a known horizon, the baseline of Wang, Zhang and Chaudhuri
-    (2022). The width of the experiments is 2.
+    (2022). The width of the experiments is 2. In the anytime form ln t takes the place of ln T: that is UCB-1 as
+    published, with the current round counted among the plays.
 
     >>> center, scale = IndUCB().index(n=4.0, s=3.0, log_T=10.8, width=2.0)
     >>> round(center, 4), scale

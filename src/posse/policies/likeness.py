@@ -2,8 +2,8 @@
 
 Player p's mean for an arm varies around a center: that of p's group, shifted on the logit scale by p's level. What is
 p's own has the variance ρ c (1−c) around that center c, as a Beta distribution of strength 1/ρ − 1 has. A pair's n
-pulls, divided by the dispersion, then say as much of the center as h = n / (1 + ρ (n − 1)) single pulls would
-(`effective`).
+pulls, divided by the dispersion, then say about as much of the center as h = n (1−ρ) / (1 + ρ (n − 1)) single pulls
+would (`effective`).
 """
 
 import math
@@ -14,7 +14,8 @@ from posse.policies.statistics import STEP
 
 GROUPS = 6  # at most
 STRENGTHS = 8  # of what is a player's own: 2, 8, 32 … pulls
-VARIANCES = 7  # of levels: 0, 0.01, 0.04, 0.16 …
+OWN_AT = tuple(1.0 / (2.0 * 4.0**number + 1.0) for number in range(STRENGTHS))  # ρ of each strength
+VARIANCES = (0.0, 0.01, 0.04, 0.16, 0.64, 2.56, 10.24)  # that levels may have
 ROUNDS = 3  # of estimation
 COUNTS_HALF = 0.2  # a pair with so many successes and failures, n c (1−c), counts half as evidence
 FEWEST_PLAYERS = 3  # that can be said to have levels or to be odd
@@ -40,20 +41,26 @@ def estimate(pulls, sums, squares, of_arm, of_player, work):
     means, effective, rows = work[:arms, :players], work[arms : 2 * arms, :players], work[2 * arms :]
     begin(pulls, sums, squares, of_arm, of_player, means)
     groups = 1
-    for number in range(ROUNDS):
-        weigh(pulls, of_arm, of_player, effective, 1.0)
-        centers(groups, of_arm, of_player, means, effective)
-        strengths(pulls, groups, of_arm, of_player, means, effective, rows)
-        if players >= FEWEST_PLAYERS:
-            weigh(pulls, of_arm, of_player, effective, 1.0)
-            levels(groups, of_arm, of_player, means, effective, rows)
-            if number > 0:
-                weigh(pulls, of_arm, of_player, effective, 0.5)  # a group would explain some of what is players' own
-                groups = find_groups(groups, of_arm, of_player, means, effective, rows)
+    for _ in range(ROUNDS):
+        improve(groups, pulls, of_arm, of_player, means, effective, rows)
     if players >= FEWEST_PLAYERS:
+        groups = find_groups(1, pulls, of_arm, of_player, means, effective, rows)
+        if groups > 1:  # what groups explain is no longer players' own: look again
+            improve(groups, pulls, of_arm, of_player, means, effective, rows)
+            groups = find_groups(groups, pulls, of_arm, of_player, means, effective, rows)
         odd_players(of_player, rows)
     weigh(pulls, of_arm, of_player, effective, 1.0)
     centers(groups, of_arm, of_player, means, effective)
+
+
+def improve(groups, pulls, of_arm, of_player, means, effective, rows):
+    """Centers, what is players' own, and levels, each from the others."""
+    weigh(pulls, of_arm, of_player, effective, 1.0)
+    centers(groups, of_arm, of_player, means, effective)
+    strengths(pulls, groups, of_arm, of_player, means, effective, rows)
+    if pulls.shape[1] >= FEWEST_PLAYERS:
+        weigh(pulls, of_arm, of_player, effective, 1.0)
+        levels(groups, of_arm, of_player, means, effective, rows)
 
 
 def begin(pulls, sums, squares, of_arm, of_player, means):
@@ -145,11 +152,6 @@ def centers(groups, of_arm, of_player, means, effective):
             of_arm[arm, DOUBT + group] = at_most * at_most / (information + at_most)
 
 
-def own_at(strength):
-    """ρ of a strength, by its number."""
-    return 1.0 / ((2 << 2 * strength) + 1.0)
-
-
 def strengths(pulls, groups, of_arm, of_player, means, effective, rows):
     """What is players' own of each arm: ρ, averaged over strengths by their evidence.
 
@@ -175,9 +177,10 @@ def strengths(pulls, groups, of_arm, of_player, means, effective, rows):
                 square = away * away / (at_most * (1.0 - effective[arm, player] / total))
                 counts = n * at_most / (n * at_most + COUNTS_HALF)
                 for strength in range(STRENGTHS):
-                    rows[LIKELIHOOD + strength, arm] += counts * log_normal(n, own_at(strength), known, square)
+                    fit = counts * log_normal(n, OWN_AT[strength], known, square)
+                    rows[LIKELIHOOD + strength, arm] += fit
+                    rows[UNUSUAL, player] += fit if strength == 0 else 0.0
                 rows[USUAL, player] += counts * log_normal(n, of_arm[arm, OWN], known, square)
-                rows[UNUSUAL, player] += counts * log_normal(n, own_at(0), known, square)
         highest = -math.inf
         for strength in range(STRENGTHS):
             highest = max(highest, rows[LIKELIHOOD + strength, arm])
@@ -192,7 +195,7 @@ def strengths(pulls, groups, of_arm, of_player, means, effective, rows):
             total, own = 0.0, 0.0
             for strength in range(STRENGTHS):
                 weight = rows[WEIGHT, strength] * rows[LIKELIHOOD + strength, arm]
-                total, own = total + weight, own + weight * own_at(strength)
+                total, own = total + weight, own + weight * OWN_AT[strength]
             of_arm[arm, OWN] = own / total
             for strength in range(STRENGTHS):
                 weight = rows[WEIGHT, strength] * rows[LIKELIHOOD + strength, arm]
@@ -205,11 +208,6 @@ def log_normal(n, own, known, square):
     """The logarithm of the likelihood of a pair's mean, its square distance to the center given in units of c (1−c)."""
     variance = 1.0 / n + (1.0 - 1.0 / n) * own + known
     return -0.5 * (math.log(variance * n) + square / variance)
-
-
-def level_variance(number):
-    """A variance that levels may have, by its number."""
-    return 0.0 if number == 0 else 0.01 * (1 << 2 * (number - 1))
 
 
 def levels(groups, of_arm, of_player, means, effective, rows):
@@ -229,22 +227,22 @@ def levels(groups, of_arm, of_player, means, effective, rows):
         middle += information / (1.0 + information) * rows[STEP_TO, player]
     middle = middle / weights if weights > 0.0 else 0.0
     highest = -math.inf
-    for number in range(VARIANCES):
+    for number in range(len(VARIANCES)):
         evidence = 0.0 if number == 0 else LESS
         for player in range(players):
-            level, ratio = rows[STEP_TO, player] - middle, level_variance(number) * rows[PRECISION, player]
+            level, ratio = rows[STEP_TO, player] - middle, VARIANCES[number] * rows[PRECISION, player]
             trust = ratio / (1.0 + ratio)
             evidence += 0.5 * (trust * rows[PRECISION, player] * level * level - math.log(1.0 + ratio))
         rows[WEIGHT, number] = evidence
         highest = max(highest, evidence)
     total = 0.0
-    for number in range(VARIANCES):
+    for number in range(len(VARIANCES)):
         rows[WEIGHT, number] = math.exp(rows[WEIGHT, number] - highest)
         total += rows[WEIGHT, number]
     for player in range(players):
         mean, square = 0.0, 0.0
-        for number in range(VARIANCES):
-            weight, variance = rows[WEIGHT, number] / total, level_variance(number)
+        for number in range(len(VARIANCES)):
+            weight, variance = rows[WEIGHT, number] / total, VARIANCES[number]
             ratio = variance * rows[PRECISION, player]
             level = ratio / (1.0 + ratio) * (rows[STEP_TO, player] - middle)
             mean += weight * level
@@ -253,9 +251,13 @@ def levels(groups, of_arm, of_player, means, effective, rows):
         of_player[player, LEVEL_DOUBT] = max(square - mean * mean, 0.0)
 
 
-def find_groups(groups, of_arm, of_player, means, effective, rows):
-    """Let players move between groups, and add groups as long as one more explains enough; return how many there are."""
+def find_groups(groups, pulls, of_arm, of_player, means, effective, rows):
+    """Let players move between groups, add groups as long as one more explains enough, and return how many there are.
+
+    A group explains some of what is players' own: half of that is left out.
+    """
     arms, players = means.shape
+    weigh(pulls, of_arm, of_player, effective, 0.5)
     before = settle(groups, of_arm, of_player, means, effective, rows)
     while groups < GROUPS:
         seed = worst_fit(groups, of_arm, of_player, means, effective)
@@ -335,7 +337,7 @@ def settle(groups, of_arm, of_player, means, effective, rows):
 
 
 def odd_players(of_player, rows):
-    """How likely each player is to be unlike all others, if one in 10 M is: its data beside the uniform distribution."""
+    """How likely each player is to be unlike all others, if one in 10 M is: its data beside the uniform one."""
     players = of_player.shape[0]
     for player in range(players):
         more = rows[UNUSUAL, player] - rows[USUAL, player] - math.log(RARE * players)

@@ -44,12 +44,13 @@ class PosseTS(Policy):
     def summary(n, s, q, of_arm, of_player, work):
         arms, players = n.shape
         pulls, fitted = 0, 0.0
+        new = of_arm[arms - 1, 1] == 0.0 or of_player[players - 1, LEVEL] == 0.0  # an arm or a player has come
         for arm in range(arms):
-            fitted += of_arm[arm, FITTED]
+            before, fitted = pulls, fitted + of_arm[arm, FITTED]
             for player in range(players):
                 pulls += n[arm, player]
-        new = of_arm[arms - 1, 1] == 0.0 or of_player[players - 1, LEVEL] == 0.0  # an arm or a player has come
-        if new or 16.0 * (pulls - fitted) >= pulls:
+            new = new or pulls - before < of_arm[arm, FITTED]  # some were forgotten
+        if new or 8.0 * (pulls - fitted) >= pulls:
             estimate(n, s, q, of_arm, of_player, work)
 
     @staticmethod

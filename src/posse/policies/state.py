@@ -16,6 +16,7 @@ from posse.policies.bound import (
     added,
     contribution_of,
     copy_own,
+    fade_own,
     fill_summary,
     numbers_at,
     own_of,
@@ -25,7 +26,7 @@ from posse.policies.bound import (
     shared_of,
 )
 from posse.policies.refresh import Refresh, counts_at_once, summary_is_due
-from posse.policies.statistics import COUNT, STEP, SUM, Statistic
+from posse.policies.statistics import COUNT, STEP, STEPS, SUM, Statistic
 
 BOUND_FOR_EACH_POLICY = True
 
@@ -149,6 +150,42 @@ def make_summary(state, constants):
     for arm in range(state.statistics[COUNT].shape[0]):
         for player in range(state.statistics[COUNT].shape[1]):
             copy_own(state.indexed, state.statistics, (arm, player))
+
+
+def fades_at(t, half_life):
+    """The number of the step of a half-life that ends with round t, from 1; 0 if none does."""
+    step = STEPS * t // half_life
+    return step if step > STEPS * (t - 1) // half_life else 0
+
+
+def turn_of(arm, player, step):
+    """How a pair's count is rounded: up if its fraction is at least 1 − (turn + ½) / 8. In 8 steps all turns come."""
+    return (arm + player + 5 * step) % STEPS
+
+
+def fade(state, step, constants):
+    """Forget an eighth of a half-life of everything, and let every player see what is left.
+
+    Counts stay whole, rounded up or down in turns, so that on average they are right and nothing stays for ever.
+    """
+    arms, players = state.statistics[COUNT].shape
+    pulls = 0
+    for arm in range(arms):
+        if SUMS:
+            state.totals[COUNT][arm], state.totals[SUM][arm] = 0, 0
+        for player in range(players):
+            fade_own(state.statistics, (arm, player), turn_of(arm, player, step))
+            pulls += state.statistics[COUNT][arm, player]
+            if SUMS:
+                state.totals[COUNT][arm] += state.statistics[COUNT][arm, player]
+                state.totals[SUM][arm] += state.statistics[SUM][arm, player]
+    if SCHEDULED:
+        state.summed[0] = pulls
+    share_everything(state, constants)
+    if AT_OWN_PULL:
+        for arm in range(arms):
+            for player in range(players):
+                see(state, arm, (arm, player))
 
 
 def share_everything(state, constants):

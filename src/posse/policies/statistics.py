@@ -40,5 +40,14 @@ def add_square(value, reward):
     return value + (reward * reward + GRID // 2) // GRID
 
 
+STEPS = 8  # in which a half-life passes
+WHOLE, KEPT = 1 << 16, 60097  # what is left after a step is KEPT / WHOLE = 2^(−1/8), to 5 digits
+
+
+def part_of(value, kept, n):
+    """value · kept / n, rounded to the nearest whole number; exact for n below 2³¹. Of nothing it is 0."""
+    return value // n * kept + (value % n * kept + n // 2) // n if n > 0 else 0
+
+
 BASIC = (Statistic("n", count), Statistic("s", add, STEP), Statistic("q", add_square, STEP))
 COUNT, SUM, SQUARES = 0, 1, 2  # their places in tables of statistics

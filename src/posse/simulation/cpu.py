@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 
-from posse.policies.statistics import COUNT, SUM
+from posse.policies.statistics import COUNT
 from posse.rewards import GRID
 from posse.simulation.engine import PolicyRun
 from posse.simulation.kernel import Measures
@@ -16,7 +16,8 @@ PIECE = 1 << 23  # (player, arm) pairs between two looks at the clock: some tens
 
 def run_on_cpu(work: Work, into: Measurements, tracker: Tracker, threads: int) -> None:
     """Do the work on so many threads."""
-    for number in {type(policy): number for number, policy in enumerate(work.policies)}.values():
+    kinds = {(type(policy), policy.forget is None): number for number, policy in enumerate(work.policies)}
+    for number in kinds.values():
         new_run(work, (number, 0, 0)).advance(1)  # compile once, in the main thread, which receives Ctrl-C
     cells = list(itertools.product(*map(range, work.shape)))
     _run_all(cells, lambda cell: _run_cell(work, cell, into, tracker), tracker, threads)
@@ -34,15 +35,15 @@ def new_run(work: Work, cell: tuple[int, ...]) -> PolicyRun:
         replication=work.replications[replication],
         anytime=work.anytime,
         told_horizon=work.told_horizon,
+        feedback=work.feedback,
     )
 
 
 def _run_cell(work: Work, cell: tuple[int, ...], into: Measurements, tracker: Tracker) -> None:
     """One run, from its first round to its last."""
     run = new_run(work, cell)
-    gaps = work.problems[cell[1]].gaps
-    measures = Measures(work.checkpoints, gaps.copy(), into.regret[cell])
-    piece = max(1, PIECE // gaps.size)
+    measures = Measures(work.checkpoints, into.regret[cell])
+    piece = max(1, PIECE // work.problems[cell[1]].means.size)
     early = last_quarter(work.horizon)
     for target in (early, work.horizon):
         while run.round < target:
@@ -51,10 +52,12 @@ def _run_cell(work: Work, cell: tuple[int, ...], into: Measurements, tracker: Tr
             if not tracker.add(run.round - before):
                 return
         if target == early:
-            into.late_pulls[cell] = run.state.statistics[COUNT].T
-    into.pulls[cell] = run.state.statistics[COUNT].T
+            into.late_pulls[cell] = run.pulled_and_earned()[COUNT].T
+    pulled, earned = run.pulled_and_earned()
+    into.pulls[cell] = pulled.T
     into.late_pulls[cell] = into.pulls[cell] - into.late_pulls[cell]
-    into.reward[cell] = run.state.statistics[SUM].sum() / GRID
+    into.reward[cell] = earned.sum() / GRID
+    into.offset[cell] = run.run.offset
 
 
 def _run_all(

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numba
@@ -20,6 +21,7 @@ from posse.policies.bindings import FLAT_CELL, bindings, class_of, used_statisti
 from posse.policies.refresh import Refresh
 from posse.policies.state import State, state_shapes
 from posse.policies.statistics import COUNT, SUM
+from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
@@ -28,6 +30,7 @@ from posse.simulation.cuda_tables import TUPLES, GpuClock, GpuProblems, RunTable
 from posse.simulation.engine import Shapes, not_a_number
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
+from posse.streams import MAX_ROUND
 from posse.streams import key as run_key
 
 WARP = 32  # threads that run in step; a run with up to so many players has one warp
@@ -38,6 +41,7 @@ SHARED_BYTES = 32768  # of shared memory that a block's counters may take
 FIRST_PIECE = 100_000  # pairs of players and arms that the first launch has, over its rounds
 PIECE_SECONDS = 0.1  # how long a launch is to take, so that Ctrl-C is heard
 MEMORY_SHARE = 0.8  # of what is free
+MOST_TOGETHER = 1 << 19  # rewards that arrive together; see PART_BITS in `posse.simulation.cuda_count`
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 Launches = list[tuple[Any, Any]]
@@ -46,6 +50,9 @@ Portion = tuple[int, range]  # some runs of one policy: its number, and those of
 
 def run_on_gpu(work: Work, into: Measurements, tracker: Tracker) -> Launches:
     """Do the work; return the events before and after each launch, by which a benchmark tells the time."""
+    together = work.feedback.within(work.horizon)[1] * work.problems[0].players
+    if together > MOST_TOGETHER:
+        raise ValueError(f"batches of {together} rewards, but a GPU adds up at most {MOST_TOGETHER}; use the CPU")
     shared = _shared(work)
     todo = deque(_portions(work))
     at_work: deque[Batch] = deque()
@@ -106,17 +113,31 @@ class Shared(NamedTuple):
 def _shared(work: Work) -> Shared:
     """What all runs read, copied there."""
     problems = work.problems
+    starts, means, gaps = map(_to_gpu, _by_segment(problems))
     kind, *tables = work.schedule.participation(problems[0].players, work.horizon)
     return Shared(
         GpuProblems(
-            _to_gpu(np.array([problem.means.T.ravel() for problem in problems])),
-            _to_gpu(np.array([problem.gaps.T.ravel() for problem in problems])),
+            starts,
+            means,
+            gaps,
             _to_gpu(np.array([problem.rewards.code for problem in problems])),
             _to_gpu(np.array([problem.rewards.parameter for problem in problems])),
         ),
         Participation(kind, *map(_to_gpu, tables)),
         _to_gpu(work.checkpoints),
     )
+
+
+def _by_segment(problems: Sequence[Problem]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First rounds [problem, segment], means and gaps [problem, segment, pair]; a segment too many never begins."""
+    segments = [problem.segments for problem in problems]
+    shape = len(problems), max(map(len, segments))
+    starts, tables = np.full(shape, MAX_ROUND), np.zeros((2, *shape, problems[0].means.size))
+    for number, each in enumerate(segments):
+        for place, (first, problem) in enumerate(each):
+            starts[number, place] = first
+            tables[:, number, place] = problem.means.T.ravel(), problem.gaps.T.ravel()
+    return starts, *tables
 
 
 def _to_gpu(array: np.ndarray) -> Any:
@@ -134,7 +155,9 @@ class Batch:
         self.runs = len(runs)
         self.players, self.arms = work.problems[0].means.shape
         self.layout = Layout.of(self.players, self.arms, self.runs, self.policy)
-        self.play = play_kernel(self.policy, self.layout, shared.participation.kind == CONCURRENT, work.anytime)
+        everybody = shared.participation.kind == CONCURRENT
+        self.timed = work.timed(self.policy)
+        self.play = play_kernel(self.policy, self.layout, everybody, work.anytime, self.timed)
         self.stream = cuda.stream()
         arrays = _allocate(self.runs, _shapes(work, self.policy), self.stream)
         problems, replications = np.divmod(runs, len(work.replications))
@@ -165,7 +188,8 @@ class Batch:
         last = min(self.launched + self.piece, work.horizon)
         number = int(np.searchsorted(work.checkpoints, first))
         early, log_horizon = last_quarter(work.horizon), math.log(work.told_horizon)
-        clock = GpuClock(first, last, early, log_horizon, self.shared.checkpoints, number)
+        over_time = self.policy.forget or 0, *work.feedback.within(work.horizon)
+        clock = GpuClock(first, last, early, log_horizon, self.shared.checkpoints, number, *over_time)
         constants = (0.0, *self.policy.constants())  # at least one number: a kernel takes no empty tuple
         arguments = (self.state, self.tables, self.shared.problems, self.shared.participation, clock)
         before, after = cuda.event(), cuda.event()
@@ -194,6 +218,8 @@ class Batch:
         state, tables = self.state, self.tables
         measured = (state.statistics[COUNT], state.totals[SUM], tables.early, tables.regret, tables.nan)
         pulls, sums, early, regret, nan = (array.copy_to_host(stream=self.stream) for array in measured)
+        uncounted = [array.copy_to_host(stream=self.stream) for array in tables.uncounted]
+        offset = tables.offset.copy_to_host(stream=self.stream)
         self.stream.synchronize()
         if nan.any():
             run = int(np.flatnonzero(nan)[0])
@@ -205,9 +231,12 @@ class Batch:
             number, runs = self.portion
             return of[number].reshape(-1, *of.shape[3:])[runs.start : runs.stop]
 
+        if self.timed:
+            pulls += uncounted[COUNT]
+            rows(into.offset)[:] = offset
         rows(into.pulls)[:] = self._by_arm(pulls).transpose(0, 2, 1)
         rows(into.late_pulls)[:] = self._by_arm(pulls - early).transpose(0, 2, 1)
-        rows(into.reward)[:] = sums.sum(axis=1) / GRID
+        rows(into.reward)[:] = (sums.sum(axis=1) + uncounted[SUM].sum(axis=1)) / GRID
         rows(into.regret)[:] = regret
 
 
@@ -239,7 +268,7 @@ def counter_bytes(arms: int) -> int:
     return 3 * 4 * arms
 
 
-def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool) -> Any:
+def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool, timed: bool) -> Any:
     """The kernel of a policy's class, compiled when it is first launched or taken from the disk cache."""
     statistics = used_statistics(type(policy))
     names = bindings(class_of(policy), statistics, FLAT_CELL) | {
@@ -250,6 +279,7 @@ def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool) 
         "COUNTERS_SHARED": layout.shared > 0,
         "EVERYBODY": everybody,
         "ANYTIME": anytime,
+        "TIMED": timed,
         "barrier": cuda_kernel.wait_for_warp if layout.in_a_warp else cuda_kernel.wait_for_block,
         "add_to": cuda_kernel.add_atomically,
     }
@@ -293,6 +323,13 @@ def _shapes(work: Work, policy: Policy) -> Shapes:
         "early": (np.int64, (arms * players,)),
         "player_regret": (np.float64, (players,)),
         "regret": (np.float64, (len(work.checkpoints),)),
+    }
+    timed, late = work.timed(policy), sum(work.feedback.within(work.horizon)) * players
+    shapes |= {
+        "uncounted": (np.int64, (2, arms * players if timed else 1)),
+        "offset": (np.float64, (players if timed else 1,)),
+        "late_arms": (np.int64, (late if timed else 1,)),
+        "late_rewards": (np.int64, (late if timed else 1,)),
     }
     return {name: (dtype, tuple(max(size, 1) for size in shape)) for name, (dtype, shape) in shapes.items()}
 

@@ -16,6 +16,7 @@ from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.bound import (
     AT_OWN_PULL,
     BETA,
+    IMED,
     RANDOMISED,
     SCHEDULED,
     SUMS,
@@ -25,13 +26,25 @@ from posse.policies.bound import (
     own_of,
     player_of,
     provided,
-    remember,
 )
+from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once, summary_is_due
-from posse.policies.state import add_contributions, contribute, see, shared_as_seen, shared_now
+from posse.policies.state import add_contributions, contribute, fades_at, see, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import draw_reward
 from posse.schedule import is_active
+from posse.simulation.cuda_count import (
+    add_up,
+    arrivals,
+    arrived_arm,
+    clear,
+    count,
+    count_late,
+    fade_all,
+    keep_late,
+    pulls_of,
+    shift_regret,
+)
 from posse.simulation.cuda_pick import BOUNDS, BOUNDS_SIZE, NEVER, ONE, THREE, TWO, pick
 from posse.simulation.cuda_tables import Lane, lane_in_block, pair_of, round_of
 from posse.streams import DRAW, SAMPLE, block
@@ -43,14 +56,11 @@ IN_A_WARP = True  # a run has a warp, and a block several runs; otherwise a run 
 COUNTERS_SHARED = True  # the counters of a round fit into shared memory
 EVERYBODY = True  # all players are active in every round
 ANYTIME = False
+TIMED = False  # means change, rewards are late, or the policy forgets
 state_of_run = provided  # (states, run): what the policy knows in one run
 tables_of_run = provided  # (tables, run): what a run has beside that
 barrier = provided  # (lane): wait for all threads of the run
 add_to = provided  # (numbers, place, amount): add to a number that other threads add to
-
-# A round's rewards are added up in two parts, so that 32 bits hold the sum over half a million players.
-PART_BITS = 12
-PART = (1 << PART_BITS) - 1
 
 
 def wait_for_warp(lane):
@@ -97,7 +107,8 @@ def play_run(state, own, counters, problems, participation, clock, players, cons
     """Play the rounds of one run, as one of its threads."""
     key = own.key[0], own.key[1]
     number = np.uint64(own.problem[0])
-    means, gaps = problems.means[number], problems.gaps[number]
+    segment = 0
+    means, gaps = problems.means[number, segment], problems.gaps[number, segment]
     family, parameter = problems.families[number], problems.parameters[number]
     checkpoint = clock.checkpoint
     upcoming = round_of(clock.checkpoints, checkpoint)
@@ -106,6 +117,11 @@ def play_run(state, own, counters, problems, participation, clock, players, cons
         begin(state, own, players, constants, log_of(1, clock.log_horizon), lane)
     for t in range(clock.first, clock.last + 1):
         log_T = log_of(t, clock.log_horizon)
+        while TIMED and segment + 1 < problems.starts.shape[1] and problems.starts[number, segment + 1] <= t:
+            segment += 1
+            means, old_gaps, gaps = problems.means[number, segment], gaps, problems.gaps[number, segment]
+            if problems.starts[number, segment] == t:
+                shift_regret(state, own, players, old_gaps, gaps, lane)
         if ANYTIME or not (AT_OWN_PULL or SCHEDULED):
             if ANYTIME:
                 barrier(lane)  # other groups look at what was seen in the last round
@@ -118,15 +134,25 @@ def play_run(state, own, counters, problems, participation, clock, players, cons
                 arm, word = choose(state, own, players, player, t, key, bounds)
                 pair = pair_of(arm, player, players)
                 reward = draw_reward(family, parameter, means[pair], word, player, t, key)
-                count(state, own, counters, arm, player, pair, reward, t, constants)
+                if TIMED:
+                    keep_late(own, arm, player, players, pair, reward, t, clock)
+                else:
+                    count(state, counters, arm, pair, reward, constants)
+                own.arms[np.uint64(player)] = arm
+                if not (EVERYBODY or AT_OWN_PULL or SCHEDULED):
+                    own.looked_at[np.uint64(player)] = t - 1
+            if TIMED:
+                count_late(state, own, counters, player, players, t, clock, constants)
             player = next_of(player, players, lane)
         barrier(lane)
         add_up(state, counters, players, t, lane)
         barrier(lane)
         if SCHEDULED:
-            summarise(state, own, players, constants, log_T, lane)
+            summarise(state, own, players, constants, log_T, t, clock, lane)
         elif AT_OWN_PULL:
-            refresh(state, own, players, constants, log_T, lane)
+            refresh(state, own, players, constants, log_T, t, clock, lane)
+        if TIMED and clock.half_life > 0 and fades_at(t, clock.half_life) > 0:
+            forget(state, own, players, fades_at(t, clock.half_life), constants, log_T, lane)
         if t == clock.early:
             keep(state, own, players, lane)
         if t == upcoming:
@@ -185,6 +211,23 @@ def begin(state, own, players, constants, log_T, lane):
     barrier(lane)  # no player may go on before all groups have seen that nothing was pulled
 
 
+def forget(state, own, players, step, constants, log_T, lane):
+    """Forget a step of a half-life, as `posse.policies.state.fade`, and form every index anew."""
+    fade_all(state, own, players, step, lane)
+    barrier(lane)
+    if lane.number == 0 and lane.group == 0:
+        state.summed[0] = 0
+        for arm in range(state.pulled_at.size):
+            pulls, sums = 0, 0
+            for player in range(players):
+                pulls += state.statistics[COUNT][pair_of(arm, player, players)]
+                sums += state.statistics[SUM][pair_of(arm, player, players)]
+            state.totals[COUNT][np.uint64(arm)], state.totals[SUM][np.uint64(arm)] = pulls, sums
+            state.summed[0] += pulls
+    barrier(lane)
+    begin(state, own, players, constants, log_T, lane)
+
+
 def look(state, own, players, participation, t, key, log_T, constants, lane):
     """Bring the indices of the round's players up to date, as far as their own pulls did not."""
     player = lane.number
@@ -200,48 +243,6 @@ def look(state, own, players, participation, t, key, log_T, constants, lane):
         player = next_of(player, players, lane)
 
 
-def count(state, own, counters, arm, player, pair, reward, t, constants):
-    """Count a pull and its reward, for the player itself and for everybody."""
-    own.arms[np.uint64(player)] = arm
-    add_to(counters, 3 * arm, 1)
-    if reward & PART:
-        add_to(counters, 3 * arm + 1, reward & PART)
-    if reward > PART:
-        add_to(counters, 3 * arm + 2, reward >> PART_BITS)
-    remember(state.statistics, pair, reward)
-    if not (EVERYBODY or AT_OWN_PULL or SCHEDULED):
-        own.looked_at[np.uint64(player)] = t - 1
-    if not (SUMS or SCHEDULED):
-        contribute(state, pair, constants)
-
-
-def clear(counters, lane):
-    """Set the counters to zero before the first round."""
-    number = lane.number
-    while number < counters.size and lane.group == 0:
-        counters[number] = 0
-        number += lane.lanes
-    barrier(lane)
-
-
-def add_up(state, counters, players, t, lane):
-    """Add what was counted in round t to everybody's totals, and form what is shared of the arms."""
-    arm = lane.number + lane.lanes * lane.group
-    while arm < state.pulled_at.size and lane.group < lane.groups:
-        place = np.uint64(arm)
-        at = THREE * place
-        pulls, low, high = counters[at], counters[at + ONE], np.int64(counters[at + TWO])
-        if pulls > 0:
-            all_pulls = state.totals[COUNT][place] + pulls
-            all_sums = state.totals[SUM][place] + low + (high << PART_BITS)
-            state.totals[COUNT][place], state.totals[SUM][place] = all_pulls, all_sums
-            state.pulled_at[place] = t
-            counters[at], counters[at + ONE], counters[at + TWO] = 0, 0, 0
-            if not (SUMS or SCHEDULED):
-                add_contributions(state, place, players)
-        arm += lane.lanes * lane.groups
-
-
 def form(state, own, arm, player, players, shared, log_T, constants):
     """Form a pair's center and scale, from this that is shared of the arm.
 
@@ -251,7 +252,7 @@ def form(state, own, arm, player, players, shared, log_T, constants):
     """
     pair = pair_of(arm, player, players)
     numbers, known = own_of(state.indexed, pair), player_of(state.of_player, np.uint64(player))
-    center, scale = index_of(numbers, shared, known, players, log_T, constants)
+    center, scale = index_of(numbers, shared, known, players, state.pulled_at.size, log_T, constants)
     own.center[pair], own.scale[pair] = center, scale
     near = False
     if RANDOMISED and not BETA:
@@ -265,20 +266,21 @@ def form(state, own, arm, player, players, shared, log_T, constants):
         own.nan[0] = 1
 
 
-def refresh(state, own, players, constants, log_T, lane):
-    """Bring the indices of the pairs that were pulled up to date."""
+def refresh(state, own, players, constants, log_T, t, clock, lane):
+    """Bring the indices of the pairs whose rewards came up to date."""
     player = lane.number
     while player < players and lane.group == 0:
-        arm = own.arms[np.uint64(player)]
-        if arm >= 0:
-            if ANYTIME:
-                see(state, np.uint64(arm), pair_of(arm, player, players))
-            else:
-                form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
+        for row in range(arrivals(t, clock)):
+            arm = arrived_arm(own, row, player, players, t, clock)
+            if arm >= 0:
+                if ANYTIME:
+                    see(state, np.uint64(arm), pair_of(arm, player, players))
+                else:
+                    form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
         player = next_of(player, players, lane)
 
 
-def summarise(state, own, players, constants, log_T, lane):
+def summarise(state, own, players, constants, log_T, t, clock, lane):
     """Make the summary anew if it is due; otherwise let the pulled pairs' indices follow while their pulls are few."""
     pulls = 0
     for arm in range(state.pulled_at.size):
@@ -290,10 +292,11 @@ def summarise(state, own, players, constants, log_T, lane):
         return
     player = lane.number
     while player < players and lane.group == 0:
-        arm = own.arms[np.uint64(player)]
-        if arm >= 0 and counts_at_once(state.statistics[COUNT][pair_of(arm, player, players)]):
-            copy_own(state.indexed, state.statistics, pair_of(arm, player, players))
-            form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
+        for row in range(arrivals(t, clock)):
+            arm = arrived_arm(own, row, player, players, t, clock)
+            if arm >= 0 and counts_at_once(state.statistics[COUNT][pair_of(arm, player, players)]):
+                copy_own(state.indexed, state.statistics, pair_of(arm, player, players))
+                form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
         player = next_of(player, players, lane)
 
 
@@ -321,7 +324,7 @@ def keep(state, own, players, lane):
     while player < players and lane.group == 0:
         for arm in range(state.pulled_at.size):
             pair = pair_of(arm, player, players)
-            own.early[pair] = state.statistics[COUNT][pair]
+            own.early[pair] = pulls_of(state, own, pair)
         player = next_of(player, players, lane)
 
 
@@ -329,10 +332,10 @@ def measure(state, own, players, gaps, checkpoint, lane):
     """Regret so far: each player's in the order of the arms, and their sum in the order of the players."""
     player = lane.number
     while player < players:
-        total = 0.0
+        total = own.offset[np.uint64(player)] if TIMED else 0.0
         for arm in range(state.pulled_at.size):
             pair = pair_of(arm, player, players)
-            total += state.statistics[COUNT][pair] * gaps[pair]
+            total += pulls_of(state, own, pair) * gaps[pair]
         own.player_regret[player] = total
         player = next_of(player, players, lane)
     barrier(lane)
@@ -351,6 +354,8 @@ def choose(state, own, players, player, t, key, bounds):
     word, _, _, _ = block(0, player, t, DRAW, key)
     if BETA:
         return best_by_beta(state, own, players, player, t, key), word
+    if IMED:
+        return least_evidence(own.center[player::players], own.scale[player::players]), word
     return largest(own, arms, players, player), word
 
 

@@ -14,8 +14,9 @@ from posse.policies.bindings import made_function
 class GpuProblems(NamedTuple):
     """The problems of a call."""
 
-    means: Any  # [problem, pair]
-    gaps: Any  # [problem, pair]
+    starts: Any  # [problem, segment], the first round of each stretch in which means do not change
+    means: Any  # [problem, segment, pair]
+    gaps: Any  # [problem, segment, pair]
     families: Any  # [problem]
     parameters: Any  # [problem]
 
@@ -36,16 +37,20 @@ class RunTables(NamedTuple):
     early: Any  # [pair], pulls before the last quarter
     player_regret: Any  # [player]
     regret: Any  # [checkpoint]
+    uncounted: Any  # pulls and reward sums of pairs, offset of players' regrets: see `posse.simulation.kernel.Run`
+    offset: Any  # [player]
+    late_arms: Any  # [row · players + player], arms whose rewards are late, or −1
+    late_rewards: Any  # [row · players + player]
 
 
-TUPLES = ("statistics", "indexed", "summarised", "totals", "contributions", "seen")
+TUPLES = ("statistics", "indexed", "summarised", "totals", "contributions", "seen", "uncounted")
 """What is a tuple here, of an array for each number: to find a place in one of several axes would take longer."""
 
 
 @functools.cache
 def of_run(record: Any, statistics: int, shared: int) -> Any:
     """A function that takes one run out of all arrays of a record, for so many statistics and shared numbers."""
-    counts = dict(zip(TUPLES, (statistics, statistics, statistics, 2, shared, shared), strict=True))
+    counts = dict(zip(TUPLES, (statistics, statistics, statistics, 2, shared, shared, 2), strict=True))
 
     def part(name: str) -> str:
         places = ", ".join(f"record.{name}[{place}][run]" for place in range(counts.get(name, 0)))
@@ -64,6 +69,9 @@ class GpuClock(NamedTuple):
     log_horizon: float
     checkpoints: Any
     checkpoint: int  # the number of the first that is not before `first`
+    half_life: int  # see `posse.simulation.kernel.Clock`
+    delay: int
+    batch: int
 
 
 class Lane(NamedTuple):

@@ -11,9 +11,11 @@ from posse.compile import bind_all, source_digest
 from posse.policies.base import Law, Policy
 from posse.policies.bindings import bindings, class_of, used_statistics
 from posse.policies.state import State, state_shapes
+from posse.policies.statistics import SUM
 from posse.problem import Problem
 from posse.schedule import Schedule
 from posse.simulation import kernel
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.streams import MAX_ROUND
 from posse.streams import key as run_key
 
@@ -26,9 +28,14 @@ class RunKernels(NamedTuple):
 
 
 @functools.cache
-def kernels(policy: Any) -> RunKernels:
-    """The kernels of a policy class, compiled at their first call or taken from the disk cache."""
-    return RunKernels(*bind_all([kernel.advance, kernel.settle], what=policy.name or policy.__name__, **_names(policy)))
+def kernels(policy: Any, timed: bool = False) -> RunKernels:
+    """The kernels of a policy class, compiled at their first call or taken from the disk cache.
+
+    Those of runs in which means change, rewards are late or the policy forgets are compiled apart, so that they cost
+    other runs nothing.
+    """
+    found: list[Callable[..., Any]] = [kernel.advance, kernel.settle]
+    return RunKernels(*bind_all(found, what=policy.name or policy.__name__, **_names(policy), TIMED=timed))
 
 
 def _names(policy: Any) -> dict[str, Any]:
@@ -48,7 +55,7 @@ def _code_digest(policy: Any) -> str:
 Shapes = dict[str, tuple[type, tuple[int, ...]]]
 
 
-def run_shapes(policy: Policy, players: int, arms: int) -> Shapes:
+def run_shapes(policy: Policy, players: int, arms: int, delay: int, batch: int) -> Shapes:
     """Type and shape of what a run has beside what the policy knows."""
     place = np.uint64  # looks up others: a signed number might count from the end, which every look-up would pay for
     halves = 8 * ((arms + 9) // 8) if policy.randomised else 0
@@ -63,6 +70,14 @@ def run_shapes(policy: Policy, players: int, arms: int) -> Shapes:
         "halves": (np.int64, (halves, min(players, kernel.TILE))),
         "words": (np.int64, (4, arms if policy.law is Law.BETA else 0)),
         "column": (np.float64, (2, players)),
+        "uncounted": (np.int64, (2, arms, players)),
+        "offset": (np.float64, (players,)),
+        "late_count": (np.int64, (delay + batch,)),
+        "late_players": (place, (delay + batch, players)),
+        "late_arms": (place, (delay + batch, players)),
+        "late_rewards": (np.int64, (delay + batch, players)),
+        "arrived_players": (place, (batch * players,)),
+        "arrived_arms": (place, (batch * players,)),
     }
 
 
@@ -77,7 +92,7 @@ def _allocate(shapes: Shapes) -> dict[str, np.ndarray]:
     }
 
 
-NO_MEASURES = kernel.Measures(np.zeros(0, np.int64), np.zeros((0, 0)), np.zeros(0))
+NO_MEASURES = kernel.Measures(np.zeros(0, np.int64), np.zeros(0))
 
 
 class PolicyRun:
@@ -94,21 +109,34 @@ class PolicyRun:
         replication: int = 0,
         anytime: bool = False,
         told_horizon: int | None = None,
+        feedback: Feedback = AT_ONCE,
     ) -> None:
         self.policy = policy
-        self.kernels = kernels(class_of(policy))
+        timed = bool(problem.changes or policy.forget or feedback != AT_ONCE)
+        self.kernels = kernels(class_of(policy), timed)
         self.constants = policy.constants()
         self.key = run_key(seed, problem.stream, replication)
-        environment = kernel.Environment(problem.means.copy(), problem.rewards.code, problem.rewards.parameter)
+        later = [segment for _, segment in problem.segments[1:]]
+        shape = len(later), *problem.means.shape
+        self.environment = kernel.Environment(
+            problem.means.copy(),
+            problem.rewards.code,
+            problem.rewards.parameter,
+            problem.gaps.copy(),
+            np.array([first for first, _ in problem.changes], np.int64),
+            np.array([segment.means for segment in later], np.float64).reshape(shape),
+            np.array([segment.gaps for segment in later], np.float64).reshape(shape),
+        )
         participation = schedule.participation(problem.players, horizon)
-        self.clock = kernel.Clock(math.log(told_horizon or horizon), anytime)
+        delay, batch = feedback.within(horizon)
+        self.clock = kernel.Clock(math.log(told_horizon or horizon), anytime, policy.forget or 0, delay, batch)
         known = state_shapes(policy, used_statistics(type(policy)), problem.players, problem.arms)
-        arrays = _allocate(known | run_shapes(policy, problem.players, problem.arms))
+        arrays = _allocate(known | run_shapes(policy, problem.players, problem.arms, delay, batch))
         bits = {f"{name}_bits": arrays[name].view(np.int64) for name in ("center", "scale", "column")}
         arrays = {"indexed": arrays["statistics"], **bits} | arrays
         self.state = State(**{name: arrays[name] for name in State._fields})
         self.run = kernel.Run(**{name: arrays[name] for name in kernel.Run._fields})
-        self.arguments = (self.state, self.run, environment, participation, self.constants, self.key, self.clock)
+        self.arguments = (self.state, self.run, self.environment, participation, self.constants, self.key, self.clock)
         self.round = -1  # rounds done; −1 before the indices are formed
 
     def advance(self, to: int, measures: kernel.Measures = NO_MEASURES) -> int:
@@ -124,6 +152,10 @@ class PolicyRun:
             raise not_a_number(self.policy, self.state.indexed, self.run.center, self.run.scale)
         self.round = to
         return count
+
+    def pulled_and_earned(self) -> np.ndarray:
+        """Pulls and sums of rewards so far in grid steps, int64 [2, arm, player], with late and forgotten ones."""
+        return self.state.statistics[: SUM + 1] + self.run.uncounted
 
     def settle(self) -> None:
         """Bring every center and scale up to date with all rounds done, as the next round will use them."""

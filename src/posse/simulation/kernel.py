@@ -12,16 +12,28 @@ import numpy as np
 
 from posse.compile import out_of_line
 from posse.policies.beta_draw import BLOCKS, beta_draw
-from posse.policies.bound import AT_OWN_PULL, BETA, RANDOMISED, SCHEDULED, index_of, own_of, player_of
+from posse.policies.bound import AT_OWN_PULL, BETA, IMED, RANDOMISED, SCHEDULED, index_of, own_of, player_of
+from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once
-from posse.policies.state import count_reward, see, share_everything, share_round, shared_as_seen, shared_now
-from posse.policies.statistics import COUNT
+from posse.policies.state import (
+    count_reward,
+    fade,
+    fades_at,
+    see,
+    share_everything,
+    share_round,
+    shared_as_seen,
+    shared_now,
+)
+from posse.policies.statistics import COUNT, STEPS, SUM
 from posse.rewards import draw_reward
 from posse.schedule import CONCURRENT, activate
 from posse.simulation.pick import draw_halves, largest, pick
-from posse.streams import DRAW, SAMPLE, block
+from posse.streams import DRAW, MAX_ROUND, SAMPLE, block
 
 BOUND_FOR_EACH_POLICY = True
+
+TIMED = False  # bound for each run: means change, rewards are late, or the policy forgets
 
 TILE = 32  # players whose random words are drawn together
 
@@ -34,9 +46,13 @@ NO_SIGN = 0x7FFFFFFFFFFFFFFF
 class Environment(NamedTuple):
     """The problem, as the kernel takes it."""
 
-    means: np.ndarray  # [player, arm]
+    means: np.ndarray  # [player, arm], those of the round
     family: int
     parameter: float
+    gaps: np.ndarray  # [player, arm], those of the round
+    starts: np.ndarray  # [change], the first round of the means that follow
+    later_means: np.ndarray  # [change, player, arm]
+    later_gaps: np.ndarray  # [change, player, arm]
 
 
 class Run(NamedTuple):
@@ -55,6 +71,14 @@ class Run(NamedTuple):
     words: np.ndarray  # [word, arm], where indices are Beta draws
     column: np.ndarray  # [2, player], centers and scales of an arm on their way
     column_bits: np.ndarray  # the same memory as integers
+    uncounted: np.ndarray  # [2, arm, player], pulls and reward sums that statistics lack: late ones and forgotten ones
+    offset: np.ndarray  # [player], regret beyond pulls · gaps of the round, because gaps were others before
+    late_count: np.ndarray  # [row], how many rewards of a round are late; the next three go with it
+    late_players: np.ndarray  # [row, place]
+    late_arms: np.ndarray  # [row, place]
+    late_rewards: np.ndarray  # [row, place]
+    arrived_players: np.ndarray  # [place], those of all rewards that arrive together
+    arrived_arms: np.ndarray  # [place]
 
 
 class Clock(NamedTuple):
@@ -62,13 +86,15 @@ class Clock(NamedTuple):
 
     log_horizon: float
     anytime: bool
+    half_life: int  # of what is remembered, in rounds; 0: nothing is forgotten
+    delay: int  # see `posse.simulation.feedback`
+    batch: int
 
 
 class Measures(NamedTuple):
-    """When a run is measured, and what it is measured by."""
+    """When a run is measured, and what is measured."""
 
     checkpoints: np.ndarray  # the rounds
-    gaps: np.ndarray  # [player, arm]
     regret: np.ndarray  # [checkpoint], to be filled in
 
 
@@ -90,31 +116,72 @@ def advance(state, run, environment, participation, constants, key, clock, measu
     number = 0
     while number < measures.checkpoints.size and measures.checkpoints[number] < first:
         number += 1
+    change = 0
+    while change < environment.starts.size and environment.starts[change] < first:
+        change += 1
     count = 0
     while first <= last:
+        if TIMED and change < environment.starts.size and environment.starts[change] == first:
+            change_means(state, run, environment, change)
+            change += 1
         stop = last
         if number < measures.checkpoints.size:
             stop = min(last, measures.checkpoints[number])
+        if TIMED:
+            stop = min(stop, next_event(environment.starts, change, clock.half_life, first))
         count = play(state, run, environment, participation, constants, key, clock, first, stop)
         if count < 0:
             return count
+        if TIMED and clock.half_life > 0 and fades_at(stop, clock.half_life) > 0:
+            keep_forgotten(state, run, 1)
+            fade(state, fades_at(stop, clock.half_life), constants)
+            keep_forgotten(state, run, -1)
+            if evaluate_all(state, run, log_of(stop, clock), constants):
+                return -1
         if number < measures.checkpoints.size and stop == measures.checkpoints[number]:
-            measures.regret[number] = collective_regret(state.statistics[COUNT], measures.gaps)
+            measures.regret[number] = collective_regret(state, run, environment.gaps)
             number += 1
         first = stop + 1
     return count
 
 
-def collective_regret(pulls, gaps):
+def next_event(starts, change, half_life, first):
+    """The last round from `first` on before the means change or something is forgotten."""
+    last = starts[change] - 1 if change < starts.size else MAX_ROUND
+    if half_life > 0:
+        last = min(last, -(-(STEPS * (first - 1) // half_life + 1) * half_life // STEPS))
+    return last
+
+
+def keep_forgotten(state, run, sign):
+    """Add pulls and reward sums to the uncounted ones before some are forgotten, and with −1 take away what is left."""
+    for number in range(SUM + 1):
+        for arm in range(run.uncounted.shape[1]):
+            for player in range(run.uncounted.shape[2]):
+                run.uncounted[number, arm, player] += sign * state.statistics[number, arm, player]
+
+
+def collective_regret(state, run, gaps):
     """Σ pulls · gaps, added up arm by arm for each player and then player by player, as on every backend."""
-    arms, players = pulls.shape
+    arms, players = state.statistics[COUNT].shape
     total = 0.0
     for player in range(players):
-        own = 0.0
+        own = run.offset[player]
         for arm in range(arms):
-            own += pulls[arm, player] * gaps[player, arm]
+            own += (state.statistics[COUNT, arm, player] + run.uncounted[COUNT, arm, player]) * gaps[player, arm]
         total += own
     return total
+
+
+def change_means(state, run, environment, change):
+    """Let the means change, and keep the regret of all pulls so far what it is with the gaps that follow."""
+    for player in range(environment.means.shape[0]):
+        for arm in range(environment.means.shape[1]):
+            pulls = state.statistics[COUNT, arm, player] + run.uncounted[COUNT, arm, player]
+            new = environment.later_gaps[change, player, arm]
+            run.offset[player] += pulls * (environment.gaps[player, arm] - new)
+            environment.gaps[player, arm] = new
+            environment.means[player, arm] = environment.later_means[change, player, arm]
 
 
 @out_of_line
@@ -141,18 +208,61 @@ def play(state, run, environment, participation, constants, key, clock, first, l
             mean, chance = environment.means[player, arm], run.chances[place]
             reward = draw_reward(environment.family, environment.parameter, mean, chance, player, t, key)
             run.rewards[place] = reward
-            count_reward(state, arm, player, reward, t)
+            if not TIMED:
+                count_reward(state, arm, player, reward, t)
 
-        if share_round(state, active, arms, count, t, clock.anytime, constants):
-            wrong |= evaluate_all(state, run, log_T, constants)
-        elif SCHEDULED or (AT_OWN_PULL and not clock.anytime):
-            for place in range(count):
-                player, arm = active[place], arms[place]
-                if not SCHEDULED or counts_at_once(state.statistics[COUNT][arm, player]):
-                    wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
+        if TIMED:
+            keep_late(run, count, t)
+            arrived = count_late(state, run, clock.delay, clock.batch, t)
+            players, pulled = run.arrived_players, run.arrived_arms
+            wrong |= learn(state, run, players, pulled, arrived, t, clock.anytime, log_T, constants)
+        else:
+            wrong |= learn(state, run, active, arms, count, t, clock.anytime, log_T, constants)
         if wrong:
             return -1
     return count
+
+
+def learn(state, run, players, arms, count, t, anytime, log_T, constants):
+    """Share what was counted, and form the indices that it changes; return whether one is NaN."""
+    wrong = False
+    if share_round(state, players, arms, count, t, anytime, constants):
+        wrong = evaluate_all(state, run, log_T, constants)
+    elif SCHEDULED or (AT_OWN_PULL and not anytime):
+        for place in range(count):
+            player, arm = players[place], arms[place]
+            if not SCHEDULED or counts_at_once(state.statistics[COUNT][arm, player]):
+                wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
+    return wrong
+
+
+def keep_late(run, count, t):
+    """Keep the rewards of round t, which nobody knows yet."""
+    row = t % run.late_count.size
+    run.late_count[row] = count
+    for place in range(count):
+        player, arm, reward = run.active[place], run.arms[place], run.rewards[place]
+        run.late_players[row, place], run.late_arms[row, place] = player, arm
+        run.late_rewards[row, place] = reward
+        run.uncounted[COUNT, arm, player] += 1
+        run.uncounted[SUM, arm, player] += reward
+
+
+def count_late(state, run, delay, batch, t):
+    """Count the rewards that arrive at the end of round t, as those of one round; return how many there are."""
+    arrived = 0
+    if t % batch == 0:
+        for earlier in range(max(t - delay - batch, 0) + 1, t - delay + 1):
+            row = earlier % run.late_count.size
+            for place in range(run.late_count[row]):
+                player, arm = run.late_players[row, place], run.late_arms[row, place]
+                reward = run.late_rewards[row, place]
+                count_reward(state, arm, player, reward, t)
+                run.uncounted[COUNT, arm, player] -= 1
+                run.uncounted[SUM, arm, player] -= reward
+                run.arrived_players[arrived], run.arrived_arms[arrived] = player, arm
+                arrived += 1
+    return arrived
 
 
 def look(state, run, count, concurrent, t, anytime, log_T, constants):
@@ -182,7 +292,7 @@ def look(state, run, count, concurrent, t, anytime, log_T, constants):
 def evaluate(state, run, arm, player, shared, log_T, constants):
     """Form a pair's center and scale, from this that is shared of the arm; return whether one is NaN."""
     own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-    center, scale = index_of(own, shared, known, run.center.shape[0], log_T, constants)
+    center, scale = index_of(own, shared, known, *run.center.shape, log_T, constants)
     run.center[player, arm], run.scale[player, arm] = center, scale
     wrong = INFINITY - (run.center_bits[player, arm] & NO_SIGN)
     if RANDOMISED:
@@ -197,11 +307,11 @@ def evaluate_as_seen(state, run, arm, player, log_T, constants):
 
 def evaluate_arm(state, run, arm, log_T, constants):
     """Form an arm's centers and scales for all players; without gaps, so that the compiler vectorises it."""
-    players, column = run.center.shape[0], run.column
+    (players, arms), column = run.center.shape, run.column
     shared = shared_now(state, arm)
     for player in range(players):
         own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-        column[0, player], column[1, player] = index_of(own, shared, known, players, log_T, constants)
+        column[0, player], column[1, player] = index_of(own, shared, known, players, arms, log_T, constants)
     for player in range(players):
         run.center[player, arm], run.scale[player, arm] = column[0, player], column[1, player]
     wrong = 0
@@ -249,7 +359,10 @@ def choose(run, count, t, key):
         for place in range(count):
             chances[place], _, _, _ = block(0, active[place], t, DRAW, key)
         for place in range(count):
-            arms[place] = largest(run.center, active[place])
+            if IMED:
+                arms[place] = least_evidence(run.center[active[place]], run.scale[active[place]])
+            else:
+                arms[place] = largest(run.center, active[place])
 
 
 def choose_by_beta(state, run, count, t, key):

@@ -13,6 +13,7 @@ from posse.checks import number
 from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.schedule import Schedule
+from posse.simulation.feedback import Feedback
 from posse.simulation.statistics import Difference, paired_difference
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Result:
     anytime: bool
     told_horizon: int
     """The horizon that the policies were told."""
+    feedback: Feedback
     version: str
     """The version of posse that ran it."""
 
@@ -102,11 +104,12 @@ class Result:
         """How many players are locked in on a bad arm at the end, [policy, problem, replication].
 
         A player is if it gave an arm that is worse than its best by more than `gap` more than `share` of its pulls
-        in the last quarter of the horizon. A player that did not act there is not.
+        in the last quarter of the horizon. A player that did not act there is not. Where means change, those of the
+        last round count.
         """
         gap = number("gap", gap, least=0)
         share = number("share", share, least=0, most=1)
-        bad = np.array([problem.gaps > gap for problem in self.problems])[None, :, None]
+        bad = np.array([problem.at(self.horizon).gaps > gap for problem in self.problems])[None, :, None]
         much = self.late_pulls > share * self.late_pulls.sum(axis=-1, keepdims=True)
         return np.sum((bad & much).any(axis=-1), axis=-1)
 
@@ -204,7 +207,7 @@ def merge(results: Iterable[Result]) -> Result:
 
 
 def _check_mergeable(first: Result, part: Result) -> None:
-    for name in ("horizon", "told_horizon", "seed", "anytime", "version"):
+    for name in ("horizon", "told_horizon", "seed", "anytime", "feedback", "version"):
         a, b = getattr(first, name), getattr(part, name)
         if a != b:
             raise ValueError(f"cannot merge results with {name} {a!r} and {b!r}")

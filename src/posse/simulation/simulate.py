@@ -12,6 +12,7 @@ from posse.problem import Problem
 from posse.schedule import Concurrent, Schedule
 from posse.simulation.backend import check_backend
 from posse.simulation.cpu import run_on_cpu
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.result import Result
 from posse.simulation.work import MAX_PLAYER_ROUNDS, Measurements, Progress, Tracker, checked_work
 from posse.version import __version__
@@ -32,6 +33,7 @@ def simulate(
     progress: Progress = None,
     anytime: bool = False,
     told_horizon: int | None = None,
+    feedback: Feedback = AT_ONCE,
     backend: str = "cpu",
 ) -> Result:
     """Run every policy on every problem, and measure regret.
@@ -52,6 +54,7 @@ def simulate(
         progress: True for a bar on standard error, or a function that is called with the fraction done.
         anytime: use ln max(t, 2) in place of ln T, as if the horizon were not known.
         told_horizon: the horizon that the policies are told, where it is not the true one.
+        feedback: when policies get to know rewards; the default is the end of the round.
         backend: "cpu", "cuda" for an NVIDIA GPU, or "auto" for a GPU where there is one. A GPU meets the same random
             numbers and rounds like the CPU but for logarithms and exponentials: docs/gpu.md.
 
@@ -61,7 +64,8 @@ def simulate(
     >>> result.regret.shape
     (2, 1, 1, 200)
     """
-    work = checked_work(problems, policies, horizon, seed, replications, schedule, checkpoints, anytime, told_horizon)
+    given = (problems, policies, horizon, seed, replications, schedule, checkpoints, anytime, told_horizon, feedback)
+    work = checked_work(*given)
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise TypeError(f"progress={progress!r}, but expected True or a function of the fraction done")
     workers = (os.cpu_count() or 1) if threads is None else whole("threads", threads, least=1)
@@ -75,6 +79,7 @@ def simulate(
         run_on_gpu(work, found, tracker)
     else:
         run_on_cpu(work, found, tracker, workers)
-    gaps = np.array([problem.gaps for problem in work.problems])
-    player_regret = np.einsum("abrpk,bpk->abrp", found.pulls, gaps)
-    return Result(**vars(work), **vars(found), player_regret=player_regret, version=__version__)
+    gaps = np.array([problem.at(work.horizon).gaps for problem in work.problems])
+    measured = vars(found)
+    player_regret = np.einsum("abrpk,bpk->abrp", found.pulls, gaps) + measured.pop("offset")
+    return Result(**vars(work), **measured, player_regret=player_regret, version=__version__)

@@ -10,6 +10,7 @@ from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Concurrent, Schedule
 from posse.simulation.cpu import new_run
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.work import checked_work
 
 
@@ -38,6 +39,7 @@ def trace(
     replication: int = 0,
     schedule: Schedule = Concurrent(),
     anytime: bool = False,
+    feedback: Feedback = AT_ONCE,
 ) -> Trace:
     """Run one policy on one problem, the same run as in `simulate`, and keep every round.
 
@@ -48,7 +50,7 @@ def trace(
     [[0, 0], [1, 1], [1, 0]]
     """
     replication = whole("replication", replication, least=0)
-    work = checked_work([problem], [policy], horizon, seed, [replication], schedule, 1, anytime)
+    work = checked_work([problem], [policy], horizon, seed, [replication], schedule, 1, anytime, None, feedback)
     run = new_run(work, (0, 0, 0))
     shape = (work.horizon, problem.players)
     arms = np.full(shape, -1, np.int64)

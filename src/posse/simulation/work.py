@@ -12,6 +12,7 @@ from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Schedule
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.progress import Bar
 from posse.streams import check_seed
 
@@ -33,11 +34,17 @@ class Work:
     checkpoints: np.ndarray
     anytime: bool
     told_horizon: int
+    feedback: Feedback
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """How many policies, problems and replications there are."""
         return len(self.policies), len(self.problems), len(self.replications)
+
+    def timed(self, policy: Policy) -> bool:
+        """Whether means change, rewards are late or the policy forgets, which takes another kernel."""
+        changes = any(problem.changes for problem in self.problems)
+        return changes or self.feedback != AT_ONCE or policy.forget is not None
 
 
 def checked_work(
@@ -50,6 +57,7 @@ def checked_work(
     checkpoints: int | Iterable[int],
     anytime: bool,
     told_horizon: int | None = None,
+    feedback: Feedback = AT_ONCE,
 ) -> Work:
     """The work that `simulate` was asked for, or a clear error."""
     found = _check_problems(problems)
@@ -69,7 +77,9 @@ def checked_work(
     if not isinstance(anytime, bool):
         raise TypeError(f"anytime={anytime!r}, but expected True or False")
     told = horizon if told_horizon is None else whole("told_horizon", told_horizon, least=1)
-    return Work(tuple(found), tuple(tried), tuple(repeated), horizon, seed, schedule, rounds, anytime, told)
+    if not isinstance(feedback, Feedback):
+        raise TypeError(f"feedback={feedback!r}, but expected such as posse.simulation.Feedback(delay=100)")
+    return Work(tuple(found), tuple(tried), tuple(repeated), horizon, seed, schedule, rounds, anytime, told, feedback)
 
 
 def _check_problems(problems: Problem | Iterable[Problem]) -> list[Problem]:
@@ -145,6 +155,7 @@ class Measurements:
         self.pulls = np.empty((*work.shape, *pairs), np.int64)
         self.late_pulls = np.empty_like(self.pulls)
         self.reward = np.empty(work.shape)
+        self.offset = np.zeros((*work.shape, pairs[0]))  # of regrets by player, where means have changed
 
 
 class Tracker:

@@ -75,6 +75,9 @@ def check_index_values(policy: Policy) -> None:
         if policy.law is Law.BETA:
             assert min(center, scale) >= 1, f"a = {center}, b = {scale} at {numbers}, but both must be at least 1"
             continue
+        if policy.law is Law.IMED:
+            assert scale > 0 or center == math.inf, f"mean {center} of {scale} pulls at {numbers}"
+            continue
         assert center != -math.inf, f"center is -inf at {numbers}: the arm could never be pulled again"
         assert 0 <= scale < math.inf, f"scale {scale} at {numbers}"
         assert policy.randomised or scale == 0, f"scale {scale} at {numbers}, but randomised = False"
@@ -227,7 +230,7 @@ class _Known:
             numbers |= dict(zip(names, values, strict=True))
             for name, places in together(names).items():
                 numbers[name] = tuple(values[place] for place in places)
-        return numbers | {"M": self.players, "log_T": log_T}
+        return numbers | {"M": self.players, "K": self.indexed["n"].shape[1], "log_T": log_T}
 
 
 def _check_traces(policy: Policy, anytime: bool) -> None:
@@ -264,8 +267,8 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
 
 def _check_picks(policy: Policy, problem: Problem, run: Trace, schedule: Schedule) -> None:
     """Recompute every draw in full, and with it every pick."""
-    if policy.law is Law.BETA:
-        return  # a Beta draw is compared with its law in the tests of `posse.policies.beta_draw`
+    if policy.law is not Law.NORMAL:
+        return  # posse's tests compare Beta draws with their law, and IMED with its definition
     key = streams.key(6, problem.stream, 0)
     for row, player in np.argwhere(run.active):
         t = int(row) + 1

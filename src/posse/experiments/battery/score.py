@@ -105,8 +105,8 @@ class BatteryFamily:
         return next((tag for tag in self.tags if tag in ("A", "B")), "")
 
     def best(self, *, alone: bool = False) -> str | None:
-        """The best policy besides the candidate, or the best that shares nothing; one that knows the groups is none."""
-        others = (score for score in self.scores if score.policy not in (CANDIDATE, KNOWS_GROUPS))
+        """The best policy besides the candidate, in any form, or the best that shares nothing."""
+        others = (score for score in self.scores if not score.policy.startswith(CANDIDATE))
         return next((score.policy for score in others if score.alone or not alone), None)
 
 

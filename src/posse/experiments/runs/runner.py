@@ -22,6 +22,7 @@ from posse.experiments.records import Records, from_result
 from posse.experiments.runs.store import ResultStore
 from posse.experiments.spec.study import Spec, Unit
 from posse.policies.base import Policy
+from posse.policies.statistics import STEPS
 from posse.policies.user import import_file, imported_files
 from posse.problem import Problem
 from posse.simulation import simulate
@@ -215,8 +216,13 @@ def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[pa.Table]], progr
 
 
 def _policies(units: Iterable[Unit]) -> list[Policy]:
-    """One policy of each class in the units."""
-    return list({type(policy): policy for unit in units for policy in unit.policies}.values())
+    """One policy for each kernel of the units: of a class, with and without what changes over time."""
+    found = {}
+    for unit in units:
+        for policy in unit.policies:
+            timed = unit.timed or policy.forget is not None
+            found[type(policy), timed] = dataclasses.replace(policy, forget=STEPS if timed else None)
+    return list(found.values())
 
 
 def _compile(policies: Iterable[Policy]) -> str:
@@ -253,7 +259,7 @@ def _batches(todo: list[Unit]) -> Iterator[Batch]:
     for unit in todo:
         shape = unit.problems.players, unit.problems.arms
         setting = unit.policies, unit.horizon, unit.schedule, unit.replications, unit.checkpoints, unit.anytime
-        by_setting.setdefault((unit.study, shape, setting, unit.seed), []).append(unit)
+        by_setting.setdefault((unit.study, shape, setting, unit.seed, unit.feedback), []).append(unit)
     for alike in by_setting.values():
         batch: Batch = []
         met: set[Problem] = set()

@@ -22,9 +22,11 @@ from posse.checks import number, whole
 from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable, find_lines
 from posse.experiments.spec.study import GIVEN, KNOWS_GROUPS, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
 from posse.generate import FAMILIES
-from posse.policies.base import Policy, all_policies
+from posse.policies.base import LONGEST, Policy, all_policies
+from posse.policies.statistics import STEPS
 from posse.rewards import Bernoulli, Beta, Jackpot, OneNoisy, family
 from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
 
 MAX_UNITS = 100_000
@@ -119,7 +121,9 @@ def _whole(least: int, most: int) -> Check:
     return lambda name, value: whole(name, value, least=least, most=most)
 
 
-def _one_of(words: Mapping[str, Any], tables: Mapping[str, Callable[[Any], Any]] | None = None) -> Check:
+def _one_of(
+    words: Mapping[str, Any], tables: Mapping[str, Callable[[Any], Any]] | None = None, example: float = 0.5
+) -> Check:
     """One of some words, or a table with one key, such as { random = 0.5 }; the value is what they stand for."""
     makers = tables or {}
 
@@ -129,7 +133,7 @@ def _one_of(words: Mapping[str, Any], tables: Mapping[str, Callable[[Any], Any]]
         if isinstance(value, dict) and len(value) == 1 and makers.keys() >= value.keys():
             ((key, inner),) = value.items()
             return makers[key](inner)
-        allowed = [*map(repr, words), *(f"{{ {key} = 0.5 }}" for key in makers)]
+        allowed = [*map(repr, words), *(f"{{ {key} = {example} }}" for key in makers)]
         raise ValueError(f"{name}={value!r}, but expected {' or '.join(allowed)}")
 
     return check
@@ -157,6 +161,7 @@ _schedule = _one_of(
     },
     {"random": Random, "late": Late},
 )
+_feedback = _one_of({"at-once": AT_ONCE}, {"delay": Feedback, "batch": lambda value: Feedback(batch=value)}, 100)
 _rewards = _one_of(
     {word: family(word) for word in ("bernoulli", "uniform", "deterministic")},
     {
@@ -196,6 +201,7 @@ STUDY_FIELDS = {
     "schedule": Field(_schedule, (Concurrent(),), grid=True),
     "told": Field(lambda name, value: number(name, value, above=0, most=1e6), 1.0),
     "knows_groups": Field(_of_type(bool, "true or false"), False),
+    "feedback": Field(_feedback, (AT_ONCE,), grid=True),
     "problems": Field(_of_type(dict, "a table, [study.problems]")),
     "policies": Field(),
 }
@@ -356,6 +362,7 @@ def _read_policy(table: SpecTable) -> Iterator[PolicyChoice]:
             field.name: Field(_constant, REQUIRED if field.default is dataclasses.MISSING else None, grid=True)
             for field in policy._constant_fields()
         }
+        constants["forget"] = Field(_whole(STEPS, LONGEST), None, grid=True)
         values = table.read({"name": POLICY_NAME, **constants, "label": Field(_string, "")})
         for point in table.product({key: values[key] for key in constants if key in table.values}):
             choice = PolicyChoice(policy, tuple(point.items()), values["label"])

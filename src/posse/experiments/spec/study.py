@@ -23,6 +23,7 @@ from posse.problem import Problem
 from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
 from posse.simulation import Result, simulate
 from posse.simulation.engine import code_digest_of
+from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
 from posse.simulation.work import Progress
 
@@ -114,6 +115,7 @@ class Unit:
     seed: int
     told: float = 1.0  # the horizon that policies are told, as a share of the true one
     by_group: bool = False  # each group of players is simulated as a problem of its own, and the regrets are added up
+    feedback: Feedback = AT_ONCE
 
     def run(self, threads: int = 1, progress: Progress = None) -> pa.Table:
         """Simulate it: one row for each policy, problem and replication."""
@@ -131,6 +133,7 @@ class Unit:
             schedule=self.schedule,
             checkpoints=self.checkpoints,
             anytime=self.anytime,
+            feedback=self.feedback,
             told_horizon=max(1, round(self.told * self.horizon)),
             **how,
         )
@@ -141,6 +144,11 @@ class Unit:
         )
 
     @property
+    def timed(self) -> bool:
+        """Whether means change or rewards are late."""
+        return self.feedback != AT_ONCE or bool(self.problems.part(0, 1).make(self.seed)[0].changes)
+
+    @property
     def cost(self) -> float:
         """About how much work it is, in player-rounds of ten arms."""
         one = run_cost(self.schedule, self.horizon, self.problems.players, self.problems.arms)
@@ -148,8 +156,12 @@ class Unit:
         return one * len(self.policies) * self.problems.count * (last - first)
 
     def describe(self) -> dict[str, Any]:
-        """The contents as plain data, with the digest of the code that makes the numbers."""
-        described = {"told": self.told} if self.told != 1 else {}
+        """The contents as plain data, with the digest of the code that makes the numbers.
+
+        What was added to posse later is there only where it is used, so that ids stay what they were.
+        """
+        described: dict[str, Any] = {} if self.feedback == AT_ONCE else {"feedback": repr(self.feedback)}
+        described |= {"told": self.told} if self.told != 1 else {}
         described |= {"by_group": True} if self.by_group else {}
         return described | {
             "schema": SCHEMA_VERSION,
@@ -162,6 +174,7 @@ class Unit:
                     "constants": list(policy.constants()),
                     "label": policy.label,
                     "code": code_digest_of(policy),
+                    **({} if policy.forget is None else {"forget": policy.forget}),
                 }
                 for policy in self.policies
             ],
@@ -209,6 +222,7 @@ class Study:
     horizons: tuple[int, ...]
     turns: tuple[int, ...]  # in place of horizons: how often a player acts, on average
     schedules: tuple[Schedule, ...] = (Concurrent(),)
+    feedback: tuple[Feedback, ...] = (AT_ONCE,)
     anytime: tuple[bool, ...] = (False,)
     replications: int = 1
     checkpoints: int = 200
@@ -220,13 +234,13 @@ class Study:
     def settings(self) -> int:
         """How many combinations of its lists there are."""
         lengths = len(self.horizons) + len(self.turns)
-        return len(self.problems) * len(self.schedules) * lengths * len(self.anytime)
+        return len(self.problems) * len(self.schedules) * lengths * len(self.anytime) * len(self.feedback)
 
     def units(self, seed: int) -> Iterator[Unit]:
         """The grid, cut into units of work."""
         lengths = [(False, horizon) for horizon in self.horizons] + [(True, turns) for turns in self.turns]
-        for problems, schedule, (by_turns, length), anytime in itertools.product(
-            self.problems, self.schedules, lengths, self.anytime
+        for problems, schedule, (by_turns, length), anytime, feedback in itertools.product(
+            self.problems, self.schedules, lengths, self.anytime, self.feedback
         ):
             for alike, epsilon in problems.alike():
                 policies = tuple(choice.make(epsilon) for choice in self.policies)
@@ -241,7 +255,7 @@ class Study:
                         for first in range(0, self.replications, replications):
                             runs = first, min(first + replications, self.replications)
                             setting = (horizon, schedule, runs, self.checkpoints, anytime, seed)
-                            yield Unit(self.name, part, tried, *setting, self.told, by_group)
+                            yield Unit(self.name, part, tried, *setting, self.told, by_group, feedback)
 
 
 @dataclass(frozen=True)
@@ -297,7 +311,8 @@ def without_code(description: dict[str, Any]) -> str:
 
     Older versions of posse described the code otherwise, or not at all; their files are recognized too.
     """
-    policies = [{name: policy[name] for name in ("class", "constants", "label")} for policy in description["policies"]]
+    wanted = ("class", "constants", "label", "forget")
+    policies = [{name: policy[name] for name in wanted if name in policy} for policy in description["policies"]]
     return json.dumps({**description, "policies": policies, "schema": None}, sort_keys=True)
 
 

@@ -13,7 +13,7 @@ from posse.insight.evaluation.model import Estimate, Evaluator, Interval, Scored
 from posse.insight.evaluation.rows import Rows, unseen
 from posse.insight.logs import by_cell
 from posse.learner import Learner
-from posse.policies.base import Policy
+from posse.policies.base import Law, Policy
 from posse.simulation.statistics import student_quantile
 
 
@@ -154,12 +154,20 @@ def _one_pass(rows: Rows, learner: Learner, chance: np.ndarray, rng: np.random.G
     used = []
     for row in order[rng.random(chance.size) < chance[order]].tolist():
         player, arm = rows.players[rows.player[row]], rows.arms[rows.arm[row]]
-        center, scale = np.array(list(learner.indices(player).values())).T
-        if int(np.argmax(center + scale * rng.standard_normal(center.size))) == rows.arm[row]:
+        if _wanted(learner, player, rng) == rows.arm[row]:
             reward = rows.low + (rows.high - rows.low) * float(rows.reward[row])
             learner.record([(player, arm, min(reward, rows.high))])
             used.append(row)
     return used
+
+
+def _wanted(learner: Learner, player: str, rng: np.random.Generator) -> int:
+    """The arm that the player would choose now."""
+    if learner.state.setup.policy.law is not Law.NORMAL:
+        chances = list(learner.probabilities(player).values())
+        return int(rng.choice(len(chances), p=chances))
+    center, scale = np.array(list(learner.indices(player).values())).T
+    return int(np.argmax(center + scale * rng.standard_normal(center.size)))
 
 
 def _cells(rows: Rows) -> tuple[np.ndarray, np.ndarray]:

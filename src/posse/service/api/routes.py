@@ -102,8 +102,7 @@ async def erase(name: Name, body: bodies.ErasureBody, request: Request) -> bodie
 def _described(experiment: queries.Experiment) -> ExperimentAnswer:
     setup, policy = experiment.setup, experiment.setup.policy
     shown: dict[str, Any] = {**vars(setup), **vars(experiment), "reward_range": [setup.low, setup.high]}
-    constants = {name: getattr(policy, name) for name in policy.constant_names()}
-    shown["policy"] = bodies.PolicyAnswer(name=type(policy).__name__, constants=constants, label=policy.label)
+    shown["policy"] = bodies.PolicyAnswer(name=type(policy).__name__, constants=policy.arguments(), label=policy.label)
     for names in ("arms", "players"):
         shown[names] = [bodies.RosterEntry(name=name, here=here) for name, here in shown[names]]
     return ExperimentAnswer(**shown)

@@ -223,7 +223,7 @@ class ClientProtocol:
         patience: float | None = None,
     ) -> Steps[dict[str, Any]]:
         """Create an experiment with the arguments of `posse.Learner`; return its description."""
-        constants = {name: getattr(policy, name) for name in policy.constant_names()}
+        constants = policy.arguments()
         body: dict[str, Any] = {"name": experiment, "arms": list(arms), "players": list(players)}
         body |= {"policy": {"name": type(policy).__name__, "constants": constants}, "horizon": horizon, "seed": seed}
         body |= {"reward_range": list(reward_range), "floor": floor, "holdout": holdout}

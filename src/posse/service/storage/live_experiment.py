@@ -63,6 +63,8 @@ class LiveExperiment:
         cls, connection: Connection, name: str, setup: Setup, arms: list[str], players: list[str], now: float
     ) -> LiveExperiment:
         """A new experiment, written to the database."""
+        if setup.policy.forget is not None:
+            raise ValueError(f"forget={setup.policy.forget}, but the service has no policies that forget; see Learner")
         state = LearnerState(setup, arms, players)
         row: dict[str, Any] = {"name": name, "created_at": now, "first_players": len(players), "first_arms": len(arms)}
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
