@@ -50,7 +50,7 @@ def dispersion(pairs):
 
 
 class Estimate:
-    """What everybody's data say: phi, rho, c and d of arms; phi_p, odd, b, v, w of players; in the order of the page."""
+    """What everybody's data say: phi, rho, c and d of arms; phi_p, odd, b, v and w of players."""
 
     def __init__(self, n, s, q):
         self.n, self.s = n, s
@@ -119,11 +119,11 @@ class Estimate:
         for _ in range(6):
             chances = []
             for i in self.arms:
-                weights, _ = softmax([e + math.log(part) for e, part in zip(evidence[i], proportions)])
-                self.rho[i] = sum(w / (k + 1) for w, k in zip(weights, STRENGTHS))
+                weights, _ = softmax([e + math.log(part) for e, part in zip(evidence[i], proportions, strict=True)])
+                self.rho[i] = sum(w / (k + 1) for w, k in zip(weights, STRENGTHS, strict=True))
                 chances.append(weights)
             chances.append([1 / len(STRENGTHS)] * len(STRENGTHS))
-            proportions = [sum(column) / len(chances) for column in zip(*chances)]
+            proportions = [sum(column) / len(chances) for column in zip(*chances, strict=True)]
 
     def levels(self):
         """5."""
@@ -148,9 +148,10 @@ class Estimate:
         for p in self.players:
             means = [raw[p] * variance * J[p] / (1 + variance * J[p]) for variance in VARIANCES]
             own = [variance / (1 + variance * J[p]) for variance in VARIANCES]
-            self.b[p] = sum(chance * mean for chance, mean in zip(chances, means))
+            self.b[p] = sum(chance * mean for chance, mean in zip(chances, means, strict=True))
             self.v[p] = sum(
-                chance * (inner + (mean - self.b[p]) ** 2) for chance, mean, inner in zip(chances, means, own)
+                chance * (inner + (mean - self.b[p]) ** 2)
+                for chance, mean, inner in zip(chances, means, own, strict=True)
             )
 
     def groups(self):
