@@ -196,7 +196,7 @@ class TestBindings:
             index=staticmethod(lambda n, shares, last, centers: (n, shares, last, centers)),
         )
         made = bindings(taken, BASIC)
-        assert made["index_of"]((9.0, 0.0, 0.0), (1.0, 2.0, 3.0, 4.0), (5.0, 6.0), 2, 1.0, ()) == (
+        assert made["index_of"]((9.0, 0.0, 0.0), (1.0, 2.0, 3.0, 4.0), (5.0, 6.0), 2, 4, 1.0, ()) == (
             9.0,
             (5.0, 6.0),
             4.0,
