@@ -1,6 +1,6 @@
 """What the guarantee of RobustPosseTS costs: its regret beside that of PosseTS and of the policies whose bound it has.
 
-python examples/guarantee.py            # two minutes on two cores
+python examples/guarantee.py            # a minute on two cores
 python examples/guarantee.py --quick    # one family, small
 """
 
@@ -19,7 +19,7 @@ FAMILIES = [
 ]
 
 
-def one_of_many(players: int = 50) -> posse.Problem:
+def one_of_many(players: int = 200) -> posse.Problem:
     """All players alike, but for one whose best arm is the worst of all others."""
     means = np.tile([0.5, 0.3, 0.3], (players, 1))
     means[0, 1] = 0.7
@@ -27,7 +27,7 @@ def one_of_many(players: int = 50) -> posse.Problem:
 
 
 def main(count: int, longest: int, families: list[str]) -> None:
-    settings = [("one of 50", [one_of_many()], 20_000)]
+    settings = [("one of 200", [one_of_many()], 20_000)]
     for study in battery_spec(families=families).studies:
         settings.append((study.name, study.problems[0].part(0, count).make(0), study.horizons[0]))
     print("| family | ε | PosseTS(ε) | RobustPosseTS(ε) | | Ind-TS-V | RobustAgg-TS(ε) | Ind-UCB |")

@@ -18,7 +18,9 @@ import posse
 from high_ts import HighSummaryTS, HighTS
 from posse import schedule
 from posse.policies import Policy, Refresh, all_policies
+from posse.policies.likeness import SHARE
 from posse.simulation import cuda
+from posse.simulation.engine import PolicyRun
 
 MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")
 SIMULATED = bool(numba.config.ENABLE_CUDASIM)
@@ -132,6 +134,18 @@ def test_every_reward_family(rewards):
 @pytest.mark.parametrize("cls", [posse.RobustAggTS, posse.RobustAgg, posse.PosseTS], ids=lambda cls: cls.__name__)
 def test_the_anytime_form(cls):
     assert_same(a_problem(), example(cls), 12, anytime=True)
+
+
+@pytest.mark.parametrize("policy", [posse.PosseTS(), posse.RobustPosseTS(0.9)], ids=str)
+def test_players_in_groups(policy):
+    """So clearly that PosseTS finds them: the parts of its estimate that few pulls do not reach."""
+    problem = posse.Problem(np.repeat([[0.95, 0.05, 0.5], [0.05, 0.95, 0.5]], 4, axis=0))
+    run = PolicyRun(problem, policy, schedule.Concurrent(), 20, seed=5)
+    run.advance(20)
+    shares = run.state.of_player[:, SHARE : SHARE + 2]
+    assert shares.max(axis=0).min() > 0.9
+    assert shares[:4] == pytest.approx(1 - shares[4:], abs=0.1)
+    assert_same(problem, policy, 20)
 
 
 def test_a_horizon_told_wrong():

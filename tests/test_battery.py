@@ -68,6 +68,7 @@ class TestFamilies:
                 "RobustPosseTS",  # examples/guarantee.py measures what its guarantee costs
                 "Statistic",
                 "all_policies",
+                "several",
             }
 
     def test_some_may_be_picked_by_name(self):

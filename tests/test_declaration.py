@@ -10,7 +10,7 @@ import pytest
 
 import posse
 from high_ts import HighSummaryTS, HighTS
-from posse.policies import Policy, Refresh, Statistic
+from posse.policies import Policy, Refresh, Statistic, several
 from posse.policies.bindings import bindings, used_statistics
 from posse.policies.refresh import counts_at_once, summary_is_due
 from posse.policies.statistics import BASIC
@@ -162,6 +162,7 @@ class TestBindings:
             (posse.HierTS(0.5, noise=1.0), 4.0, (10.0, 5.0), (10.0, 5.0 + 0.5 * (10 - 4 / (4 * 0.25 + 1)))),
             (HighSummaryTS(), 4.0, (0.25,), (0.75,)),
             (posse.IndTS(), 4.0, (10.0, 5.0), (10.0, 5.0)),  # shares nothing
+            (posse.PosseTS(), 4.0, (0.1,) * 15, (0.1,) * 3 + (0.6,) * 6 + (0.1,) * 6),  # all centers
         ],
         ids=str,
     )
@@ -180,6 +181,31 @@ class TestBindings:
         made["fill_summary"](tables, of_arm, of_player, np.zeros((0, 2, 3)), ())
         assert of_arm[:, 0] == pytest.approx([0.5 / 4] * 2)
         assert of_player[:, 0] == pytest.approx([0.5 / 3] * 3)
+
+    def test_several_numbers_of_a_name_are_one_tuple(self):
+        def summary(n, of_arm):
+            of_arm[0, 1] = 3.0
+
+        taken = declared(
+            refresh=Refresh.SCHEDULE,
+            shared=("first", *several("centers", 2), "last"),
+            of_player=several("shares", 2),
+            moved_by_others="centers",
+            summary=staticmethod(summary),
+            others_weight=staticmethod(lambda: 1.0),
+            index=staticmethod(lambda n, shares, last, centers: (n, shares, last, centers)),
+        )
+        made = bindings(taken, BASIC)
+        assert made["index_of"]((9.0, 0.0, 0.0), (1.0, 2.0, 3.0, 4.0), (5.0, 6.0), 2, 4, 1.0, ()) == (
+            9.0,
+            (5.0, 6.0),
+            4.0,
+            (2.0, 3.0),
+        )
+        assert made["raised"](1.0, (1.0, 2.0, 3.0, 4.0), (), 0.5) == (1.0, 2.5, 3.5, 4.0)
+        taken()  # the declaration is right
+        with pytest.raises(TypeError, match="gives the name 'centers' to two numbers"):
+            declared(shared=("centers", *several("centers", 2)), refresh=Refresh.SCHEDULE, summary=summary)()
 
     def test_contributions_are_added_over_players(self):
         made = bindings(posse.HierTS, BASIC)

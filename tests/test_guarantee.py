@@ -229,8 +229,8 @@ class TestRegret:
         assert late[-1] > 3.9 * early[-1] > 10_000  # negative control: without the guarantee
 
     def test_a_player_unlike_the_others_is_not_locked_in(self):
-        """One player of 50 has another best arm; the others' data say that it is the worst."""
-        means = np.tile([0.5, 0.3, 0.3], (50, 1))
+        """One player of 200 has another best arm; the others' data say that it is the worst."""
+        means = np.tile([0.5, 0.3, 0.3], (200, 1))
         means[0, 1] = 0.7
         policies = [posse.RobustPosseTS(0.4, rounds=20_000), posse.PosseTS(0.4)]
         result = posse.simulate(posse.Problem(means), policies, 20_000, replications=6, checkpoints=1)

@@ -177,3 +177,28 @@ def test_the_shared_weight_is_how_far_a_center_follows_the_others(policy):
         assert 0 <= weights[arm] <= 1
         if here < math.inf:
             assert weights[arm] == pytest.approx((by_others - here) / (by_all - here), abs=1e-9)
+
+
+@pytest.mark.parametrize("policy", [posse.PosseTS(), posse.PosseTS(0.2)], ids=str)
+def test_posse_ts_rests_on_others_the_less_the_more_it_has_seen_itself(policy):
+    """Alone it rests on nobody; one that comes later rests on the others alone, arm by arm until it pulls the arm."""
+    rng = np.random.default_rng(1)
+    pulls = [(name, arm, mean) for name in "abcd" for arm, mean in enumerate((0.3, 0.6)) for _ in range(30)]
+    rewards = [(name, arm, float(rng.random() < mean)) for name, arm, mean in pulls]
+    alone = posse.Learner(policy, [0, 1], ["a"], horizon=HORIZON)
+    alone.record([entry for entry in rewards if entry[0] == "a"])
+    assert not alone.state.evaluate(0)[2].any()
+    assert alone.choose("a").shared == 0
+    learner = posse.Learner(policy, [0, 1], list("abcd"), horizon=HORIZON)
+    learner.record(rewards)
+    learner.join("e")
+    found = [learner.state.evaluate(4)[2]]
+    assert found[0].tolist() == [1, 1]
+    for times in (1, 3, 10, 30, 100, 300):
+        learner.record([("e", 1, float(rng.random() < 0.6)) for _ in range(times)])
+        found.append(learner.state.evaluate(4)[2])
+    weights = np.array(found)
+    assert (weights[:, 0] == 1).all()
+    assert (np.diff(weights[:, 1]) < 0).all()
+    assert 0 < weights[-1, 1] < 0.6
+    assert learner.choose("e").shared in weights[-1]

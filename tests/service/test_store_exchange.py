@@ -140,13 +140,13 @@ class TestSchema:
         shutil.copy(path, tmp_path / "posse.db")
         store = ServiceStore(f"sqlite:///{tmp_path / 'posse.db'}", create=True)
         assert {one.name for one in store.read(queries.experiments)} >= {"teas", "beers"}
-        if path.stem == "schema-1":  # its PosseTS had one number less for each arm
-            assert [(one.experiment, one.what.split(",")[0]) for one in verify(store)] == [
-                ("teas", "summary is 392 bytes")
-            ]
-            with pytest.raises(Damaged, match="`posse db rebuild` makes it anew"):
-                answered(store, "teas", "south")
-            rebuild(store)
+        size = {"schema-1": 392, "schema-1-later": 424, "schema-2": 320}[path.stem]  # PosseTS kept other numbers then
+        found = [(one.experiment, one.what.split(",")[0]) for one in verify(store)]
+        assert found == [("teas", f"summary is {size} bytes")]
+        with pytest.raises(Damaged, match="`posse db rebuild` makes it anew"):
+            answered(store, "teas", "south")
+        answered(store, "beers", "south")  # all others go on
+        rebuild(store)
         assert verify(store) == []
         for one in store.read(queries.experiments):
             answered(store, one.name, "south")

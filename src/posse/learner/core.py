@@ -58,7 +58,7 @@ class Core:
         """The same with room for more players and arms; new players have seen what the others know, or nothing."""
         new = self._zero(players, arms)
         _, k, m = state.statistics.shape
-        unseen = self.empty(players, arms).seen
+        unseen = self.empty(players, arms).seen if new.seen.size else new.seen
         new.statistics[:, :k, :m] = state.statistics
         new.totals[:, :k], new.of_arm[:k], new.of_player[:m] = state.totals, state.of_arm, state.of_player
         new.summed[0] = state.summed[0]

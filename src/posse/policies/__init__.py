@@ -3,7 +3,7 @@
 import importlib
 import pkgutil
 
-from posse.policies.base import Law, Look, Policy, all_policies
+from posse.policies.base import Law, Look, Policy, all_policies, several
 from posse.policies.refresh import Refresh
 from posse.policies.statistics import Statistic
 
@@ -13,4 +13,4 @@ for _module in pkgutil.iter_modules(__path__):
 _found = {cls.__name__: cls for cls in all_policies() if cls.__module__.startswith(__name__ + ".")}
 globals().update(_found)
 
-__all__ = ["Law", "Look", "Policy", "Refresh", "Statistic", "all_policies", *_found]
+__all__ = ["Law", "Look", "Policy", "Refresh", "Statistic", "all_policies", "several", *_found]

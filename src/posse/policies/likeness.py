@@ -8,6 +8,7 @@ would (`effective`).
 
 import math
 
+from posse.compile import out_of_line
 from posse.policies.fourth_root import clip, dispersion_sums
 from posse.policies.statistics import STEP
 
@@ -33,6 +34,7 @@ STEP_TO, PRECISION, USUAL, UNUSUAL, WEIGHT = (STRENGTHS + 2 * GROUPS + place for
 ROWS = WEIGHT + 1
 
 
+@out_of_line
 def estimate(pulls, sums, squares, of_arm, of_player, work):
     """Fill `of_arm` and `of_player` from all pairs' counts, sums and sums of squares."""
     arms, players = pulls.shape
@@ -101,6 +103,7 @@ def own_share(own, odd):
     return own + odd * (1.0 / 3.0 - own)
 
 
+@out_of_line
 def weigh(pulls, of_arm, of_player, effective, part):
     """How many single pulls each pair's pulls count as, if only this part of what is players' own is left."""
     for arm in range(pulls.shape[0]):
@@ -121,6 +124,7 @@ def expected(arm, player, groups, of_arm, of_player):
     return mean, max(square - mean * mean, 0.0)
 
 
+@out_of_line
 def centers(groups, of_arm, of_player, means, effective):
     """Each group's center for each arm and its doubt, by a step of scoring on the logit scale.
 
@@ -287,6 +291,7 @@ def worst_fit(groups, of_arm, of_player, means, effective):
     return found
 
 
+@out_of_line
 def settle(groups, of_arm, of_player, means, effective, rows):
     """Players' shares of groups and groups' centers, in turns; return the log-likelihood of the mixture.
 
