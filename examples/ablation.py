@@ -1,29 +1,38 @@
 """What each part of PosseTS is worth: the policy with one part left out at a time, on families of the battery.
 
-python examples/ablation.py            # ten minutes on two cores, a third of it compilation
-python examples/ablation.py --quick    # one part and one family, small
+python examples/ablation.py                         # an hour or more on two cores
+python examples/ablation.py --runs 12 --rounds 3000 # small
+python examples/ablation.py --constants             # each constant 30 % smaller and larger, instead of parts left out
+python examples/ablation.py --quick                 # one part and one family
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any
 
 import posse
 from posse.experiments.spec.shipped_specs import battery_spec
+from posse.policies.likeness import LESS, LIKELIHOOD, OWN, OWN_AT, STRENGTHS, WEIGHT
+from posse.policies.likeness import strengths as each_its_own
 from posse.policies.posse_ts import PosseTS
 
-FAMILIES = [
-    *("paper-8", "paper-2", "uniform", "few-rounds", "shifted", "reversed", "one-odd", "favourites", "groups", "mixed"),
-    *("nothing-shared-2-arms", "beta-low-variance", "low-rates"),
-]
+FAMILIES = (
+    *("paper-8", "paper-2", "few-rounds", "shifted", "logit-levels-100-players", "reversed", "groups-2-of-30"),
+    *("groups-40-and-10-and-10", "mixed", "one-arm-differs", "low-rates", "jackpots-5-players", "one-noisy"),
+)
 
 
-def nothing(of_arm, of_player, means, shares):
-    """Levels stay 0 and oddities 1."""
+def nothing(*numbers):
+    """Levels stay 0, and nobody is odd."""
+
+
+def one_group(*numbers):
+    return 1
 
 
 def no_sums(n, s, q):
@@ -31,23 +40,31 @@ def no_sums(n, s, q):
     return 0.0, 0.0
 
 
-def fixed(excess, information, pooled, cap, margin):
-    """The spread of players whose means are uniform within 0.15."""
-    return 0.15 * 0.15 / 12.0
+def one_for_all(pulls, groups, of_arm, of_player, means, effective, rows):
+    """All arms have the ρ that their likelihoods give together."""
+    each_its_own(pulls, groups, of_arm, of_player, means, effective, rows)
+    highest, total, own = -math.inf, 0.0, 0.0
+    for strength in range(STRENGTHS):
+        rows[WEIGHT, strength] = 0.0
+        for arm in range(pulls.shape[0]):
+            rows[WEIGHT, strength] += math.log(max(rows[LIKELIHOOD + strength, arm], 1e-300))
+        highest = max(highest, rows[WEIGHT, strength])
+    for strength in range(STRENGTHS):
+        weight = math.exp(rows[WEIGHT, strength] - highest)
+        total, own = total + weight, own + weight * OWN_AT[strength]
+    for arm in range(pulls.shape[0]):
+        of_arm[arm, OWN] = own / total
 
 
-def not_its_own(excess, information, pooled, cap, margin):
-    """All arms have the pooled spread."""
-    return min(max(pooled, 1e-8), cap)
-
-
-def no_error(information):
-    """The estimate itself, no margin above it."""
-    return 0.0
-
-
-def no_insurance(rounds):
-    return 0.0
+def most_likely(pulls, groups, of_arm, of_player, means, effective, rows):
+    """An arm has the ρ of the strength that is most likely."""
+    each_its_own(pulls, groups, of_arm, of_player, means, effective, rows)
+    for arm in range(pulls.shape[0]):
+        highest = -1.0
+        for strength in range(STRENGTHS):
+            likely = rows[WEIGHT, strength] * rows[LIKELIHOOD + strength, arm]
+            if likely > highest:
+                highest, of_arm[arm, OWN] = likely, OWN_AT[strength]
 
 
 def all_of_it(center, scale, seen, information, log_T):
@@ -62,47 +79,66 @@ def plain_normal(m, at_most, variance):
 
 LEFT_OUT: dict[str, dict[str, Any]] = {
     "dispersion": {"dispersion_sums": no_sums},
-    "estimated spread": {"blended": fixed, "oddities": nothing},
-    "arms' own spreads": {"blended": not_its_own},
-    "margin above the spread": {"standard_error": no_error},
-    "insurance in long runs": {"insurance": no_insurance},
     "levels": {"levels": nothing},
-    "oddities": {"oddities": nothing},
-    "bonus for chance": {"upper_part": all_of_it},
+    "groups": {"find_groups": one_group},
+    "odd players": {"odd_players": nothing},
+    "arms' own ρ": {"strengths": one_for_all},
+    "averaging over strengths": {"strengths": most_likely},
+    "bonus for chance": {"explore": all_of_it},
     "fourth roots": {"on_fourth_roots": plain_normal},
 }
 
 
-def replaced(function: Any, others: dict[str, Any]) -> Any:
-    """A function of posse's policies in which others stand for those that it, or one that it calls, names."""
-    scope = dict(function.__globals__)
-    for name in function.__code__.co_names:
+def constants() -> dict[str, dict[Any, Any]]:
+    """Each constant by 0.7 and by 1.3: by name, or if it stands in the text of a function, by function and value."""
+    named = {"WORTH": 1.5, "RARE": 10.0, "COUNTS_HALF": 0.2, "TOO_LARGE": 2.0, "BONUS": 0.6, "CHANCE": 0.3}
+    written = {"first ρ": ("begin", 0.04), "part of ρ beside groups": ("find_groups", 0.5)}
+    found: dict[str, dict[Any, Any]] = {}
+    for times in (0.7, 1.3):
+        found |= {f"{name} × {times}": {name: value * times} for name, value in named.items()}
+        found |= {f"{name} × {times}": {place: place[1] * times} for name, place in written.items()}
+        found[f"exp LESS × {times}"] = {"LESS": LESS + math.log(times)}
+    return dict(sorted(found.items()))
+
+
+def replaced(function: Any, others: dict[Any, Any]) -> Any:
+    """A function of posse's policies in which others stand for what it, or one that it calls, names.
+
+    `others` has functions and constants by name, and constants in the text of a function by (function, value).
+    """
+    scope, code = dict(function.__globals__), function.__code__
+    for name in code.co_names:
         found = scope.get(name)
         if name in others:
             scope[name] = others[name]
         elif isinstance(found, FunctionType) and found.__module__.startswith("posse.policies"):
             scope[name] = replaced(found, others)
-    return FunctionType(function.__code__, scope, function.__name__, function.__defaults__)
+    made = FunctionType(_rewritten(code, others), scope, function.__name__, function.__defaults__)
+    made.__dict__.update(function.__dict__)
+    return made
 
 
-def without(part: str) -> posse.Policy:
-    """PosseTS without a part."""
-    functions = {name: staticmethod(replaced(getattr(PosseTS, name), LEFT_OUT[part])) for name in ("summary", "index")}
-    return dataclass(frozen=True)(type("PosseTSWithout", (PosseTS,), functions))(label=part)
+def _rewritten(code: CodeType, others: dict[Any, Any]) -> CodeType:
+    return code.replace(co_consts=tuple(others.get((code.co_name, value), value) for value in code.co_consts))
 
 
-def main(count: int, longest: int, parts: int, families: list[str]) -> None:
-    spec = battery_spec(families=families)
-    policies = [PosseTS(), posse.IndTSV(label="sharing"), *map(without, list(LEFT_OUT)[:parts])]
+def changed(label: str, others: dict[Any, Any]) -> posse.Policy:
+    """PosseTS in which others stand for functions or constants."""
+    functions = {name: staticmethod(replaced(getattr(PosseTS, name), others)) for name in ("summary", "index")}
+    return dataclass(frozen=True)(type("PosseTSChanged", (PosseTS,), functions))(label=label)
+
+
+def main(runs: int, rounds: int, policies: Sequence[posse.Policy], families: Sequence[str]) -> None:
     rows: list[list[str]] = [[policy.label] for policy in policies]
-    for study in spec.studies:
-        problems = study.problems[0].part(0, count).make(0)
-        result = posse.simulate(problems, policies, min(study.horizons[0], longest), replications=3, checkpoints=1)
+    for study in battery_spec(families=families).studies:
+        problems = study.problems[0].part(0, min(runs, study.problems[0].count)).make(0)
+        again = -(-runs // len(problems))
+        result = posse.simulate(problems, policies, min(study.horizons[0], rounds), replications=again, checkpoints=1)
         regret, lock_ins = result.final_regret.mean(axis=(1, 2)), result.lock_ins().sum(axis=(1, 2))
         for row, mean, locked in zip(rows, regret, lock_ins, strict=True):
             row.append(f"{mean if row is rows[0] else mean / regret[0]:.{0 if row is rows[0] else 2}f} ({locked})")
         print(study.name, "done", flush=True)
-    print("| without | " + " | ".join(families) + " |")
+    print("| | " + " | ".join(families) + " |")
     print("| --- |" + " --- |" * len(families))
     for row in rows:
         print("| " + " | ".join(row) + " |")
@@ -110,5 +146,16 @@ def main(count: int, longest: int, parts: int, families: list[str]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="smaller")
-    main(*((2, 300, 1, FAMILIES[:1]) if parser.parse_args().quick else (34, 10**6, len(LEFT_OUT), FAMILIES)))
+    parser.add_argument("--runs", type=int, default=102, help="runs for each family, over its problems (default 102)")
+    parser.add_argument("--rounds", type=int, default=10**6, help="at most so many; the default is each family's own")
+    parser.add_argument(
+        "--constants", action="store_true", help="change constants by 30 %% instead of leaving out parts"
+    )
+    parser.add_argument("--quick", action="store_true", help="one part and one family, small")
+    given = parser.parse_args()
+    others = constants() if given.constants else LEFT_OUT
+    if given.quick:
+        main(2, 300, [PosseTS(), changed("levels", LEFT_OUT["levels"])], FAMILIES[:1])
+    else:
+        alone = [] if given.constants else [posse.IndTSV(label="sharing")]
+        main(given.runs, given.rounds, [PosseTS(), *alone, *(changed(*each) for each in others.items())], FAMILIES)

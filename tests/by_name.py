@@ -8,13 +8,14 @@ import numpy as np
 
 import posse
 from posse.compile.cpu import bind
-from posse.policies.likeness import CENTER, DOUBT, GROUPS, SHARE
 from posse.rewards import GRID
 
 
 def call(policy, function="index", **numbers):
     """What one of a policy's functions gives; the policy's constants are known."""
     numbers |= dict(zip(policy.constant_names(), policy.constants(), strict=True))
+    for name in [name for name in numbers if " " in name]:  # several numbers of one name
+        numbers.setdefault(name.split()[0], []).append(numbers[name])
     return getattr(policy, function)(*(numbers[name] for name in policy.named_by(function)))
 
 
@@ -41,7 +42,5 @@ def summarise(n, s, q=None, of_arm=None, of_player=None, left=0.0):
 def of_summary(of_arm, of_player, function="index", epsilon=None, **more):
     """PosseTS' index, or another of its functions, for what its summary says of one arm and one player."""
     policy = posse.PosseTS(epsilon)
-    known = {"centers": of_arm[CENTER : CENTER + GROUPS], "doubts": of_arm[DOUBT : DOUBT + GROUPS]}
-    known |= dict(zip(policy.shared[:CENTER], of_arm[:CENTER], strict=True)) | {"shares": of_player[SHARE:]}
-    known |= dict(zip(policy.of_player[:SHARE], of_player[:SHARE], strict=True))
+    known = dict(zip(policy.shared, of_arm, strict=True)) | dict(zip(policy.of_player, of_player, strict=True))
     return call(policy, function, **known, **more)

@@ -195,12 +195,11 @@ def joint_posterior(p, counts, sums, spread, noise, prior_mean, prior_sd):
 
 
 def estimates():
-    """A function of everybody's tables that gives an estimate: the last one until pulls have grown by a sixteenth."""
+    """A function of everybody's tables that gives an estimate: the last one, until that is too old."""
     made = []
 
     def estimate(n, s, q):
-        pulls = sum(map(sum, n))
-        if not made or 16 * (pulls - made[-1].pulls) >= pulls:
+        if not made or made[-1].is_old(n):
             made.append(naive_posse.Estimate(n, s, q))
         return made[-1]
 

@@ -55,21 +55,32 @@ class Estimate:
     def __init__(self, n, s, q):
         self.n, self.s = n, s
         self.players, self.arms = range(len(n)), range(len(n[0]))
-        self.pulls = sum(map(sum, n))
-        several = len(n) >= 3
+        self.pulls = [sum(column) for column in zip(*n, strict=True)]
         self.dispersions(q)
         self.start()
-        for number in range(3):
-            self.centers()
-            unusual = self.unusual()  # before ρ changes
-            self.own()
-            if several:
-                self.levels()
-            if several and number > 0:
+        for _ in range(3):
+            self.improve()
+        if len(n) >= 3:
+            self.groups()
+            if len(self.c) > 1:
+                self.improve()
                 self.groups()
-        if several:
-            self.odd_players(unusual)
+            self.odd_players()
         self.centers()
+
+    def is_old(self, n):
+        """Whether the estimate must be made anew for these counts: an eighth of them is new, or some were forgotten."""
+        pulls = [sum(column) for column in zip(*n, strict=True)]
+        faded = any(now < then for now, then in zip(pulls, self.pulls, strict=True))
+        return faded or 8 * (sum(pulls) - sum(self.pulls)) >= sum(pulls)
+
+    def improve(self):
+        """3 to 5."""
+        self.centers()
+        self.unusual = [self.evidence_of_oddity(p) for p in self.players]  # 7, before ρ changes
+        self.own()
+        if len(self.n) >= 3:
+            self.levels()
 
     # ------------------------------------------------ the steps
 
@@ -211,15 +222,13 @@ class Estimate:
         self.c.append(new)
         self.d.append([0.0 for i in self.arms])
 
-    def unusual(self):
-        """7. By how much the evidence of each player is larger for κ = 2 than for ρ."""
-        return [
-            sum(self.evidence(p, i, 1 / 3) - self.evidence(p, i, self.rho[i]) for i in self.arms) for p in self.players
-        ]
+    def evidence_of_oddity(self, p):
+        """7. How much larger the evidence of a player is for κ = 2 than for ρ."""
+        return sum(self.evidence(p, i, 1 / 3) - self.evidence(p, i, self.rho[i]) for i in self.arms)
 
-    def odd_players(self, unusual):
+    def odd_players(self):
         """7."""
-        self.odd = [logistic(clip(more - math.log(10 * len(self.players)), -50, 50)) for more in unusual]
+        self.odd = [logistic(clip(more - math.log(10 * len(self.players)), -50, 50)) for more in self.unusual]
 
     # ------------------------------------------------ of a pair
 

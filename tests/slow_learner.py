@@ -6,6 +6,8 @@ says what the probabilities are, and is told what was decided.
 
 from __future__ import annotations
 
+import copy
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +21,7 @@ from naive_alone import imed
 from posse.policies import Law, Refresh
 
 SHIFT = 2**-10  # by how much rewards are moved to see how far a center follows
+estimated = functools.lru_cache(256)(naive_posse.Estimate)  # many indices rest on the same one
 STEPS = 2**24  # rewards are kept in steps of 1 / 2²⁴ of their range
 
 
@@ -186,13 +189,11 @@ class SlowLearner:
 
     def index_from_summary(self, player, arm, round_, others, own):
         """PosseTS' center and scale, from the last summary and the own pulls that counted at once since then."""
-        made, since = self.last_summary()
+        made, since, found = self.last_summary()
         epsilon, log_T = self.constants()[0], self.log_T(round_)
-        tables = [[(*self.own(p, a, made), self.squares(p, a, made)) for a in self.arms] for p in self.players]
-        n, s, q = ([[pair[number] for pair in row] for row in tables] for number in range(3))
-        found = naive_posse.Estimate(n, s, q)
         p, i = self.players.index(player), self.arms.index(arm)
         n, s = since.get((player, arm), self.own(player, arm, made))
+        found = copy.deepcopy(found)
         for of_group in found.c:  # what is shared of an arm is its centers
             of_group[i] += others
         if len(self.active) == 1:
@@ -204,24 +205,29 @@ class SlowLearner:
         return self.statistics(player, arm, event)["q"]
 
     def last_summary(self):
-        """The event of the last summary, and {(player, arm): (n, s)} of what counted at once after it.
+        """The event of the last summary, {(player, arm): (n, s)} of what counted at once after it, and the estimate.
 
         There is a summary when a player or an arm is new, when something is forgotten, and when the rewards since the
         last one are a sixteenth of all, which are too few here for the other rule. Up to a player's 64th pull of an
         arm, its own count at once.
         """
-        made, before, since = 0, 0, {}
-        for event in range(1, self.events + 1):
+        made, before, since, found = 0, 0, {}, None
+        for event in range(self.events + 1):
             news = [entry for entry in self.answered() if entry.event == event]
             rewards = sum(self.own(player, arm, event)[0] for player in self.players for arm in self.arms)
             assert rewards < 1024
-            if self.forgets(event) or event in self.grown or (rewards > before and 16 * (rewards - before) >= rewards):
+            grown = event == 0 or event in self.grown
+            if grown or self.forgets(event) or (rewards > before and 16 * (rewards - before) >= rewards):
                 made, before, since = event, rewards, {}
+                tables = [[(*self.own(p, a, made), self.squares(p, a, made)) for a in self.arms] for p in self.players]
+                n, s, q = (tuple(tuple(pair[number] for pair in row) for row in tables) for number in range(3))
+                if grown or found.is_old(n):
+                    found = estimated(n, s, q)
             else:
                 pairs = {(entry.player, entry.arm) for entry in news}
-                found = {pair: self.own(*pair, event) for pair in pairs}
-                since |= {pair: numbers for pair, numbers in found.items() if numbers[0] <= 64}
-        return made, since
+                known = {pair: self.own(*pair, event) for pair in pairs}
+                since |= {pair: numbers for pair, numbers in known.items() if numbers[0] <= 64}
+        return made, since, found
 
     def probabilities(self, player, available, round_):
         arms = [arm for arm in self.arms if arm in available]

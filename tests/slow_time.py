@@ -112,7 +112,8 @@ class SlowRun:
         if self.policy.summary is not None:
             values = np.array([[self.own[p, i] for p in self.players] for i in self.arms], np.int64)
             tables = {each.name: values[:, :, place] for place, each in enumerate(self.policy.statistics)}
-            work = np.zeros((self.policy.work_tables, len(self.arms), len(self.players)))
+            rows = self.policy.work_tables * len(self.arms) + self.policy.work_rows
+            work = np.zeros((rows, max(len(self.players), len(self.arms), 16)))
             call(self.policy, "summary", **tables, of_arm=self.of_arm, of_player=self.of_player, work=work)
         self.summarised_at = self.pulls
         self.known = dict(self.own)

@@ -312,10 +312,10 @@ class TestWhatItDependsOn:
         again = summarise(n, s, q, *(np.where(table > 0, 0.3, 0.0) for table in fresh), left=7.0)
         assert all(np.array_equal(one, other) for one, other in zip(fresh, again, strict=True))
 
-    def test_it_is_made_anew_when_pulls_have_grown_by_a_sixteenth(self):
+    def test_it_is_made_anew_when_an_eighth_of_the_pulls_is_new(self):
         n, s = np.full((4, 4), 100), np.full((4, 4), 30)
         made = summarise(n, s)
-        for more, anew in ((0, False), (106, False), (107, True)):
+        for more, anew in ((0, False), (228, False), (229, True), (-1, True)):  # fewer: some were forgotten
             then = n.copy()
             then[0, 0] += more
             found = summarise(then, s, None, *made)
