@@ -13,9 +13,11 @@ from posse.policies.fourth_root import clip, dispersion_sums
 from posse.policies.statistics import STEP
 
 GROUPS = 6  # at most
+LN_10 = math.log(10.0)
 STRENGTHS = 8  # of what is a player's own: 2, 8, 32 … pulls
 OWN_AT = tuple(1.0 / (2.0 * 4.0**number + 1.0) for number in range(STRENGTHS))  # ρ of each strength
 VARIANCES = (0.0, 0.01, 0.04, 0.16, 0.64, 2.56, 10.24)  # that levels may have
+UNLIKE = OWN_AT[0]  # that of the uniform distribution
 ROUNDS = 3  # of estimation
 COUNTS_HALF = 0.2  # a pair with so many successes and failures, n c (1−c), counts half as evidence
 FEWEST_PLAYERS = 3  # that can be said to have levels or to be odd
@@ -25,7 +27,7 @@ RARE = 10.0  # one player in so many times M is expected to be odd
 WORTH = 1.5  # what a further group must gain in log-likelihood for each arm
 
 # What is said of an arm, by its place in `of_arm`: centers and doubts (the variances of centers) for each group.
-DISPERSION, OWN, FITTED, CENTER, DOUBT = 0, 1, 2, 3, 3 + GROUPS
+DISPERSION, OWN, FITTED, LOOSENESS, CENTER, DOUBT = 0, 1, 2, 3, 4, 4 + GROUPS
 # What is said of a player, by its place in `of_player`, with its shares of each group.
 NOISE, ODD, LEVEL, LEVEL_DOUBT, SHARE = 0, 1, 2, 3, 4
 # Rows of `work`, with a place for each arm or player, after two tables [arm, player] of means and effective pulls.
@@ -66,6 +68,7 @@ def improve(groups, pulls, of_arm, of_player, means, effective, rows):
 def begin(pulls, sums, squares, of_arm, of_player, means):
     """Pairs' means, dispersions of arms and players, and first values for the rest: one group, no levels, none odd."""
     arms, players = pulls.shape
+    freedom = 0
     for player in range(players):
         of_player[player, NOISE], of_player[player, ODD] = 1.0, 1.0  # for now, numerator and denominator
         of_player[player, LEVEL], of_player[player, LEVEL_DOUBT] = 1.0, 0.0
@@ -73,16 +76,21 @@ def begin(pulls, sums, squares, of_arm, of_player, means):
             of_player[player, SHARE + group] = 1.0 if group == 0 else 0.0
     for arm in range(arms):
         above, below, N, S = 1.0, 1.0, 0.0, 0.0
+        tried = 0
         for player in range(players):
             n, s = pulls[arm, player] * 1.0, sums[arm, player] * STEP
             means[arm, player] = s / max(n, 1.0)
             N, S = N + n, S + s
+            tried += 1 if n > 0.0 else 0
             more, rest = dispersion_sums(n, s, squares[arm, player] * STEP)
             above, below = above + more, below + rest
             of_player[player, NOISE] += more
             of_player[player, ODD] += rest
+        freedom += max(tried - 1, 0)
         of_arm[arm, OWN], of_arm[arm, FITTED], of_arm[arm, CENTER] = 0.04, N, (S + 1.0) / (N + 2.0)
         of_arm[arm, DISPERSION] = min(max(above / below, 1e-12), 1.0)
+    for arm in range(arms):
+        of_arm[arm, LOOSENESS] = math.sqrt(2.0 / (9.0 * max(freedom, 1)))
     for player in range(players):
         of_player[player, NOISE] = min(max(of_player[player, NOISE] / of_player[player, ODD], 1e-12), 1.0)
         of_player[player, ODD] = 0.0
@@ -100,10 +108,22 @@ def noise_of(arm, player, of_arm, of_player):
 
 def own_share(own, odd):
     """ρ of a pair: an arm's, or for an odd player that of the uniform distribution."""
-    return own + odd * (1.0 / 3.0 - own)
+    return own + odd * (UNLIKE - own)
 
 
 @out_of_line
+def held(looseness, log_T):
+    """How small the estimate of ρ may be beside the true one, as a fraction of it.
+
+    Few players on few arms say little about how far players differ, and treating different players as alike costs
+    regret in proportion to T. So the longer the run, the more standard errors are allowed for: none up to 10⁵ rounds,
+    then two errors of χ² (with the quantiles of Wilson and Hilferty) for every power of ten.
+    """
+    powers = log_T / LN_10 - 5.0
+    root = min(max(1.0 - powers * looseness * (looseness + 2.0), 0.1), 1.0)
+    return root * root * root
+
+
 def weigh(pulls, of_arm, of_player, effective, part):
     """How many single pulls each pair's pulls count as, if only this part of what is players' own is left."""
     for arm in range(pulls.shape[0]):

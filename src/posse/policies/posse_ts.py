@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from posse.checks import dissimilarity
 from posse.policies.base import Look, Policy, Refresh, several
 from posse.policies.fourth_root import UNIFORM, clip, explore, mean_of, posterior
-from posse.policies.likeness import FITTED, GROUPS, LEVEL, OWN, ROWS, estimate, own_share, shifted
+from posse.policies.likeness import FITTED, GROUPS, LEVEL, OWN, ROWS, UNLIKE, estimate, held, own_share, shifted
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class PosseTS(Policy):
     name = "PosseTS"
     look = Look("#5B2A86", "-", "*", "..")
     refresh = Refresh.SCHEDULE
-    shared = ("dispersion", "own", "fitted", *several("centers", GROUPS), *several("doubts", GROUPS))
+    shared = ("dispersion", "own", "fitted", "looseness", *several("centers", GROUPS), *several("doubts", GROUPS))
     of_player = ("noise", "odd", "level", "level_doubt", *several("shares", GROUPS))
     work_tables, work_rows = 2, ROWS
     moved_by_others = "centers"
@@ -54,14 +54,20 @@ class PosseTS(Policy):
             estimate(n, s, q, of_arm, of_player, work)
 
     @staticmethod
-    def index(n, s, dispersion, own, centers, doubts, noise, odd, level, level_doubt, shares, M, log_T, epsilon):
-        expected, variance = prior(own, centers, doubts, odd, level, level_doubt, shares, M, epsilon)
+    def index(
+        n, s, dispersion, own, looseness, centers, doubts, noise, odd, level, level_doubt, shares, M, log_T, epsilon
+    ):
+        own = min(own_share(own, odd) / held(looseness, log_T), UNLIKE)
+        expected, variance = prior(own, centers, doubts, level, level_doubt, shares, M, epsilon)
         center, scale, seen, information = posterior(n, s, max(dispersion, noise), expected, variance)
         return explore(center, scale, seen, information, log_T)
 
     @staticmethod
-    def belief(n, s, dispersion, own, centers, doubts, noise, odd, level, level_doubt, shares, M, epsilon):
-        expected, variance = prior(own, centers, doubts, odd, level, level_doubt, shares, M, epsilon)
+    def belief(
+        n, s, dispersion, own, looseness, centers, doubts, noise, odd, level, level_doubt, shares, M, log_T, epsilon
+    ):
+        own = min(own_share(own, odd) / held(looseness, log_T), UNLIKE)
+        expected, variance = prior(own, centers, doubts, level, level_doubt, shares, M, epsilon)
         return posterior(n, s, max(dispersion, noise), expected, variance)[:2]
 
     def check(self) -> None:
@@ -69,11 +75,10 @@ class PosseTS(Policy):
             dissimilarity(self.epsilon)
 
 
-def prior(own, centers, doubts, odd, level, level_doubt, shares, M, epsilon):
+def prior(own, centers, doubts, level, level_doubt, shares, M, epsilon):
     """What is expected of a player on an arm before its own data, and the variance of that."""
     if M == 1:  # nobody to share with
         return 0.5, UNIFORM
-    own = own_share(own, odd)
     mean, square, doubt, between = 0.0, 0.0, 0.0, 0.0
     for group in range(GROUPS):
         share = shares[group]

@@ -6,7 +6,19 @@ from dataclasses import dataclass
 from posse.checks import dissimilarity, number
 from posse.policies.base import Look, Policy, Refresh
 from posse.policies.guarantee import cutoff_of, guarded
-from posse.policies.likeness import CENTER, DISPERSION, DOUBT, GROUPS, LEVEL, LEVEL_DOUBT, NOISE, ODD, OWN, SHARE
+from posse.policies.likeness import (
+    CENTER,
+    DISPERSION,
+    DOUBT,
+    GROUPS,
+    LEVEL,
+    LEVEL_DOUBT,
+    LOOSENESS,
+    NOISE,
+    ODD,
+    OWN,
+    SHARE,
+)
 from posse.policies.posse_ts import PosseTS
 from posse.policies.statistics import STEP
 
@@ -63,6 +75,7 @@ class RobustPosseTS(Policy):
                     total,
                     of[DISPERSION],
                     of[OWN],
+                    of[LOOSENESS],
                     of[CENTER : CENTER + GROUPS],
                     of[DOUBT : DOUBT + GROUPS],
                     by[NOISE],
@@ -86,6 +99,7 @@ class RobustPosseTS(Policy):
         s,
         dispersion,
         own,
+        looseness,
         centers,
         doubts,
         noise,
@@ -102,7 +116,7 @@ class RobustPosseTS(Policy):
         rounds,
     ):
         center, scale = model_index(
-            n, s, dispersion, own, centers, doubts, noise, odd, level, level_doubt, shares, M, log_T, epsilon
+            n, s, dispersion, own, looseness, centers, doubts, noise, odd, level, level_doubt, shares, M, log_T, epsilon
         )
         return guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds)
 
