@@ -176,7 +176,7 @@ class Estimate:
                 self.d.pop()
                 self.settle()
                 break
-            likelihood = grown
+            likelihood = self.settle()
 
     def settle(self):
         """Chances and proportions in turns; the mixture's log-likelihood of the last time."""
@@ -268,21 +268,27 @@ class Estimate:
 
     # ------------------------------------------------ priors and indices
 
-    def prior(self, p, i, epsilon=math.inf):
+    def prior(self, p, i, epsilon=math.inf, log_T=0.0):
         """The mean and the variance of a pair's mean before its own data."""
         if len(self.players) == 1:
             return 0.5, UNIFORM
-        mean = self.mean(p, i)
+        rho, mean = min(self.pair_rho(p, i) / self.held(log_T), 1 / 3), self.mean(p, i)
         between, doubt = -(mean**2), 0.0
         for g in range(len(self.c)):
             c, first = self.center(p, i, g), self.c[g][i]
-            between += self.w[p][g] * (c * (1 - c) * (self.pair_rho(p, i) + self.v[p] * c * (1 - c)) + c**2)
+            between += self.w[p][g] * (c * (1 - c) * (rho + self.v[p] * c * (1 - c)) + c**2)
             doubt += self.w[p][g] * self.d[g][i] * (c * (1 - c) / (first * (1 - first))) ** 2
         return clip(mean, 1e-9, 1 - 1e-9), max(min(between, epsilon**2 / 4) + doubt, 1e-9)
 
+    def held(self, log_T):
+        """By how much ρ may be underestimated: two errors of χ² over its degrees of freedom for each ten beyond 10⁵."""
+        k = sum(max(sum(n[i] > 0 for n in self.n) - 1, 0) for i in self.arms)
+        x, error = log_T / math.log(10) - 5, 2 / (9 * max(k, 1))
+        return clip(1 - x * (error + 2 * math.sqrt(error)), 0.1, 1) ** 3
+
     def index(self, n, s, p, i, epsilon=math.inf, log_T=None):
         """PosseTS' center and scale for player p, arm i: own data on a prior from everybody's."""
-        return index(n, s, self.pair_phi(p, i), *self.prior(p, i, epsilon), log_T)
+        return index(n, s, self.pair_phi(p, i), *self.prior(p, i, epsilon, log_T), log_T)
 
 
 def index(n, s, phi, c, V, log_T=None):

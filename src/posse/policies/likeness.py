@@ -292,7 +292,8 @@ def find_groups(groups, pulls, of_arm, of_player, means, effective, rows):
                 of_player[player, SHARE + groups] = 0.0
             settle(groups, of_arm, of_player, means, effective, rows)
             break
-        groups, before = groups + 1, after
+        groups += 1
+        before = settle(groups, of_arm, of_player, means, effective, rows)
     return groups
 
 
