@@ -286,9 +286,13 @@ class Estimate:
         x, error = log_T / math.log(10) - 5, 2 / (9 * max(k, 1))
         return clip(1 - x * (error + 2 * math.sqrt(error)), 0.1, 1) ** 3
 
-    def index(self, n, s, p, i, epsilon=math.inf, log_T=None):
+    def index(self, n, s, p, i, epsilon, log_T):
         """PosseTS' center and scale for player p, arm i: own data on a prior from everybody's."""
         return index(n, s, self.pair_phi(p, i), *self.prior(p, i, epsilon, log_T), log_T)
+
+    def belief(self, n, s, p, i, epsilon, log_T):
+        """The same without exploration."""
+        return index(n, s, self.pair_phi(p, i), *self.prior(p, i, epsilon, log_T))
 
 
 def index(n, s, phi, c, V, log_T=None):

@@ -89,8 +89,11 @@ class SlowLearner:
     def steps(self, reward):
         return round((Fraction(reward) - Fraction(self.low)) / (Fraction(self.high) - Fraction(self.low)) * STEPS)
 
-    def statistics(self, player, arm, event=math.inf):
-        """What the policy remembers of a pair, reward by reward up to an event, by name and in its units."""
+    def statistics(self, player, arm, event=math.inf, faded=True):
+        """What the policy remembers of a pair, reward by reward up to an event, by name and in its units.
+
+        Unless it is `faded`, what the event itself makes it forget is still there.
+        """
         mine = sorted(
             (e for e in self.answered() if (e.player, e.arm) == (player, arm) and e.event <= event),
             key=lambda entry: (entry.event, entry.number),
@@ -102,16 +105,17 @@ class SlowLearner:
                 if entry.event == each:
                     pairs = zip(self.policy.statistics, values, strict=True)
                     values = [statistic.update(value, entry.steps) for statistic, value in pairs]
-            if self.policy.forget and (step := step_at(each, self.policy.forget)):
+            forgets = self.policy.forget and (faded or each < event)
+            if forgets and (step := step_at(each, self.policy.forget)):
                 values = kept(values, place, step)
         return {each.name: value * each.unit for each, value in zip(self.policy.statistics, values, strict=True)}
 
     def forgets(self, event):
         return self.policy.forget is not None and step_at(event, self.policy.forget) is not None
 
-    def own(self, player, arm, event=math.inf):
+    def own(self, player, arm, event=math.inf, faded=True):
         """A player's count and sum for an arm, the sum for rewards mapped to [0, 1], up to an event."""
-        found = self.statistics(player, arm, event)
+        found = self.statistics(player, arm, event, faded)
         return float(found["n"]), found["s"]
 
     def money(self, player, arm):
@@ -200,9 +204,9 @@ class SlowLearner:
             return naive_posse.index(n, s + own * n, found.pair_phi(p, i), 0.5, 1 / 12, log_T)
         return found.index(n, s + own * n, p, i, epsilon, log_T)
 
-    def squares(self, player, arm, event):
+    def squares(self, player, arm, event, faded):
         """A player's sum of squares for an arm up to an event, each rounded to whole steps."""
-        return self.statistics(player, arm, event)["q"]
+        return self.statistics(player, arm, event, faded)["q"]
 
     def last_summary(self):
         """The event of the last summary, {(player, arm): (n, s)} of what counted at once after it, and the estimate.
@@ -212,20 +216,25 @@ class SlowLearner:
         arm, its own count at once.
         """
         made, before, since, found = 0, 0, {}, None
-        for event in range(self.events + 1):
+        steps = [(event, faded) for event in range(self.events + 1) for faded in (False, True)]
+        for event, faded in (step for step in steps if step[1] or self.forgets(step[0])):
             news = [entry for entry in self.answered() if entry.event == event]
-            rewards = sum(self.own(player, arm, event)[0] for player in self.players for arm in self.arms)
+            rewards = sum(self.own(player, arm, event, faded)[0] for player in self.players for arm in self.arms)
             assert rewards < 1024
             grown = event == 0 or event in self.grown
-            if grown or self.forgets(event) or (rewards > before and 16 * (rewards - before) >= rewards):
+            forgot = faded and self.forgets(event)
+            if grown or forgot or (rewards > before and 16 * (rewards - before) >= rewards):
                 made, before, since = event, rewards, {}
-                tables = [[(*self.own(p, a, made), self.squares(p, a, made)) for a in self.arms] for p in self.players]
+                tables = [
+                    [(*self.own(p, a, made, faded), self.squares(p, a, made, faded)) for a in self.arms]
+                    for p in self.players
+                ]
                 n, s, q = (tuple(tuple(pair[number] for pair in row) for row in tables) for number in range(3))
                 if grown or found.is_old(n):
                     found = estimated(n, s, q)
             else:
                 pairs = {(entry.player, entry.arm) for entry in news}
-                known = {pair: self.own(*pair, event) for pair in pairs}
+                known = {pair: self.own(*pair, event, faded) for pair in pairs}
                 since |= {pair: numbers for pair, numbers in known.items() if numbers[0] <= 64}
         return made, since, found
 

@@ -13,6 +13,7 @@ import numpy as np
 
 import naive
 from by_name import call
+from naive_alone import imed
 from posse.policies import Law, Refresh
 from posse.rewards import GRID
 
@@ -62,6 +63,9 @@ class SlowRun:
 
     def choose(self, chance, t, p, log_T):
         indices = [self.index(p, i, log_T) for i in self.arms]
+        if self.policy.law is Law.IMED:
+            n = [count for _, count in indices]
+            return imed(len(n), n, [mean * count if count else 0.0 for mean, count in indices], None)
         if self.policy.law is Law.BETA:
             return naive.argmax([chance.beta(t, p, i, a, b) for i, (a, b) in enumerate(indices)])
         return naive.argmax([center + scale * chance.normal(t, p, i) for i, (center, scale) in enumerate(indices)])
@@ -75,7 +79,7 @@ class SlowRun:
         shared = self.seen[p, i] if self.policy.refresh is Refresh.OWN_PULL else self.shared(i)
         own |= dict(zip(self.policy.shared, shared, strict=True))
         own |= dict(zip(self.policy.of_player, self.of_player[p].tolist(), strict=True))
-        return call(self.policy, "index", **own, M=len(self.players), log_T=log_T)
+        return call(self.policy, "index", **own, M=len(self.players), K=len(self.arms), log_T=log_T)
 
     def shared(self, i):
         """What is shared of an arm now."""

@@ -39,7 +39,7 @@ from posse.policies.bindings import class_of
 from posse.simulation.engine import kernels
 
 result = posse.simulate(posse.Problem([[0.5, 0.5]]), Mine(), 20)
-print(result.pulls.ravel().tolist(), sum(kernels(class_of(Mine())).advance.stats.cache_hits.values()))
+print(result.pulls.ravel().tolist(), sum(kernels(class_of(Mine()), False).advance.stats.cache_hits.values()))
 """
 
 

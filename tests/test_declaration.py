@@ -162,7 +162,7 @@ class TestBindings:
             (posse.HierTS(0.5, noise=1.0), 4.0, (10.0, 5.0), (10.0, 5.0 + 0.5 * (10 - 4 / (4 * 0.25 + 1)))),
             (HighSummaryTS(), 4.0, (0.25,), (0.75,)),
             (posse.IndTS(), 4.0, (10.0, 5.0), (10.0, 5.0)),  # shares nothing
-            (posse.PosseTS(), 4.0, (0.1,) * 15, (0.1,) * 3 + (0.6,) * 6 + (0.1,) * 6),  # all centers
+            (posse.PosseTS(), 4.0, (0.1,) * 16, (0.1,) * 4 + (0.6,) * 6 + (0.1,) * 6),  # all centers
         ],
         ids=str,
     )

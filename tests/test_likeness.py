@@ -26,6 +26,7 @@ from posse.policies.likeness import (
     ODD,
     OWN,
     SHARE,
+    own_share,
 )
 from posse.policies.posse_ts import prior
 from posse.rewards import GRID
@@ -39,7 +40,8 @@ def prior_of(of_arm, of_player, players, epsilon=math.inf):
     """The mean and the variance of what is expected of a player on an arm."""
     centers, doubts = of_arm[CENTER : CENTER + GROUPS], of_arm[DOUBT : DOUBT + GROUPS]
     odd, level, level_doubt = of_player[[ODD, LEVEL, LEVEL_DOUBT]]
-    return prior(of_arm[OWN], centers, doubts, odd, level, level_doubt, of_player[SHARE:], players, epsilon)
+    own = own_share(of_arm[OWN], odd)
+    return prior(own, centers, doubts, level, level_doubt, of_player[SHARE:], players, epsilon)
 
 
 def groups_of(of_player):
@@ -126,9 +128,10 @@ class TestOracle:
         at_most = math.inf if epsilon is None else epsilon
         for p, i in itertools.product(range(players), range(3)):
             numbers = {"n": n[p, i] * 1.0, "s": s[p, i], "M": players, "epsilon": epsilon, "log_T": log_T}
-            for function, log in (("index", log_T), ("belief", None)):
+            for function in ("index", "belief"):
                 found = of_summary(of_arm[i], of_player[p], function, **numbers)
-                assert found == pytest.approx(it.index(n[p, i], s[p, i], p, i, at_most, log), rel=1e-5, abs=1e-7)
+                expected = getattr(it, function)(n[p, i], s[p, i], p, i, at_most, log_T)
+                assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
 class TestGroups:

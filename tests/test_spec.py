@@ -387,7 +387,7 @@ BROKEN = [
     (FAMILY, 'family = "structured"\nscale = "x"', 'scale = "x"', "'logit', 'log'"),
     (FAMILY, 'family = "structured"\nmajority = 0.5', "majority = 0.5", "no group may be empty"),
     ('family = "subpar"', "", "[study.problems]", "family, means and file"),
-    ('name = "IndTS"', 'name = "IndTSS"', 'name = "IndTSS"', "RobustAggTSV"),
+    ('name = "IndTS"', 'name = "IndTSS"', 'name = "IndTSS"', "BayesUCB"),
     ('name = "IndTS"', 'name = "IndTS"\nepsilon = 0.1', "epsilon = 0.1", "not a field here"),
     ('name = "IndTS"', 'name = "IndTS"\nc2 = 0', "c2 = 0", "above 0"),
     ('name = "IndTS"', 'name = "RobustAgg"', None, "epsilon is missing"),

@@ -137,7 +137,7 @@ def test_wrong_arguments_are_refused():
         def index(n, s, arm):
             return 0.0, 1.0
 
-    offered = "n, s, q, mean, variance, level, M, log_T, weight"
+    offered = "n, s, q, mean, variance, level, M, K, log_T, weight"
     with pytest.raises(TypeError, match=rf"Wrong\.index takes 'arm', but it can take only: {offered}"):
         Wrong()
 
