@@ -29,8 +29,8 @@ WORTH = 1.5  # what a further group must gain in log-likelihood for each arm
 # What is said of an arm, by its place in `of_arm`: centers and doubts (the variances of centers) for each group. The
 # looseness, √(2/9k) for k degrees of freedom, says how loosely ρ is known: `held` uses it.
 DISPERSION, OWN, FITTED, LOOSENESS, CENTER, DOUBT = 0, 1, 2, 3, 4, 4 + GROUPS
-# What is said of a player, by its place in `of_player`: its dispersion, how likely it is to be odd, the odds that its
-# level multiplies by, the variance of the level on the logit scale, and its share of each group.
+# What is said of a player, by its place in `of_player`: its dispersion, how likely it is to be odd, by what its level
+# multiplies odds, the variance of the level on the logit scale, and its share of each group.
 NOISE, ODD, LEVEL, LEVEL_DOUBT, SHARE = 0, 1, 2, 3, 4
 # Rows of `work`, with a place for each arm or player, after two tables [arm, player] of means and effective pulls.
 LIKELIHOOD, LOG, LOG_REST = 0, STRENGTHS, STRENGTHS + GROUPS  # of strengths; logarithms of centers c and of 1−c
