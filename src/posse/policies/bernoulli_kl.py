@@ -46,7 +46,7 @@ def kl_upper_bound(p, level):
 
 
 def kl_index(n, s, level):
-    """The largest q with n kl(s/n, q) ≤ level, on the grid."""
+    """The largest q with n kl(s/n, q) ≤ level, rounded to a multiple of 2⁻⁴⁰."""
     return on_grid(kl_upper_bound(s / n, level / n))
 
 

@@ -40,13 +40,13 @@ def boundary(information, log_T):
     return math.sqrt(L + math.sqrt(L * L + 5.0))
 
 
-def posterior(n, s, dispersion, expected, spread):
+def posterior(n, s, dispersion, expected, prior_variance):
     """What is believed, from own data and a prior with this expected value and variance.
 
     Returns center and scale on the scale of fourth roots, and what `explore` needs beside them: n m (1−m), and how many
     pulls the posterior is worth. The prior is worth at least what the uniform law is worth: 2 φ observations.
     """
-    prior = max(dispersion * (expected * (1.0 - expected) - spread) / spread, 2.0 * dispersion)
+    prior = max(dispersion * (expected * (1.0 - expected) - prior_variance) / prior_variance, 2.0 * dispersion)
     total = n + prior
     m = clip((s + prior * expected) * (1.0 / total), 1e-6)
     at_most = m * (1.0 - m)

@@ -10,7 +10,7 @@ import math
 
 TIER = 100.0  # forced arms are drawn this far above the model's arms, excluded arms this far below
 FARTHEST, WIDEST = 20.0, 5.0  # the model's centers and scales stay within these, far from other tiers
-SLACK = 4.0  # how often sharp bounds may fail: less exploration, and a larger constant in the theorem
+SLACK = 4.0  # the larger, the more often sharp bounds fail: less exploration, and a larger constant in the theorem
 NO_BOUND = 2.0  # where there is no data; rewards are at most 1
 
 
@@ -20,7 +20,7 @@ def log_most(rounds, M):
 
 
 def threshold(log_ratio):
-    """y + ln(1 + y) for y = ln(H/n), or 0 where n exceeds H."""
+    """h of docs/theory.md: y + ln(1 + y), where y is `log_ratio` or, if that is negative, 0."""
     y = max(log_ratio, 0.0)
     return y + math.log(1.0 + y)
 
@@ -67,7 +67,7 @@ def loose_bound(n, s, N, S, epsilon, width):
 
 
 def cutoff_of(n, s, N, S, M, epsilon, rounds):
-    """The cutoff that lets the model pull this arm: its loose bound with half the width, so that it stays above."""
+    """The cutoff that lets the model pull this arm: its loose bound with half the width, so that the whole is above."""
     return loose_bound(n, s, N, S, epsilon, log_most(rounds, M))
 
 

@@ -14,7 +14,7 @@ from posse.policies.statistics import STEP
 
 GROUPS = 6  # at most
 LN_10 = math.log(10.0)
-STRENGTHS = 8  # of what is a player's own: 2, 8, 32 … pulls
+STRENGTHS = 8  # how many there are of what is a player's own: 2, 8, 32 … 32,768 pulls
 OWN_AT = tuple(1.0 / (2.0 * 4.0**number + 1.0) for number in range(STRENGTHS))  # ρ of each strength
 VARIANCES = (0.0, 0.01, 0.04, 0.16, 0.64, 2.56, 10.24)  # that levels may have
 UNLIKE = OWN_AT[0]  # that of the uniform distribution
@@ -22,13 +22,15 @@ ROUNDS = 3  # of estimation
 COUNTS_HALF = 0.2  # a pair with so many successes and failures, n c (1−c), counts half as evidence
 FEWEST_PLAYERS = 3  # that can be said to have levels or to be odd
 TOO_LARGE = 2.0  # steps on the logit scale are cut to this
-LESS = math.log(0.3)  # a variance of levels beside none, before the data
+LESS = math.log(0.3)  # added to the evidence for levels that vary: before the data, it is less likely that they do
 RARE = 10.0  # one player in so many times M is expected to be odd
 WORTH = 1.5  # what a further group must gain in log-likelihood for each arm
 
-# What is said of an arm, by its place in `of_arm`: centers and doubts (the variances of centers) for each group.
+# What is said of an arm, by its place in `of_arm`: centers and doubts (the variances of centers) for each group. The
+# looseness, √(2/9k) for k degrees of freedom, says how loosely ρ is known: `held` uses it.
 DISPERSION, OWN, FITTED, LOOSENESS, CENTER, DOUBT = 0, 1, 2, 3, 4, 4 + GROUPS
-# What is said of a player, by its place in `of_player`, with its shares of each group.
+# What is said of a player, by its place in `of_player`: its dispersion, how likely it is to be odd, by what its level
+# multiplies odds, the variance of the level on the logit scale, and its share of each group.
 NOISE, ODD, LEVEL, LEVEL_DOUBT, SHARE = 0, 1, 2, 3, 4
 # Rows of `work`, with a place for each arm or player, after two tables [arm, player] of means and effective pulls.
 LIKELIHOOD, LOG, LOG_REST = 0, STRENGTHS, STRENGTHS + GROUPS  # of strengths; logarithms of centers c and of 1−c
@@ -113,7 +115,7 @@ def own_share(own, odd):
 
 @out_of_line
 def held(looseness, log_T):
-    """How small the estimate of ρ may be beside the true one, as a fraction of it.
+    """By what ρ is divided: how small its estimate may be, as a fraction of the true one.
 
     Few players on few arms say little about how far players differ, and treating different players as alike costs
     regret in proportion to T. So the longer the run, the more standard errors are allowed for: none up to 10⁵ rounds,
@@ -231,7 +233,10 @@ def log_normal(n, own, known, square):
 
 
 def levels(groups, of_arm, of_player, means, effective, rows):
-    """Players' levels as odds, and their variances on the logit scale: shrunken steps of scoring, averaged likewise."""
+    """Players' levels as odds, and their variances on the logit scale.
+
+    Each takes a step of scoring, shrunken for each of `VARIANCES`; the results are averaged by their evidence.
+    """
     arms, players = means.shape
     weights, middle = 0.0, 0.0
     for player in range(players):
@@ -274,7 +279,7 @@ def levels(groups, of_arm, of_player, means, effective, rows):
 def find_groups(groups, pulls, of_arm, of_player, means, effective, rows):
     """Let players move between groups, add groups as long as one more explains enough, and return how many there are.
 
-    A group explains some of what is players' own: half of that is left out.
+    A group explains some of what is players' own, so only half of that is left in while groups are sought.
     """
     arms, players = means.shape
     weigh(pulls, of_arm, of_player, effective, 0.5)
@@ -316,7 +321,7 @@ def worst_fit(groups, of_arm, of_player, means, effective):
 def settle(groups, of_arm, of_player, means, effective, rows):
     """Players' shares of groups and groups' centers, in turns; return the log-likelihood of the mixture.
 
-    A group's proportion is that of its players' shares, with one player more in each.
+    A group's proportion is the mean of the players' shares of it, with one player more in each group.
     """
     arms, players = means.shape
     for group in range(groups):
@@ -358,7 +363,7 @@ def settle(groups, of_arm, of_player, means, effective, rows):
 
 
 def odd_players(of_player, rows):
-    """How likely each player is to be unlike all others, if one in 10 M is: its data beside the uniform one."""
+    """How likely each player is to be unlike all others, if one in 10 M is: by its evidence for `UNLIKE`."""
     players = of_player.shape[0]
     for player in range(players):
         more = rows[UNUSUAL, player] - rows[USUAL, player] - math.log(RARE * players)
