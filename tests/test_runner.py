@@ -340,7 +340,7 @@ KILLED = """
         if child == 0:
             run(spec, out, threads=2)
             os._exit(0)
-        enough = min(made() + random.randint(0, 4), made(undisturbed))  # so that a busy machine gets as far as an idle one
+        enough = min(made() + random.randint(0, 4), made(undisturbed))  # by progress, not by time
         while made() < enough:
             time.sleep(0.001)
         time.sleep(random.uniform(0, 0.02))
