@@ -414,6 +414,7 @@ class TestHostileInput:
             ({"a": {"x": 0.5}}, {}, "add up to 0.5"),
             ({"a": {"x": 1.5, "y": -0.5}}, {}, "expected a number in"),
             ("x", {"level": 0}, "level=0"),
+            ("x", {"level": 1e-17}, r"level=1e-17, but expected a number in \[1e-12, 0.5\]"),
             ("x", {"level": 0.7}, "level=0.7"),
             ("x", {"estimator": "magic"}, "estimator='magic'"),
             ("x", {"adaptive": "yes"}, "adaptive='yes'"),
