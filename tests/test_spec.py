@@ -363,6 +363,7 @@ BROKEN = [
     ("horizon = 40", 'horizon = 40\ntags = "A"', 'tags = "A"', "list of texts"),
     ("horizon = 40", "horizon = 40\ntags = [1]", "tags = [1]", "text in quotes"),
     ("horizon = 40", "horizon = 40\ntold = 0", "told = 0", "above 0"),
+    ("horizon = 40", "horizon = 40\nanytime = [false, true]\ntold = 0.5", "told = 0.5", "with anytime=true"),
     ("horizon = 40", "horizon = 40\ntold = [0.1, 10]", "told = [0.1, 10]", "no grid"),
     ("horizon = 40", "horizon = 40\nknows_groups = 1", "knows_groups = 1", "true or false"),
     ("horizon = 40", "horizon = 40\nknows_groups = true", "knows_groups = true", "only one group"),
