@@ -564,7 +564,8 @@ class TestCommandLine:
     def test_policies_by_name(self):
         assert read_policy("IndTS") == posse.IndTS()
         assert read_policy("RobustAggTS(0.1, c1=2)") == posse.RobustAggTS(0.1, c1=2)
-        for policy in (posse.IndTSV(), posse.RobustAggTSV(0.1), posse.NaiveAgg(), posse.RobustAggTS(0.1, c1=2)):
+        alone = posse.IndTSV(), posse.KLUCBPlusPlus(), posse.IMED(forget=9)
+        for policy in (*alone, posse.RobustAggTSV(0.1), posse.NaiveAgg(), posse.RobustAggTS(0.1, c1=2)):
             assert read_policy(policy.label) == policy
 
 
