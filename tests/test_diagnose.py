@@ -161,6 +161,8 @@ class TestSources:
             diagnose(good, epsilon=1.5)
         with pytest.raises(ValueError, match="level=0"):
             diagnose(good, level=0)
+        with pytest.raises(ValueError, match="level=5e-324"):
+            diagnose(good, level=5e-324)
         for wrong in ((0, 0), 3, (0, 1e300), (0, 1e-300)):
             with pytest.raises(ValueError, match=r"reward_range=.*, but expected the least and the greatest reward"):
                 diagnose(good, reward_range=wrong)

@@ -414,6 +414,7 @@ class TestHostileInput:
             ({"a": {"x": 0.5}}, {}, "add up to 0.5"),
             ({"a": {"x": 1.5, "y": -0.5}}, {}, "expected a number in"),
             ("x", {"level": 0}, "level=0"),
+            ("x", {"level": 1e-17}, r"level=1e-17, but expected a number in \[1e-12, 0.5\]"),
             ("x", {"level": 0.7}, "level=0.7"),
             ("x", {"estimator": "magic"}, "estimator='magic'"),
             ("x", {"adaptive": "yes"}, "adaptive='yes'"),
@@ -563,7 +564,8 @@ class TestCommandLine:
     def test_policies_by_name(self):
         assert read_policy("IndTS") == posse.IndTS()
         assert read_policy("RobustAggTS(0.1, c1=2)") == posse.RobustAggTS(0.1, c1=2)
-        for policy in (posse.IndTSV(), posse.RobustAggTSV(0.1), posse.NaiveAgg(), posse.RobustAggTS(0.1, c1=2)):
+        alone = posse.IndTSV(), posse.KLUCBPlusPlus(), posse.IMED(forget=9)
+        for policy in (*alone, posse.RobustAggTSV(0.1), posse.NaiveAgg(), posse.RobustAggTS(0.1, c1=2)):
             assert read_policy(policy.label) == policy
 
 

@@ -283,6 +283,8 @@ class TestStructured:
             ({"scale": "logit", "level": 11.0}, r"^level=11.*\[0, 10\]"),
             ({"centers": [0.1, 0.2]}, r"^centers=\[0\.1, 0\.2\], but expected one for each of 10 arms"),
             ({"centers": [1.2] * 10}, r"^centers=1\.2"),
+            ({"centers": 0.5}, r"^centers=0\.5, but expected one number for each of 10 arms"),
+            ({"centers": [0.5] * 10, "groups": 2}, r"^groups=2 with centers, but then all groups"),
             ({"low": 0.6, "high": 0.4}, r"^high=0\.4.*\[0\.6, 1\]"),
             ({"groups": 3, "players": 2}, "^groups=3.*at most 2"),
             ({"odd": 3, "players": 2}, "^odd=3.*at most 2"),
@@ -293,7 +295,7 @@ class TestStructured:
         ids=str,
     )
     def test_impossible_structures_say_why(self, options, message):
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises((ValueError, TypeError), match=message):
             structured(**options)
 
 

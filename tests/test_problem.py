@@ -251,7 +251,17 @@ class TestGroups:
         assert problem.groups == (0, 0, 0, 0)
         assert problem.by_group() == [problem]
 
+    def test_they_stay_what_they_are_where_means_change(self):
+        later = self.table[::-1].copy()
+        problem = Problem(self.table, changes={9: later}, groups=[4, 0, 4, 0])
+        assert problem.at(9).groups == problem.groups
+        first, second = problem.by_group()
+        assert first.at(9).means.tolist() == later[1::2].tolist()
+        assert second.at(9).means.tolist() == later[::2].tolist()
+
     def test_wrong_ones_are_refused(self):
+        with pytest.raises(TypeError, match=r"^groups=3, but expected the number of each player's group"):
+            Problem(self.table, groups=3)
         with pytest.raises(ValueError, match=r"^groups has 2 numbers, but expected one for each of 4 players"):
             Problem(self.table, groups=[0, 1])
         with pytest.raises(ValueError, match=r"^groups=-1"):

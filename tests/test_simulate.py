@@ -253,6 +253,7 @@ BAD_INPUT = {
     "negative horizon": ({"horizon": -5}, ValueError, "^horizon=-5"),
     "horizon as float": ({"horizon": 10.0}, TypeError, r"^horizon=10\.0.*whole number"),
     "horizon as bool": ({"horizon": True}, TypeError, "^horizon=True"),
+    "told horizon and anytime": ({"told_horizon": 9, "anytime": True}, ValueError, "^told_horizon=9 with anytime=True"),
     "told horizon 0": ({"told_horizon": 0}, ValueError, "^told_horizon=0.*at least 1"),
     "horizon as string": ({"horizon": "10"}, TypeError, "^horizon='10'"),
     "too many player-rounds": (

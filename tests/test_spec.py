@@ -160,11 +160,11 @@ def test_the_defaults_of_structured_problems_are_those_of_the_generator():
     assert unit.problems.make(5) == posse.generate.structured(count=3, seed=5, players=4, arms=3)
 
 
-def test_structured_problems_with_all_options():
-    options = 'scale = ["logit", "log"]\nlevel = 1.5\ncenters = [0.2, 0.3, 0.1]\ngroups = 2\nmajority = 0.75'
+def test_structured_problems_with_many_options():
+    options = 'scale = ["logit", "log"]\nlevel = 1.5\ncenters = [0.2, 0.3, 0.1]\nodd = 1\noddity = "swapped"'
     text = small('family = "subpar"\nn_subpar = 2', f'family = "structured"\nrewards = {{ jackpot = 0.02 }}\n{options}')
     for unit, scale in zip(parse(text).units(), ("logit", "log"), strict=True):
-        options = {"scale": scale, "level": 1.5, "centers": (0.2, 0.3, 0.1), "groups": 2, "majority": 0.75}
+        options = {"scale": scale, "level": 1.5, "centers": (0.2, 0.3, 0.1), "odd": 1, "oddity": "swapped"}
         expected = {"count": 3, "players": 4, "arms": 3, "rewards": posse.rewards.Jackpot(0.02), **options}
         assert unit.problems.make(3) == posse.generate.structured(**expected, seed=3)
         assert options.items() <= unit.describe()["problems"].items()
@@ -363,6 +363,7 @@ BROKEN = [
     ("horizon = 40", 'horizon = 40\ntags = "A"', 'tags = "A"', "list of texts"),
     ("horizon = 40", "horizon = 40\ntags = [1]", "tags = [1]", "text in quotes"),
     ("horizon = 40", "horizon = 40\ntold = 0", "told = 0", "above 0"),
+    ("horizon = 40", "horizon = 40\nanytime = [false, true]\ntold = 0.5", "told = 0.5", "with anytime=true"),
     ("horizon = 40", "horizon = 40\ntold = [0.1, 10]", "told = [0.1, 10]", "no grid"),
     ("horizon = 40", "horizon = 40\nknows_groups = 1", "knows_groups = 1", "true or false"),
     ("horizon = 40", "horizon = 40\nknows_groups = true", "knows_groups = true", "only one group"),

@@ -148,6 +148,8 @@ def test_a_changing_problem_is_a_value():
         ({9: [[0.5, 0.5]]}, r"the change in round 9: means have shape \(1, 2\), but those of round 1 have \(1, 1\)"),
         ({9: [[1.5]]}, r"the change in round 9: means\[0, 0\]=1.5"),
         ([[0.5]], "expected {round: means"),
+        (0, "changes=0, but expected {round: means"),
+        ({2**63: [[0.5]]}, f"round of a change={2**63}, but expected a whole number of at least 2 and at most {2**56}"),
     ],
 )
 def test_changes_that_make_no_sense(changes, message):

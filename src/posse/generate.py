@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -141,6 +141,8 @@ def structured(
     """
     players, arms = _check_size(players, arms)
     if centers is not None:
+        if not isinstance(centers, Iterable):
+            raise TypeError(f"centers={centers!r}, but expected one number for each of {arms} arms")
         centers = [number("centers", center, least=0, most=1) for center in centers]
         if len(centers) != arms:
             raise ValueError(f"centers={centers}, but expected one for each of {arms} arms")
@@ -153,6 +155,8 @@ def structured(
     high = number("high", high, least=low, most=1)
     level = number("level", level, least=0, most=widest)
     groups = whole("groups", groups, least=1, most=players)
+    if centers is not None and groups > 1:
+        raise ValueError(f"groups={groups} with centers, but then all groups would have the same centres; expected 1")
     unlike = number("unlike", unlike, least=0, most=1)
     odd = whole("odd", odd, least=0, most=players)
     if oddity not in ODDITIES:
@@ -254,7 +258,7 @@ def changing(
     high = number("high", high, least=low, most=1)
     every, times = whole("every", every, least=1), whole("times", times, least=1)
     step = number("step", step, least=0, most=1)
-    if kind not in _CHANGES:
+    if kind not in tuple(_CHANGES):
         raise ValueError(f"kind={kind!r}, but expected {', '.join(map(repr, _CHANGES))}")
     problems = []
     for draws in _draws(count, seed, (1 + times + players) * arms):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 
 from posse.checks import number, store, whole
 from posse.rewards import Bernoulli, Family, OneNoisy, family
+from posse.streams import MAX_ROUND
 from posse.text import plural
 
 ROUNDING = 1e-9
@@ -64,14 +65,16 @@ class Problem:
         *,
         changes: Mapping[int, Any] | None = None,
         stream: int | None = None,
-        groups: Sequence[int] | np.ndarray | None = None,
+        groups: Iterable[int] | None = None,
     ) -> None:
         table = _check_means(means)
-        later = _check_changes(table, changes or {})
+        later = _check_changes(table, {} if changes is None else changes)
         gaps = table.max(axis=1, keepdims=True) - table
         gaps.setflags(write=False)
         number = _own_stream(table, later) if stream is None else whole("stream", stream, least=0)
         given = [_check_epsilon(table, epsilon), *(_blame(t, _check_epsilon, means, epsilon) for t, means in later)]
+        if not (groups is None or isinstance(groups, Iterable)):
+            raise TypeError(f"groups={groups!r}, but expected the number of each player's group")
         own = (0,) * len(table) if groups is None else tuple(whole("groups", each, least=0) for each in groups)
         if len(own) != len(table):
             raise ValueError(f"groups has {len(own)} numbers, but expected one for each of {len(table)} players")
@@ -94,7 +97,8 @@ class Problem:
         if not self.changes:
             return ((1, self),)
         tables = ((1, self.means), *self.changes)
-        return tuple((first, Problem(means, self.epsilon, self.rewards, stream=self.stream)) for first, means in tables)
+        same: Any = {"epsilon": self.epsilon, "rewards": self.rewards, "stream": self.stream, "groups": self.groups}
+        return tuple((first, Problem(means, **same)) for first, means in tables)
 
     def at(self, round: int) -> Problem:
         """The problem as it is in a round, counted from 1, with means that do not change."""
@@ -144,8 +148,12 @@ class Problem:
         """
         if isinstance(self.rewards, OneNoisy):
             raise ValueError(f"rewards={self.rewards}, but then player 0 is not like others, so groups cannot be split")
-        groups = np.array(self.groups)
-        return [Problem(self.means[groups == group], rewards=self.rewards) for group in np.unique(groups)]
+        parts = []
+        for group in sorted(set(self.groups)):
+            own = [player for player, other in enumerate(self.groups) if other == group]
+            later = {first: means[own] for first, means in self.changes}
+            parts.append(Problem(self.means[own], rewards=self.rewards, changes=later))
+        return parts
 
     def _in(self, arms: np.ndarray) -> np.ndarray:
         mask = np.zeros(self.means.shape, bool)
@@ -204,8 +212,8 @@ def _check_changes(means: np.ndarray, changes: Any) -> tuple[tuple[int, np.ndarr
     if not isinstance(changes, Mapping):
         raise TypeError(f"changes={changes!r:.60}, but expected {{round: means that hold from this round on}}")
     found = []
-    for first, table in sorted((whole("round of a change", first, least=2), table) for first, table in changes.items()):
-        checked = _blame(first, _check_means, table)
+    for first in sorted(whole("round of a change", first, least=2, most=MAX_ROUND) for first in changes):
+        checked = _blame(first, _check_means, changes[first])
         if checked.shape != means.shape:
             given = f"the change in round {first}: means have shape {checked.shape}"
             raise ValueError(f"{given}, but those of round 1 have {means.shape}")

@@ -85,9 +85,18 @@ def _target(text: str) -> Any:
 
     if Path(text).suffix.lower() in (".json", ".csv"):
         return read_table(Path(text))
-    name = text.partition("(")[0].strip().replace("-", "")
+    name = _with_class_name(text).partition("(")[0].strip()
     learns = name in {policy.__name__ for policy in all_policies()} or re.match(r"\s*[A-Za-z]\w*\(", text)
     return read_policy(text) if learns else text
+
+
+def _with_class_name(text: str) -> str:
+    """The text of a policy with the name of its class in place of the name that its label has."""
+    from posse.policies import all_policies
+
+    name, bracket, rest = text.strip().partition("(")
+    classes = {policy.name: policy.__name__ for policy in all_policies() if policy.name}
+    return classes.get(name.strip(), name) + bracket + rest
 
 
 def read_policy(text: str) -> Policy:
@@ -97,13 +106,14 @@ def read_policy(text: str) -> Policy:
     'RobustAgg-TS(0.1, c1=2)'
     >>> read_policy("RobustAgg-TS(0.1, c1=2)").label
     'RobustAgg-TS(0.1, c1=2)'
+    >>> read_policy("KL-UCB++").label
+    'KL-UCB++'
     """
     from posse import policies
 
     own = {cls.__name__: cls for cls in policies.all_policies() if cls.__module__.startswith("posse.policies.")}
     try:
-        name, bracket, rest = text.strip().partition("(")
-        call = ast.parse(f"{name.replace('-', '')}{bracket}{rest}", mode="eval").body
+        call = ast.parse(_with_class_name(text), mode="eval").body
         call = call if isinstance(call, ast.Call) else ast.Call(call, [], [])
         name = call.func.id if isinstance(call.func, ast.Name) else ""
         given = [ast.literal_eval(argument) for argument in call.args]

@@ -76,6 +76,8 @@ def checked_work(
     rounds = _check_checkpoints(checkpoints, horizon)
     if not isinstance(anytime, bool):
         raise TypeError(f"anytime={anytime!r}, but expected True or False")
+    if anytime and told_horizon is not None:
+        raise ValueError(f"told_horizon={told_horizon!r} with anytime=True, but then policies are told no horizon")
     told = horizon if told_horizon is None else whole("told_horizon", told_horizon, least=1)
     if not isinstance(feedback, Feedback):
         raise TypeError(f"feedback={feedback!r}, but expected such as posse.simulation.Feedback(delay=100)")

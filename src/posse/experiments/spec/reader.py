@@ -253,6 +253,8 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
     )
     if study.settings > MAX_POINTS:
         raise table.error("name", f"the lists make {study.settings} combinations, but a study has at most {MAX_POINTS}")
+    if study.told != 1 and True in study.anytime:
+        raise table.error("told", f"told={study.told:g} with anytime=true, but then policies are told no horizon")
     if study.knows_groups:
         _check_groups(table, study)
     for epsilon in {epsilon for problems in study.problems for _, epsilon in problems.alike()}:

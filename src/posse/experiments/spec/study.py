@@ -134,7 +134,7 @@ class Unit:
             checkpoints=self.checkpoints,
             anytime=self.anytime,
             feedback=self.feedback,
-            told_horizon=max(1, round(self.told * self.horizon)),
+            told_horizon=None if self.told == 1 else max(1, round(self.told * self.horizon)),
             **how,
         )
         if not self.by_group:

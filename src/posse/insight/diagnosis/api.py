@@ -265,7 +265,7 @@ def diagnose(
     >>> diagnosis.model.contrast_p < 1e-6
     True
     """
-    level = number("level", level, above=0, most=0.5)
+    level = number("level", level, least=1e-12, most=0.5)
     data = PlayerData.read(source, Columns(player, arm, reward, id=id), reward_range)
     counts, pulls = data.counts, data.counts.pulls
     players, arms = pulls.shape

@@ -158,7 +158,7 @@ def evaluate(
     >>> round(estimate.value, 2), round(estimate.low, 2), round(estimate.high, 2)
     (0.6, 0.49, 0.71)
     """
-    level = number("level", level, above=0, most=0.5)
+    level = number("level", level, least=1e-12, most=0.5)
     if estimator not in ("auto", "dr", "snips", "ips"):
         raise ValueError(f"estimator={estimator!r}, but expected 'auto', 'dr', 'snips' or 'ips'")
     passes = whole("passes", passes, least=2)
