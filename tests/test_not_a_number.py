@@ -100,3 +100,19 @@ class TestEveryRefresh:
         assert "n=3, s=2" in str(caught.value)
         assert (learner.rounds, learner.decisions, len(learner.ledger.waiting)) == (3, 1, 1)
         assert learner.choose("a").arm in "xy"  # whose numbers are fine
+
+
+@dataclass(frozen=True)
+class Boundless(Policy):
+    """Its scale has no bound, so no arm has a probability."""
+
+    @staticmethod
+    def index(n, s):
+        return 0.5, math.inf
+
+
+def test_a_learner_refuses_an_infinite_scale():
+    learner = posse.Learner(Boundless(), ["a", "b"], ["p"])
+    with pytest.raises(ValueError, match=r"^Boundless gives no usable index for player 0, arm 0 with n=0"):
+        learner.choose("p")
+    assert learner.decisions == 0

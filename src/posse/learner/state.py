@@ -77,7 +77,7 @@ class LearnerState:
         out, work = np.empty((4, offered.size)), np.empty((self.core.scratch, offered.size))
         mixed = offered, self.setup.floor, self.setup.holdout
         arm, holdout = self.core.kernels.choose(*self._indexed(player), *mixed, serial, self._key, out, work)
-        if math.isnan(np.add.reduce(out[: kernel.WEIGHT], axis=None)):
+        if math.isnan(np.add.reduce(out[: kernel.WEIGHT], axis=None) + out[kernel.PROBABILITY, arm]):
             raise self._no_usable_index(player, out)
         # The tag comes from places, not names: otherwise it could confirm a guess of an erased name.
         tag = zlib.crc32(f"{self._key} {serial} {now!r} {player} {arm}".encode())
@@ -94,7 +94,8 @@ class LearnerState:
         return decision, row
 
     def _no_usable_index(self, player: int, out: np.ndarray) -> ValueError:
-        policy, arm = self.core.policy, int(np.isnan(out[: kernel.WEIGHT]).any(axis=0).argmax())
+        unusable = np.isnan(out[kernel.CENTER]) | ~np.isfinite(out[kernel.SCALE])
+        policy, arm = self.core.policy, int(unusable.argmax())
         own = zip(policy.statistics, self.known.indexed[:, arm, player].tolist(), strict=True)
         shown = ", ".join(f"{statistic.name}={value * statistic.unit:g}" for statistic, value in own)
         return ValueError(
