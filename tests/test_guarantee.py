@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import naive_posse
 import posse
 from posse.policies import Refresh
-from posse.policies.guarantee import guarded, loose_bound, sharp_bound, upper_mean
+from posse.policies.bernoulli_kl import kl_upper_bound
+from posse.policies.guarantee import guarded, loose_bound, sharp_bound
 from posse.policies.refresh import summary_is_due
 
 units = st.floats(0, 1) | st.sampled_from([0.0, 1.0, 0.5, 1e-9, 1 - 1e-9])
@@ -29,15 +30,15 @@ class TestBounds:
     @many
     @given(mean=units, divergence=st.floats(1e-9, 40))
     def test_the_upper_mean_solves_its_equation_from_above(self, mean, divergence):
-        found = upper_mean(mean, divergence)
+        found = kl_upper_bound(mean, divergence)
         exact = naive_posse.largest_mean(mean, divergence)
         assert exact - 1e-9 <= found <= exact + 1e-6  # both lose digits where kl is tiny
         assert mean <= found <= min(1.0, mean + math.sqrt(divergence / 2))
 
     def test_without_room_it_is_the_mean(self):
-        assert upper_mean(0.3, 0.0) == 0.3
-        assert upper_mean(0.3, 1e-40) == 0.3
-        assert upper_mean(1.0, 5.0) == 1.0
+        assert kl_upper_bound(0.3, 0.0) == 0.3
+        assert kl_upper_bound(0.3, 1e-40) == 0.3
+        assert kl_upper_bound(1.0, 5.0) == 1.0
 
     @many
     @given(st.data(), counts, counts, st.integers(1, 5000), st.integers(3, 10**6), units, units, units)
@@ -111,7 +112,7 @@ class TestRule:
 
 
 def broken(sums, n, target, log_H, extra=0.0):
-    """Whether a sharp bound from these sums of n rewards is at `target` or below; vectorised, without `upper_mean`."""
+    """Whether a sharp bound from these sums of n rewards is at `target` or below; without `kl_upper_bound`."""
     mean = sums / n
     y = np.maximum(log_H - np.log(n) + extra, 0)
     inside = np.clip(mean, 1e-300, 1 - 1e-16)

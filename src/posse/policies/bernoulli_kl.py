@@ -7,6 +7,7 @@ with the same mean the Bernoulli law is the widest.
 import math
 
 STEPS = 3  # of Halley's method: enough for all digits, everywhere
+TINY = 1e-300  # a smaller mean counts as 0: to divide by it would overflow
 BELOW_ONE = 1.0 - 2.0**-53  # only a mean of 1 has the bound 1
 
 
@@ -16,7 +17,7 @@ def divergence(p, ahead):
     >>> round(divergence(0.25, 0.5), 9) == round(0.5 * math.log(3.0), 9)
     True
     """
-    low = p * math.log1p(ahead / p) if p > 0.0 else 0.0
+    low = p * math.log1p(ahead / p) if p > TINY else 0.0
     return -low - (1.0 - p) * math.log1p(-ahead / (1.0 - p)) if ahead < 1.0 - p else math.inf
 
 

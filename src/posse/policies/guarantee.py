@@ -8,6 +8,8 @@ plus ε.
 
 import math
 
+from posse.policies.bernoulli_kl import kl_upper_bound
+
 TIER = 100.0  # forced arms are drawn this far above the model's arms, excluded arms this far below
 FARTHEST, WIDEST = 20.0, 5.0  # the model's centers and scales stay within these, far from other tiers
 SLACK = 4.0  # the larger, the more often sharp bounds fail: less exploration, and a larger constant in the theorem
@@ -25,34 +27,16 @@ def threshold(log_ratio):
     return y + math.log(1.0 + y)
 
 
-def upper_mean(mean, divergence):
-    """The largest u with kl(mean, u) <= divergence, where kl is that of Bernoulli laws; never below it.
-
-    Newton's method from above: kl is convex in u, so that no step passes the solution.
-    """
-    if mean >= 1.0 or divergence <= 0.0:
-        return mean
-    rest = 1.0 - mean
-    entropy = -rest * math.log(rest) - (mean * math.log(mean) if mean > 0.0 else 0.0)
-    u = min(mean + math.sqrt(0.5 * divergence), 1.0 - math.exp(-(divergence + entropy) / rest))
-    for _ in range(6):
-        if u >= 1.0 or u <= mean:
-            return u
-        kl = -entropy - mean * math.log(u) - rest * math.log(1.0 - u)
-        u -= max(kl - divergence, 0.0) * u * (1.0 - u) / (u - mean)
-    return u
-
-
 def sharp_bound(n, s, N, S, M, epsilon, rounds):
     """What the mean is rarely above; at most 1."""
     budget = math.log(rounds) - math.log(SLACK * log_most(rounds, M))
     bound = 1.0
     if N > 0.0:
         allowed = threshold(budget + math.log(M) - math.log(N))
-        bound = min(bound, upper_mean(S / N, allowed / N) + epsilon)
+        bound = min(bound, kl_upper_bound(S / N, allowed / N) + epsilon)
     if n > 0.0:
         allowed = threshold(budget - math.log(n) + max(math.log(M) - n * epsilon * epsilon, 0.0))
-        bound = min(bound, upper_mean(s / n, allowed / n))
+        bound = min(bound, kl_upper_bound(s / n, allowed / n))
     return bound
 
 
