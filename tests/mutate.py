@@ -31,7 +31,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FORMULAS = "tests/test_policies.py tests/test_agreement.py"
 HIERARCHY = "HierTS and not centers and not propensities and not decisions or Record or Constants"
-EVALUATE = "tests/test_evaluate.py tests/test_evaluate_intervals.py"
+EVALUATE = "tests/test_evaluate.py tests/test_evaluate_intervals.py tests/test_evaluate_coverage.py"
 STORE = [f"tests/service/test_store_{name}.py" for name in ("requests", "writer", "faults")]
 TESTS = {
     "policies/robustagg.py": f"{FORMULAS} -k 'RobustAgg or Record or Constants'",

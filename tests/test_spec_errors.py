@@ -1,0 +1,177 @@
+"""Specs that are wrong: the error names the line, the value and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from small_spec import GROUPS, SMALL, small
+
+from posse.experiments import SpecError, load, parse
+
+FAMILY = 'family = "subpar"\nn_subpar = 2'
+TWICE = 'label = "RobustAgg-TS(0.15)"'
+BROKEN = [
+    # (what to replace, by what, the line's text in the broken spec, what the message holds)
+    ("horizon = 40", "horizons = 40", "horizons = 40", "did you mean horizon"),
+    ("horizon = 40", "horizon = 0", "horizon = 0", "at least 1"),
+    ("horizon = 40", 'horizon = "long"', 'horizon = "long"', "whole number"),
+    ("horizon = 40", "horizon = true", "horizon = true", "whole number"),
+    ("horizon = 40", "horizon = []", "horizon = []", "at least one value"),
+    ("horizon = 40", "horizon = [5, 5]", "horizon = [5, 5]", "once"),
+    ("horizon = 40", "horizon = 400000000000", "horizon = 400000000000", "player-rounds"),
+    ("horizon = 40", "", "[[study]]", "horizon is missing"),
+    ("horizon = 40", "horizon = 40\nturns = 3", "horizon = 40", "exactly one"),
+    ("horizon = 40", "turns = 40\nschedule = { random = 0 }", "turns = 40", "more than"),
+    ("horizon = 40", "horizon = 40\nreplications = [1, 2]", "replications = [1, 2]", "no grid"),
+    ("horizon = 40", 'horizon = 40\nschedule = "sometimes"', 'schedule = "sometimes"', "sequential-random"),
+    ("horizon = 40", "horizon = 40\nschedule = { random = 1.5 }", "schedule = { random = 1.5 }", "[0, 1]"),
+    ("horizon = 40", "horizon = 40\nschedule = { random = [[0.1]] }", "schedule = { random = [[0.1]] }", "4 players"),
+    ("horizon = 40", "horizon = 40\nschedule = { late = 2 }", "schedule = { late = 2 }", "[0, 1]"),
+    ("horizon = 40", 'horizon = 40\ntags = "A"', 'tags = "A"', "list of texts"),
+    ("horizon = 40", "horizon = 40\ntags = [1]", "tags = [1]", "text in quotes"),
+    ("horizon = 40", "horizon = 40\ntold = 0", "told = 0", "above 0"),
+    ("horizon = 40", "horizon = 40\nanytime = [false, true]\ntold = 0.5", "told = 0.5", "with anytime=true"),
+    ("horizon = 40", "horizon = 40\ntold = [0.1, 10]", "told = [0.1, 10]", "no grid"),
+    ("horizon = 40", "horizon = 40\nknows_groups = 1", "knows_groups = 1", "true or false"),
+    ("horizon = 40", "horizon = 40\nknows_groups = true", "knows_groups = true", "only one group"),
+    ("seed = 3", 'seed = 3\ndefaults = { name = "x" }', 'defaults = { name = "x" }', "no name"),
+    ("seed = 3", "seed = 3\ndefaults = { horizons = 3 }", "[[study]]", "did you mean horizon"),
+    ("n_subpar = 2", "n_subpar = 3", "n_subpar = 3", "at most 2"),
+    ("n_subpar = 2", "n_subpar = [1, 7]", "n_subpar = [1, 7]", "at most 2"),
+    ("count = 3", "count = 3\nepsilon = 0.19", "epsilon = 0.19", "at most 0.16"),
+    ("count = 3", 'count = 3\nrewards = "normal"', 'rewards = "normal"', "bernoulli"),
+    ("count = 3", "count = 3\nrewards = { beta = -1 }", "rewards = { beta = -1 }", "above 0"),
+    ("players = 4", "players = 1000000", "players = 1000000", "at most 1000000"),
+    ("count = 3", "count = 1000001", "count = 1000001", "at most 1000000"),
+    ('family = "subpar"', 'family = "gaussian"', 'family = "gaussian"', "'subpar' or 'uniform'"),
+    ('family = "subpar"', 'family = "uniform"', "n_subpar = 2", "not a field here"),
+    ('family = "subpar"\nn_subpar = 2', 'family = "structured"\nodd = 5', "odd = 5", "at most 4"),
+    ('family = "subpar"\nn_subpar = 2', 'family = "structured"\noddity = "strange"', 'oddity = "strange"', "swapped"),
+    ('family = "subpar"\nn_subpar = 2', 'family = "structured"\nepsilon = 0.1', "epsilon = 0.1", "not a field here"),
+    (FAMILY, 'family = "structured"\ncenters = 0.3', "centers = 0.3", "list of numbers"),
+    (FAMILY, 'family = "structured"\ncenters = [0.3]', "centers = [0.3]", "each of 3 arms"),
+    (FAMILY, 'family = "structured"\ncenters = [0.3, 2, 1]', "centers = [0.3, 2, 1]", "[0, 1]"),
+    (FAMILY, 'family = "structured"\nlevel = 2', "level = 2", "[0, 1]"),
+    (FAMILY, 'family = "structured"\nscale = "x"', 'scale = "x"', "'logit', 'log'"),
+    (FAMILY, 'family = "structured"\nmajority = 0.5', "majority = 0.5", "no group may be empty"),
+    ('family = "subpar"', "", "[study.problems]", "family, means and file"),
+    ('name = "IndTS"', 'name = "IndTSS"', 'name = "IndTSS"', "BayesUCB"),
+    ('name = "IndTS"', 'name = "IndTS"\nepsilon = 0.1', "epsilon = 0.1", "not a field here"),
+    ('name = "IndTS"', 'name = "IndTS"\nc2 = 0', "c2 = 0", "above 0"),
+    ('name = "IndTS"', 'name = "RobustAgg"', None, "epsilon is missing"),
+    ('name = "IndTS"', f'name = "IndTS"\n{TWICE}', TWICE, "label of two policies"),
+    ('name = "IndTS"', 'name = ["IndTS", "IndUCB"]\nlabel = "x"', 'label = "x"', "label of two policies"),
+    ('name = "IndTS"', 'name = "IndTS"\nlabel = 3', "label = 3", "text in quotes"),
+    ('epsilon = "problem"', 'epsilon = "own"', 'epsilon = "own"', '"problem"'),
+    ('epsilon = "problem"', "epsilon = 1.5", "epsilon = 1.5", "at most 1"),
+    ('epsilon = "problem"', "epsilon = [0.1, 7]", "epsilon = [0.1, 7]", "at most 1"),
+    ('epsilon = "problem"', "epsilon = -0.1", "epsilon = -0.1", "at least 0"),
+    ('epsilon = "problem"', "epsilon = nan", "epsilon = nan", "finite number"),
+    ('epsilon = "problem"', "epsilon = 0.1\nc1 = -1", "c1 = -1", "above 0"),
+    ("seed = 3", "seed = -3", "seed = -3", "at least 0"),
+    ("seed = 3", "seed = 3.5", "seed = 3.5", "whole number"),
+    ('title = "Small"', "title = 3", "title = 3", "text in quotes"),
+    ("arms = 3", "arms = 3 4", "arms = 3 4", "TOML"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "line", "words"), BROKEN)
+def test_an_error_names_the_line_and_what_is_allowed(old, new, line, words):
+    text = small(old, new)
+    with pytest.raises(SpecError) as caught:
+        parse(text)
+    assert words in str(caught.value)
+    if line is not None:
+        assert text.split("\n")[caught.value.line - 1] == line
+        assert f"line {caught.value.line}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ('schedule = "sequential"', "every player must act"),
+        ('policies = [{ name = "PosseTS", label = "PosseTS, groups known" }]', "label of two policies"),
+    ],
+)
+def test_what_does_not_go_with_known_groups(more, words):
+    problems = f"problems = {{ {', '.join(GROUPS.split(chr(10)))}, players = 4 }}"
+    text = f'[[study]]\nname = "g"\nhorizon = 9\nknows_groups = true\n{problems}\n{more}\n'
+    if "policies" not in more:
+        text += 'policies = [{ name = "PosseTS" }]'
+    with pytest.raises(SpecError, match=words):
+        parse(text)
+
+
+def test_a_file_is_named_with_the_line(tmp_path):
+    path = tmp_path / "wrong.toml"
+    path.write_text(small('epsilon = "problem"', "epsilon = 1.5"), encoding="utf-8")
+    with pytest.raises(SpecError, match=rf"^{path}, line 18: study 'one', policy 1: epsilon=1.5, .*at most 1"):
+        load(path)
+    path.write_text("horizon = = 3", encoding="utf-8")
+    with pytest.raises(SpecError, match=rf"^{path}, line 1: not a TOML file"):
+        load(path)
+
+
+def test_a_mistake_in_the_defaults_is_named_where_it_is():
+    shared = '[defaults]\n[[defaults.policies]]\nname = "RobustAgg"\nepsilon = 3\n\n[[study]]'
+    text = SMALL[: SMALL.index("[[study.policies]]")].replace("[[study]]", shared)
+    with pytest.raises(SpecError, match="epsilon=3, but expected at most 1") as caught:
+        parse(text)
+    assert text.split("\n")[caught.value.line - 1] == "epsilon = 3"
+
+
+def test_something_else_than_text_is_refused():
+    with pytest.raises(TypeError, match="expected the text of a spec; `load` reads a file"):
+        parse(Path("spec.toml"))
+
+
+def test_the_right_one_of_several_tables_is_named():
+    second = SMALL[SMALL.index("[[study]]") :].replace('"one"', '"two"').replace("count = 3", "count = -3")
+    text = SMALL + second
+    with pytest.raises(SpecError, match="study 'two', problems: count=-3") as caught:
+        parse(text)
+    assert text.split("\n")[caught.value.line - 1] == "count = -3"
+    assert caught.value.field == "study.problems.count"
+
+
+def test_two_studies_of_one_name():
+    with pytest.raises(SpecError, match="another study has that name"):
+        parse(SMALL + SMALL[SMALL.index("[[study]]") :])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("none.csv", None, "none.csv"),
+        ("words.csv", b"a,b\n0.1,0.2\n", "could not convert"),
+        ("ragged.csv", b"0.1,0.2\n0.1\n", "player 1 has 1 arms"),
+        ("high.csv", b"0.1,0.2\n0.1,2\n", "in [0, 1]"),
+        ("empty.csv", b"", "row"),
+        ("latin.csv", b"\xff\xfe0.1", "latin.csv"),
+        ("damaged.npy", b"\x93NUMPY\x01\x00v\x00{'descr'", "damaged.npy"),
+        ("means.txt", b"0.1", ".csv or .npy"),
+    ],
+)
+def test_a_bad_file_is_named(tmp_path, name, content, words):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    text = small(SMALL[SMALL.index("family") : SMALL.index("[[study.policies")], f'file = "{name}"\n')
+    with pytest.raises(SpecError) as caught:
+        parse(text, tmp_path)
+    assert name in str(caught.value)
+    assert words in str(caught.value)
+
+
+def test_not_text(tmp_path):
+    (tmp_path / "spec.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SpecError, match=r"spec\.toml is not UTF-8"):
+        load(tmp_path / "spec.toml")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x" * 10, "[" * 5000, "seed = " + "9" * 5000, "seed = 0x" + "f" * 5000, "study = 1"]
+)
+def test_strange_texts(text):
+    with pytest.raises(SpecError):
+        parse(text)
