@@ -1,4 +1,4 @@
-"""Judging policies from a log: intervals by hand and by a slow oracle; test_evaluate_coverage.py has how often they hold."""
+"""Intervals of judged policies, by hand and by a slow oracle; test_evaluate_coverage.py has how often they hold."""
 
 from __future__ import annotations
 
