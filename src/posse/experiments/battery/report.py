@@ -152,9 +152,9 @@ def battery_figure(families: Sequence[BatteryFamily]) -> Figure:
     drawn = looks({score.policy for family in shown for score in family.scores} | {CANDIDATE})
     own_color = drawn.pop(CANDIDATE).color
     with matplotlib.rc_context(PRINT):
-        figure = new_figure(WIDTH, 1.1 + 0.165 * len(shown))
+        figure = new_figure(WIDTH, 1.3 + 0.165 * len(shown))
         height = figure.get_size_inches()[1]
-        axes = figure.add_axes((0.27, 0.45 / height, 0.68, 1 - 1.1 / height))
+        axes = figure.add_axes((0.27, 0.45 / height, 0.68, 1 - 1.3 / height))
         _prepare(axes, shown)
         for row, family in enumerate(shown):
             means = {score.policy: score.mean for score in family.scores}
