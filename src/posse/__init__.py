@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from posse import generate, learner, policies, rewards, schedule, simulation
+from posse.attributes import Attributes
 from posse.learner import Decision, Learner
 from posse.policies import *  # noqa: F403  (every policy file, found by itself)
 from posse.policies import Policy
@@ -33,6 +34,7 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "Attributes",
     "Decision",
     "Learner",
     "Policy",
