@@ -21,11 +21,11 @@ import numpy as np
 from posse.checks import number, whole
 from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable, find_lines
 from posse.experiments.spec.study import GIVEN, KNOWS_GROUPS, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
-from posse.generate import FAMILIES
+from posse.generate import FAMILIES, default_players
 from posse.policies.base import LONGEST, Policy, all_policies
 from posse.policies.statistics import STEPS
 from posse.rewards import Bernoulli, Beta, Jackpot, OneNoisy, family
-from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential
+from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential, Zipf
 from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
 
@@ -159,7 +159,7 @@ _schedule = _one_of(
         "arrivals": Arrivals(),
         "relay": Arrivals(stay=False),
     },
-    {"random": Random, "late": Late},
+    {"random": Random, "late": Late, "zipf": Zipf},
 )
 _feedback = _one_of({"at-once": AT_ONCE}, {"delay": Feedback, "batch": lambda value: Feedback(batch=value)}, 100)
 _rewards = _one_of(
@@ -216,20 +216,26 @@ PARAMETER_CHECKS = {
     "str": _string,
     "Family | str": _rewards,
     "Sequence[float]": _centers,
+    "Mapping[str, Any]": _of_type(dict, "a table, such as { region = 4 }"),
+    "float | Mapping[str, float]": lambda name, value: value if isinstance(value, dict) else _share(name, value),
 }
 POLICY_NAME = Field(_name, grid=True)
 
 
 def _family_fields(family: str) -> dict[str, Field]:
-    """The parameters of a family's generator as fields, with a grid unless they are lists. It checks their limits."""
+    """The parameters of a family's generator as fields, with a grid unless they are lists or tables themselves.
+
+    The generator checks their limits.
+    """
     generator: Any = FAMILIES[family]
     fields = {"count": Field(_whole(1, 1_000_000), 1)}
     for name, each in inspect.signature(generator).parameters.items():
         if name not in ("count", "seed"):
             kind = each.annotation.removesuffix(" | None")
             listed = kind.startswith("Sequence")
-            default = REQUIRED if each.default is each.empty else each.default if listed else (each.default,)
-            fields[name] = Field(PARAMETER_CHECKS[kind], default, grid=not listed, listed=listed)
+            grid = not listed and not kind.startswith("Mapping")
+            default = REQUIRED if each.default is each.empty else (each.default,) if grid else each.default
+            fields[name] = Field(PARAMETER_CHECKS[kind], default, grid=grid, listed=listed)
     return fields
 
 
@@ -294,9 +300,13 @@ def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:
                 raise ValueError("no problem in it; expected at least one table of means")
         except (ValueError, TypeError, OverflowError) as error:
             raise table.error(source, f"{source}: {error}") from None
-    lists = {key: values[key] for key, field in fields.items() if field.listed}
+    whole_values = {key: values[key] for key, field in fields.items() if not (field.grid or key == "count")}
     for point in table.product({key: values[key] for key, field in fields.items() if field.grid}):
-        problems = ProblemSet(GIVEN if tables else given, len(tables) or values["count"], point | lists, tables)
+        parameters = point | whole_values
+        if "players" in parameters and parameters["players"] is None:
+            with table.blame():
+                parameters["players"] = default_players(parameters["attributes"])
+        problems = ProblemSet(GIVEN if tables else given, len(tables) or values["count"], parameters, tables)
         pairs = problems.players * problems.arms
         if pairs > MAX_PAIRS:
             raise table.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")

@@ -20,7 +20,7 @@ from posse.experiments.records import SCHEMA_VERSION, from_result
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
 from posse.problem import Problem
-from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
+from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential, Zipf
 from posse.simulation import Result, simulate
 from posse.simulation.engine import code_digest_of
 from posse.simulation.feedback import AT_ONCE, Feedback
@@ -320,6 +320,8 @@ def active_players(schedule: Schedule, players: int) -> float:
     """How many players act in a round, on average."""
     if isinstance(schedule, Random):
         return float(np.broadcast_to(schedule.probability, players).sum())
+    if isinstance(schedule, Zipf):
+        return float(schedule.participation(players, 1).probabilities.sum())
     if isinstance(schedule, Sequential) or schedule == Arrivals(stay=False):
         return 1.0
     if isinstance(schedule, Late):
