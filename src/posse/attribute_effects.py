@@ -125,7 +125,10 @@ def declare(attributes: Mapping[str, Any]) -> tuple[Attributes, list[int]]:
     if not isinstance(attributes, Mapping) or not attributes:
         expected = "{name: number of values}, such as {'region': 4}"
         raise TypeError(f"attributes={attributes!r}, but expected {expected}")
-    declared = Attributes({name: _kind(name, given) for name, given in attributes.items()})
+    try:
+        declared = Attributes({name: _kind(name, given) for name, given in attributes.items()})
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"attributes={attributes!r}: {error}") from None
     sizes = [len(_examples(kind)) for kind in declared.kinds.values()]
     if 1 in sizes:
         raise ValueError(f"attributes={attributes!r}, but expected at least two values of each")
@@ -139,7 +142,7 @@ def _kind(name: str, given: Any) -> Any:
     """The kind of an attribute with so many values, or a kind as it is given."""
     if isinstance(given, (list, tuple)):
         return given
-    size = whole(f"attributes: {name}", given, least=2, most=MOST_VALUES)
+    size = whole(str(name), given, least=2, most=MOST_VALUES)
     return [f"{name} {value}" for value in range(1, size + 1)]
 
 

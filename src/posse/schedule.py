@@ -84,7 +84,7 @@ class Random(Schedule):
 
 @dataclass(frozen=True)
 class Zipf(Schedule):
-    """A few players have most of the traffic: the k-th joins each round with probability 1/k^exponent, by Zipf's law."""
+    """A few players have most of the traffic: by Zipf's law, the k-th joins a round with probability 1/k^exponent."""
 
     exponent: float = 1.0
 
