@@ -240,8 +240,10 @@ class TestBars:
             assert family.best() == "Ind-TS"
             bar = bar_of(family, f"mean, attributes explain {share} %")
             assert (bar.against, bar.limit, bar.verdict) == (BLIND, limit, verdict)
-        (family,) = families((), own=(HARD,), alone=(2 * HARD,), blind=(HARD,))
+        (family,) = families((), own=(HARD,), alone=(2 * HARD,), blind=(4 * HARD,))
         assert BLIND not in [bar.against for bar in family.bars]
+        assert family.to_blind.value == 0.25
+        assert "  0.25 [0.25, 0.25]  " in to_text([family])
 
     def test_harm_is_lost_and_doubt_is_told(self):
         (family,) = families((), own=(1.06 * HARD,), alone=(HARD,))

@@ -98,6 +98,7 @@ class BatteryFamily:
     scores: tuple[PolicyScore, ...]
     to_alone: Ratio | None = None  # the candidate's mean regret to the best one's that shares nothing; None if missing
     to_other: Ratio | None = None  # the candidate's mean regret to that of the best other policy
+    to_blind: Ratio | None = None  # the candidate's mean regret to its own where attributes are not told
     bars: tuple[BatteryBar, ...] = ()
 
     @property
@@ -164,7 +165,8 @@ def _family(records: Records, study: Study) -> BatteryFamily:
         bars.append(BatteryBar(text, "its mean", "its mean", limit, ratio(own, own, statistic)))
     to_alone = None if alone is None else ratio(regrets[CANDIDATE], regrets[alone])
     to_other = ratio(regrets[CANDIDATE], regrets[other])
-    return dataclasses.replace(family, to_alone=to_alone, to_other=to_other, bars=tuple(bars))
+    to_blind = ratio(regrets[CANDIDATE], regrets[BLIND]) if BLIND in regrets else None
+    return dataclasses.replace(family, to_alone=to_alone, to_other=to_other, to_blind=to_blind, bars=tuple(bars))
 
 
 def _table(records: Records, column: str) -> np.ndarray:
