@@ -19,7 +19,7 @@ from posse.learner.ledger import Answer, Row, write_id
 from posse.learner.log import Past, to_arrow
 from posse.learner.setup import Setup, check_name
 from posse.learner.state import LearnerState
-from posse.service.settings import LARGEST_PAGE
+from posse.service.settings import LARGEST_BATCH, LARGEST_PAGE
 from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import UnknownExperiment
@@ -34,7 +34,9 @@ class Experiment:
     name: str
     setup: Setup
     players: list[tuple[str, bool]]
-    """Names, and whether each is here, in the order in which they came."""
+    """The names of the first `LARGEST_BATCH`, and whether each is here, in the order in which they came."""
+    player_count: int
+    """Of all that are here."""
     arms: list[tuple[str, bool]]
     paused: bool
     rounds: int
@@ -70,24 +72,38 @@ def experiments(connection: Connection, only: int | None = None) -> list[Experim
     def rows(query: sql.Select[Any], of: sql.Column[Any]) -> Any:
         return connection.execute(query if only is None else query.where(of == only))
 
-    table, stats = tables.experiments, tables.stats
+    players, found = tables.players, []
     names: defaultdict[tuple[str, int], list[tuple[str, bool]]] = defaultdict(list)
-    for kind in (tables.players, tables.arms):
-        for row in rows(sql.select(kind).order_by(kind.c.experiment, kind.c.place), kind.c.experiment):
+    for kind in (players, tables.arms):
+        query = sql.select(kind).order_by(kind.c.experiment, kind.c.place)
+        for row in rows(query.where(kind.c.place < LARGEST_BATCH) if kind is players else query, kind.c.experiment):
             names[kind.name, row.experiment].append((row.name, bool(row.here)))
-    query = sql.select(stats.c.experiment, sql.func.sum(stats.c.pulls), sql.func.sum(stats.c.waiting))
-    sums = {id_: found for id_, *found in rows(query.group_by(stats.c.experiment), stats.c.experiment)}
-    found = []
-    for row in rows(sql.select(table).order_by(table.c.name), table.c.id):
-        about = row.name, Setup.from_dict(json.loads(row.setup)), names["players", row.id], names["arms", row.id]
-        rewards, waiting = map(int, sums.get(row.id, (0, 0)))
-        counts = row.rounds, row.decisions, row.events, rewards, waiting
-        found.append(Experiment(*about, bool(row.paused), *counts, row.created_at, row.time))
+    query = sql.select(players.c.experiment, sql.func.sum(players.c.here)).group_by(players.c.experiment)
+    here = dict(rows(query, players.c.experiment).all())
+    for row in rows(sql.select(tables.experiments).order_by(tables.experiments.c.name), tables.experiments.c.id):
+        setup = Setup.from_dict(json.loads(row.setup))
+        who = names["players", row.id], int(here.get(row.id, 0)), names["arms", row.id]
+        found.append(_described(row._mapping, setup, *who))
     return found
+
+
+def _described(
+    row: Values, setup: Setup, players: list[tuple[str, bool]], player_count: int, arms: list[tuple[str, bool]]
+) -> Experiment:
+    counts = (row[name] for name in ("rounds", "decisions", "events", "rewards", "waiting", "created_at", "time"))
+    return Experiment(row["name"], setup, players, player_count, arms, bool(row["paused"]), *counts)
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
     return experiments(connection, find(connection, name)["id"])[0]
+
+
+def described(connection: Connection, live: LiveExperiment) -> Experiment:
+    """An experiment from memory, all of which has been written; no more is read for many players than for few."""
+    state = live.state
+    first = zip(state.player_roster.names, state.player_roster.here[:LARGEST_BATCH].tolist(), strict=False)
+    who = list(first), state.player_roster.count, list(state.arm_roster)
+    return _described(find(connection, live.name), state.setup, *who)
 
 
 def with_patience(connection: Connection) -> list[str]:
