@@ -252,10 +252,9 @@ def _wrong_pairs(audit: LogAudit, live: LiveExperiment) -> list[str]:
 
 
 def _check_summary(audit: LogAudit, live: LiveExperiment) -> None:
-    stored = next(_stored_rows(audit.connection, "summaries", live.id, "experiment"), None)
-    found, joined = (
-        (None, 0) if stored is None else (stored["content"], live.state.waiting.shape[1] - stored["players"])
-    )
+    found, joined = None, 0
+    for row in _stored_rows(audit.connection, "summaries", live.id, "experiment"):
+        found, joined = row["content"], live.state.waiting.shape[1] - row["players"]
     wanted = summary_of(live.state, joined) or None
     if joined < 0:
         audit.report("summaries", f"there are {-joined} players more than the log speaks of")

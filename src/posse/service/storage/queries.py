@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -72,14 +73,14 @@ def experiments(connection: Connection, only: int | None = None) -> list[Experim
     def rows(query: sql.Select[Any], of: sql.Column[Any]) -> Any:
         return connection.execute(query if only is None else query.where(of == only))
 
-    players, found = tables.players, []
+    everybody, found = tables.players, []
     names: defaultdict[tuple[str, int], list[tuple[str, bool]]] = defaultdict(list)
-    for kind in (players, tables.arms):
+    for kind in (everybody, tables.arms):
         query = sql.select(kind).order_by(kind.c.experiment, kind.c.place)
-        for row in rows(query.where(kind.c.place < LARGEST_BATCH) if kind is players else query, kind.c.experiment):
+        for row in rows(query.where(kind.c.place < LARGEST_BATCH) if kind is everybody else query, kind.c.experiment):
             names[kind.name, row.experiment].append((row.name, bool(row.here)))
-    query = sql.select(players.c.experiment, sql.func.sum(players.c.here)).group_by(players.c.experiment)
-    here = dict(rows(query, players.c.experiment).all())
+    query = sql.select(everybody.c.experiment, sql.func.sum(everybody.c.here)).group_by(everybody.c.experiment)
+    here = dict(rows(query, everybody.c.experiment).all())
     for row in rows(sql.select(tables.experiments).order_by(tables.experiments.c.name), tables.experiments.c.id):
         setup = Setup.from_dict(json.loads(row.setup))
         who = names["players", row.id], int(here.get(row.id, 0)), names["arms", row.id]
@@ -96,6 +97,11 @@ def _described(
 
 def experiment(connection: Connection, name: str) -> Experiment:
     return experiments(connection, find(connection, name)["id"])[0]
+
+
+def players(connection: Connection, name: str, after: int = 0, limit: int = LARGEST_PAGE) -> list[tuple[str, bool]]:
+    """At most so many players after the first few: names, and whether each is here, in the order in which they came."""
+    return log_rows.read_names(connection, tables.players, find(connection, name)["id"], after, limit)
 
 
 def described(connection: Connection, live: LiveExperiment) -> Experiment:
@@ -167,15 +173,18 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     whole("after", after, least=0)
     whole("limit", limit, least=1, most=LARGEST_PAGE)
     row = find(connection, name)
-    players, arms = (
-        [one for one, _ in log_rows.read_names(connection, table, row["id"])] for table in (tables.players, tables.arms)
-    )
     serial = log_rows.first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
-    rows = log_rows.read_log(connection, row["id"], after, serial, limit)
-    return [_log_entry(table, one, players, arms) for table, one in sorted(rows, key=log_rows.by_link)]
+    rows = sorted(log_rows.read_log(connection, row["id"], after, serial, limit), key=log_rows.by_link)
+    arms = [arm for arm, _ in log_rows.read_names(connection, tables.arms, row["id"])]
+    # A change of an arm, or of none, has a place too; a name too many does no harm.
+    named = {one["place"] if table == "changes" else one["player"] for table, one in rows}
+    table = tables.players
+    query = sql.select(table.c.place, table.c.name).where(table.c.experiment == row["id"], table.c.place.in_(named))
+    players = dict(connection.execute(query).all())
+    return [_log_entry(table, one, players, arms) for table, one in rows]
 
 
-def _log_entry(table: str, row: Values, players: list[str], arms: list[str]) -> dict[str, Any]:
+def _log_entry(table: str, row: Values, players: Mapping[int, str], arms: list[str]) -> dict[str, Any]:
     """A row of the log in the learner's words."""
     if table == "changes":
         change = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}
