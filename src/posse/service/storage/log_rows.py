@@ -188,7 +188,7 @@ def read_names(
 ) -> list[tuple[str, bool]]:
     """Names, and whether each is here, by place; all of them, or at most so many after the first few."""
     query = sql.select(table.c.name, table.c.here).where(table.c.experiment == experiment, table.c.place >= after)
-    return [(name, bool(here)) for name, here in connection.execute(query.order_by(table.c.place).limit(limit))]
+    return [(name, bool(here)) for name, here in connection.execute(query.order_by(table.c.place).limit(limit)).all()]
 
 
 def read_name(connection: Connection, table: str, experiment: int, place: int) -> str:

@@ -24,6 +24,7 @@ from posse.service.storage.log_rows import Values
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here
 NO_SUMMARY = (-1, 0, 0)
+AT_ONCE = 10_000  # rows that are read in one go; in between, other threads may work
 
 
 class PairStatistics:
@@ -37,22 +38,22 @@ class PairStatistics:
 
     def load(self, connection: Connection, row: Values, state: LearnerState, players: Entries, arms: Entries) -> None:
         """Put the state where the tables say it stands; `row` is the experiment's."""
-        table, shape = tables.stats, (len(arms), len(players))
+        table, shape, names = tables.stats, (len(arms), len(players)), number_names(state)
+        numbers = np.zeros((1 + len(names), *shape), np.int64)  # what waits comes first
         columns = table.c.arm, table.c.player, table.c.waiting, table.c.numbers
-        found = connection.execute(sql.select(*columns).where(table.c.experiment == row["id"])).all()
-        *places, packed = zip(*found, strict=True) if found else ((),) * len(columns)
-        names = number_names(state)
-        wrong = set(map(len, packed)) - {8 * len(names)}
-        if wrong:
-            raise Damaged(
-                f"experiment {row['id']} has {min(wrong)} bytes of numbers for a pair, but {state.setup.policy.label} "
-                f"keeps {len(names)} numbers: {', '.join(names)}; `posse db rebuild` makes them anew from the log"
-            )
-        stored = np.frombuffer(b"".join(packed), "<i8").reshape(-1, len(names)).T
-        pairs, waiting = np.array(places[:2], np.int64), np.array(places[2], np.int64)
-        inside = ((pairs >= 0) & (pairs < np.array([shape]).T)).all(axis=0)
-        numbers = np.zeros((1 + len(names), *shape), np.int64)
-        numbers[:, *pairs[:, inside]] = np.concatenate([waiting[None], stored])[:, inside]
+        found = connection.execute(sql.select(*columns).where(table.c.experiment == row["id"]))
+        for rows in found.partitions(AT_ONCE):
+            *places, waiting, packed = zip(*rows, strict=True)
+            if wrong := set(map(len, packed)) - {8 * len(names)}:
+                raise Damaged(
+                    f"experiment {row['id']} has {min(wrong)} bytes of numbers for a pair, but "
+                    f"{state.setup.policy.label} keeps {len(names)} numbers: {', '.join(names)}; "
+                    "`posse db rebuild` makes them anew from the log"
+                )
+            stored = np.frombuffer(b"".join(packed), "<i8").reshape(-1, len(names)).T
+            pairs = np.array(places, np.int64)
+            inside = ((pairs >= 0) & (pairs < np.array([shape]).T)).all(axis=0)
+            numbers[:, *pairs[:, inside]] = np.vstack([np.array(waiting, np.int64), stored])[:, inside]
         totals = int(numbers[1].sum()), int(numbers[0].sum())
         if totals != (row["rewards"], row["waiting"]):
             raise Damaged(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -151,14 +151,14 @@ def has_last_row(connection: Connection, live: LiveExperiment) -> bool:
     return any(entry["digest"] == live.head for _, entry in rows)
 
 
-def indices(state: LearnerState) -> Indices:
-    """Centers, scales, weights and probabilities of all."""
-    players, arms = len(state.player_roster.names), len(state.arm_roster.names)
-    table = np.zeros((4, players, arms))
-    for player in range(players):
+def indices(state: LearnerState, players: Sequence[int] | np.ndarray | None = None) -> Indices:
+    """Centers, scales, weights and probabilities of all, or of the players at these places."""
+    chosen = range(len(state.player_roster.names)) if players is None else players
+    table = np.zeros((4, len(chosen), len(state.arm_roster.names)))
+    for row, player in enumerate(chosen):
         evaluated = state.evaluate(player)
         state.probabilities(evaluated, state.arm_roster.here)
-        table[:, player] = evaluated
+        table[:, row] = evaluated
     return Indices(*table)
 
 
