@@ -115,14 +115,16 @@ class PairStatistics:
 
 
 def _which_summary(state: LearnerState) -> tuple[int, int, int]:
-    """What tells a summary from the one before: everybody's pulls, and how many arms and players there were.
+    """What tells a summary from the one before: everybody's pulls, the size of what it says, and how many players.
 
-    Where the policy can welcome a player with what the last summary says, there is none when a player joins.
+    A policy that can welcome players with what the last summary says makes none when another one joins.
     """
     if "summed" not in state.core.kept:
         return NO_SUMMARY
-    arms, players = state.waiting.shape
-    return int(state.known.summed[1]), arms, 0 if getattr(state.setup.policy, "welcome", None) else players
+    size = sum(getattr(state.known, name).size for name in _summary_names(state) if name != "of_player")
+    players = state.waiting.shape[1]
+    counted = min(players, 1) if getattr(state.setup.policy, "welcome", None) else players
+    return int(state.known.summed[1]), size, counted
 
 
 def _pairs_with_data(state: LearnerState, first_arm: int = 0, players: slice = slice(None)) -> np.ndarray:
