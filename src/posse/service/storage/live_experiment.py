@@ -100,8 +100,8 @@ class LiveExperiment:
         players, arms = (log_rows.read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
         state = first_state(row, [name for name, _ in arms], [name for name, _ in players])
         live = cls(row, state)
-        live.statistics.load(connection, row, state, players, arms)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
+        live.statistics.load(connection, row, state, players, arms)
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
             live.oldest_serial = log_rows.first_decision(

@@ -68,7 +68,7 @@ class PairStatistics:
         try:
             summary = _read_summary(connection, row["id"], state, len(players), totals[0])
             state.restore(players, arms, numbers[0], arrays | summary)
-            same = all(getattr(state.known, name).size == array.size for name, array in summary.items())
+            same = all(getattr(state.known, name).size == summary[name].size for name in _summary_names(state))
         except (struct.error, KeyError, ValueError):
             same = False
         if not same:
