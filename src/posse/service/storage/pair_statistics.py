@@ -23,7 +23,7 @@ from posse.service.storage.log_rows import Values
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here
-NO_SUMMARY = (-1, 0, 0)
+NO_SUMMARY: tuple[int, ...] = ()
 AT_ONCE = 10_000  # rows that are read in one go; in between, other threads may work
 
 
@@ -114,17 +114,17 @@ class PairStatistics:
         return pairs
 
 
-def _which_summary(state: LearnerState) -> tuple[int, int, int]:
-    """What tells a summary from the one before: everybody's pulls, the size of what it says, and how many players.
+def _which_summary(state: LearnerState) -> tuple[int, ...]:
+    """What tells a summary from the one before: when it was made, the size of what it says, and how many players.
 
-    A policy that can welcome players with what the last summary says makes none when another one joins.
+    A policy that can welcome players with what the last summary says need not make one when another player joins.
     """
     if "summed" not in state.core.kept:
         return NO_SUMMARY
     size = sum(getattr(state.known, name).size for name in _summary_names(state) if name != "of_player")
     players = state.waiting.shape[1]
     counted = min(players, 1) if getattr(state.setup.policy, "welcome", None) else players
-    return int(state.known.summed[1]), size, counted
+    return *state.known.summed[1:].tolist(), size, counted
 
 
 def _pairs_with_data(state: LearnerState, first_arm: int = 0, players: slice = slice(None)) -> np.ndarray:
