@@ -18,7 +18,7 @@ import posse
 from high_ts import HighSummaryTS, HighTS
 from posse import schedule
 from posse.policies import Policy, Refresh, all_policies
-from posse.policies.likeness import SHARE
+from posse.policies.likeness.tables import SHARE
 from posse.simulation import cuda
 from posse.simulation.engine import PolicyRun
 
@@ -142,7 +142,7 @@ def test_players_in_groups(policy):
     problem = posse.Problem(np.repeat([[0.95, 0.05, 0.5], [0.05, 0.95, 0.5]], 4, axis=0))
     run = PolicyRun(problem, policy, schedule.Concurrent(), 20, seed=5)
     run.advance(20)
-    shares = run.state.of_player[:, SHARE : SHARE + 2]
+    shares = run.state.of_player[:8, SHARE : SHARE + 2]
     assert shares.max(axis=0).min() > 0.9
     assert shares[:4] == pytest.approx(1 - shares[4:], abs=0.1)
     assert_same(problem, policy, 20)

@@ -31,6 +31,7 @@ from posse.policies.statistics import STEP
 from slow_learner import Refused, SlowLearner
 
 PLAYERS = ["north", "south", "east", "Москва", "a b, 'c'"]
+CROWD = [f"{number} of a crowd" for number in range(9)]  # who are there from the beginning, where joins must be few
 ARMS = ["tea", "coffee", "cocoa", "☕"]
 POLICIES = [
     posse.RobustAggTS(0.1),
@@ -92,6 +93,7 @@ class Machine(RuleBasedStateMachine):
     learner_class = posse.Learner
     policy = POLICIES[0]
     exact = 1e-12
+    crowd = 0
 
     @initialize(setup=setups)
     def begin(self, setup):
@@ -99,7 +101,8 @@ class Machine(RuleBasedStateMachine):
         default, patience = setup["defaults"]
         default = None if default is None else self.reward(int(8 * default))
         self.clock, self.ids = Clock(), []
-        same = {"arms": setup["arms"], "players": setup["players"], "horizon": setup["horizon"]}
+        same = {"arms": setup["arms"], "horizon": setup["horizon"]}
+        same["players"] = setup["players"] + CROWD[: self.crowd]
         policy = self.policy
         if isinstance(policy, (posse.RobustAggTS, posse.RobustAgg, posse.HierTS)):
             first, *rest = policy.constants()  # ε or spread, in the units of the rewards
@@ -173,7 +176,7 @@ class Machine(RuleBasedStateMachine):
 
     def some(self, among, picks):
         """Some of the names, in an order that the picks give."""
-        among = [name for name in among if picks[PLAYERS.index(name) if name in PLAYERS else ARMS.index(name)]]
+        among = [name for name in among if picks[(PLAYERS + CROWD if name not in ARMS else ARMS).index(name) % 6]]
         return among[::-1] if picks[-1] else among
 
     picks = st.lists(st.booleans(), min_size=6, max_size=6)
@@ -456,6 +459,30 @@ def test_whatever_happens_the_learner_is_where_the_oracle_is(number):
     run(type("Machine", (Machine,), {"policy": policy, "exact": exact}), examples, number)
 
 
+def crowded(policy, **more):
+    """A machine in which players may join who are too few for a summary."""
+    return type("Machine", (Machine,), {"policy": policy, "exact": 1e-10, "crowd": len(CROWD)} | more)
+
+
+@pytest.mark.parametrize("policy", [posse.PosseTS(), posse.PosseTS(forget=24)], ids=lambda policy: policy.label)
+def test_whoever_joins_a_crowd_is_taken_for_a_newcomer(policy):
+    run(crowded(policy), 2)
+
+
+class MakesASummaryForEverybody(posse.Learner):
+    def join(self, player, **more):
+        super().join(player, **more)
+        state = self.state
+        state.known.of_player[len(state.values) - 1] = 0.0
+        state.core.kernels.share_everything(state.known, 0.0, state.core.constants)
+
+
+def test_a_learner_that_makes_a_summary_for_everybody_is_caught():
+    """The negative control."""
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        run(crowded(posse.PosseTS(), learner_class=MakesASummaryForEverybody), 6)
+
+
 class CountsARepeatedRewardTwice(posse.Learner):
     def observe(self, decision, reward=None):
         new = super().observe(decision, reward)
@@ -511,7 +538,7 @@ class LoadsWithoutWhatWaits(posse.Learner):
         return learner
 
 
-BROKEN = posse.Learner.__subclasses__()
+BROKEN = [broken for broken in posse.Learner.__subclasses__() if broken is not MakesASummaryForEverybody]
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
