@@ -64,8 +64,25 @@ class Summary:
 
 
 class SlowLearner:
-    def __init__(self, policy, arms, players, horizon, low, high, floor, holdout, default, patience, limit, keep_log):
+    def __init__(
+        self,
+        policy,
+        arms,
+        players,
+        horizon,
+        low=0.0,
+        high=1.0,
+        floor=0.0,
+        holdout=0.0,
+        default=None,
+        patience=None,
+        limit=math.inf,
+        keep_log=True,
+        kinds=None,
+        values=(),
+    ):
         self.policy, self.horizon = policy, horizon
+        self.kinds, self.values = kinds or {}, dict(zip(players, values or [()] * len(players), strict=True))
         self.low, self.high = low, high
         self.floor, self.holdout = floor, holdout
         self.default, self.patience = default, patience
@@ -193,7 +210,7 @@ class SlowLearner:
     def weight(self, player, arm, round_):
         """How far the center follows if the others earn more, in parts of how far it follows if everybody does."""
         here = self.index(player, arm, round_)[0]
-        if here == math.inf or not self.policy.shares:
+        if here == math.inf or not self.policy.shares or len(self.players) == 1:
             return 0.0
         by_others = self.index(player, arm, round_, others=SHIFT)[0] - here
         by_all = self.index(player, arm, round_, others=SHIFT, own=SHIFT)[0] - here
@@ -213,6 +230,10 @@ class SlowLearner:
     def squares(self, player, arm, event, faded):
         """A player's sum of squares for an arm up to an event, each rounded to whole steps."""
         return self.statistics(player, arm, event, faded)["q"]
+
+    def parts(self, player):
+        """The parts of a player's attributes."""
+        return naive_posse.parts_of(self.kinds, self.values[player])
 
     def last_summary(self):
         """The last summary, brought up to date with all events since it was last asked for."""
@@ -238,7 +259,7 @@ class SlowLearner:
         if not new and len(here) > len(last.estimate.players):
             new = 8 * (len(here) - last.players) >= len(here)
             if not new:
-                last.estimate.welcome(())
+                last.estimate.welcome(self.parts(here[-1]))
         pulls = sum(self.own(player, arm, event, faded)[0] for player in here for arm in arms)
         due = pulls > last.pulls and 16 * (pulls - last.pulls) >= min(pulls, 1024 * len(here))
         if new or forgot or due:
@@ -246,7 +267,8 @@ class SlowLearner:
             tables = [[(*self.own(p, a, event, faded), self.squares(p, a, event, faded)) for a in arms] for p in here]
             n, s, q = ([[pair[number] for pair in row] for row in tables] for number in range(3))
             if new or last.estimate.is_old(n):
-                last.estimate = naive_posse.Estimate(n, s, q, self.log_T(self.round_of[event]))
+                log_T, parts = self.log_T(self.round_of[event]), [self.parts(player) for player in here]
+                last.estimate = naive_posse.Estimate(n, s, q, log_T, parts, last.estimate)
             return
         for player, arm in {(entry.player, entry.arm) for entry in self.answered() if entry.event == event}:
             n, s = self.own(player, arm, event, faded)
@@ -346,11 +368,12 @@ class SlowLearner:
         """Without a log only the newest answers are remembered."""
         return entry.reward is not None and not self.keep_log and entry.id not in self.answer_order[-self.limit :]
 
-    def join(self, player, knows_others):
+    def join(self, player, knows_others, values=()):
         self.happen()
         self.active.add(player)
         if player not in self.players:
             self.players.append(player)
+            self.values[player] = values
             self.joined[player] = self.events
             self.starts[player] = self.events if knows_others else None
 
