@@ -67,7 +67,7 @@ def summarise(n, s, q=None, before=None, left=0.0, coded=None, log_T=1.0, epsilo
 
 
 def expected_of(of_arm, of_player, players, epsilon=math.inf):
-    """What PosseTS expects of one of so many players on one arm, from what a summary says of both: mean, variance, φ."""
+    """What PosseTS expects of one of so many players on one arm, from what is said of both: mean, variance and φ."""
     of_pair = np.zeros((len(posse.PosseTS.of_pair), 1, 1))
     known = np.tile(of_player, (min(players, 2) + 1, 1))  # nobody looks at the others
     expect(0, np.array([of_arm]), known, of_pair, np.zeros((2, 1, 0)), *nothing_known(1)[:2], epsilon)

@@ -16,6 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+import naive_guarantee
 import naive_posse
 from naive_alone import ALONE, argmax
 from posse import rewards, streams
@@ -229,11 +230,11 @@ def robust_posse_ts(M, K, T, log_T, active, normal, reward, epsilon, rounds, par
             means = [it.index(n[p][i], s[p][i], p, i, epsilon, math.log(rounds))[0] for i in range(K)]
             best = argmax(means)
             numbers = n[p][best], s[p][best], N[best], S[best]
-            cutoff.append(naive_posse.loose_bound(*numbers, M, epsilon, rounds, times=1))
+            cutoff.append(naive_guarantee.loose_bound(*numbers, M, epsilon, rounds, times=1))
 
         def index(n, s, p, i, log_t):
             center, scale = it.index(n, s, p, i, epsilon, log_t)
-            return naive_posse.guarded(center, scale, n, s, N[i], S[i], M, cutoff[p], epsilon, rounds)
+            return naive_guarantee.guarded(center, scale, n, s, N[i], S[i], M, cutoff[p], epsilon, rounds)
 
         return index
 
@@ -253,8 +254,8 @@ def ind_tsv(M, K, T, log_T, active, normal, reward):
 def summarised(M, K, T, log_T, active, normal, reward, summary):
     """Thompson sampling with indices from a summary of everybody's data, made now and then.
 
-    `summary(n, s, q, ln T)` gives a function of a pair's n, s, p, i and of ln T: its center and scale. Between summaries a
-    pair's index follows the player's own pulls of the arm, up to the 64th.
+    `summary(n, s, q, ln T)` gives a function of a pair's n, s, p, i and of ln T: its center and scale. Between
+    summaries a pair's index follows the player's own pulls of the arm, up to the 64th.
     """
     n = [[0] * K for _ in range(M)]
     s = [[0.0] * K for _ in range(M)]

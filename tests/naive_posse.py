@@ -1,4 +1,4 @@
-"""PosseTS' model, Ind-TS-V's posterior and RobustPosseTS' bounds, in slow and obvious Python.
+"""PosseTS' model and Ind-TS-V's posterior, in slow and obvious Python.
 
 The estimate follows docs/posse-ts.md, step by step, with its letters. Tables are lists of lists [p][i] for player p and
 arm i: n counts, s sums of rewards, q sums of their squares; [g][i] for group g. What is known of a player beside its
@@ -72,7 +72,9 @@ def share_prior(evidence):
     count = len(evidence[0])
     proportions = [1 / count] * count
     for _ in range(6):
-        chances = [softmax([e + math.log(part) for e, part in zip(arm, proportions, strict=True)])[0] for arm in evidence]
+        chances = [
+            softmax([e + math.log(part) for e, part in zip(arm, proportions, strict=True)])[0] for arm in evidence
+        ]
         everywhere = [*chances, [1 / count] * count]
         proportions = [sum(column) / len(everywhere) for column in zip(*everywhere, strict=True)]
     return chances
@@ -178,7 +180,9 @@ class Estimate:
         self.effects = []  # of each part: {value: [(effect, doubt) of arm i]}
         for k in range(len(self.parts[0]) if self.parts else 0):
             known = before.effects[k] if before is not None and self.values(k) else {}
-            self.effects.append({v: [*pairs, *[(0.0, 0.0)] * (len(self.arms) - len(pairs))] for v, pairs in known.items()})
+            self.effects.append(
+                {v: [*pairs, *[(0.0, 0.0)] * (len(self.arms) - len(pairs))] for v, pairs in known.items()}
+            )
 
     def centers(self, part=1.0):
         """3. All groups' centers take a step, and their doubts."""
@@ -414,52 +418,3 @@ def index(n, s, phi, c, V, log_T=None):
     z = boundary(n + n0 + phi, log_T)
     g = n * m * (1 - m) / (n * m * (1 - m) + z**2 / 8)
     return center + 0.6 * g * z * sd, sd * math.sqrt(1 - 0.91 * g)
-
-
-def kl(p, q):
-    """The divergence of Bernoulli laws with means p and q."""
-    first = p * math.log(p / q) if p > 0 else 0.0
-    second = (1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0
-    return first + second
-
-
-def largest_mean(mean, divergence):
-    """The largest u in [mean, 1] with kl(mean, u) <= divergence, by bisection."""
-    low, high = mean, 1.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        if low < middle < high:
-            low, high = (middle, high) if kl(mean, middle) <= divergence else (low, middle)
-    return low
-
-
-def allowed(ratio):
-    """h(ln H/n), and 0 from n = H on."""
-    y = math.log(max(ratio, 1))
-    return y + math.log(1 + y)
-
-
-def sharp_bound(n, s, N, S, M, epsilon, T):
-    """U: own data with H = T/4Λ, up to M times that while n ε² < ln M; everybody's data with H = MT/4Λ, plus ε."""
-    H = T / (4 * math.log(max(T, M)))
-    alone = largest_mean(s / n, allowed(H / n * max(1, M * math.exp(-n * epsilon**2))) / n) if n else 1.0
-    pooled = largest_mean(S / N, allowed(M * H / N) / N) + epsilon if N else 1.0
-    return min(1.0, alone, pooled)
-
-
-def loose_bound(n, s, N, S, M, epsilon, T, times=2):
-    """B: Hoeffding's bounds at 2Λ; no data counts as a bound of 2."""
-    top = math.log(max(T, M))
-    alone = s / n + math.sqrt(times * top / n) if n else 2.0
-    pooled = S / N + epsilon + math.sqrt(times * top / N) if N else 2.0
-    return min(2.0, alone, pooled)
-
-
-def guarded(center, scale, n, s, N, S, M, cutoff, epsilon, T):
-    """Forced arms by U, then the model's arms, then the others by B."""
-    sharp, loose = sharp_bound(n, s, N, S, M, epsilon, T), loose_bound(n, s, N, S, M, epsilon, T)
-    if sharp > cutoff:
-        return 100 + sharp, 0.0
-    if loose >= cutoff:
-        return clip(center, -20, 20), min(scale, 5)
-    return loose - 100, 0.0

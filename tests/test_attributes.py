@@ -20,13 +20,21 @@ class TestDeclaration:
     @pytest.mark.parametrize(
         ("kinds", "error", "message"),
         [
-            ("region", TypeError, r"attributes='region', but expected \{name: kind\}, such as \{'region': 'category'\}"),
+            (
+                "region",
+                TypeError,
+                r"attributes='region', but expected \{name: kind\}, such as \{'region': 'category'\}",
+            ),
             ({"a b": "category"}, ValueError, r"attribute 'a b', but the name of an attribute has letters, digits"),
             ({"": "category"}, ValueError, "attribute '', but the name of an attribute has"),
             ({"1st": "category"}, ValueError, "attribute '1st', but .* no digit first"),
             ({7: "category"}, ValueError, "attribute 7, but the name"),
             ({"x" * (LONGEST + 1): "category"}, ValueError, f"at most {LONGEST}"),
-            ({"region": "Category"}, TypeError, r"attribute 'region' is 'Category', but expected 'category', a list of"),
+            (
+                {"region": "Category"},
+                TypeError,
+                r"attribute 'region' is 'Category', but expected 'category', a list of",
+            ),
             ({"region": 3}, TypeError, r"attribute 'region' is 3, but expected 'category'"),
             ({"region": None}, TypeError, r"attribute 'region' is None, but expected 'category'"),
             ({"region": []}, ValueError, rf"attribute 'region' has 0 values or cuts, but expected 1 to {MOST_VALUES}"),
@@ -40,7 +48,11 @@ class TestDeclaration:
             ({"age": [30, math.nan]}, ValueError, "a cut of attribute 'age'"),
             ({"age": [30, "old"]}, TypeError, "a cut of attribute 'age'='old'"),
             ({"age": [True]}, TypeError, "a cut of attribute 'age'=True"),
-            ({f"x{k}": "category" for k in range(MOST + 1)}, ValueError, f"{MOST + 1} attributes, but .* at most {MOST}"),
+            (
+                {f"x{k}": "category" for k in range(MOST + 1)},
+                ValueError,
+                f"{MOST + 1} attributes, but .* at most {MOST}",
+            ),
         ],
         ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
     )
@@ -67,7 +79,8 @@ class TestDeclaration:
 
 class TestValues:
     @pytest.mark.parametrize(
-        ("age", "bin_"), [(-1e9, 0), (17.999, 0), (18, 1), (29, 1), (30, 2), (49.9, 2), (50, 3), (10**9, 3), (None, None)]
+        ("age", "bin_"),
+        [(-1e9, 0), (17.999, 0), (18, 1), (29, 1), (30, 2), (49.9, 2), (50, 3), (10**9, 3), (None, None)],
     )
     def test_a_bin_holds_its_lower_cut_and_not_its_upper_one(self, age, bin_):
         assert Attributes(KINDS).values({"age": age}) == (None, None, bin_)
