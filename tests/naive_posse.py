@@ -220,8 +220,7 @@ class Estimate:
             raw, evidence = [], []
             for i in self.arms:
                 info = [J[v][i] for v in values]
-                to = [self.effect(k, v, i)[0] + clip(U[v][i] / (J[v][i] + 0.5), -2, 2) for v in values]
-                raw.append(centered(to, info) if len(values) > 1 else to)
+                raw.append([self.effect(k, v, i)[0] + clip(U[v][i] / (J[v][i] + 0.5), -2, 2) for v in values])
                 pairs = list(zip(info, raw[i], strict=True))
                 evidence.append([sum(evidence_for(variance, *pair) for pair in pairs) for variance in VARIANCES])
             if values:

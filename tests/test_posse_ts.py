@@ -266,6 +266,17 @@ class TestRuns:
         shared, alone = regrets(problems, posse.PosseTS(), posse.IndTSV(), rounds=rounds)
         assert shared < part * alone
 
+    def test_it_gains_where_attributes_explain_how_players_differ(self):
+        """And loses little if they are told wrongly: each player has the attributes of another."""
+        told, untold, wrong = attribute_regrets({"explained": 0.9})
+        assert told < 0.8 * untold
+        assert wrong < 1.15 * untold
+        assert wrong > told  # negative control
+
+    def test_it_does_not_lose_where_attributes_explain_nothing(self):
+        told, untold, _ = attribute_regrets({"explained": 0.0})
+        assert told < 1.15 * untold
+
     def test_it_does_not_lose_where_nothing_is_shared(self):
         random = np.random.default_rng(12)
         problems = [posse.Problem(random.random((30, 10))) for _ in range(4)]
@@ -277,3 +288,17 @@ class TestRuns:
 def regrets(problems, *policies, rounds=300):
     """Mean final regret of each policy over problems and two runs each."""
     return posse.simulate(problems, list(policies), rounds, replications=2).final_regret.mean(axis=(1, 2))
+
+
+def attribute_regrets(options):
+    """Mean regret where attributes are told, where they are not, and where each player is told another's."""
+    options = {"attributes": {"region": 4, "device": 3}, "players": 60, "spread": 0.5} | options
+    problems = posse.generate.structured(**options, count=4, seed=5)
+    wrong = []
+    for problem in problems:
+        values = [problem.attributes.shown(each) for each in problem.values]
+        shuffled = np.random.default_rng(1).permutation(60)
+        told = {"attributes": problem.attributes, "values": [values[p] for p in shuffled]}
+        wrong.append(posse.Problem(problem.means, stream=problem.stream, **told))
+    told = problems, [each.without_attributes() for each in problems], wrong
+    return [regrets(each, posse.PosseTS())[0] for each in told]

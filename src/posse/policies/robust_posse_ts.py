@@ -56,7 +56,7 @@ class RobustPosseTS(Policy):
             best = -math.inf
             for arm in range(arms):
                 own, total = n[arm, player] * 1.0, s[arm, player] * STEP
-                best = prefer(best, arm, player, own, total, of_arm, of_player, of_pair, epsilon, rounds)
+                best = prefer(best, arm, player, own, total, of_arm, of_player, of_pair, players, epsilon, rounds)
 
     @staticmethod
     def welcome(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon, rounds):
@@ -64,7 +64,7 @@ class RobustPosseTS(Policy):
         if of_player[player, CUTOFF] == 0.0:  # it has no data yet
             best = -math.inf
             for arm in range(of_arm.shape[0]):
-                best = prefer(best, arm, player, 0.0, 0.0, of_arm, of_player, of_pair, epsilon, rounds)
+                best = prefer(best, arm, player, 0.0, 0.0, of_arm, of_player, of_pair, player + 1, epsilon, rounds)
 
     @staticmethod
     def index(n, s, expected, variance, dispersion, log_T, M, N, S, cutoff, epsilon, rounds):
@@ -76,12 +76,11 @@ class RobustPosseTS(Policy):
         number("rounds", self.rounds, least=3)
 
 
-def prefer(best, arm, player, own, total, of_arm, of_player, of_pair, epsilon, rounds):
+def prefer(best, arm, player, own, total, of_arm, of_player, of_pair, M, epsilon, rounds):
     """Let a player's cutoff be this arm's if the model's center is above the best so far; return the best."""
     expected, variance = of_pair[EXPECTED][arm, player], of_pair[VARIANCE][arm, player]
     dispersion = of_pair[PAIR_DISPERSION][arm, player]
     center, _ = model_index(own, total, expected, variance, dispersion, math.log(rounds))
     if center > best:
-        numbers = own, total, of_arm[arm, COUNT], of_arm[arm, SUM], of_player.shape[0] - 1, epsilon, rounds
-        of_player[player, CUTOFF] = cutoff_of(*numbers)
+        of_player[player, CUTOFF] = cutoff_of(own, total, of_arm[arm, COUNT], of_arm[arm, SUM], M, epsilon, rounds)
     return max(center, best)

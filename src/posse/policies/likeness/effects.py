@@ -23,8 +23,7 @@ def effects(tables, groups):
     """
     arms, players = tables.means.shape
     for part in range(tables.columns.shape[1]):
-        values = values_of(tables, part)
-        if values > 0:
+        if values_of(tables, part) > 0:
             score_values(tables, part, groups)
             for arm in range(arms):
                 weigh_variances(tables, part, arm)
