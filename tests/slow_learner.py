@@ -14,6 +14,7 @@ import numpy as np
 from scipy import special
 from slow_time import kept, step_at
 
+import naive_guarantee
 import naive_posse
 from naive_alone import imed
 from posse.policies import Law, Refresh
@@ -61,6 +62,7 @@ class Summary:
         self.pulls = self.players = 0  # how many it had
         self.since = {}  # {(player, arm): (n, s)} of what counted at once after it
         self.estimate = None
+        self.sums, self.cutoffs = [], []  # for RobustPosseTS: (N, S) of arms, and of players
 
 
 class SlowLearner:
@@ -224,8 +226,12 @@ class SlowLearner:
         p, i = self.players.index(player), self.arms.index(arm)
         n, s = last.since.get((player, arm), self.own(player, arm, last.made))
         expected, variance = last.estimate.prior(p, i, self.constants()[0])
-        phi = last.estimate.pair_phi(p, i)
-        return naive_posse.index(n, s + own * n, phi, expected + others, variance, self.log_T(round_))
+        phi, s = last.estimate.pair_phi(p, i), s + own * n
+        center, scale = naive_posse.index(n, s, phi, expected + others, variance, self.log_T(round_))
+        if "rounds" not in self.policy.constant_names():
+            return center, scale
+        rest = len(self.active), last.cutoffs[p], *self.constants()
+        return naive_guarantee.guarded(center, scale, n, s, *last.sums[i], *rest)
 
     def squares(self, player, arm, event, faded):
         """A player's sum of squares for an arm up to an event, each rounded to whole steps."""
@@ -260,6 +266,7 @@ class SlowLearner:
             new = 8 * (len(here) - last.players) >= len(here)
             if not new:
                 last.estimate.welcome(self.parts(here[-1]))
+                last.cutoffs.append(self.cutoff(len(here) - 1, [0] * len(arms), [0] * len(arms), len(here)))
         pulls = sum(self.own(player, arm, event, faded)[0] for player in here for arm in arms)
         due = pulls > last.pulls and 16 * (pulls - last.pulls) >= min(pulls, 1024 * len(here))
         if new or forgot or due:
@@ -269,11 +276,23 @@ class SlowLearner:
             if new or last.estimate.is_old(n):
                 log_T, parts = self.log_T(self.round_of[event]), [self.parts(player) for player in here]
                 last.estimate = naive_posse.Estimate(n, s, q, log_T, parts, last.estimate)
+            last.sums = [tuple(sum(row[i] for row in table) for table in (n, s)) for i in range(len(arms))]
+            last.cutoffs = [self.cutoff(p, n[p], s[p], len(here)) for p in range(len(here))]
             return
         for player, arm in {(entry.player, entry.arm) for entry in self.answered() if entry.event == event}:
             n, s = self.own(player, arm, event, faded)
             if n <= 64:
                 last.since[player, arm] = n, s
+
+    def cutoff(self, p, n, s, M):
+        """RobustPosseTS' cutoff of a player: the loose bound of the model's favourite, of half the width."""
+        if "rounds" not in self.policy.constant_names():
+            return None
+        epsilon, rounds = self.constants()
+        it, sums = self.summary.estimate, self.summary.sums
+        centers = [it.index(n[i], s[i], p, i, epsilon, math.log(rounds))[0] for i in it.arms]
+        best = centers.index(max(centers))
+        return naive_guarantee.loose_bound(n[best], s[best], *sums[best], M, epsilon, rounds, times=1)
 
     def probabilities(self, player, available, round_):
         arms = [arm for arm in self.arms if arm in available]
@@ -421,6 +440,11 @@ def race(indices):
     if best == math.inf or all(scale == 0 for _, scale in indices):
         first = next(arm for arm, (center, _) in enumerate(indices) if center == best)
         return [float(arm == first) for arm in range(len(indices))]
+    surely = max(center - 9 * scale for center, scale in indices)
+    able = [arm for arm, (center, scale) in enumerate(indices) if center + 9 * scale >= surely]
+    if len(able) < len(indices):  # the others never win, whatever their scales are
+        among = iter(race([indices[arm] for arm in able]))
+        return [next(among) if arm in able else 0.0 for arm in range(len(indices))]
     low = min(center - 9 * scale for center, scale in indices)
     high = max(center + 9 * scale for center, scale in indices)
     step = min(scale for _, scale in indices) / 4

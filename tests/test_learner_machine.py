@@ -54,6 +54,7 @@ POLICIES = [
     posse.HierTS(0.2, forget=16),
     posse.PosseTS(forget=24),
     HighTS(forget=8),
+    posse.RobustPosseTS(0.4, 50),
 ]
 RANGES = [(0.0, 1.0), (0.0, 1.0), (-10.0, 40.0), (3, 4)]
 ERRORS = {"unknown": UnknownDecision, "conflict": ConflictingReward, "value": ValueError}
@@ -104,7 +105,7 @@ class Machine(RuleBasedStateMachine):
         same = {"arms": setup["arms"], "horizon": setup["horizon"]}
         same["players"] = setup["players"] + CROWD[: self.crowd]
         policy = self.policy
-        if isinstance(policy, (posse.RobustAggTS, posse.RobustAgg, posse.HierTS)):
+        if isinstance(policy, (posse.RobustAggTS, posse.RobustAgg, posse.HierTS, posse.RobustPosseTS)):
             first, *rest = policy.constants()  # ε or spread, in the units of the rewards
             policy = type(policy)(first * (self.high - self.low), *rest, forget=policy.forget)
         mixed = {"floor": setup["floor"], "holdout": setup["holdout"], "patience": patience}
@@ -464,7 +465,9 @@ def crowded(policy, **more):
     return type("Machine", (Machine,), {"policy": policy, "exact": 1e-10, "crowd": len(CROWD)} | more)
 
 
-@pytest.mark.parametrize("policy", [posse.PosseTS(), posse.PosseTS(forget=24)], ids=lambda policy: policy.label)
+@pytest.mark.parametrize(
+    "policy", [posse.PosseTS(), posse.PosseTS(forget=24), posse.RobustPosseTS(0.4, 50)], ids=lambda policy: policy.label
+)
 def test_whoever_joins_a_crowd_is_taken_for_a_newcomer(policy):
     run(crowded(policy), 2)
 
