@@ -18,6 +18,7 @@ import numpy as np
 
 import naive_posse
 from naive_alone import ALONE, argmax
+from naive_told import TOLD, parts_of
 from posse import rewards, streams
 from posse.policies import Law
 
@@ -284,6 +285,15 @@ def summarised(M, K, T, log_T, active, normal, reward, summary):
         yield pulled
 
 
+def told(policy):
+    """A policy of naive_told.py, which is told players' attributes."""
+
+    def algorithm(M, K, T, log_T, active, normal, reward, *constants, parts):
+        return summarised(M, K, T, log_T, active, normal, reward, policy(parts, *constants))
+
+    return algorithm
+
+
 ALGORITHMS = {
     "RobustAggTS": robustagg_ts,
     "RobustAggTSV": lambda *args: robustagg_ts(*args, every_posterior=True),
@@ -297,6 +307,7 @@ ALGORITHMS = {
     "RobustPosseTS": robust_posse_ts,
     "IndTSV": ind_tsv,
     **ALONE,
+    **{name: told(policy) for name, policy in TOLD.items()},
 }
 
 
@@ -394,8 +405,9 @@ def run(policy, problem, horizon, schedule, seed=0, replication=0, anytime=False
         return math.log(max(t, 2)) if anytime else math.log(horizon)
 
     algorithm = ALGORITHMS[type(policy).__name__]
+    told = {}
+    if type(policy).__name__ in TOLD:
+        told["parts"] = [parts_of(problem.attributes.kinds, values) for values in problem.values]
     draw = chance.beta if policy.law is Law.BETA else chance.normal
-    rounds = algorithm(
-        problem.players, problem.arms, horizon, log_T, chance.active, draw, chance.reward, *policy.constants()
-    )
-    return list(rounds)
+    sizes = problem.players, problem.arms, horizon
+    return list(algorithm(*sizes, log_T, chance.active, draw, chance.reward, *policy.constants(), **told))

@@ -1,4 +1,4 @@
-"""A Gaussian model of each arm: its mean, effects of attributes' values, and what is a player's own, which adds to them.
+"""A Gaussian model of players' means on an arm: the arm's mean, effects of their attributes, and what is their own.
 
 All variances are given. Behind LinTS and MixedTS. With x a player's row of weights (1 for the arm's mean, then one for
 each value), d = n own² + noise² and h = n / d, the mean and the effects β have the posterior precision
@@ -49,7 +49,8 @@ def fit(n, s, of_player, of_pair, of_value, columns, weights, part_of, work, mod
         of_player[player, OWN] = own * own
         for part in range(parts):
             if own > 0.0 and work[PLACE, columns[player, part]] == 0.0:
-                of_player[player, OWN] += (effects if part < singles else pairs) ** 2
+                deviation = weights[player, part] * (effects if part < singles else pairs)
+                of_player[player, OWN] += deviation * deviation
     for arm in range(arms):
         for row in range(size):
             work[RIGHT, row] = 0.0

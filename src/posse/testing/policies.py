@@ -243,7 +243,12 @@ class _Known:
 def _check_traces(policy: Policy, anytime: bool) -> None:
     horizon = 30
     means = uniform(players=4, arms=5, epsilon=0.2, seed=8)[0].means
-    values = [{"region": "north", "age": 44}, {"region": "south", "age": 12}, {"region": "north"}, {"age": 44}]
+    values: list[dict[str, Any]] = [
+        {"region": "north", "age": 44},
+        {"region": "south", "age": 12},
+        {"region": "north"},
+        {"age": 44},
+    ]
     problem = Problem(means, attributes={"region": "category", "age": [18, 40]}, values=values)
     mask = np.random.default_rng(4).random((horizon, 4)) < 0.6
     mask[7] = False
