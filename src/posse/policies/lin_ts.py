@@ -53,7 +53,7 @@ class LinTS(Policy):
         return expected, math.sqrt(variance)
 
     def check(self) -> None:
-        if self.pairs not in (0, 1):
+        if number("pairs", self.pairs) not in (0, 1):
             raise ValueError(f"pairs={self.pairs!r}, but expected 1 for effects of pairs of attributes, or 0")
         number("noise", self.noise, above=0)
         number("ridge", self.ridge, above=0)
