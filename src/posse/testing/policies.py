@@ -12,7 +12,6 @@ from typing import Any, cast
 import numpy as np
 
 from posse import streams
-from posse.attributes import Coded
 from posse.compile import bind
 from posse.generate import subpar, uniform
 from posse.normal import normal
@@ -147,7 +146,7 @@ def _examples(policy: Policy) -> list[dict[str, Any]]:
             continue
         if policy.refresh is Refresh.OWN_PULL and n == 0 and others:
             continue  # nothing is seen before the first own pull
-        known = _Known(policy, Problem(np.zeros((players, 2))).coded(), 2, math.log(horizon))
+        known = _Known(policy, players, 2, math.log(horizon))
         known.put(0, 0, n, own_mean)
         known.put(players - 1, 0, others, other_mean)
         known.pulls = -1  # so that a summary is due
@@ -156,19 +155,20 @@ def _examples(policy: Policy) -> list[dict[str, Any]]:
     return examples
 
 
+OF_SUMMARY = ("of_player", "of_pair", "of_value", "columns", "weights", "part_of", "work")  # beside what is of arms
+
+
 class _Known:
     """What a policy knows, kept in the plainest way: tables [player, arm] of Python numbers by name."""
 
-    def __init__(self, policy: Policy, coded: Coded, arms: int, log_T: float) -> None:
-        players = len(coded.columns)
-        self.policy, self.players, self.coded = policy, players, coded
+    def __init__(self, policy: Policy, players: int, arms: int, log_T: float) -> None:
+        self.policy, self.players = policy, players
         self.constants = dict(zip(policy.constant_names(), policy.constants(), strict=True))
         self.statistics = {each.name: np.zeros((players, arms), np.int64) for each in policy.statistics}
         self.indexed = self.statistics
         self.of_arm = np.zeros((arms, len(policy.shared)))
-        self.of_player = np.zeros((players + 1, len(policy.of_player)))
-        self.of_pair = np.zeros((len(policy.of_pair), arms, players))
-        self.of_value = np.zeros((len(policy.of_value), arms, coded.part_of.size))
+        shapes = state_shapes(policy, policy.statistics, players, arms)
+        self.filled: dict[str, np.ndarray] = {name: np.zeros(shapes[name][1], shapes[name][0]) for name in OF_SUMMARY}
         self.pulls = 0
         self.seen = np.zeros((players, arms, len(policy.shared)))
         self._make_shared(log_T)
@@ -210,10 +210,8 @@ class _Known:
         policy = self.policy
         if policy.summary is not None:
             tables: dict[str, Any] = {name: table.T.copy() for name, table in self.statistics.items()}
-            sizes = self.players, len(self.of_arm), self.coded.columns.shape[1], self.coded.part_of.size
-            work = np.full(state_shapes(policy, policy.statistics, *sizes)["work"][1], np.nan)
-            tables |= {name: getattr(self, name) for name in ("of_arm", "of_player", "of_pair", "of_value")}
-            tables |= self.coded._asdict() | {"work": work, "log_T": log_T}
+            self.filled["work"][:] = np.nan
+            tables |= {"of_arm": self.of_arm, "log_T": log_T} | self.filled
             _call(policy, "summary", tables | self.constants)
             self.indexed = {name: table.copy() for name, table in self.statistics.items()}
             return
@@ -231,8 +229,8 @@ class _Known:
         numbers: dict[str, Any] = self._own(self.indexed, player, arm) | self.constants
         for names, values in (
             (self.policy.shared, self.seen[player, arm].tolist()),
-            (self.policy.of_player, self.of_player[player].tolist()),
-            (self.policy.of_pair, self.of_pair[:, arm, player].tolist()),
+            (self.policy.of_player, self.filled["of_player"][player].tolist()),
+            (self.policy.of_pair, self.filled["of_pair"][:, arm, player].tolist()),
         ):
             numbers |= dict(zip(names, values, strict=True))
             for name, places in together(names).items():
@@ -242,14 +240,7 @@ class _Known:
 
 def _check_traces(policy: Policy, anytime: bool) -> None:
     horizon = 30
-    means = uniform(players=4, arms=5, epsilon=0.2, seed=8)[0].means
-    values: list[dict[str, Any]] = [
-        {"region": "north", "age": 44},
-        {"region": "south", "age": 12},
-        {"region": "north"},
-        {"age": 44},
-    ]
-    problem = Problem(means, attributes={"region": "category", "age": [18, 40]}, values=values)
+    problem = uniform(players=4, arms=5, epsilon=0.2, seed=8)[0]
     mask = np.random.default_rng(4).random((horizon, 4)) < 0.6
     mask[7] = False
     schedules = (Concurrent(), Sequential(), Sequential("random"), Random(0.5), Random([0, 0.2, 0.8, 1]), Fixed(mask))
@@ -263,9 +254,9 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
     """Recompute every center and scale from the arms and rewards alone."""
     players, arms = problem.means.shape
     horizon = len(run.arms)
-    logs = [math.log(max(t + 1, 2) if anytime else horizon) for t in range(horizon + 1)]
-    known = _Known(policy, problem.coded(), arms, logs[0])
-    for t, log_T in enumerate(logs):
+    known = _Known(policy, players, arms, math.log(2 if anytime else horizon))
+    for t in range(horizon + 1):
+        log_T = math.log(max(t + 1, 2) if anytime else horizon)
         for player, arm in np.ndindex(players, arms):
             found = run.centers[t, player, arm], run.scales[t, player, arm]
             expected = _call(policy, "index", known.numbers(player, arm, log_T))
