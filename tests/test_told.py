@@ -12,6 +12,7 @@ import naive_told
 import posse
 from posse import schedule
 from posse.attributes import Attributes, Coder
+from posse.learner.core import Core
 from posse.policies.linear_model import MOST, single_parts
 from posse.policies.state import state_shapes
 from posse.policies.statistics import BASIC
@@ -235,6 +236,24 @@ def test_what_attributes_tell_is_used():
         for problems in (told, [problem.without_attributes() for problem in told])
     ]
     assert (regrets[0] < 0.7 * regrets[1]).all()
+
+
+@each_policy
+def test_a_player_that_joins_a_learner_is_known_by_its_attributes(policy):
+    """One after another, with values that nobody had before: what is expected of pairs is what a new summary says."""
+    problem = random_problem(7, 9, 3, ["region", "age"])
+    n, s = random_tables(np.random.default_rng(7), problem, 40)
+    core = Core(policy, problem.attributes)
+    state = core.empty(problem.values[:2], 3, 5.0)
+    for player in range(2, 9):
+        for place, table in enumerate((n, s * GRID, s * GRID)):
+            state.statistics[place, :, :player] = table[:player].T
+        state = core.joined(state, problem.values[player], 5.0, True)
+    n[8] = s[8] = 0
+    coder = Coder(problem.attributes)
+    of_player, of_pair, _ = summarise(policy, n, s, s, coder.coded(problem.values))
+    assert state.of_pair == pytest.approx(of_pair, rel=1e-9)
+    assert state.of_player[:9] == pytest.approx(of_player[:9])
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from posse.checks import number
 from posse.policies.base import Look, Policy, Refresh
 from posse.policies.linear_model import ROWS, fit
+from posse.policies.mixed_ts import MixedTS
 
 
 @dataclass(frozen=True)
@@ -32,15 +33,10 @@ class LinTS(Policy):
     look = Look("#1B7837", (0, (6, 1, 2, 1)), "<", "//oo")
     refresh = Refresh.SCHEDULE
     shared = ()
-    of_player = ("own_variance",)
-    of_pair = ("expected", "variance")
-    of_value = ("effect",)
+    of_player, of_pair, of_value = MixedTS.of_player, MixedTS.of_pair, MixedTS.of_value
     work_rows, work_columns = ROWS, 1
-    moved_by_others = "expected"
-
-    @staticmethod
-    def others_weight():
-        return 1.0
+    moved_by_others = MixedTS.moved_by_others
+    others_weight = staticmethod(MixedTS.others_weight)
 
     @staticmethod
     def summary(n, s, of_player, of_pair, of_value, columns, weights, part_of, work, pairs, noise, ridge):

@@ -24,8 +24,8 @@ class MixedTS(Policy):
     drawn from its own marginal posterior. `own` also covers values that are not known, unless it is 0.
 
     >>> policy = MixedTS(0.1, 0.08)
-    >>> policy.label, policy.index(n=10.0, s=6.0, expected=0.5, variance=0.0, own_variance=0.01, noise=0.5)
-    ('MixedTS(0.1, 0.08)', (0.5285714285714286, 0.0845154254728517))
+    >>> policy.label, policy.index(n=25.0, s=15.0, expected=0.5, variance=0.02, own_variance=0.01, noise=0.5)
+    ('MixedTS(0.1, 0.08)', (0.55, 0.1))
     """
 
     own: float
