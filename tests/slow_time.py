@@ -15,6 +15,7 @@ import naive
 from by_name import call
 from naive_alone import imed
 from posse.policies import Law, Refresh
+from posse.policies.state import state_shapes
 from posse.rewards import GRID
 
 EIGHTH_ROOT = Fraction(60097, 65536)  # of a half
@@ -41,8 +42,10 @@ class SlowRun:
     def __init__(self, policy, problem, horizon, schedule, feedback, seed=0, anytime=False):
         self.policy, self.players, self.arms = policy, range(problem.players), range(problem.arms)
         self.own = {(p, i): [0] * len(policy.statistics) for p in self.players for i in self.arms}
-        self.of_arm = np.zeros((problem.arms, len(policy.shared)))
-        self.of_player = np.zeros((problem.players, len(policy.of_player)))
+        self.log_T = math.log(2 if anytime else horizon)
+        shapes = state_shapes(policy, policy.statistics, problem.players, problem.arms)
+        of_summary = ("of_arm", "of_player", "of_pair", "of_value", "columns", "weights", "part_of", "work")
+        self.filled = {name: np.zeros(shapes[name][1], shapes[name][0]) for name in of_summary}
         self.pulls = 0  # for the schedule of summaries
         self.share_with_everybody()
         self.decided, self.regret = [], 0.0
@@ -50,8 +53,8 @@ class SlowRun:
         waiting = []
         for t in range(1, horizon + 1):
             chance.problem = problem.at(t)
-            log_T = math.log(max(t, 2)) if anytime else math.log(horizon)
-            pulled = {p: self.choose(chance, t, p, log_T) for p in chance.active(t)}
+            self.log_T = math.log(max(t, 2)) if anytime else math.log(horizon)
+            pulled = {p: self.choose(chance, t, p) for p in chance.active(t)}
             self.decided.append({p: (i, chance.reward(t, p, i)) for p, i in pulled.items()})
             self.regret += sum(chance.problem.gaps[p, i] for p, i in pulled.items())
             waiting += [(t, p, *self.decided[-1][p]) for p in pulled]
@@ -61,8 +64,8 @@ class SlowRun:
             if policy.forget and (step := step_at(t, policy.forget)):
                 self.forget(step)
 
-    def choose(self, chance, t, p, log_T):
-        indices = [self.index(p, i, log_T) for i in self.arms]
+    def choose(self, chance, t, p):
+        indices = [self.index(p, i) for i in self.arms]
         if self.policy.law is Law.IMED:
             n = [count for _, count in indices]
             return imed(len(n), n, [mean * count if count else 0.0 for mean, count in indices], None)
@@ -73,18 +76,19 @@ class SlowRun:
     def named(self, values):
         return {each.name: value * each.unit for each, value in zip(self.policy.statistics, values, strict=True)}
 
-    def index(self, p, i, log_T):
+    def index(self, p, i):
         scheduled = self.policy.refresh is Refresh.SCHEDULE
         own = self.named(self.known[p, i] if scheduled else self.own[p, i])
         shared = self.seen[p, i] if self.policy.refresh is Refresh.OWN_PULL else self.shared(i)
         own |= dict(zip(self.policy.shared, shared, strict=True))
-        own |= dict(zip(self.policy.of_player, self.of_player[p].tolist(), strict=True))
-        return call(self.policy, "index", **own, M=len(self.players), K=len(self.arms), log_T=log_T)
+        own |= dict(zip(self.policy.of_player, self.filled["of_player"][p].tolist(), strict=True))
+        own |= dict(zip(self.policy.of_pair, self.filled["of_pair"][:, i, p].tolist(), strict=True))
+        return call(self.policy, "index", **own, M=len(self.players), K=len(self.arms), log_T=self.log_T)
 
     def shared(self, i):
         """What is shared of an arm now."""
         if self.policy.summary is not None:
-            return self.of_arm[i].tolist()
+            return self.filled["of_arm"][i].tolist()
         if self.policy.contribution is None:
             return [sum(self.own[p, i][0] for p in self.players), sum(self.own[p, i][1] for p in self.players) / GRID]
         each = [call(self.policy, "contribution", **self.named(self.own[p, i])) for p in self.players]
@@ -116,9 +120,7 @@ class SlowRun:
         if self.policy.summary is not None:
             values = np.array([[self.own[p, i] for p in self.players] for i in self.arms], np.int64)
             tables = {each.name: values[:, :, place] for place, each in enumerate(self.policy.statistics)}
-            rows = self.policy.work_tables * len(self.arms) + self.policy.work_rows
-            work = np.zeros((rows, max(len(self.players), len(self.arms), 16)))
-            call(self.policy, "summary", **tables, of_arm=self.of_arm, of_player=self.of_player, work=work)
+            call(self.policy, "summary", **tables, **self.filled, log_T=self.log_T)
         self.summarised_at = self.pulls
         self.known = dict(self.own)
         self.seen = {(p, i): self.shared(i) for p, i in self.own}
