@@ -187,23 +187,11 @@ class Estimate:
                 {v: [*pairs, *[(0.0, 0.0)] * (len(self.arms) - len(pairs))] for v, pairs in known.items()}
             )
 
-    def weigh(self, part=1.0):
-        """3. How many single pulls each pair's data are worth for a center; `part` of what is players' own counts."""
-        self.h = [[0.0 for i in self.arms] for p in self.players]
-        for p, i in itertools.product(self.players, self.arms):
-            rho = self.pair_rho(p, i)
-            if self.parts[p]:
-                lacks = [(k, x) for k, (value, x) in enumerate(self.parts[p]) if value is None]
-                c = self.center(p, i, 0)
-                rho = min(rho + c * (1 - c) * sum(x * self.effect(k, None, i)[1] for k, x in lacks), 1 / 2)
-            pulls, kappa = self.n[p][i] / self.pair_phi(p, i), 1 / (part * rho) - 1
-            self.h[p][i] = pulls * kappa / (pulls + kappa)
-
     def centers(self):
         """3. All groups' centers take a step, and their doubts."""
         for i in self.arms:
             seen = [p for p in self.players if self.n[p][i] > 0]
-            h = {p: self.h[p][i] for p in seen}
+            h = {p: self.h(p, i) for p in seen}
             expected = 0.5
             if len(self.c) > 1:
                 expected = (1 + sum(h[p] * self.y(p, i) for p in seen)) / (2 + sum(h.values()))
@@ -229,7 +217,7 @@ class Estimate:
                 value, x = self.parts[p][k]
                 for i in self.arms:
                     if value is not None and value in values and self.n[p][i] > 0:
-                        c, h = self.mean(p, i), self.h[p][i]
+                        c, h = self.mean(p, i), self.h(p, i)
                         U[value][i] += x * h * (self.y(p, i) - c)
                         J[value][i] += x**2 * h * c * (1 - c)
             raw, evidence = [], []
@@ -256,8 +244,8 @@ class Estimate:
         U, J = [], []
         for p in self.players:
             seen = [i for i in self.arms if self.n[p][i] > 0]
-            U.append(sum(self.h[p][i] * (self.y(p, i) - self.mean(p, i)) for i in seen))
-            J.append(sum(self.h[p][i] * self.mean(p, i) * (1 - self.mean(p, i)) for i in seen))
+            U.append(sum(self.h(p, i) * (self.y(p, i) - self.mean(p, i)) for i in seen))
+            J.append(sum(self.h(p, i) * self.mean(p, i) * (1 - self.mean(p, i)) for i in seen))
         raw = centered([self.b[p] + clip(U[p] / (J[p] + 0.5), -2, 2) for p in self.players], J)
         evidence = []
         for variance in VARIANCES:
@@ -305,7 +293,7 @@ class Estimate:
         for i in self.arms:
             if self.n[p][i] > 0:
                 c, y = self.center(p, i, g), self.y(p, i)
-                total += self.h[p][i] * (y * math.log(c) + (1 - y) * math.log(1 - c))
+                total += self.h(p, i) * (y * math.log(c) + (1 - y) * math.log(1 - c))
         return total
 
     def add_group(self):
@@ -314,14 +302,14 @@ class Estimate:
         for p in self.players:
             seen = [i for i in self.arms if self.n[p][i] > 0]
             mean = [self.mean(p, i) for i in self.arms]
-            far.append(sum(self.h[p][i] * (self.y(p, i) - mean[i]) ** 2 / (mean[i] * (1 - mean[i])) for i in seen))
+            far.append(sum(self.h(p, i) * (self.y(p, i) - mean[i]) ** 2 / (mean[i] * (1 - mean[i])) for i in seen))
         first = far.index(max(far))
         new = []
         for i in self.arms:
             c = self.mean(first, i)
             its = c
             if self.n[first][i] > 0:
-                h = self.h[first][i]
+                h = self.h(first, i)
                 its = (h * self.y(first, i) + 2 * c) / (h + 2)
             new.append(clip(logistic(logit(its) - self.shift(first, i)), 1e-6, 1 - 1e-6))
         self.c.append(new)
@@ -347,6 +335,20 @@ class Estimate:
 
     def pair_rho(self, p, i):
         return self.rho[i] + self.odd[p] * (1 / 3 - self.rho[i])
+
+    def weigh(self, part=1.0):
+        """3. How many single pulls each pair's data are worth for a center, [p][i]; `part` of ρ counts."""
+        self.worth = [[self.effective(p, i, part) for i in self.arms] for p in self.players]
+
+    def effective(self, p, i, part):
+        c = self.center(p, i, 0)
+        missing = sum(x * self.effect(k, v, i)[1] for k, (v, x) in enumerate(self.parts[p]) if v is None)
+        rho = min(self.pair_rho(p, i) + missing * c * (1 - c), 0.5)
+        pulls, kappa = self.n[p][i] / self.pair_phi(p, i), 1 / (part * rho) - 1
+        return pulls * kappa / (pulls + kappa)
+
+    def h(self, p, i):
+        return self.worth[p][i]
 
     def values(self, k):
         """The values of a part, in the order of the players; none if there are fewer than two players for each."""
@@ -381,9 +383,8 @@ class Estimate:
         between = max(sum(self.w[p][g] * self.center(p, i, g) ** 2 for g in range(len(self.c))) - c**2, 0)
         u, at_most = phi / self.n[p][i], c * (1 - c)
         v = u + (1 - u) * rho + self.doubt(p, i) * at_most + between / at_most
-        all_h = sum(self.h[other][i] for other in self.players if self.n[other][i] > 0)
-        h, fitted = self.h[p][i], self.doubt(p, i) - self.v[p]
-        left = (1 - h / (2 + all_h)) * max(1 - h * at_most * fitted, 0.1)
+        all_h = sum(self.h(other, i) for other in self.players if self.n[other][i] > 0)
+        left = (1 - self.h(p, i) / (2 + all_h)) * max(1 - self.h(p, i) * at_most * (self.doubt(p, i) - self.v[p]), 0.1)
         x = at_most / u
         return -x / (x + 0.2) * (math.log(v / u) + (self.y(p, i) - c) ** 2 / (at_most * left * v)) / 2
 
