@@ -31,8 +31,10 @@ SCALES = np.geomspace(0.01, LARGEST, 40)
 STEP = math.log(SCALES[1] / SCALES[0])
 LOG_PRIOR = np.log(SCALES * STEP * 2 / (math.pi * SCALE)) - np.log1p((SCALES / SCALE) ** 2)
 SQUARES = np.concatenate([[0.0], SCALES**2])
-WARM_UP, MOST_SWEEPS, FEWEST_SWEEPS = 200, 2000, 300
+WARM_UP, MOST_SWEEPS, FEWEST_SWEEPS = 100, 1000, 300
 WORK = 400_000_000  # cells × scales × sweeps, at most, unless that leaves too few sweeps
+
+DENSE = 10_000_000  # cells × squared values; with more, effects of all attributes are drawn at once less often
 
 
 class Part:
@@ -73,6 +75,32 @@ class Part:
         variance = SQUARES[:, None, None] * self.factors
         shrink = 1 + variance * t
         _, self.scales[-1] = _draw_scale((variance * g**2 / shrink - np.log(shrink)).sum(axis=(1, 2)) / 2, random)
+
+    def exchange(self, t: np.ndarray, h: np.ndarray, center: float, random: np.random.Generator) -> None:
+        """Perhaps exchange the scales of two attributes, and draw the effects of all attributes at once.
+
+        Otherwise chains would stick if the same players share a value of both attributes.
+        """
+        first, second = random.choice(len(self.members), 2, replace=False)
+        design = np.hstack([np.ones((len(t), 1)), *(members[:, 1:] for members in self.members)])
+        of = np.repeat(np.arange(len(self.members)), [members.shape[1] - 1 for members in self.members])
+        d, x = (each / (1 + self.own * t) for each in (t, h - t * center))
+        matrix, vector = design.T @ (d.T[:, :, None] * design), (design.T @ x).T  # [arm, effect, effect], [arm, effect]
+        swapped = self.scales.copy()
+        swapped[[first, second]] = self.scales[[second, first]]
+        tried = []
+        for scales in (self.scales, swapped):
+            unit = np.hstack([np.full((self.means.size, 1), VAGUE), np.sqrt(self.factors)[:, None] * scales[of]])
+            root = np.linalg.cholesky(np.eye(len(of) + 1) + unit[:, :, None] * matrix * unit[:, None, :])
+            mean = np.linalg.solve(root, (unit * vector)[:, :, None])
+            evidence = (mean**2).sum() / 2 - np.log(np.diagonal(root, axis1=1, axis2=2)).sum()
+            tried.append((evidence, scales, unit, root, mean))
+        accept = math.log(random.random() + 1e-300) < tried[1][0] - tried[0][0]
+        _, self.scales, unit, root, mean = tried[int(accept)]
+        drawn = np.linalg.solve(root.transpose(0, 2, 1), mean + random.standard_normal(mean.shape))[:, :, 0] * unit
+        self.means = center + drawn[:, 0]
+        for number, effects in enumerate(self.effects):
+            effects[1:] = drawn[:, 1:][:, of == number].T
 
     def draw(self, t: np.ndarray, h: np.ndarray, random: np.random.Generator) -> np.ndarray:
         """What is left, drawn given normal likelihoods of the sums, [player, column]."""
@@ -174,12 +202,18 @@ def _sample(
     contrasts = Part(codes, model.cells.factors[arms] * model.tells_contrasts)  # factors of 0: there are none
     levels = Part(codes, np.ones(1))
     sweeps = int(np.clip(WORK // (SQUARES.size * t.size), FEWEST_SWEEPS, MOST_SWEEPS))
+    often = max(4, t.size * sum(each.shape[1] for each in levels.members) ** 2 // DENSE)
     level, kept = np.zeros((len(t), 1)), []
     for sweep in range(WARM_UP + sweeps):
         contrasts.update(t, h - t * level, model.cells.center, random)
+        mix = len(codes) > 1 and sweep % often == 0
+        if mix:
+            contrasts.exchange(t, h - t * level, model.cells.center, random)
         shrink = 1 + contrasts.own * t
         of_level = [each.sum(axis=1, keepdims=True) for each in (t / shrink, (h - t * contrasts.explained) / shrink)]
         levels.update(of_level[0], of_level[1], 0.0, random)
+        if mix:
+            levels.exchange(of_level[0], of_level[1], 0.0, random)
         own_level = levels.draw(of_level[0], of_level[1], random)
         level = levels.explained + own_level
         if sweep >= WARM_UP:
