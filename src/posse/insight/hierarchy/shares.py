@@ -110,11 +110,11 @@ class Part:
 
     def squares(self, left: np.ndarray) -> np.ndarray:
         """Sums of squares between players: of each attribute's effects, and of what is left."""
-        found = [_squares(e, m.sum(axis=0)) for m, e in zip(self.members, self.effects, strict=True)]
-        return np.array([*found, _squares(left, np.ones(len(left)))])
+        found = [sum_of_squares(e, m.sum(axis=0)) for m, e in zip(self.members, self.effects, strict=True)]
+        return np.array([*found, sum_of_squares(left, np.ones(len(left)))])
 
 
-def _squares(effects: np.ndarray, counts: np.ndarray) -> float:
+def sum_of_squares(effects: np.ndarray, counts: np.ndarray) -> float:
     """The sum of squares around the columns' means, and around the rows' means if there are several columns."""
     apart = effects - counts @ effects / counts.sum()
     apart = apart - apart.mean(axis=1, keepdims=True) if effects.shape[1] > 1 else apart
