@@ -26,6 +26,7 @@ name = "IndTS"
 """
 
 
+ATTRIBUTES = 'family = "structured"\nattributes = { region = 2, age = [30] }\nspread = 0.3'
 GROUPS = 'family = "structured"\ngroups = 2\nmajority = 0.75'
 
 

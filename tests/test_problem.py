@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import posse
-from posse import Problem
+from posse import Attributes, Problem
+from posse.attributes import Coder
 from posse.rewards import Bernoulli, Beta, OneNoisy, Uniform
 
 # Worked by hand in sixteenths, which floats hold exactly: ε = 1/16, so 5ε = 5/16 and 10ε = 10/16.
@@ -126,11 +127,12 @@ class TestIdentity:
             Problem(MEANS, EPSILON, Uniform()),
             Problem(MEANS, EPSILON, stream=7),
             Problem(MEANS, EPSILON, groups=[0, 1]),
+            Problem(MEANS, EPSILON, attributes={"region": "category"}, values=[{}, {}]),
             Problem(MEANS[:, ::-1], EPSILON),
             Problem(MEANS[:1], EPSILON),
             "a problem",
         ],
-        ids=["epsilon", "rewards", "stream", "groups", "order of arms", "players", "another type"],
+        ids=["epsilon", "rewards", "stream", "groups", "attributes", "order of arms", "players", "another type"],
     )
     def test_problems_that_differ_are_not(self, problem, other):
         assert problem != other
@@ -145,7 +147,8 @@ class TestIdentity:
 
     @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda thing: pickle.loads(pickle.dumps(thing))])
     def test_copies_are_equal_and_immutable(self, copied):
-        problem = Problem(MEANS, 0.2, Beta(3.0), stream=12, groups=[1, 0])
+        known = {"attributes": {"age": [20, 30]}, "values": [{"age": 25}, {}]}
+        problem = Problem(MEANS, 0.2, Beta(3.0), stream=12, groups=[1, 0], **known)
         again = copied(problem)
         assert again == problem
         assert again.stream == 12
@@ -268,3 +271,74 @@ class TestGroups:
             Problem(self.table, groups=[0, 1, -1, 0])
         with pytest.raises(ValueError, match=r"^rewards=OneNoisy.*groups cannot be split"):
             Problem(self.table, rewards=OneNoisy(3.0), groups=[0, 1, 1, 0]).by_group()
+
+
+KINDS = {"region": "category", "age": [20, 30, 40]}
+KNOWN = [{"region": "north", "age": 35}, {"region": "south"}, {"age": 3, "region": None}, {}]
+
+
+class TestAttributes:
+    """Bins of numbers are not binned again wherever a problem is made from another."""
+
+    values = (("north", 2), ("south", None), (None, 0), (None, None))
+    means = np.array([[0.1, 0.9], [0.8, 0.2], [0.2, 0.9], [0.7, 0.2]])
+    problem = Problem(means, attributes=KINDS, values=KNOWN, groups=[1, 0, 1, 0], changes={5: means[::-1].copy()})
+
+    def test_each_player_has_its_values(self):
+        assert (self.problem.attributes, self.problem.values) == (Attributes(KINDS), self.values)
+        assert Problem(self.means, attributes=Attributes(KINDS), values=iter(KNOWN)).values == self.values
+        assert "attributes region, age; subpar" in repr(self.problem)
+
+    def test_without_any_nothing_is_known(self):
+        problem = Problem(self.means)
+        assert (problem.attributes, problem.values) == (Attributes(), ((), (), (), ()))
+        assert not problem.attributes
+        assert (problem.coded().columns.shape, problem.coded().part_of.shape) == ((4, 0), (0,))
+
+    def test_they_are_coded_once(self):
+        coded, expected = self.problem.coded(), Coder(Attributes(KINDS)).coded(self.values)
+        assert all(np.array_equal(*each) for each in zip(coded, expected, strict=True))
+        assert self.problem.coded() is coded
+        assert self.problem.without_attributes().coded().columns.shape == (4, 0)
+
+    def test_groups_and_segments_keep_them(self):
+        assert [part.values for part in self.problem.by_group()] == [self.values[1::2], self.values[::2]]
+        assert all(part.attributes == Attributes(KINDS) for part in self.problem.by_group())
+        for _, segment in self.problem.segments:
+            assert (segment.attributes, segment.values) == (self.problem.attributes, self.values)
+        assert self.problem.at(7).coded().columns.tolist() == self.problem.coded().columns.tolist()
+
+    def test_they_are_part_of_what_a_problem_is_but_not_of_its_random_numbers(self):
+        blind = self.problem.without_attributes()
+        bare = Problem(self.means, groups=[1, 0, 1, 0], changes={5: self.means[::-1].copy()})
+        assert blind == bare != self.problem
+        assert hash(blind) == hash(bare)
+        assert blind.stream == self.problem.stream == bare.stream
+        other = Problem(self.means, attributes=KINDS, values=[{}] * 4)
+        assert other != Problem(self.means, attributes={**KINDS, "age": [1]}, values=[{}] * 4)
+        assert other != Problem(self.means, attributes=KINDS, values=[{}, {}, {}, {"age": 3}])
+
+    @pytest.mark.parametrize(
+        ("options", "error", "message"),
+        [
+            ({"attributes": KINDS}, TypeError, r"^values=None, but expected \{attribute: value\} for each of 4"),
+            ({"attributes": KINDS, "values": 3}, TypeError, r"^values=3, but expected"),
+            ({"attributes": KINDS, "values": {"age": 3}}, TypeError, r"^values=\{'age': 3\}, but expected"),
+            (
+                {"attributes": KINDS, "values": [{}]},
+                ValueError,
+                r"^values has 1 entries, but expected one for each of 4",
+            ),
+            ({"attributes": 3, "values": KNOWN}, TypeError, r"^attributes=3, but expected \{name: kind\}"),
+            ({"values": KNOWN}, ValueError, r"^values of player 0: attribute 'region' was not declared"),
+            (
+                {"attributes": KINDS, "values": [{}, {}, {"age": "x"}, {}]},
+                TypeError,
+                r"^values of player 2: attribute age='x', but expected a finite number",
+            ),
+            ({"attributes": KINDS, "values": [{}, 7, {}, {}]}, TypeError, r"^values of player 1: attributes=7, but"),
+        ],
+    )
+    def test_wrong_ones_are_refused(self, options, error, message):
+        with pytest.raises(error, match=message):
+            Problem(self.means, **options)

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import posse
-from posse.schedule import Arrivals, Concurrent, Fixed, Late, Random, Sequential
+from posse.schedule import Arrivals, Concurrent, Fixed, Late, Random, Sequential, Zipf
 from posse.simulation import trace
 
 PLAYERS = 5
@@ -124,6 +124,20 @@ def joins_with(active, chances):
     chances = np.broadcast_to(chances, PLAYERS)
     error = np.sqrt(chances * (1 - chances) / rounds)
     return bool((abs(active.mean(axis=0) - chances) <= 4 * error).all())
+
+
+class TestZipf:
+    def test_player_k_takes_part_with_chance_1_over_k(self):
+        shares = activity(Zipf(), 4000).mean(axis=0)
+        assert np.allclose(shares, 1 / np.arange(1, PLAYERS + 1), atol=0.03)
+        assert not np.allclose(activity(Zipf(2.0), 4000).mean(axis=0), shares, atol=0.03)
+        assert np.array_equal(activity(Zipf(2.0), 300), activity(Random([1, 1 / 4, 1 / 9, 1 / 16, 1 / 25]), 300))
+        assert activity(Zipf(0.0), 30).all()
+
+    @pytest.mark.parametrize(("bad", "error"), [(-1, ValueError), (11, ValueError), ("1", TypeError)])
+    def test_an_exponent_is_a_number_of_at_least_0(self, bad, error):
+        with pytest.raises(error, match=r"^exponent=.*\[0, 10\]"):
+            Zipf(bad)
 
 
 class TestRandom:

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_spec import GROUPS, SMALL, small
+from small_spec import ATTRIBUTES, GROUPS, SMALL, small
 
 import posse
 from posse.experiments import load, parse
 from posse.experiments.spec import study as study_module
-from posse.experiments.spec.study import KNOWS_GROUPS, UNIT_COST
+from posse.experiments.spec.study import BLIND, KNOWS_GROUPS, UNIT_COST
 from posse.simulation.engine import code_digest_of
 
 SPECS = Path(study_module.__file__).parent / "shipped"
@@ -155,6 +155,68 @@ def test_who_knows_the_groups_plays_each_as_a_problem_of_its_own():
         assert (row["final_regret"], row["reward"]) == (pytest.approx(regret[-1]), reward)
         assert (row["lock_ins"], sum(row["pulls_by_kind"])) == (locked, 4 * 40)
         assert sum(row["regret_by_kind"]) == pytest.approx(regret[-1]), "players are in their places again"
+
+
+def test_players_have_attributes():
+    text = small('family = "subpar"\nn_subpar = 2', ATTRIBUTES).replace("players = 4\n", "explained = [0, 0.8]\n")
+    for unit, explained in zip(parse(text).units(), (0.0, 0.8), strict=True):
+        options = {"attributes": {"region": 2, "age": [30]}, "spread": 0.3, "explained": explained}
+        assert unit.problems.make(3) == posse.generate.structured(count=3, seed=3, arms=3, **options)
+        assert unit.problems.players == 4, "as many as there are combinations"
+        assert pickle.loads(pickle.dumps(unit)) == unit
+    shares = text.replace("[0, 0.8]", "{ region = [0.5, 0.7] }")
+    assert [unit.problems.parameters["explained"] for unit in parse(shares).units()] == [
+        {"region": 0.5},
+        {"region": 0.7},
+    ]
+
+
+def test_the_spread_of_problems_with_attributes_is_that_of_their_means():
+    """Not ε/√12: ε holds for the largest effects that there can be."""
+    text = small('family = "subpar"\nn_subpar = 2', ATTRIBUTES).replace("RobustAggTS", "HierTS")
+    text = text.replace('epsilon = "problem"', 'spread = "problem"').replace("players = 4\n", "players = 80\n")
+    (unit,) = parse(text).units()
+    assert unit.policies[0].spread == pytest.approx(0.3 / math.sqrt(12), rel=0.1)
+    assert unit.problems.make(3)[0].epsilon > 0.5
+
+
+def test_who_is_not_told_the_attributes_meets_the_same_problems_and_noise():
+    text = small('family = "subpar"\nn_subpar = 2', ATTRIBUTES).replace("horizon = 40", "horizon = 40\nblind = true")
+    rows = run_all(text)
+    assert [row for row in rows if row["policy"] != BLIND] == run_all(text.replace("blind = true", ""))
+    blind = [row for row in rows if row["policy"] == BLIND]
+    problems = [problem.without_attributes() for problem in parse(text).units()[0].problems.make(3)]
+    result = posse.simulate(problems, posse.PosseTS(), 40, seed=3)
+    assert [row["final_regret"] for row in blind] == result.final_regret[0, :, 0].tolist()
+    told, untold = parse(text).units()
+    assert (told.blind, untold.blind) == (False, True)
+    assert dataclasses.replace(untold, blind=False).id != untold.id
+    assert "blind" not in told.describe()
+
+
+def test_the_blind_are_told_nothing(monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        study_module, "simulate", lambda problems, **_: seen.append([bool(p.attributes) for p in problems])
+    )
+    text = small('family = "subpar"\nn_subpar = 2', ATTRIBUTES).replace("horizon = 40", "horizon = 40\nblind = true")
+    for unit in parse(text).units():
+        unit.simulate(unit.problems.make(3))
+    assert seen == [[True] * 3, [False] * 3]
+
+
+def test_a_study_may_have_policies_beside_those_of_all():
+    text = (
+        "[defaults]\npolicies = [{ name = 'IndTS' }]\n" + SMALL[SMALL.index("[[study]]") : SMALL.index("[[study.pol")]
+    )
+    assert [policy.label for policy in parse(text).units()[0].policies] == ["Ind-TS"]
+    text += '\n[[study.extra_policies]]\nname = "HierTS"\nspread = [0.1, 0.2]'
+    assert [policy.label for policy in parse(text).units()[0].policies] == ["Ind-TS", "HierTS(0.1)", "HierTS(0.2)"]
+
+
+def test_traffic_by_zipfs_law_has_as_many_turns_as_are_asked_for():
+    (unit,) = parse(small("horizon = 40", "turns = 100\nschedule = { zipf = 1 }")).units()
+    assert unit.horizon == math.ceil(100 * 4 / (1 + 1 / 2 + 1 / 3 + 1 / 4))
 
 
 def test_groups_that_lie_mixed_are_put_in_their_places_again():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_spec import GROUPS, SMALL, small
+from small_spec import ATTRIBUTES, GROUPS, SMALL, small
 
 from posse.experiments import SpecError, load, parse
 
@@ -55,6 +55,21 @@ BROKEN = [
     (FAMILY, 'family = "structured"\nlevel = 2', "level = 2", "[0, 1]"),
     (FAMILY, 'family = "structured"\nscale = "x"', 'scale = "x"', "'logit', 'log'"),
     (FAMILY, 'family = "structured"\nmajority = 0.5', "majority = 0.5", "no group may be empty"),
+    (FAMILY, 'family = "structured"\nexplained = 0.5', "explained = 0.5", "there are no attributes"),
+    (FAMILY, 'family = "structured"\nattributes = 3', "attributes = 3", "a table, such as { region = 4 }"),
+    (FAMILY, 'family = "structured"\nattributes = [3]', "attributes = [3]", "no grid"),
+    (FAMILY, 'family = "structured"\nattributes = { a = 1 }', "attributes = { a = 1 }", "at least 2"),
+    (FAMILY, 'family = "structured"\nattributes = { a = [2, 1] }', "attributes = { a = [2, 1] }", "rising"),
+    (FAMILY, f"{ATTRIBUTES}\nexplained = 1.5", "explained = 1.5", "[0, 1]"),
+    (FAMILY, f"{ATTRIBUTES}\nexplained = {{ b = 0.5 }}", "explained = { b = 0.5 }", "the attributes are region, age"),
+    (FAMILY, f"{ATTRIBUTES}\nexplained = [0.5, 0.5]", "explained = [0.5, 0.5]", "must be there once"),
+    (FAMILY, f"{ATTRIBUTES}\nexplained = 0.5\nmissing = 2", "missing = 2", "[0, 1]"),
+    ("horizon = 40", "horizon = 40\nblind = true", "blind = true", "no attributes"),
+    ("horizon = 40", "horizon = 40\nblind = 1", "blind = 1", "true or false"),
+    ("horizon = 40", "horizon = 40\nextra_policies = 3", "extra_policies = 3", "expected at least one table"),
+    ("horizon = 40", 'horizon = 40\nextra_policies = [{ name = "X" }]', None, "extra policy 1: name='X', but expected"),
+    ("horizon = 40", 'horizon = 40\nextra_policies = [{ name = "IndTS" }]', None, "label of two policies"),
+    ("horizon = 40", "horizon = 40\nschedule = { zipf = -1 }", "schedule = { zipf = -1 }", "[0, 10]"),
     ('family = "subpar"', "", "[study.problems]", "family, means and file"),
     ('name = "IndTS"', 'name = "IndTSS"', 'name = "IndTSS"', "BayesUCB"),
     ('name = "IndTS"', 'name = "IndTS"\nepsilon = 0.1', "epsilon = 0.1", "not a field here"),

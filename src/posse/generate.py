@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from posse.attribute_effects import AttributeEffects, declare
 from posse.checks import number, whole
 from posse.problem import Problem
 from posse.rewards import Bernoulli, Family
@@ -94,7 +95,7 @@ def structured(
     *,
     count: int = 1,
     seed: int = 0,
-    players: int = 20,
+    players: int | None = None,
     arms: int = 10,
     spread: float = 0.05,
     low: float = 0.2,
@@ -108,6 +109,11 @@ def structured(
     majority: float | None = None,
     scale: str | None = None,
     centers: Sequence[float] | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    explained: float | Mapping[str, float] | None = None,
+    interactions: float | None = None,
+    missing: float | None = None,
+    rare: float | None = None,
 ) -> list[Problem]:
     """Problems in which players are alike in some ways and not in others; each option adds one way.
 
@@ -115,10 +121,15 @@ def structured(
     that holds for all problems with these options, and the group of each player. A group is players with the same
     centres, but for levels and unlike arms.
 
+    With `attributes`, each value of each attribute has an effect on each arm, and spread/√12 is the standard deviation
+    between players on an arm from all sources together: the attributes, their interactions, and what is the player's
+    own, which is uniform. Shares of the variance hold on average over problems. Means are cut to [0, 1]. The ε
+    then holds for all problems too, but it is not the smallest.
+
     Args:
         count: how many problems.
         seed: a non-negative integer.
-        players: the number of players, M.
+        players: the number of players, M; if omitted 20, or one for each combination of attributes.
         arms: the number of arms, K.
         spread: how wide the means of players that are alike lie around an arm's centre.
         low: the centres are uniform on [low, high].
@@ -134,12 +145,29 @@ def structured(
         scale: where `level` and `spread` are added: to the means if omitted, or to their "logit" or "log". A level on
             the "log" multiplies all means of a player by a factor.
         centers: the arms' centres, instead of drawn ones; `low` and `high` are then the least and the largest.
+        attributes: {name: number of values}, or {name: [rising cut points]} for a number, whose effect is a slope over
+            its bins. Players have all combinations in a mixed order, each equally often as far as that is possible.
+        explained: the share of the variance between players that attributes explain, in equal parts; or {name: share},
+            where an attribute that is not named explains nothing. 0.9 if omitted.
+        interactions: a further share, which the interactions of every two attributes explain, in equal parts.
+        missing: the probability that a player's value of an attribute is not told.
+        rare: draws each player's values, so that some combinations are rare: an attribute's value number k has a
+            share of the players in proportion to 1/k^rare.
 
     >>> problem = structured(players=4, arms=3, spread=0.0, odd=1)[0]
     >>> bool(problem.means[0].argmax() == problem.means[1].argmax() == problem.means[3].argmin())
     True
+    >>> problem = structured(attributes={"region": 2, "age": [30, 50]}, spread=0.3)[0]
+    >>> problem.players, problem.attributes.name(problem.values[0])
+    (6, 'region=region 2, age=30 to 50')
     """
-    players, arms = _check_size(players, arms)
+    given: dict[str, Any] = {"explained": explained, "interactions": interactions, "missing": missing, "rare": rare}
+    if attributes is None:
+        for name, value in given.items():
+            if value is not None:
+                raise ValueError(f"{name}={value!r}, but there are no attributes")
+    players, arms = _check_size(default_players(attributes) if players is None else players, arms)
+    made = None if attributes is None else AttributeEffects(attributes, players=players, arms=arms, **given)
     if centers is not None:
         if not isinstance(centers, Iterable):
             raise TypeError(f"centers={centers!r}, but expected one number for each of {arms} arms")
@@ -163,14 +191,17 @@ def structured(
         raise ValueError(f"oddity={oddity!r}, but expected {', '.join(map(repr, ODDITIES))}")
     lift = LIFT if odd and oddity == "favourite" else 0.0
     differ = groups > 1 or unlike > 0 or odd > 0
-    epsilon = _epsilon(scale, low, high, lift, level, spread, differ, centers or [])
+    width = spread if made is None else spread * made.own
+    widest = spread if made is None else width + 2 * spread * made.reach
+    epsilon = _epsilon(scale, low, high, lift, level, widest, differ, centers or [])
     group = _groups(players, groups, majority)
     strange = np.arange(players)[players - odd :]
     told = group.copy()
     told[strange] = groups + (group[strange] if oddity in ("reversed", "swapped") else strange)
     problems = []
-    for draws in _draws(count, seed, (groups + 2 * players) * arms + 2 * players):
-        tables, rest = draws[: -2 * players].reshape(-1, arms), draws[-2 * players :]
+    pairs = (groups + 2 * players) * arms
+    for draws in _draws(count, seed, pairs + 2 * players + (0 if made is None else made.numbers)):
+        tables, rest = draws[:pairs].reshape(-1, arms), draws[pairs : pairs + 2 * players]
         shared, own, places = np.split(tables, [groups, groups + players])
         centres = low + (high - low) * shared[group] if centers is None else np.tile(centers, (players, 1))
         alone = low + (high - low) * own
@@ -179,13 +210,23 @@ def structured(
         for player in strange:
             centres[player] = _odd(oddity, centres[player], alone[player], low, high, rest[players + player])
         shift = level * (rest[:players, None] - 0.5)
+        known: dict[str, Any] = {}
+        if made is not None:
+            effects, values = made.draw(draws[pairs + 2 * players :])
+            shift = shift + spread * effects
+            known = {"attributes": made.attributes, "values": values}
         if scale is None:
-            means = _around(centres + shift, spread, places.ravel())
+            means = _around(centres + shift if made is None else np.clip(centres + shift, 0, 1), width, places.ravel())
         else:
             onto, back, _ = SCALES[scale]
-            means = back(onto(centres) + shift + spread * (places - 0.5))
-        problems.append(Problem(means, epsilon, rewards, groups=told))
+            means = back(onto(centres) + shift + width * (places - 0.5))
+        problems.append(Problem(means, epsilon, rewards, groups=told, **known))
     return problems
+
+
+def default_players(attributes: Mapping[str, Any] | None) -> int:
+    """The number of players of `structured` if it is omitted: 20, or one for each combination of attributes."""
+    return 20 if attributes is None else math.prod(declare(attributes)[1])
 
 
 def _epsilon(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from posse.attributes import Attributes, Coded, Coder, Value
 from posse.checks import number, store, whole
 from posse.rewards import Bernoulli, Family, OneNoisy, family
 from posse.streams import MAX_ROUND
@@ -33,6 +34,9 @@ class Problem:
 
     `groups` may say which group each player is in. No policy is told.
 
+    `attributes` declares what is known about players, and `values` has it for each: see `posse.attributes`. Policies
+    are told, and the random stream does not depend on it.
+
     >>> problem = Problem([[0.9, 0.5, 0.1], [0.8, 0.6, 0.2]], epsilon=0.1)
     >>> problem
     Problem(2 players × 3 arms, epsilon=0.1, Bernoulli rewards, subpar arms: 1 of 3 at 5ε, 0 of 3 at 10ε)
@@ -40,6 +44,9 @@ class Problem:
     [2]
     >>> Problem([[0.9, 0.5]], changes={5001: [[0.5, 0.9]]}).at(6000).means.tolist()
     [[0.5, 0.9]]
+    >>> known = [{"region": "south", "age": 44}, {"region": "north"}]
+    >>> Problem([[0.9, 0.5], [0.8, 0.6]], attributes={"region": "category", "age": [30, 50]}, values=known).values
+    (('south', 1), ('north', None))
     """
 
     means: np.ndarray
@@ -56,6 +63,10 @@ class Problem:
     """The number of each player's group; all 0 if there is one."""
     changes: tuple[tuple[int, np.ndarray], ...]
     """(round, means from this round on), in order; empty if the means never change."""
+    attributes: Attributes
+    """The attributes that players have; empty if nothing is known about players."""
+    values: tuple[tuple[Value, ...], ...]
+    """Each player's values of the attributes, None where one is missing; empty tuples if there are no attributes."""
 
     def __init__(
         self,
@@ -66,6 +77,8 @@ class Problem:
         changes: Mapping[int, Any] | None = None,
         stream: int | None = None,
         groups: Iterable[int] | None = None,
+        attributes: Attributes | Mapping[str, Any] | None = None,
+        values: Iterable[Mapping[str, Any]] | None = None,
     ) -> None:
         table = _check_means(means)
         later = _check_changes(table, {} if changes is None else changes)
@@ -79,7 +92,9 @@ class Problem:
         if len(own) != len(table):
             raise ValueError(f"groups has {len(own)} numbers, but expected one for each of {len(table)} players")
         named: dict[str, Any] = {"epsilon": max(given), "rewards": family(rewards), "stream": number, "groups": own}
-        store(self, means=table, gaps=gaps, changes=later, **named)
+        declared = attributes if isinstance(attributes, Attributes) else Attributes(attributes)
+        known = _check_values(declared, values, len(table))
+        store(self, means=table, gaps=gaps, changes=later, attributes=declared, values=known, **named)
 
     @property
     def players(self) -> int:
@@ -98,7 +113,7 @@ class Problem:
             return ((1, self),)
         tables = ((1, self.means), *self.changes)
         same: Any = {"epsilon": self.epsilon, "rewards": self.rewards, "stream": self.stream, "groups": self.groups}
-        return tuple((first, Problem(means, **same)) for first, means in tables)
+        return tuple((first, Problem(means, **same)._known(self.attributes, self.values)) for first, means in tables)
 
     def at(self, round: int) -> Problem:
         """The problem as it is in a round, counted from 1, with means that do not change."""
@@ -152,8 +167,28 @@ class Problem:
         for group in sorted(set(self.groups)):
             own = [player for player, other in enumerate(self.groups) if other == group]
             later = {first: means[own] for first, means in self.changes}
-            parts.append(Problem(self.means[own], rewards=self.rewards, changes=later))
+            part = Problem(self.means[own], rewards=self.rewards, changes=later)
+            parts.append(part._known(self.attributes, tuple(self.values[player] for player in own)))
         return parts
+
+    def coded(self) -> Coded:
+        """The players' attributes as policies take them. It is made once; do not write to its arrays."""
+        return self._coded
+
+    @functools.cached_property
+    def _coded(self) -> Coded:
+        return Coder(self.attributes).coded(self.values)
+
+    def without_attributes(self) -> Problem:
+        """The same problem, with the same random numbers, where nothing is known about players."""
+        return self._known(Attributes(), ((),) * self.players)
+
+    def _known(self, attributes: Attributes, values: tuple[tuple[Value, ...], ...]) -> Problem:
+        """The same problem where this is known about players."""
+        made = object.__new__(Problem)
+        made.__dict__.update({**self.__dict__, "attributes": attributes, "values": values})
+        made.__dict__.pop("_coded", None)
+        return made
 
     def _in(self, arms: np.ndarray) -> np.ndarray:
         mask = np.zeros(self.means.shape, bool)
@@ -168,19 +203,44 @@ class Problem:
 
     def _identity(self) -> tuple[object, ...]:
         later = tuple((first, means.tobytes()) for first, means in self.changes)
-        return self.means.shape, self.means.tobytes(), self.epsilon, self.rewards, self.stream, self.groups, later
+        same = self.epsilon, self.rewards, self.stream, self.groups, self.attributes, self.values
+        return self.means.shape, self.means.tobytes(), later, *same
 
     def __reduce__(self) -> tuple[Any, ...]:
-        make = functools.partial(Problem, stream=self.stream, changes=dict(self.changes), groups=self.groups)
-        return make, (self.means, self.epsilon, self.rewards)
+        options = {"stream": self.stream, "changes": dict(self.changes), "groups": self.groups}
+        return _rebuild, ((self.means, self.epsilon, self.rewards), options, self.attributes, self.values)
 
     def __repr__(self) -> str:
         return (
             f"Problem({plural(self.players, 'player')} × {plural(self.arms, 'arm')}, epsilon={self.epsilon:g}, "
             f"{repr(self.rewards).removesuffix('()')} rewards, "
             f"{plural(len(self.changes), 'change') + ', ' if self.changes else ''}"
+            f"{'attributes ' + ', '.join(self.attributes.kinds) + '; ' if self.attributes else ''}"
             f"subpar arms: {len(self.subpar_5)} of {self.arms} at 5ε, {len(self.subpar_10)} of {self.arms} at 10ε)"
         )
+
+
+def _rebuild(given: tuple[Any, ...], options: dict[str, Any], attributes: Attributes, values: Any) -> Problem:
+    """A pickled problem."""
+    return Problem(*given, **options)._known(attributes, values)
+
+
+def _check_values(attributes: Attributes, values: Any, players: int) -> tuple[tuple[Value, ...], ...]:
+    """What is known about each player, in the order of the declaration."""
+    if values is None and not attributes:
+        return ((),) * players
+    if values is None or not isinstance(values, Iterable) or isinstance(values, (Mapping, str)):
+        raise TypeError(f"values={values!r:.60}, but expected {{attribute: value}} for each of {players} players")
+    given = list(values)
+    if len(given) != players:
+        raise ValueError(f"values has {len(given)} entries, but expected one for each of {players} players")
+    found = []
+    for player, each in enumerate(given):
+        try:
+            found.append(attributes.values(each))
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"values of player {player}: {error}") from None
+    return tuple(found)
 
 
 def _own_stream(means: np.ndarray, changes: tuple[tuple[int, np.ndarray], ...]) -> int:

@@ -83,6 +83,19 @@ class Random(Schedule):
 
 
 @dataclass(frozen=True)
+class Zipf(Schedule):
+    """A few players have most of the traffic: by Zipf's law, the k-th joins a round with probability 1/k^exponent."""
+
+    exponent: float = 1.0
+
+    def __post_init__(self) -> None:
+        store(self, exponent=number("exponent", self.exponent, least=0, most=10))
+
+    def participation(self, players: int, horizon: int) -> Participation:
+        return Participation(RANDOM, probabilities=np.arange(1.0, players + 1) ** -self.exponent)
+
+
+@dataclass(frozen=True)
 class Late(Schedule):
     """Everybody in every round, but the last `players` players join only when a share of the rounds is over.
 

@@ -79,6 +79,7 @@ SCHEDULES = (
     (r"Arrivals\(stay=False\)", "players one after another, each alone"),
     (r"Late\(share=([0-9.e-]+), players=1\)", r"one player from share \1 of the rounds on"),
     (r"Random\(probability=([0-9.e-]+)\)", r"each player with chance \1"),
+    (r"Zipf\(exponent=([0-9.e-]+)\)", r"player k with chance 1/k^\1"),
 )
 
 

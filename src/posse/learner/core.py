@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from posse.attributes import Attributes, Coder, Value
 from posse.compile import bind_all
 from posse.learner import kernel
 from posse.policies.base import Law, Policy
@@ -16,13 +17,21 @@ from posse.policies.beta_propensity import BETA_SCRATCH
 from posse.policies.bindings import bindings, class_of
 from posse.policies.propensity import SCRATCH
 from posse.policies.refresh import Refresh
-from posse.policies.state import State, fade, share_everything, state_shapes
+from posse.policies.state import State, expect_everybody, fade, share_everything, state_shapes, welcome
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 
-KERNELS = (kernel.choose, kernel.observe, kernel.evaluate, kernel.weigh, kernel.believe, share_everything, fade)
-KEPT_TOO = {Refresh.SCHEDULE: ("indexed", "of_arm", "of_player", "summed"), Refresh.OWN_PULL: ("seen",)}
-OF_SUMMARY = {"of_arm", "of_player"}
+KERNELS = (
+    *(kernel.choose, kernel.observe, kernel.evaluate, kernel.weigh, kernel.believe),
+    *(share_everything, expect_everybody, welcome, fade),
+)
+KEPT_TOO = {
+    Refresh.SCHEDULE: ("indexed", "of_arm", "of_player", "of_value", "summed"),
+    Refresh.OWN_PULL: ("seen",),
+}
+OF_SUMMARY = {"of_arm", "of_player", "of_value"}
+BY_PLAYER = ("statistics", "contributions", "of_pair", "indexed", "seen")  # [number, arm, player]
+ROOM = 16  # players, and columns of attributes, that arrays have room for at first
 
 
 @functools.cache
@@ -32,66 +41,150 @@ def kernels(policy: Any) -> SimpleNamespace:
     return SimpleNamespace(**{function.__name__: each for function, each in zip(KERNELS, bound, strict=True)})
 
 
-class Core:
-    """A policy as the learner runs it, for rewards mapped to [0, 1]."""
+def roomy(size: int) -> int:
+    """How many places an array gets that has so many now: more, so that the next ones seldom move it."""
+    return ROOM + size + size // 2
 
-    def __init__(self, policy: Policy) -> None:
+
+class Core:
+    """A policy as the learner runs it, for rewards mapped to [0, 1].
+
+    Its arrays have room for players that may come, so that a join costs little; a state is a view of them.
+    """
+
+    def __init__(self, policy: Policy, attributes: Attributes) -> None:
         self.policy = policy
         self.constants = policy.constants()
         self.kernels = kernels(class_of(policy))
         # The arrays of a state that follow from nothing else in it:
-        self.kept = ("statistics", *KEPT_TOO.get(policy.refresh, ()))
+        self.kept: tuple[str, ...] = ("statistics", *KEPT_TOO.get(policy.refresh, ()))
+        if policy.of_pair and policy.welcome is None:
+            self.kept += ("of_pair",)
         self.scratch = 3 + (BETA_SCRATCH if policy.law is Law.BETA else SCRATCH)
+        self.coder = Coder(attributes)
+        self._arrays: dict[str, np.ndarray] = {}
 
-    def empty(self, players: int, arms: int) -> State:
-        """Nothing observed yet."""
-        state = self._zero(players, arms)
-        self._share(state)
+    def empty(self, players: Sequence[Sequence[Value]], arms: int, log_T: float) -> State:
+        """Nothing observed yet; players are given by their attributes."""
+        state = self._new(players, arms)
+        self._share(state, log_T)
         return state
 
-    def _zero(self, players: int, arms: int) -> State:
-        shapes = state_shapes(self.policy, self.policy.statistics, players, arms)
-        arrays: dict[str, np.ndarray] = {name: np.zeros(shape, dtype) for name, (dtype, shape) in shapes.items()}
+    def _new(self, players: Sequence[Sequence[Value]], arms: int) -> State:
+        """A state of zeros for players with these attributes."""
+        coded = self.coder.coded(players)
+        self._make_room(len(players), arms)
+        state = self._cut(len(players), arms)
+        if self.policy.of_value:
+            state.columns[:], state.weights[:], state.part_of[:] = coded
+        return state
+
+    def _make_room(self, players: int, arms: int) -> None:
+        room, columns = roomy(players), roomy(len(self.coder.part_of))
+        shapes = state_shapes(self.policy, self.policy.statistics, room, arms, self.coder.parts, columns)
+        self._arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in shapes.items()}
+
+    def _cut(self, players: int, arms: int) -> State:
+        """The arrays, cut to so many players and the columns that there are."""
+        arrays = dict(self._arrays)
+        for name in BY_PLAYER:
+            if name in arrays and arrays[name].size:
+                arrays[name] = arrays[name][:, :, :players]
+        columns = len(self.coder.part_of) if self.policy.of_value else 0
+        arrays["of_player"] = arrays["of_player"][: players + 1]
+        arrays["columns"], arrays["weights"] = arrays["columns"][:players], arrays["weights"][:players]
+        arrays["of_value"], arrays["part_of"] = arrays["of_value"][:, :, :columns], arrays["part_of"][:columns]
         return State(**{"indexed": arrays["statistics"]} | arrays)
 
-    def grown(self, state: State, players: int, arms: int, knows_others: bool) -> State:
-        """The same with room for more players and arms; new players have seen what the others know, or nothing."""
-        new = self._zero(players, arms)
+    def grown(self, state: State, arms: int, log_T: float) -> State:
+        """The same with more arms, which everybody has yet to see."""
         _, k, m = state.statistics.shape
-        unseen = self.empty(players, arms).seen if new.seen.size else new.seen
-        new.statistics[:, :k, :m] = state.statistics
-        new.totals[:, :k], new.of_arm[:k], new.of_player[:m] = state.totals, state.of_arm, state.of_player
-        new.summed[0] = state.summed[0]
-        self._share(new)
-        if not knows_others:
-            new.seen[:, :, m:] = unseen[:, :, m:]
-        new.seen[:, k:, :m] = unseen[:, k:, :m]
-        new.seen[:, :k, :m] = state.seen
+        old, unseen = state, np.zeros(0)
+        self._make_room(m, arms)
+        new = self._cut(m, arms)
+        if new.seen.size:
+            self._share(new, log_T)
+            unseen = new.seen[:, k:].copy()
+        self._copy(old, new)
+        new.summed[0] = old.summed[0]
+        self._share(new, log_T)
+        if new.seen.size:
+            new.seen[:, :k], new.seen[:, k:] = old.seen, unseen
         return new
 
-    def restored(self, players: int, arms: int, arrays: Mapping[str, Any]) -> State:
+    def joined(self, state: State, values: Sequence[Value], log_T: float, knows_others: bool) -> State:
+        """The same with a player more; it has seen what the others know, or nothing."""
+        _, arms, player = state.statistics.shape
+        before = len(self.coder.part_of)
+        columns, weights = self.coder.code(values)
+        new = self._with_room(state, player + 1, arms)
+        if self.policy.of_value:
+            new.columns[player], new.weights[player] = columns, weights
+            for column in range(before, len(self.coder.part_of)):
+                new.part_of[column] = self.coder.part_of[column]
+                new.of_value[:, :, column] = new.of_value[:, :, new.part_of[column]]  # as a value not seen before
+        if self.policy.summary is not None and player > 0:
+            self.kernels.welcome(new, player, log_T, self.constants)
+        elif new.of_arm.size:
+            self.kernels.share_everything(new, log_T, self.constants)
+        if new.seen.size:
+            shown = new if knows_others else Core(self.policy, Attributes()).empty([()] * (player + 1), arms, log_T)
+            new.seen[:, :, player] = self._shared(shown)
+        return new
+
+    def _with_room(self, state: State, players: int, arms: int) -> State:
+        """The same, cut for so many players; moved if there is no room. There is always a place to spare."""
+        fits = players < self._arrays["of_player"].shape[0] - 1
+        if self.policy.of_value:
+            fits = fits and len(self.coder.part_of) < self._arrays["part_of"].size
+        if fits:
+            return self._cut(players, arms)
+        self._make_room(players, arms)
+        new = self._cut(players, arms)
+        self._copy(state, new)
+        return new
+
+    @staticmethod
+    def _copy(old: State, new: State) -> None:
+        """Copy everything into arrays that are at least as large, but for scratch."""
+        for name in set(State._fields) - {"work"}:
+            source, target = getattr(old, name), getattr(new, name)
+            if source.size:
+                target[tuple(map(slice, source.shape))] = source
+
+    def restored(self, players: Sequence[Sequence[Value]], arms: int, arrays: Mapping[str, Any], log_T: float) -> State:
         """The state with these arrays, those named by `kept`; the others are formed from them.
 
         A summary with other numbers than the policy's, as another version may have kept, is made anew.
         """
-        state = self._zero(players, arms)
-        kept = {name: np.array(arrays[name], getattr(state, name).dtype) for name in self.kept}
+        state = self._new(players, arms)
+        kept = {name: np.array(arrays.get(name, ()), getattr(state, name).dtype) for name in self.kept}
         other = {name for name in OF_SUMMARY if name in kept and kept[name].size != getattr(state, name).size}
+        if "summed" in kept and kept["summed"].size < 3:  # as it was before it had the number of players
+            kept["summed"] = np.append(kept["summed"], len(players))
         for name in kept.keys() - (OF_SUMMARY if other else set()):
             array = getattr(state, name)
             array[:] = kept[name].reshape(array.shape)
         if state.totals.size:
             state.totals[:] = state.statistics[: SUM + 1].sum(axis=2)
-        if self.policy.contribution is not None or other:
-            self.kernels.share_everything(state, self.constants)
+        if players and (self.policy.contribution is not None or other):
+            self.kernels.share_everything(state, log_T, self.constants)
+        elif players and self.policy.welcome is not None:
+            self.kernels.expect_everybody(state, log_T, self.constants)
         return state
 
-    def _share(self, state: State) -> None:
+    def _share(self, state: State, log_T: float) -> None:
         """Form everything that is shared, and let every player see it."""
-        self.kernels.share_everything(state, self.constants)
+        if state.columns.shape[0]:  # nothing is shared by nobody
+            self.kernels.share_everything(state, log_T, self.constants)
         if state.seen.size:
-            shared = state.of_arm.T if state.of_arm.size else state.totals * np.array([[1.0], [1.0 / GRID]])
-            state.seen[:] = shared[:, :, None]
+            state.seen[:] = self._shared(state)[:, :, None]
+
+    @staticmethod
+    def _shared(state: State) -> np.ndarray:
+        """What is shared of each arm, [number, arm], where it is everybody's sums or made of contributions."""
+        shared: np.ndarray = state.of_arm.T if state.of_arm.size else state.totals * np.array([[1.0], [1.0 / GRID]])
+        return shared
 
     def last_seen(self, state: State, player: int, arm: int) -> tuple[float, float]:
         """Everybody's count and sum for an arm as a player sees them; zeros where something else is shared."""

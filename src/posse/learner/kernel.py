@@ -10,7 +10,7 @@ import math
 
 from posse.compile import out_of_line
 from posse.policies.beta_propensity import fill_beta_propensities
-from posse.policies.bound import own_of
+from posse.policies.bound import expected_at, own_of
 from posse.policies.imed import least_evidence
 from posse.policies.propensity import draw, fill_propensities
 from posse.policies.state import count_reward, share_round, shared_as_seen
@@ -28,12 +28,12 @@ SUMS = True  # what is shared of an arm is everybody's count and reward sum
 AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
 
 
-def index_of(own, shared, of_player, M, K, log_T, constants):
+def index_of(own, shared, of_player, expected, M, K, log_T, constants):
     """The policy's center and scale."""
     return math.nan, math.nan
 
 
-def belief_of(own, shared, of_player, M, K, log_T, constants):
+def belief_of(own, shared, of_player, expected, M, K, log_T, constants):
     """Center and scale of what the policy believes."""
     return math.nan, math.nan
 
@@ -43,9 +43,9 @@ def player_of(rows, player):
     return (0.0,)
 
 
-def raised(n, shared, constants, by):
-    """The shared numbers if the others had earned `by` more at every pull; with n = 0, if everybody had."""
-    return shared
+def raised(n, shared, expected, constants, by):
+    """Shared and expected numbers if the others had earned `by` more at every pull; with n = 0, if everybody had."""
+    return shared, expected
 
 
 SHIFT = 2.0**-10  # by how much rewards are moved to see how far a center follows
@@ -62,26 +62,27 @@ def evaluate(state, player, waiting, all_waiting, M, K, log_T, constants, out):
     known = player_of(state.of_player, player)
     for arm in range(all_waiting.size):
         own, shared = own_of(state.indexed, (arm, player)), shared_as_seen(state, arm, (arm, player))
+        expected = expected_at(state.of_pair, (arm, player))
         if not RANDOMISED:
             own = with_waiting(own, waiting[arm, player])
             if SUMS:
                 shared = with_waiting(shared, waiting[arm, player] if AT_OWN_PULL else all_waiting[arm])
-        center, scale = one_index(own, shared, known, M, K, log_T, constants)
+        center, scale = one_index(own, shared, known, expected, M, K, log_T, constants)
         out[CENTER, arm], out[SCALE, arm], out[WEIGHT, arm] = center, scale, 0.0
         if SHARES and center < math.inf:
-            others = raised(own[0], shared, constants, SHIFT)
-            everybody = raised(0.0, shared, constants, SHIFT)
+            others, from_others = raised(own[0], shared, expected, constants, SHIFT)
+            everybody, from_all = raised(0.0, shared, expected, constants, SHIFT)
             more = (own[0], own[1] + SHIFT * own[0], *own[2:])
-            by_others = one_index(own, others, known, M, K, log_T, constants)[0] - center
-            by_all = one_index(more, everybody, known, M, K, log_T, constants)[0] - center
+            by_others = one_index(own, others, known, from_others, M, K, log_T, constants)[0] - center
+            by_all = one_index(more, everybody, known, from_all, M, K, log_T, constants)[0] - center
             if by_all > 0.0:
                 out[WEIGHT, arm] = min(max(by_others / by_all, 0.0), 1.0)
 
 
 @out_of_line
-def one_index(own, shared, known, M, K, log_T, constants):
+def one_index(own, shared, known, expected, M, K, log_T, constants):
     """The policy's center and scale, compiled once for all who ask."""
-    return index_of(own, shared, known, M, K, log_T, constants)
+    return index_of(own, shared, known, expected, M, K, log_T, constants)
 
 
 def with_waiting(numbers, waiting):
@@ -96,8 +97,8 @@ def believe(state, M, K, log_T, constants, centers, scales):
     for player in range(centers.shape[0]):
         for arm in range(centers.shape[1]):
             own, shared = own_of(state.indexed, (arm, player)), shared_as_seen(state, arm, (arm, player))
-            known = player_of(state.of_player, player)
-            center, scale = belief_of(own, shared, known, M, K, log_T, constants)
+            known, expected = player_of(state.of_player, player), expected_at(state.of_pair, (arm, player))
+            center, scale = belief_of(own, shared, known, expected, M, K, log_T, constants)
             if BETA:  # the mean and the standard deviation of a Beta law
                 mean = center / (center + scale)
                 center, scale = mean, math.sqrt(mean * (1.0 - mean) / (center + scale + 1.0))
@@ -144,8 +145,8 @@ def choose(
     return arm, (coin + 0.5) * 2.0**-32 * out[PROBABILITY, arm] * count < holdout
 
 
-def observe(state, players, arms, rewards, event, constants):
+def observe(state, players, arms, rewards, event, log_T, constants):
     """Take in one round's rewards, in grid steps: all counts and sums first, then what players see."""
     for place in range(players.size):
         count_reward(state, arms[place], players[place], rewards[place], event)
-    share_round(state, players, arms, players.size, event, True, constants)
+    share_round(state, players, arms, players.size, event, True, log_T, constants)

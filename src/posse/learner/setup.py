@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 
+from posse.attributes import Attributes
 from posse.checks import number, store, whole
 from posse.policies.base import OwnLabel, Policy, all_policies
 from posse.streams import check_seed
@@ -33,6 +34,7 @@ class Setup:
     patience: float | None
     waiting_limit: int
     keep_log: bool
+    attributes: Attributes = field(default_factory=Attributes)
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -72,7 +74,8 @@ class Setup:
 
     def to_dict(self) -> dict[str, Any]:
         """The set-up as plain values."""
-        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "attributes"}
+        plain |= {"attributes": self.attributes.to_dict()} if self.attributes else {}
         plain["policy"] = {
             "name": type(self.policy).__name__,
             "module": _module(type(self.policy)),
@@ -91,7 +94,7 @@ class Setup:
             name = ".".join(wanted)
             raise ValueError(f"the policy {name} is not known here; import the module that defines it first")
         made = known[wanted](**policy["constants"], label=policy["label"] or "")
-        return cls(**{**plain, "policy": made})
+        return cls(**{**plain, "policy": made, "attributes": Attributes(plain.get("attributes"))})
 
 
 def _module(policy: type[Policy]) -> str:

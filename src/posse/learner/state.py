@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from posse.attributes import Value
 from posse.learner import kernel
-from posse.learner.core import Core
+from posse.learner.core import Core, roomy
 from posse.learner.counts import Counts
 from posse.learner.ledger import Row, write_id
 from posse.learner.roster import Roster
@@ -50,17 +51,19 @@ class Decision:
 class LearnerState:
     """All that the next decision rests on. Players and arms are given by their places on the rosters."""
 
-    def __init__(self, setup: Setup, arms: list[str], players: list[str]) -> None:
+    def __init__(
+        self, setup: Setup, arms: list[str], players: list[str], values: Sequence[tuple[Value, ...]] | None = None
+    ) -> None:
         if not arms:
             raise ValueError("no arms given; expected at least one")
         setup.check_floor(len(arms))
         self.setup = setup
-        self.core = Core(setup.policy.for_rewards(setup.low, setup.high))
+        self.core = Core(setup.policy.for_rewards(setup.low, setup.high), setup.attributes)
         self.arm_roster, self.player_roster = Roster("arm", arms), Roster("player", players)
-        self.known = self.core.empty(len(players), len(arms))  # what the policy knows
-        self.waiting = np.zeros((len(arms), len(players)), np.int64)  # pulls whose reward has not come
-        self.all_waiting = np.zeros(len(arms), np.int64)
         self.rounds = self.events = self.decisions = 0
+        self.values = list(values or [setup.attributes.values({})] * len(players))  # of attributes, of each player
+        self.known = self.core.empty(self.values, len(arms), self._log_T())  # what the policy knows
+        self._wait_for(np.zeros((len(arms), len(players)), np.int64))
         self._key = stream_key(setup.seed)
 
     # ---------------------------------------------------------------- decisions
@@ -103,6 +106,13 @@ class LearnerState:
             f"centers and scales {out[: kernel.WEIGHT].tolist()}"
         )
 
+    def _wait_for(self, waiting: np.ndarray) -> None:
+        """Take these for the pulls whose rewards have not come, [arm, player]; the array gets room for more players."""
+        arms, players = waiting.shape
+        self._waiting = np.zeros((arms, roomy(players)), np.int64)
+        self._waiting[:, :players] = waiting
+        self.waiting, self.all_waiting = self._waiting[:, :players], waiting.sum(axis=1)
+
     def wait(self, row: Row, by: int = 1) -> None:
         """Count a decision among those that wait for their reward, or with −1 no longer."""
         self.waiting[row.arm, row.player] += by
@@ -129,13 +139,13 @@ class LearnerState:
         return out
 
     def _indexed(self, player: int) -> tuple[Any, ...]:
-        """What the indices of a player's next decision rest on, as the kernels take it.
-
-        ln T is ln max(T, t) with a horizon, ln max(t, 2) without.
-        """
-        log_T = math.log(max(self.rounds + 1, self.setup.horizon or 2))
+        """What the indices of a player's next decision rest on, as the kernels take it."""
         M, K = self.player_roster.count, self.arm_roster.count
-        return self.known, player, self.waiting, self.all_waiting, M, K, log_T, self.core.constants
+        return self.known, player, self.waiting, self.all_waiting, M, K, self._log_T(1), self.core.constants
+
+    def _log_T(self, ahead: int = 0) -> float:
+        """ln T of this round, or of one ahead: ln max(T, t) with a horizon, ln max(t, 2) without."""
+        return math.log(max(self.rounds + ahead, self.setup.horizon or 2))
 
     def beliefs(self) -> tuple[np.ndarray, np.ndarray]:
         """Centers and scales of what the policy believes, [player, arm]; `policy.reward_of` turns them into rewards."""
@@ -169,14 +179,15 @@ class LearnerState:
             if row.serial >= 0:
                 self.wait(row, -1)
         rows = np.array((players, arms, steps), np.int64)
-        self.core.kernels.observe(self.known, rows[0], rows[1], rows[2], self.events, self.core.constants)
+        rest = self.events, self._log_T(), self.core.constants
+        self.core.kernels.observe(self.known, rows[0], rows[1], rows[2], *rest)
         self._forget()
 
     def _forget(self) -> None:
         """Forget a step of the policy's half-life if this event is its last."""
         half_life = self.setup.policy.forget
         if half_life is not None and (step := fades_at(self.events, half_life)):
-            self.core.kernels.fade(self.known, step, self.core.constants)
+            self.core.kernels.fade(self.known, step, self._log_T(), self.core.constants)
 
     def steps(self, reward: float) -> int:
         """A reward in steps of the grid on [0, 1]; two rewards are the same if these are."""
@@ -201,8 +212,8 @@ class LearnerState:
 
     # ---------------------------------------------------------------- players and arms
 
-    def change(self, kind: str, name: Name, knows_others: bool = True) -> None:
-        """One event: a player or an arm comes or goes."""
+    def change(self, kind: str, name: Name, knows_others: bool = True, values: tuple[Value, ...] | None = None) -> None:
+        """One event: a player or an arm comes or goes. A player that is new has these values of the attributes."""
         roster = self.player_roster if kind in ("join", "retire") else self.arm_roster
         if kind == "add arm":
             self.setup.check_floor(roster.count + 1)
@@ -211,12 +222,17 @@ class LearnerState:
         else:
             roster.retire(name)
         self.events += 1
-        shape = len(self.arm_roster.names), len(self.player_roster.names)
-        if self.waiting.shape != shape:  # somebody or something new needs a place in the numbers
-            self.known = self.core.grown(self.known, *shape[::-1], knows_others)
-            more = [(0, after - before) for before, after in zip(self.waiting.shape, shape, strict=True)]
-            self.waiting = np.pad(self.waiting, more)
-            self.all_waiting = self.waiting.sum(axis=1)
+        players, arms = len(self.player_roster.names), len(self.arm_roster.names)
+        if players > len(self.values):
+            self.values.append(self.setup.attributes.values({}) if values is None else values)
+            self.known = self.core.joined(self.known, self.values[-1], self._log_T(), knows_others)
+            if players < self._waiting.shape[1]:
+                self.waiting = self._waiting[:, :players]
+            else:
+                self._wait_for(np.pad(self.waiting, ((0, 0), (0, 1))))
+        elif arms > self.all_waiting.size:
+            self.known = self.core.grown(self.known, arms, self._log_T())
+            self._wait_for(np.pad(self.waiting, ((0, 1), (0, 0))))
         self._forget()
 
     def restore(
@@ -225,13 +241,18 @@ class LearnerState:
         arms: Iterable[tuple[str, bool]],
         waiting: Any,
         known: Mapping[str, Any],
+        values: Sequence[tuple[Value, ...]] | None = None,
     ) -> None:
-        """Restore a saved state: players and arms, waiting decisions, and the arrays of what is known, by name."""
+        """Restore a saved state: players and arms, waiting decisions, and the arrays of what is known, by name.
+
+        `values` are each player's values of the attributes.
+        """
         self.player_roster, self.arm_roster = Roster.of("player", list(players)), Roster.of("arm", list(arms))
-        shape = (len(self.player_roster.names), len(self.arm_roster.names))
-        self.waiting = np.array(waiting, np.int64).reshape(shape[::-1])
-        self.all_waiting = self.waiting.sum(axis=1)
-        self.known = self.core.restored(*shape, known)
+        self.values = list(values or [self.setup.attributes.values({})] * len(self.player_roster.names))
+        shape = (len(self.arm_roster.names), len(self.values))
+        self._wait_for(np.array(waiting, np.int64).reshape(shape))
+        self.core = Core(self.core.policy, self.setup.attributes)
+        self.known = self.core.restored(self.values, shape[0], known, self._log_T())
 
     # ---------------------------------------------------------------- what there is to see
 

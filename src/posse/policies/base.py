@@ -55,6 +55,7 @@ class Policy:
     - what is shared of the arm, by default everybody's count `N` and reward sum `S` as the player last saw them, the
       player's own included;
     - what is known of the player, by default nothing;
+    - what is expected of the pair, by default nothing;
     - the number of players `M` and of arms `K`, the logarithm of the horizon `log_T`, and the policy's constants.
 
     The functions are compiled, so they may use `math` and other plain functions of numbers, but no objects. An arm
@@ -91,6 +92,13 @@ class Policy:
     of_player: ClassVar[tuple[str, ...]] = ()
     """The names of what is known of a player; only a `summary` fills them."""
 
+    of_pair: ClassVar[tuple[str, ...]] = ()
+    """The names of what is expected of a player on an arm before its own data; only a `summary` fills them."""
+
+    of_value: ClassVar[tuple[str, ...]] = ()
+    """The names of what is known of an attribute's value on an arm; only a `summary` fills them. A policy that names
+    any is told players' attributes."""
+
     index: ClassVar[Callable[..., tuple[float, float]]]
 
     contribution: ClassVar[Callable[..., tuple[float, ...]] | None] = None
@@ -104,16 +112,26 @@ class Policy:
     """Makes what is shared of all arms and known of all players at once, for `refresh = Refresh.SCHEDULE`.
 
     It takes the tables of statistics by their names, int64 [arm, player] in whole units, and fills `of_arm`,
-    [arm, place in `shared`], and `of_player`, [player, place in `of_player`]. `work` is scratch: `work_tables`
-    tables [arm, player] one below the other, then `work_rows` rows with a place for each arm or player, and at least
-    16. It may build on what `of_arm` and `of_player` hold from the last time; before the first time that is 0.
+    [arm, place in `shared`], and `of_player`, [player, place in `of_player`], which has one row more: what a player is
+    taken for that joins before the next summary. `of_value` is [number][arm, column] and `of_pair` [number][arm,
+    player]. `columns`, `weights` and `part_of` are the attributes, as `posse.attributes.Coded` has them; `log_T` is the
+    logarithm of the horizon. `work` is scratch: `work_tables` tables [arm, player] one below the other, then
+    `work_rows` rows with a place for each arm, player or column, and at least 16, then `work_columns` tables with a
+    row for each column. It may build on what it filled the last time; before the first time that is 0.
     """
 
     work_tables: ClassVar[int] = 0
     work_rows: ClassVar[int] = 0
+    work_columns: ClassVar[int] = 0
+
+    welcome: ClassVar[Callable[..., None] | None] = None
+    """Fills what is expected of the pairs of one player that has just joined: `of_pair[...][arm, player]`.
+
+    It takes what `summary` takes but for the statistics and `work`, and `player`. None: a summary is made.
+    """
 
     moved_by_others: ClassVar[str] = "S"
-    """The shared number that moves when other players earn more; `others_weight` says how far it moves."""
+    """The shared or expected number that moves when others earn more; `others_weight` says how far it moves."""
 
     others_weight: ClassVar[Callable[..., float]] = staticmethod(lambda n, N: N - n)
     """By how much that number rises if the others earn 1 more at every pull.
@@ -173,7 +191,9 @@ class Policy:
             raise TypeError(f"{cls.__name__}: a summary goes with refresh = Refresh.SCHEDULE, but it is {cls.refresh}")
         if cls.contribution is None and cls.summary is None and cls.shared != Policy.shared:
             raise TypeError(f"{cls.__name__} shares {', '.join(cls.shared)}, but has no contribution that makes them")
-        numbers = [*cls.shared, *cls.of_player, *together(cls.shared), *together(cls.of_player), "M", "K", "log_T"]
+        numbers = [*cls.shared, *cls.of_player, *together(cls.shared), *together(cls.of_player)]
+        numbers += [*cls.of_pair, "M", "K", "log_T"]
+        summed = ["of_arm", "of_player", "of_pair", "of_value", "columns", "weights", "part_of", "log_T"]
         own = [statistic.name for statistic in cls.statistics]
         named = [*own, *numbers, *cls.constant_names()]
         if len(set(named)) < len(named):
@@ -183,9 +203,10 @@ class Policy:
             ("index", [*own, *numbers]),
             ("belief", [*own, *numbers]),
             ("contribution", own),
-            ("summary", [*own, "of_arm", "of_player", "work"]),
+            ("summary", [*own, *summed, "work"]),
+            ("welcome", [*summed, "player"]),
             ("others_weight", ["n", *cls.shared]),
-        )[: 5 if cls.shares else 4]:
+        )[: 6 if cls.shares else 5]:
             allowed = [*offered, *cls.constant_names()]
             for name in cls.named_by(function):
                 if name not in allowed:

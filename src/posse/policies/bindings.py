@@ -40,11 +40,12 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
     names = [statistic.name for statistic in statistics]
     constants = _places("constants[{}]", cls.constant_names())
     numbers = _places("own[{}]", names) | _places("shared[{}]", cls.shared) | _places("of_player[{}]", cls.of_player)
-    numbers |= {"M": "M", "K": "K", "log_T": "log_T"} | constants
-    tables = _places("statistics[{}]", names) | {name: name for name in ("of_arm", "of_player", "work")} | constants
-    indexed = "own, shared, of_player, M, K, log_T, constants"
-    summed = "statistics, of_arm, of_player, work, constants"
-    cells = [cell.format(place) for place in range(max(len(names), len(cls.shared)))]
+    numbers |= _places("expected[{}]", cls.of_pair) | {"M": "M", "K": "K", "log_T": "log_T"} | constants
+    of_state = ("of_arm", "of_player", "of_pair", "of_value", "columns", "weights", "part_of", "work")
+    tables = _places("state.statistics[{}]", names) | {name: f"state.{name}" for name in of_state}
+    tables |= {"log_T": "log_T", "player": "player"} | constants
+    indexed = "own, shared, of_player, expected, M, K, log_T, constants"
+    cells = [cell.format(place) for place in range(max(len(names), len(cls.shared), len(cls.of_pair)))]
     updates = [f"update_{name}({cell}, reward)" for name, cell in zip(names, cells, strict=False)]
     in_units = [f"{cell} * {statistic.unit!r}" for cell, statistic in zip(cells, statistics, strict=False)]
     shared = range(len(cls.shared))
@@ -61,7 +62,9 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
         "index_of": _call(cls, "index", indexed, numbers),
         "belief_of": _call(cls, "belief" if cls.belief else "index", indexed, numbers),
         "contribution_of": _call(cls, "contribution", "own, constants", numbers) if cls.contribution else _sums,
-        "fill_summary": _call(cls, "summary", summed, tables) if cls.summary else _no_summary,
+        "WELCOMES": cls.welcome is not None,
+        "fill_summary": _call(cls, "summary", "state, log_T, constants", tables) if cls.summary else _no_summary,
+        "greet": _call(cls, "welcome", "state, player, log_T, constants", tables) if cls.welcome else _no_welcome,
         "raised": _raised(cls, numbers),
         "remember": made_function(
             "table, pair, reward",
@@ -82,6 +85,7 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
         ),
         "copy_own": made_function("target, table, pair", _copies(cls, names, cells)),
         "own_of": made_function("table, pair", _tuple(in_units)),
+        "expected_at": made_function("table, pair", _tuple(cells[: len(cls.of_pair)])),
         "numbers_at": made_function("table, pair", _tuple(cells[: len(shared)])),
         "put_numbers": made_function("table, pair, values", _writes(cells[: len(shared)])),
         "shared_of": made_function("of_arm, arm", _tuple([f"of_arm[arm, {place}]" for place in shared])),
@@ -106,13 +110,19 @@ def _call(cls: type[Policy], function: str, parameters: str, places: dict[str, s
 
 
 def _raised(cls: type[Policy], numbers: dict[str, str]) -> Callable[..., Any]:
-    """The shared numbers as they were if the others had earned `by` more at every pull; with `n` = 0, everybody."""
-    values = [f"shared[{place}]" for place in range(len(cls.shared))]
+    """Shared and expected numbers as they were if the others had earned `by` more at every pull.
+
+    With `n` = 0 it is everybody.
+    """
+    shared = [f"shared[{place}]" for place in range(len(cls.shared))]
+    expected = [f"expected[{place}]" for place in range(len(cls.of_pair))]
     if cls.shares:
         weight = ", ".join("n" if name == "n" else numbers[name] for name in cls.named_by("others_weight"))
-        for place in together(cls.shared).get(cls.moved_by_others) or [cls.shared.index(cls.moved_by_others)]:
-            values[place] += f" + by * others_weight({weight})"
-    return made_function("n, shared, constants, by", _tuple(values), others_weight=cls.others_weight)
+        moved, names = (expected, cls.of_pair) if cls.moved_by_others in cls.of_pair else (shared, cls.shared)
+        for place in together(names).get(cls.moved_by_others) or [names.index(cls.moved_by_others)]:
+            moved[place] += f" + by * others_weight({weight})"
+    body = f"{_tuple(shared)}, {_tuple(expected)}"
+    return made_function("n, shared, expected, constants, by", body, others_weight=cls.others_weight)
 
 
 def _copies(cls: type[Policy], statistics: list[str], cells: list[str]) -> list[str]:
@@ -151,5 +161,9 @@ def _sums(own, constants):
     return own[0], own[1]
 
 
-def _no_summary(statistics, of_arm, of_player, work, constants):
+def _no_summary(state, log_T, constants):
     """For policies without a summary."""
+
+
+def _no_welcome(state, player, log_T, constants):
+    """For policies that make a summary when somebody joins."""

@@ -11,6 +11,7 @@ BETA = False  # indices are Beta draws
 IMED = False  # indices compare arms with the best
 SUMS = True  # what is shared of an arm is everybody's count and reward sum
 SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
+WELCOMES = False  # somebody may join without a new summary
 AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
 NOTHING = (0.0,)  # shared numbers to which nobody has added
 
@@ -20,9 +21,10 @@ def provided(*numbers: Any) -> Any:
     raise TypeError("this function is a policy's; expected posse.compile to bind it before the kernel runs")
 
 
-index_of = provided  # (own, shared, of_player, M, K, log_T, constants): the policy's center and scale
+index_of = provided  # (own, shared, of_player, expected, M, K, log_T, constants): the policy's center and scale
 contribution_of = provided  # (own, constants): what a player adds to the shared numbers of an arm
-fill_summary = provided  # (statistics, of_arm, of_player, work, constants): fill `of_arm` and `of_player`
+fill_summary = provided  # (state, log_T, constants): fill what a summary makes
+greet = provided  # (state, player, log_T, constants): fill what is expected of a player that has just joined
 
 own_of = provided  # (table, pair): a pair's statistics, in their units
 remember = provided  # (table, pair, reward): take one reward into the statistics of a pair
@@ -35,3 +37,4 @@ shared_of = provided  # (of_arm, arm): what is shared of an arm
 put_shared = provided  # (of_arm, arm, values): write that
 added = provided  # (one, other): the sums of two players' shared numbers
 player_of = provided  # (of_player, player): what is known of a player
+expected_at = provided  # (of_pair, pair): what is expected of a pair

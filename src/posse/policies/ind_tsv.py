@@ -39,6 +39,11 @@ class IndTSV(Policy):
                 above, below = dispersion_sums(count, total, squares)
                 noisiest = max(noisiest, (1.0 + above) / (1.0 + below))
             of_player[player, 0] = min(noisiest, 1.0)
+        of_player[players, 0] = 1.0
+
+    @staticmethod
+    def welcome():
+        """Nothing is expected of anybody."""
 
     @staticmethod
     def index(n, s, dispersion, log_T):

@@ -1,19 +1,41 @@
 """PosseTS: Thompson sampling that learns how noisy rewards are and how alike players are, and shares accordingly."""
 
+import math
 from dataclasses import dataclass
 
 from posse.checks import dissimilarity
+from posse.compile import out_of_line
 from posse.policies.base import Look, Policy, Refresh, several
 from posse.policies.fourth_root import UNIFORM, clip, explore, mean_of, posterior
-from posse.policies.likeness import FITTED, GROUPS, LEVEL, OWN, ROWS, UNLIKE, estimate, held, own_share, shifted
+from posse.policies.likeness.estimate import estimate
+from posse.policies.likeness.tables import (
+    CENTER,
+    DOUBT,
+    FITTED,
+    GROUPS,
+    HELD,
+    LEVEL,
+    LEVEL_DOUBT,
+    ODD,
+    OWN,
+    ROWS,
+    SHARE,
+    TABLES,
+    UNLIKE,
+    noise_of,
+    offset_of,
+    own_share,
+    shifted,
+)
 
 
 @dataclass(frozen=True)
 class PosseTS(Policy):
     """A hierarchy of Beta-like posteriors; how players differ is estimated from everybody's data.
 
-    A player's mean for an arm varies around the center of the player's group, shifted by the player's level. That is
-    its prior, with mean c and variance V; it is worth n₀ = φ (c (1−c) / V − 1) observations. With its own data n, s
+    A player's mean for an arm varies around the center of the player's group, shifted by the player's level and by what
+    its attributes do to this arm. That is its prior, with mean c and variance V; it is worth n₀ = φ (c (1−c) / V − 1)
+    observations. With its own data n, s
 
         mean m = (s + n₀ c) / (n + n₀),    variance φ m (1−m) / (n + n₀ + φ)
 
@@ -30,10 +52,12 @@ class PosseTS(Policy):
     name = "PosseTS"
     look = Look("#5B2A86", "-", "*", "..")
     refresh = Refresh.SCHEDULE
-    shared = ("dispersion", "own", "fitted", "looseness", *several("centers", GROUPS), *several("doubts", GROUPS))
+    shared = ("arm_dispersion", "own", "fitted", "held", *several("centers", GROUPS), *several("doubts", GROUPS))
     of_player = ("noise", "odd", "level", "level_doubt", *several("shares", GROUPS))
-    work_tables, work_rows = 2, ROWS
-    moved_by_others = "centers"
+    of_pair = ("expected", "variance", "dispersion")
+    of_value = ("effect", "effect_doubt")
+    work_tables, work_rows, work_columns = TABLES, ROWS, 2
+    moved_by_others = "expected"
     reward_of = staticmethod(mean_of)
 
     @staticmethod
@@ -41,7 +65,7 @@ class PosseTS(Policy):
         return 1.0
 
     @staticmethod
-    def summary(n, s, q, of_arm, of_player, work):
+    def summary(n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, work, log_T, epsilon):
         arms, players = n.shape
         pulls, fitted = 0, 0.0
         new = of_arm[arms - 1, OWN] == 0.0 or of_player[players - 1, LEVEL] == 0.0  # an arm or a player has come
@@ -51,45 +75,54 @@ class PosseTS(Policy):
                 pulls += n[arm, player]
             new = new or pulls - before < of_arm[arm, FITTED]  # some were forgotten
         if new or 8.0 * (pulls - fitted) >= pulls:
-            estimate(n, s, q, of_arm, of_player, work)
+            estimate(n, s, q, of_arm, of_player, of_value, columns, weights, part_of, log_T, work)
+            for player in range(players):
+                expect(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon)
 
     @staticmethod
-    def index(
-        n, s, dispersion, own, looseness, centers, doubts, noise, odd, level, level_doubt, shares, M, log_T, epsilon
-    ):
-        own = min(own_share(own, odd) / held(looseness, log_T), UNLIKE)
-        expected, variance = prior(own, centers, doubts, level, level_doubt, shares, M, epsilon)
-        center, scale, seen, information = posterior(n, s, max(dispersion, noise), expected, variance)
+    def welcome(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon):
+        expect(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon)
+
+    @staticmethod
+    def index(n, s, expected, variance, dispersion, log_T):
+        center, scale, seen, information = posterior(n, s, dispersion, expected, variance)
         return explore(center, scale, seen, information, log_T)
 
     @staticmethod
-    def belief(
-        n, s, dispersion, own, looseness, centers, doubts, noise, odd, level, level_doubt, shares, M, log_T, epsilon
-    ):
-        own = min(own_share(own, odd) / held(looseness, log_T), UNLIKE)
-        expected, variance = prior(own, centers, doubts, level, level_doubt, shares, M, epsilon)
-        return posterior(n, s, max(dispersion, noise), expected, variance)[:2]
+    def belief(n, s, expected, variance, dispersion):
+        return posterior(n, s, dispersion, expected, variance)[:2]
 
     def check(self) -> None:
         if self.epsilon is not None:
             dissimilarity(self.epsilon)
 
 
-def prior(own, centers, doubts, level, level_doubt, shares, M, epsilon):
-    """What is expected of a player on an arm before its own data, and the variance of that."""
-    if M == 1:  # nobody to share with
-        return 0.5, UNIFORM
-    mean, square, doubt, between = 0.0, 0.0, 0.0, 0.0
-    for group in range(GROUPS):
-        share = shares[group]
-        if share > 0.0:
-            c = centers[group]
-            x = shifted(c, level)
-            at_most = x * (1.0 - x)
-            slope = at_most / (c * (1.0 - c))
-            mean += share * x
-            square += share * x * x
-            doubt += share * doubts[group] * slope * slope
-            between += share * at_most * (own + level_doubt * at_most)
-    between += max(square - mean * mean, 0.0)
-    return clip(mean, 1e-9), max(min(between, 0.25 * epsilon * epsilon) + doubt, 1e-9)
+EXPECTED, VARIANCE, PAIR_DISPERSION = 0, 1, 2  # places in `of_pair`
+
+
+@out_of_line
+def expect(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon):
+    """Fill what is expected of a player on every arm before its own data, the variance of that, and the dispersion."""
+    known = of_player[player]
+    for arm in range(of_arm.shape[0]):
+        said = of_arm[arm]
+        offset, offset_doubt = offset_of(arm, player, of_value, columns, weights)
+        odds = known[LEVEL] * math.exp(offset) if offset != 0.0 else known[LEVEL]
+        own = min(own_share(said[OWN], known[ODD]) / said[HELD], UNLIKE)
+        mean, square, doubt, between = 0.0, 0.0, 0.0, 0.0
+        for group in range(GROUPS):
+            share = known[SHARE + group]
+            if share > 0.0:
+                c = said[CENTER + group]
+                x = shifted(c, odds)
+                at_most = x * (1.0 - x)
+                slope = at_most / (c * (1.0 - c))
+                mean += share * x
+                square += share * x * x
+                doubt += share * said[DOUBT + group] * slope * slope
+                between += share * at_most * (own + (known[LEVEL_DOUBT] + offset_doubt) * at_most)
+        between += max(square - mean * mean, 0.0)
+        alone = of_player.shape[0] == 2  # one player and the row for who joins: nobody to share with
+        of_pair[EXPECTED][arm, player] = 0.5 if alone else clip(mean, 1e-9)
+        of_pair[VARIANCE][arm, player] = UNIFORM if alone else max(min(between, 0.25 * epsilon * epsilon) + doubt, 1e-9)
+        of_pair[PAIR_DISPERSION][arm, player] = noise_of(arm, player, of_arm, of_player)

@@ -6,20 +6,7 @@ from dataclasses import dataclass
 from posse.checks import dissimilarity, number
 from posse.policies.base import Look, Policy, Refresh
 from posse.policies.guarantee import cutoff_of, guarded
-from posse.policies.likeness import (
-    CENTER,
-    DISPERSION,
-    DOUBT,
-    GROUPS,
-    LEVEL,
-    LEVEL_DOUBT,
-    LOOSENESS,
-    NOISE,
-    ODD,
-    OWN,
-    SHARE,
-)
-from posse.policies.posse_ts import PosseTS
+from posse.policies.posse_ts import EXPECTED, PAIR_DISPERSION, VARIANCE, PosseTS
 from posse.policies.statistics import STEP
 
 COUNT, SUM = len(PosseTS.shared), len(PosseTS.shared) + 1  # everybody's, of an arm
@@ -47,16 +34,18 @@ class RobustPosseTS(Policy):
     look = Look("#A05BC8", (0, (4, 1)), "X", "xx")
     shared = (*PosseTS.shared, "N", "S")
     of_player = (*PosseTS.of_player, "cutoff")
+    of_pair, of_value = PosseTS.of_pair, PosseTS.of_value
     refresh = Refresh.SCHEDULE
-    work_tables, work_rows = PosseTS.work_tables, PosseTS.work_rows
+    work_tables, work_rows, work_columns = PosseTS.work_tables, PosseTS.work_rows, PosseTS.work_columns
     moved_by_others = PosseTS.moved_by_others
     others_weight = staticmethod(PosseTS.others_weight)
     belief = staticmethod(PosseTS.belief)
+    welcome = staticmethod(PosseTS.welcome)
     reward_of = staticmethod(PosseTS.reward_of)
 
     @staticmethod
-    def summary(n, s, q, of_arm, of_player, work, epsilon, rounds):
-        model_summary(n, s, q, of_arm, of_player, work)
+    def summary(n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, work, log_T, epsilon, rounds):
+        model_summary(n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, work, log_T, epsilon)
         arms, players = n.shape
         for arm in range(arms):
             N, S = 0, 0
@@ -64,29 +53,13 @@ class RobustPosseTS(Policy):
                 N += n[arm, player]
                 S += s[arm, player]
             of_arm[arm, COUNT], of_arm[arm, SUM] = N * 1.0, S * STEP
-        log_T = math.log(rounds)
         for player in range(players):
             best = -math.inf
             for arm in range(arms):
                 own, total = n[arm, player] * 1.0, s[arm, player] * STEP
-                of, by = of_arm[arm], of_player[player]
-                center, _ = model_index(
-                    own,
-                    total,
-                    of[DISPERSION],
-                    of[OWN],
-                    of[LOOSENESS],
-                    of[CENTER : CENTER + GROUPS],
-                    of[DOUBT : DOUBT + GROUPS],
-                    by[NOISE],
-                    by[ODD],
-                    by[LEVEL],
-                    by[LEVEL_DOUBT],
-                    by[SHARE : SHARE + GROUPS],
-                    players,
-                    log_T,
-                    epsilon,
-                )
+                expected, variance = of_pair[EXPECTED][arm, player], of_pair[VARIANCE][arm, player]
+                dispersion = of_pair[PAIR_DISPERSION][arm, player]
+                center, _ = model_index(own, total, expected, variance, dispersion, math.log(rounds))
                 if center > best:
                     best = center
                     of_player[player, CUTOFF] = cutoff_of(
@@ -94,30 +67,8 @@ class RobustPosseTS(Policy):
                     )
 
     @staticmethod
-    def index(
-        n,
-        s,
-        dispersion,
-        own,
-        looseness,
-        centers,
-        doubts,
-        noise,
-        odd,
-        level,
-        level_doubt,
-        shares,
-        M,
-        log_T,
-        N,
-        S,
-        cutoff,
-        epsilon,
-        rounds,
-    ):
-        center, scale = model_index(
-            n, s, dispersion, own, looseness, centers, doubts, noise, odd, level, level_doubt, shares, M, log_T, epsilon
-        )
+    def index(n, s, expected, variance, dispersion, log_T, M, N, S, cutoff, epsilon, rounds):
+        center, scale = model_index(n, s, expected, variance, dispersion, log_T)
         return guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds)
 
     def check(self) -> None:

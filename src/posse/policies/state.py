@@ -13,11 +13,13 @@ from posse.policies.bound import (
     NOTHING,
     SCHEDULED,
     SUMS,
+    WELCOMES,
     added,
     contribution_of,
     copy_own,
     fade_own,
     fill_summary,
+    greet,
     numbers_at,
     own_of,
     put_numbers,
@@ -43,30 +45,45 @@ class State(NamedTuple):
     totals: np.ndarray  # int64 [2, arm], everybody's counts and reward sums, where the policy shares those
     contributions: np.ndarray  # float64 [number, arm, player], what each player adds, where the policy says it
     of_arm: np.ndarray  # float64 [arm, number], what is shared of each arm, where it is not the totals
-    of_player: np.ndarray  # float64 [player, number], what is known of each player
+    of_player: np.ndarray  # float64 [player, number], what is known of each player, and of one who joins
+    of_pair: np.ndarray  # float64 [number, arm, player], what is expected of each pair before its own data
+    of_value: np.ndarray  # float64 [number, arm, column], what is known of each value of an attribute on each arm
+    columns: np.ndarray  # int64 [player, part], with the next two the attributes: `posse.attributes.Coded`
+    weights: np.ndarray  # float64 [player, part]
+    part_of: np.ndarray  # int64 [column]
     indexed: np.ndarray  # int64 [statistic, arm, player], the statistics that are in the indices
     seen: np.ndarray  # float64 [number, arm, player], the shared numbers as the player last saw them, at its own pull
-    summed: np.ndarray  # int64 [2], everybody's pulls now and at the last summary
+    summed: np.ndarray  # int64 [3], everybody's pulls now and at the last summary, and how many players it had
     pulled_at: np.ndarray  # int64 [arm], the last round in which anybody pulled it, where it matters
     work: np.ndarray  # float64 [row, place], scratch of the summary
 
 
 def state_shapes(
-    policy: Policy, statistics: tuple[Statistic, ...], players: int, arms: int
+    policy: Policy, statistics: tuple[Statistic, ...], players: int, arms: int, parts: int = 0, columns: int = 0
 ) -> dict[str, tuple[type, tuple[int, ...]]]:
-    """Type and shape of each array of a state. Without a shape, `indexed` is another name for `statistics`."""
+    """Type and shape of each array of a state, for players with so many parts and columns of attributes.
+
+    Without a shape, `indexed` is another name for `statistics`.
+    """
     pairs, shared = (arms, players), len(policy.shared)
+    parts, columns = (parts, columns) if policy.of_value else (0, 0)
+    rows = policy.work_tables * arms + policy.work_rows + policy.work_columns * columns
     sums = policy.contribution is None and policy.summary is None
     shapes: dict[str, tuple[type, tuple[int, ...]]] = {
         "statistics": (np.int64, (len(statistics), *pairs)),
         "totals": (np.int64, (2, arms if sums else 0)),
         "contributions": (np.float64, (shared, *(pairs if policy.contribution else (0, 0)))),
         "of_arm": (np.float64, (0 if sums else arms, shared)),
-        "of_player": (np.float64, (players, len(policy.of_player))),
+        "of_player": (np.float64, (players + 1, len(policy.of_player))),
+        "of_pair": (np.float64, (len(policy.of_pair), *pairs)),
+        "of_value": (np.float64, (len(policy.of_value), arms, columns)),
+        "columns": (np.int64, (players, parts)),
+        "weights": (np.float64, (players, parts)),
+        "part_of": (np.int64, (columns,)),
         "seen": (np.float64, (shared, *(pairs if policy.refresh is Refresh.OWN_PULL else (0, 0)))),
-        "summed": (np.int64, (2,)),
+        "summed": (np.int64, (3,)),
         "pulled_at": (np.int64, (arms,)),
-        "work": (np.float64, (policy.work_tables * arms + policy.work_rows, max(players, arms, 16))),
+        "work": (np.float64, (rows, max(players, arms, columns, 16))),
     }
     if policy.refresh is Refresh.SCHEDULE:
         shapes["indexed"] = shapes["statistics"]
@@ -102,7 +119,7 @@ def count_reward(state, arm, player, reward, t):
         state.pulled_at[arm] = t
 
 
-def share_round(state, players, arms, count, t, keep_seen, constants):
+def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
     """Bring what is shared up to date with round t, whose rewards are all counted; return whether a summary was made.
 
     `players` and `arms` are those of the round's `count` pulls. Where an index is formed at once, what was seen need
@@ -111,7 +128,7 @@ def share_round(state, players, arms, count, t, keep_seen, constants):
     if SCHEDULED:
         state.summed[0] += count
         if summary_is_due(state.summed[0], state.summed[1], state.statistics[COUNT].shape[1]):
-            make_summary(state, constants)
+            make_summary(state, log_T, constants)
             return True
         for place in range(count):
             if counts_at_once(state.statistics[COUNT][arms[place], players[place]]):
@@ -143,10 +160,10 @@ def add_contributions(state, arm, players):
     put_shared(state.of_arm, arm, total)
 
 
-def make_summary(state, constants):
+def make_summary(state, log_T, constants):
     """Make the summary, with everything that is remembered in the indices."""
-    fill_summary(state.statistics, state.of_arm, state.of_player, state.work, constants)
-    state.summed[1] = state.summed[0]
+    fill_summary(state, log_T, constants)
+    state.summed[1], state.summed[2] = state.summed[0], state.statistics[COUNT].shape[1]
     for arm in range(state.statistics[COUNT].shape[0]):
         for player in range(state.statistics[COUNT].shape[1]):
             copy_own(state.indexed, state.statistics, (arm, player))
@@ -163,7 +180,7 @@ def turn_of(arm, player, step):
     return (arm + player + 5 * step) % STEPS
 
 
-def fade(state, step, constants):
+def fade(state, step, log_T, constants):
     """Forget an eighth of a half-life of everything, and let every player see what is left.
 
     Counts stay whole, rounded up or down in turns, so that on average they are right and nothing stays for ever.
@@ -181,17 +198,39 @@ def fade(state, step, constants):
                 state.totals[SUM][arm] += state.statistics[SUM][arm, player]
     if SCHEDULED:
         state.summed[0] = pulls
-    share_everything(state, constants)
+    share_everything(state, log_T, constants)
     if AT_OWN_PULL:
         for arm in range(arms):
             for player in range(players):
                 see(state, arm, (arm, player))
 
 
-def share_everything(state, constants):
+def welcome(state, player, log_T, constants):
+    """Take in a player that has just joined, in the last place, with nothing of its own.
+
+    Everything is formed anew when an eighth of the players have come since the last summary: so a join costs little
+    among many players, and few players know of each other at once.
+    """
+    if WELCOMES and 8 * (player + 1 - state.summed[2]) < player + 1:
+        for place in range(state.of_player.shape[1]):
+            state.of_player[player + 1, place] = state.of_player[player, place]
+        greet(state, player, log_T, constants)
+    else:
+        for place in range(state.of_player.shape[1]):
+            state.of_player[player, place] = 0.0  # nothing is known of it, so that the summary looks at it
+        share_everything(state, log_T, constants)
+
+
+def expect_everybody(state, log_T, constants):
+    """Fill what is expected of every player's pairs, from what a summary has said."""
+    for player in range(state.statistics[COUNT].shape[1]):
+        greet(state, player, log_T, constants)
+
+
+def share_everything(state, log_T, constants):
     """Form everything that is shared, as before the first round and when players or arms have come."""
     if SCHEDULED:
-        make_summary(state, constants)
+        make_summary(state, log_T, constants)
     elif not SUMS:
         for arm in range(state.statistics[COUNT].shape[0]):
             for player in range(state.statistics[COUNT].shape[1]):

@@ -15,6 +15,7 @@ import numpy as np
 from numba import cuda
 from numba.cuda.cudadrv.driver import CudaAPIError, device_memset
 
+from posse.attributes import Coded
 from posse.compile import bind_cuda, launching
 from posse.policies.base import Law, Policy
 from posse.policies.bindings import FLAT_CELL, bindings, class_of, used_statistics
@@ -26,7 +27,7 @@ from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
 from posse.simulation.cuda_pick import PADDING
-from posse.simulation.cuda_tables import TUPLES, GpuClock, GpuProblems, RunTables, of_run, pair_of
+from posse.simulation.cuda_tables import TUPLES, GpuClock, GpuProblems, RunTables, by_arm, of_run, pair_of
 from posse.simulation.engine import Shapes, not_a_number
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
@@ -140,6 +141,16 @@ def _by_segment(problems: Sequence[Problem]) -> tuple[np.ndarray, np.ndarray, np
     return starts, *tables
 
 
+def _attributes(work: Work) -> Coded:
+    """The attributes of each problem's players, with the problem as first axis. A column too many is of no part."""
+    coded = [problem.coded() for problem in work.problems]
+    columns, weights = (np.array([each[place] for each in coded]) for place in range(2))
+    part_of = np.full((len(coded), max(each.part_of.size for each in coded)), -1)
+    for number, each in enumerate(coded):
+        part_of[number, : each.part_of.size] = each.part_of
+    return Coded(columns, weights, part_of)
+
+
 def _to_gpu(array: np.ndarray) -> Any:
     """The array on the GPU; an empty one, which is never read, as a single number."""
     return cuda.to_device(np.ascontiguousarray(array) if array.size else np.zeros((1,) * array.ndim, array.dtype))
@@ -168,6 +179,10 @@ class Batch:
         arrays |= {"key": _to_gpu(np.array(keys, np.int64)), "problem": _to_gpu(problems.reshape(-1, 1))}
         arrays = {"indexed": arrays["statistics"]} | arrays
         arrays["summarised"] = tuple(map(self._by_arm, arrays["statistics"]))
+        arrays["expecting"] = tuple(map(self._by_arm, arrays["of_pair"]))
+        coded = _attributes(work)
+        if self.policy.of_value and coded.columns.size:
+            arrays |= {name: _to_gpu(table[problems]) for name, table in coded._asdict().items()}
         self.tables = RunTables(**{name: arrays[name] for name in RunTables._fields})
         self.state: Any = State(**{name: arrays[name] for name in State._fields})
         self.piece = max(1, FIRST_PIECE // (self.players * self.arms))
@@ -272,8 +287,9 @@ def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool, 
     """The kernel of a policy's class, compiled when it is first launched or taken from the disk cache."""
     statistics = used_statistics(type(policy))
     names = bindings(class_of(policy), statistics, FLAT_CELL) | {
-        "state_of_run": of_run(State, len(statistics), max(len(policy.shared), 1)),
-        "tables_of_run": of_run(RunTables, len(statistics), 1),
+        "state_of_run": of_run(State, len(statistics), max(len(policy.shared), 1), max(len(policy.of_pair), 1)),
+        "tables_of_run": of_run(RunTables, len(statistics), 1, max(len(policy.of_pair), 1)),
+        "state_by_arm": by_arm(State),
         "pair_of": pair_of,
         "IN_A_WARP": layout.in_a_warp,
         "COUNTERS_SHARED": layout.shared > 0,
@@ -310,7 +326,10 @@ def _shapes(work: Work, policy: Policy) -> Shapes:
     """The arrays of one run. What the policy has no use for has size 1, because arrays on a GPU are not empty."""
     players, arms = work.problems[0].means.shape
     bounded = policy.randomised and policy.law is Law.NORMAL
-    shapes = state_shapes(policy, used_statistics(type(policy)), players, arms)
+    columns, _, part_of = _attributes(work)
+    shapes = state_shapes(policy, used_statistics(type(policy)), players, arms, columns.shape[2], part_of.shape[1])
+    if not policy.of_pair:
+        shapes["of_pair"] = (np.float64, (1, arms, players))
     shapes["totals"] = (np.int64, (2, arms))  # everybody's, whatever the policy shares: the schedule asks for them
     if not work.anytime:
         shapes["seen"] = (np.float64, (len(policy.shared), 1, 1))

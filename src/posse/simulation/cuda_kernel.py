@@ -21,6 +21,7 @@ from posse.policies.bound import (
     SCHEDULED,
     SUMS,
     copy_own,
+    expected_at,
     fill_summary,
     index_of,
     own_of,
@@ -59,6 +60,7 @@ ANYTIME = False
 TIMED = False  # means change, rewards are late, or the policy forgets
 state_of_run = provided  # (states, run): what the policy knows in one run
 tables_of_run = provided  # (tables, run): what a run has beside that
+state_by_arm = provided  # (state, own): what the policy knows, with tables [arm, player]
 barrier = provided  # (lane): wait for all threads of the run
 add_to = provided  # (numbers, place, amount): add to a number that other threads add to
 
@@ -252,7 +254,8 @@ def form(state, own, arm, player, players, shared, log_T, constants):
     """
     pair = pair_of(arm, player, players)
     numbers, known = own_of(state.indexed, pair), player_of(state.of_player, np.uint64(player))
-    center, scale = index_of(numbers, shared, known, players, state.pulled_at.size, log_T, constants)
+    expected = expected_at(state.of_pair, pair)
+    center, scale = index_of(numbers, shared, known, expected, players, state.pulled_at.size, log_T, constants)
     own.center[pair], own.scale[pair] = center, scale
     near = False
     if RANDOMISED and not BETA:
@@ -304,7 +307,7 @@ def summarise_all(state, own, players, constants, log_T, lane):
     """Make the summary anew, by one thread, and with it every center and scale."""
     barrier(lane)
     if lane.number == 0 and lane.group == 0:
-        fill_summary(own.summarised, state.of_arm, state.of_player, state.work, constants)
+        fill_summary(state_by_arm(state, own), log_T, constants)
         state.summed[1] = state.summed[0]
     barrier(lane)
     player = lane.number

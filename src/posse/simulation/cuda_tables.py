@@ -33,6 +33,7 @@ class RunTables(NamedTuple):
     scale: Any  # [pair]
     rough: Any  # [3 · pair + …], low and high center and scale: see `posse.simulation.cuda_pick`
     summarised: Any  # the statistics as a summary takes them, [arm, player]
+    expecting: Any  # what is expected of pairs, likewise
     nan: Any  # [1], 1 if an index was not a number
     early: Any  # [pair], pulls before the last quarter
     player_regret: Any  # [player]
@@ -43,14 +44,15 @@ class RunTables(NamedTuple):
     late_rewards: Any  # [row · players + player]
 
 
-TUPLES = ("statistics", "indexed", "summarised", "totals", "contributions", "seen", "uncounted")
+TUPLES = ("statistics", "indexed", "summarised", "totals", "contributions", "seen", "uncounted", "of_pair", "expecting")
 """What is a tuple here, of an array for each number: to find a place in one of several axes would take longer."""
 
 
 @functools.cache
-def of_run(record: Any, statistics: int, shared: int) -> Any:
-    """A function that takes one run out of all arrays of a record, for so many statistics and shared numbers."""
-    counts = dict(zip(TUPLES, (statistics, statistics, statistics, 2, shared, shared, 2), strict=True))
+def of_run(record: Any, statistics: int, shared: int, expected: int) -> Any:
+    """A function that takes one run out of all arrays of a record, for so many numbers of each kind."""
+    sizes = statistics, statistics, statistics, 2, shared, shared, 2, expected, expected
+    counts = dict(zip(TUPLES, sizes, strict=True))
 
     def part(name: str) -> str:
         places = ", ".join(f"record.{name}[{place}][run]" for place in range(counts.get(name, 0)))
@@ -58,6 +60,14 @@ def of_run(record: Any, statistics: int, shared: int) -> Any:
 
     parts = ", ".join(map(part, record._fields))
     return made_function("record, run", f"{record.__name__}({parts})", **{record.__name__: record})
+
+
+@functools.cache
+def by_arm(record: Any) -> Any:
+    """A function that gives what a policy knows with tables [arm, player], as a summary takes it."""
+    tables = {"statistics": "own.summarised", "of_pair": "own.expecting"}
+    parts = ", ".join(tables.get(name, f"state.{name}") for name in record._fields)
+    return made_function("state, own", f"{record.__name__}({parts})", **{record.__name__: record})
 
 
 class GpuClock(NamedTuple):

@@ -130,12 +130,17 @@ class PolicyRun:
         participation = schedule.participation(problem.players, horizon)
         delay, batch = feedback.within(horizon)
         self.clock = kernel.Clock(math.log(told_horizon or horizon), anytime, policy.forget or 0, delay, batch)
-        known = state_shapes(policy, used_statistics(type(policy)), problem.players, problem.arms)
+        coded = problem.coded()
+        sizes = problem.players, problem.arms, coded.columns.shape[1], coded.part_of.size
+        known = state_shapes(policy, used_statistics(type(policy)), *sizes)
         arrays = _allocate(known | run_shapes(policy, problem.players, problem.arms, delay, batch))
         bits = {f"{name}_bits": arrays[name].view(np.int64) for name in ("center", "scale", "column")}
         arrays = {"indexed": arrays["statistics"], **bits} | arrays
         self.state = State(**{name: arrays[name] for name in State._fields})
         self.run = kernel.Run(**{name: arrays[name] for name in kernel.Run._fields})
+        if policy.of_value:
+            for name, given in coded._asdict().items():
+                arrays[name][:] = given
         self.arguments = (self.state, self.run, self.environment, participation, self.constants, self.key, self.clock)
         self.round = -1  # rounds done; −1 before the indices are formed
 

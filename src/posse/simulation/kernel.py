@@ -12,7 +12,17 @@ import numpy as np
 
 from posse.compile import out_of_line
 from posse.policies.beta_draw import BLOCKS, beta_draw
-from posse.policies.bound import AT_OWN_PULL, BETA, IMED, RANDOMISED, SCHEDULED, index_of, own_of, player_of
+from posse.policies.bound import (
+    AT_OWN_PULL,
+    BETA,
+    IMED,
+    RANDOMISED,
+    SCHEDULED,
+    expected_at,
+    index_of,
+    own_of,
+    player_of,
+)
 from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once
 from posse.policies.state import (
@@ -110,7 +120,7 @@ def advance(state, run, environment, participation, constants, key, clock, measu
     calls. Return −1 as soon as an index is not a number.
     """
     if begins:
-        share_everything(state, constants)
+        share_everything(state, log_of(1, clock), constants)
         if evaluate_all(state, run, log_of(1, clock), constants):
             return -1
     number = 0
@@ -134,7 +144,7 @@ def advance(state, run, environment, participation, constants, key, clock, measu
             return count
         if TIMED and clock.half_life > 0 and fades_at(stop, clock.half_life) > 0:
             keep_forgotten(state, run, 1)
-            fade(state, fades_at(stop, clock.half_life), constants)
+            fade(state, fades_at(stop, clock.half_life), log_of(stop, clock), constants)
             keep_forgotten(state, run, -1)
             if evaluate_all(state, run, log_of(stop, clock), constants):
                 return -1
@@ -226,7 +236,7 @@ def play(state, run, environment, participation, constants, key, clock, first, l
 def learn(state, run, players, arms, count, t, anytime, log_T, constants):
     """Share what was counted, and form the indices that it changes; return whether one is NaN."""
     wrong = False
-    if share_round(state, players, arms, count, t, anytime, constants):
+    if share_round(state, players, arms, count, t, anytime, log_T, constants):
         wrong = evaluate_all(state, run, log_T, constants)
     elif SCHEDULED or (AT_OWN_PULL and not anytime):
         for place in range(count):
@@ -292,7 +302,8 @@ def look(state, run, count, concurrent, t, anytime, log_T, constants):
 def evaluate(state, run, arm, player, shared, log_T, constants):
     """Form a pair's center and scale, from this that is shared of the arm; return whether one is NaN."""
     own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-    center, scale = index_of(own, shared, known, *run.center.shape, log_T, constants)
+    expected = expected_at(state.of_pair, (arm, player))
+    center, scale = index_of(own, shared, known, expected, *run.center.shape, log_T, constants)
     run.center[player, arm], run.scale[player, arm] = center, scale
     wrong = INFINITY - (run.center_bits[player, arm] & NO_SIGN)
     if RANDOMISED:
@@ -311,7 +322,8 @@ def evaluate_arm(state, run, arm, log_T, constants):
     shared = shared_now(state, arm)
     for player in range(players):
         own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-        column[0, player], column[1, player] = index_of(own, shared, known, players, arms, log_T, constants)
+        expected = expected_at(state.of_pair, (arm, player))
+        column[0, player], column[1, player] = index_of(own, shared, known, expected, players, arms, log_T, constants)
     for player in range(players):
         run.center[player, arm], run.scale[player, arm] = column[0, player], column[1, player]
     wrong = 0

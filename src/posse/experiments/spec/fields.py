@@ -85,7 +85,7 @@ class SpecTable:
             values = tuple(check(key, value) for value in variants)
         except (ValueError, TypeError, OverflowError) as error:
             raise self.error(key, str(error)) from None
-        if field.grid and len(set(values)) < len(values):
+        if field.grid and len(set(map(repr, values))) < len(values):
             raise self.error(key, f"{key}={variants}, but each value of a grid must be there once")
         return values if field.grid else values[0]
 

@@ -6,7 +6,6 @@ that `posse init` writes (shipped/example.toml) shows every field.
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import inspect
 import itertools
@@ -16,21 +15,19 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from posse.checks import number, whole
 from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable, find_lines
-from posse.experiments.spec.study import GIVEN, KNOWS_GROUPS, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
-from posse.generate import FAMILIES
+from posse.experiments.spec.mean_tables import MAX_PAIRS, read_files, read_means
+from posse.experiments.spec.study import GIVEN, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
+from posse.generate import FAMILIES, default_players
 from posse.policies.base import LONGEST, Policy, all_policies
 from posse.policies.statistics import STEPS
 from posse.rewards import Bernoulli, Beta, Jackpot, OneNoisy, family
-from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential
+from posse.schedule import Arrivals, Concurrent, Late, Random, Sequential, Zipf
 from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
 
 MAX_UNITS = 100_000
-MAX_PAIRS = 1_000_000  # players × arms
 
 
 def load(path: str | Path) -> Spec:
@@ -159,7 +156,7 @@ _schedule = _one_of(
         "arrivals": Arrivals(),
         "relay": Arrivals(stay=False),
     },
-    {"random": Random, "late": Late},
+    {"random": Random, "late": Late, "zipf": Zipf},
 )
 _feedback = _one_of({"at-once": AT_ONCE}, {"delay": Feedback, "batch": lambda value: Feedback(batch=value)}, 100)
 _rewards = _one_of(
@@ -201,9 +198,11 @@ STUDY_FIELDS = {
     "schedule": Field(_schedule, (Concurrent(),), grid=True),
     "told": Field(lambda name, value: number(name, value, above=0, most=1e6), 1.0),
     "knows_groups": Field(_of_type(bool, "true or false"), False),
+    "blind": Field(_of_type(bool, "true or false"), False),
     "feedback": Field(_feedback, (AT_ONCE,), grid=True),
     "problems": Field(_of_type(dict, "a table, [study.problems]")),
     "policies": Field(),
+    "extra_policies": Field(default=()),
 }
 GIVEN_FIELDS = {
     "epsilon": Field(_share, (None,), grid=True),
@@ -216,20 +215,26 @@ PARAMETER_CHECKS = {
     "str": _string,
     "Family | str": _rewards,
     "Sequence[float]": _centers,
+    "Mapping[str, Any]": _of_type(dict, "a table, such as { region = 4 }"),
+    "float | Mapping[str, float]": lambda name, value: value if isinstance(value, dict) else _share(name, value),
 }
 POLICY_NAME = Field(_name, grid=True)
 
 
 def _family_fields(family: str) -> dict[str, Field]:
-    """The parameters of a family's generator as fields, with a grid unless they are lists. It checks their limits."""
+    """The parameters of a family's generator as fields, with a grid unless they are lists or tables themselves.
+
+    The generator checks their limits.
+    """
     generator: Any = FAMILIES[family]
     fields = {"count": Field(_whole(1, 1_000_000), 1)}
     for name, each in inspect.signature(generator).parameters.items():
         if name not in ("count", "seed"):
             kind = each.annotation.removesuffix(" | None")
             listed = kind.startswith("Sequence")
-            default = REQUIRED if each.default is each.empty else each.default if listed else (each.default,)
-            fields[name] = Field(PARAMETER_CHECKS[kind], default, grid=not listed, listed=listed)
+            grid = not listed and not kind.startswith("Mapping")
+            default = REQUIRED if each.default is each.empty else (each.default,) if grid else each.default
+            fields[name] = Field(PARAMETER_CHECKS[kind], default, grid=grid, listed=listed)
     return fields
 
 
@@ -238,11 +243,15 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
     if ("horizon" in table.values) == ("turns" in table.values):
         raise table.error("horizon", "horizon is missing (or turns, how often a player acts); give exactly one of them")
     problems = table.inner(values.pop("problems"), "problems", what="problems")
-    del values["policies"]
-    policies = [
-        table.inner(policy, "policies", number, what=f"policy {number + 1}")
-        for number, policy in enumerate(table.tables("policies"))
-    ]
+    policies = []
+    for key in ("policies", "extra_policies"):
+        if values.pop(key) != ():
+            policies += [
+                table.inner(
+                    policy, key, number, what=f"{'policy' if key == 'policies' else 'extra policy'} {number + 1}"
+                )
+                for number, policy in enumerate(table.tables(key))
+            ]
     choices = [(policy, choice) for policy in policies for choice in _read_policy(policy)]
     study = Study(
         problems=tuple(_read_problems(problems, folder)),
@@ -257,11 +266,13 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
         raise table.error("told", f"told={study.told:g} with anytime=true, but then policies are told no horizon")
     if study.knows_groups:
         _check_groups(table, study)
-    for epsilon in {epsilon for problems in study.problems for _, epsilon in problems.alike()}:
-        labels = {KNOWS_GROUPS} if study.knows_groups else set()
+    if study.blind and not all(problems.parameters.get("attributes") for problems in study.problems):
+        raise table.error("blind", "blind=true, but the problems have no attributes")
+    for own in {tuple(own.items()) for problems in study.problems for _, own in problems.alike()}:
+        labels = set(study.variants.values())
         for policy, choice in choices:
             with policy.blame():
-                label = choice.make(epsilon).label
+                label = choice.make(dict(own)).label
                 if label in labels:
                     raise ValueError(f"label={label!r} is the label of two policies; give each a label of its own")
             labels.add(label)
@@ -289,71 +300,24 @@ def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:
     values = table.read({source: Field(), **fields})
     if source != "family":
         try:
-            tables = _read_means(given) if source == "means" else _read_files(given, folder)
+            tables = read_means(given) if source == "means" else read_files(given, folder)
             if not tables:
                 raise ValueError("no problem in it; expected at least one table of means")
         except (ValueError, TypeError, OverflowError) as error:
             raise table.error(source, f"{source}: {error}") from None
-    lists = {key: values[key] for key, field in fields.items() if field.listed}
+    whole_values = {key: values[key] for key, field in fields.items() if not (field.grid or key == "count")}
     for point in table.product({key: values[key] for key, field in fields.items() if field.grid}):
-        problems = ProblemSet(GIVEN if tables else given, len(tables) or values["count"], point | lists, tables)
+        parameters = point | whole_values
+        if "players" in parameters and parameters["players"] is None:
+            with table.blame():
+                parameters["players"] = default_players(parameters["attributes"])
+        problems = ProblemSet(GIVEN if tables else given, len(tables) or values["count"], parameters, tables)
         pairs = problems.players * problems.arms
         if pairs > MAX_PAIRS:
             raise table.error("players", f"players × arms = {pairs}, but at most {MAX_PAIRS} can be simulated")
         with table.blame():
             problems.part(0, len(tables) or 1).make(0)
         yield problems
-
-
-def _read_means(value: Any) -> tuple[Table, ...]:
-    """The `means` of a spec: one table, or a list of tables."""
-    if not isinstance(value, list) or not value:
-        raise TypeError("expected a table of numbers in [0, 1], one row a player, or a list of such tables")
-    several = all(isinstance(row, list) and row and isinstance(row[0], list) for row in value)
-    return tuple(
-        _checked(f"table {k}" if several else "table", rows) for k, rows in enumerate(value if several else [value])
-    )
-
-
-def _read_files(value: Any, folder: Path) -> tuple[Table, ...]:
-    """The tables of a spec's `file`: one file of means in the folder, or a list of files."""
-    names = value if isinstance(value, list) else [value]
-    if not names or not all(isinstance(name, str) and name.endswith((".csv", ".npy")) for name in names):
-        raise ValueError(f"{value!r}, but expected the name of a .csv or .npy file, or a list of such names")
-    tables: list[Table] = []
-    for name in names:
-        try:
-            found = _read(folder / name)
-        except Exception as error:  # a file may be damaged in any way
-            raise ValueError(f"cannot read {name}: {error}") from None
-        tables += (_checked(name, rows) for rows in found)
-    return tuple(tables)
-
-
-def _read(path: Path) -> list[Any]:
-    if path.suffix == ".csv":
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            return [[[float(cell) for cell in row] for row in csv.reader(file) if row]]
-    array = np.load(path, allow_pickle=False)
-    if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
-        raise ValueError("expected an array of numbers, players × arms or problems × players × arms")
-    tables = array.astype(float).tolist()
-    return [tables] if array.ndim == 2 else tables
-
-
-def _checked(where: str, rows: Any) -> Table:
-    """A table of means, checked."""
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, list) and row for row in rows):
-        raise TypeError(f"{where}: expected one row of numbers a player")
-    for player, row in enumerate(rows):
-        if len(row) != len(rows[0]):
-            raise ValueError(f"{where}: player {player} has {len(row)} arms, but player 0 has {len(rows[0])}")
-        for arm, mean in enumerate(row):
-            if isinstance(mean, bool) or not isinstance(mean, (int, float)) or not 0 <= mean <= 1:
-                raise ValueError(f"{where}: means[{player}, {arm}]={mean!r}, but a mean is a number in [0, 1]")
-    if len(rows) * len(rows[0]) > MAX_PAIRS:
-        raise ValueError(f"{where}: {len(rows)} × {len(rows[0])} means, but at most {MAX_PAIRS} can be simulated")
-    return tuple(tuple(float(mean) + 0.0 for mean in row) for row in rows)
 
 
 def _read_policy(table: SpecTable) -> Iterator[PolicyChoice]:
@@ -369,7 +333,7 @@ def _read_policy(table: SpecTable) -> Iterator[PolicyChoice]:
         for point in table.product({key: values[key] for key in constants if key in table.values}):
             choice = PolicyChoice(policy, tuple(point.items()), values["label"])
             with table.blame():
-                choice.make(0.1).for_rewards()
+                choice.make({"epsilon": 0.1, "spread": 0.1}).for_rewards()
             yield choice
 
 

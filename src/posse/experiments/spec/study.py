@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from posse.experiments.records import SCHEMA_VERSION, from_result
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
 from posse.problem import Problem
-from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential
+from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequential, Zipf
 from posse.simulation import Result, simulate
 from posse.simulation.engine import code_digest_of
 from posse.simulation.feedback import AT_ONCE, Feedback
@@ -31,6 +31,7 @@ UNIT_COST = 20_000_000  # player-rounds of ten arms in a unit of work: about a s
 RUN_COST = 20_000  # what a run costs besides its rounds, in player-rounds of ten arms
 OWN = "problem"  # a policy's epsilon or spread = "problem": the problem's own
 KNOWS_GROUPS = "PosseTS, groups known"
+BLIND = "PosseTS, attributes not told"
 GIVEN = "given"  # in place of a family's name
 
 Table = tuple[tuple[float, ...], ...]
@@ -69,15 +70,23 @@ class ProblemSet:
         generator: Any = generate.FAMILIES[self.family]
         return generator(count=self.numbers.stop, seed=seed, **self.parameters)[self.first :]
 
-    def alike(self) -> Iterator[tuple[ProblemSet, float]]:
-        """This set in parts of one shape and one ε, each with its ε."""
+    def alike(self) -> Iterator[tuple[ProblemSet, dict[str, float]]]:
+        """This set in parts of one shape and one ε, each with what `PolicyChoice.make` takes.
+
+        The spread is ε/√12, as of a uniform law ε wide. With attributes ε is far larger than that, so the spread is the
+        standard deviation between players on an arm in the family's first problems.
+        """
         if not self.tables:
-            yield self, self.part(0, 1).make(0)[0].epsilon
+            first = self.part(0, 1).make(0)[0]
+            spread = first.epsilon / math.sqrt(12)
+            if first.attributes:
+                spread = math.sqrt(np.mean([each.means.var(axis=0) for each in self.part(0, 20).make(0)]))
+            yield self, {"epsilon": first.epsilon, "spread": spread}
             return
         start = self.first
         for (_, epsilon), group in itertools.groupby((each.means.shape, each.epsilon) for each in self.make(0)):
             stop = start + len(list(group))
-            yield self.part(start, stop), epsilon
+            yield self.part(start, stop), {"epsilon": epsilon, "spread": epsilon / math.sqrt(12)}
             start = stop
 
     def chunks(self, size: int) -> list[ProblemSet]:
@@ -116,6 +125,7 @@ class Unit:
     told: float = 1.0  # the horizon that policies are told, as a share of the true one
     by_group: bool = False  # each group of players is simulated as a problem of its own, and the regrets are added up
     feedback: Feedback = AT_ONCE
+    blind: bool = False  # policies are not told the players' attributes
 
     def run(self, threads: int = 1, progress: Progress = None) -> pa.Table:
         """Simulate it: one row for each policy, problem and replication."""
@@ -138,7 +148,7 @@ class Unit:
             **how,
         )
         if not self.by_group:
-            return simulated(problems)
+            return simulated([each.without_attributes() for each in problems] if self.blind else problems)
         return _added_up(
             [simulated(parts) for parts in zip(*(each.by_group() for each in problems), strict=True)], problems
         )
@@ -163,6 +173,7 @@ class Unit:
         described: dict[str, Any] = {} if self.feedback == AT_ONCE else {"feedback": repr(self.feedback)}
         described |= {"told": self.told} if self.told != 1 else {}
         described |= {"by_group": True} if self.by_group else {}
+        described |= {"blind": True} if self.blind else {}
         return described | {
             "schema": SCHEMA_VERSION,
             "study": self.study,
@@ -205,9 +216,8 @@ class PolicyChoice:
     constants: tuple[tuple[str, float | str], ...]
     label: str = ""
 
-    def make(self, epsilon: float) -> Policy:
-        """The policy for a problem with this ε. The problem's own spread is ε / √12, as of a uniform law ε wide."""
-        own = {"epsilon": epsilon, "spread": epsilon / math.sqrt(12)}
+    def make(self, own: Mapping[str, float]) -> Policy:
+        """The policy for problems whose own ε and spread are these."""
         constants: dict[str, Any] = {name: own[name] if value == OWN else value for name, value in self.constants}
         return self.policy(**constants, label=self.label)
 
@@ -229,6 +239,13 @@ class Study:
     tags: tuple[str, ...] = ()  # words by which a report groups studies
     told: float = 1.0  # the horizon that policies are told, as a share of the true one
     knows_groups: bool = False  # also run PosseTS on each group of players apart, as if it knew the groups
+    blind: bool = False  # also run PosseTS on the same problems without the players' attributes
+
+    @property
+    def variants(self) -> dict[str, str]:
+        """The fields of `Unit` for which PosseTS also runs, each with its label there."""
+        asked = {"by_group": (self.knows_groups, KNOWS_GROUPS), "blind": (self.blind, BLIND)}
+        return {field: label for field, (wanted, label) in asked.items() if wanted}
 
     @property
     def settings(self) -> int:
@@ -242,20 +259,20 @@ class Study:
         for problems, schedule, (by_turns, length), anytime, feedback in itertools.product(
             self.problems, self.schedules, lengths, self.anytime, self.feedback
         ):
-            for alike, epsilon in problems.alike():
-                policies = tuple(choice.make(epsilon) for choice in self.policies)
+            for alike, own in problems.alike():
+                policies = tuple(choice.make(own) for choice in self.policies)
                 horizon = _horizon(schedule, length, alike.players) if by_turns else length
                 _check_run(schedule, horizon, alike.players)
-                for by_group, tried in ((False, policies), (True, (PosseTS(label=KNOWS_GROUPS),))):
-                    if by_group and not self.knows_groups:
-                        continue
+                variants: list[tuple[dict[str, Any], tuple[Policy, ...]]] = [({}, policies)]
+                variants += [({field: True}, (PosseTS(label=label),)) for field, label in self.variants.items()]
+                for variant, tried in variants:
                     cost = run_cost(schedule, horizon, alike.players, alike.arms) * len(tried)
                     replications = min(self.replications, max(1, int(UNIT_COST / cost)))
                     for part in alike.chunks(max(1, int(UNIT_COST / (cost * replications)))):
                         for first in range(0, self.replications, replications):
                             runs = first, min(first + replications, self.replications)
                             setting = (horizon, schedule, runs, self.checkpoints, anytime, seed)
-                            yield Unit(self.name, part, tried, *setting, self.told, by_group, feedback)
+                            yield Unit(self.name, part, tried, *setting, self.told, feedback=feedback, **variant)
 
 
 @dataclass(frozen=True)
@@ -320,6 +337,8 @@ def active_players(schedule: Schedule, players: int) -> float:
     """How many players act in a round, on average."""
     if isinstance(schedule, Random):
         return float(np.broadcast_to(schedule.probability, players).sum())
+    if isinstance(schedule, Zipf):
+        return float(schedule.participation(players, 1).probabilities.sum())
     if isinstance(schedule, Sequential) or schedule == Arrivals(stay=False):
         return 1.0
     if isinstance(schedule, Late):

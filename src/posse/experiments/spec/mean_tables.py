@@ -1,0 +1,64 @@
+"""Tables of means that are given, in a spec or in files beside it."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from posse.experiments.spec.study import Table
+
+MAX_PAIRS = 1_000_000  # players × arms
+
+
+def read_means(value: Any) -> tuple[Table, ...]:
+    """The `means` of a spec: one table, or a list of tables."""
+    if not isinstance(value, list) or not value:
+        raise TypeError("expected a table of numbers in [0, 1], one row a player, or a list of such tables")
+    several = all(isinstance(row, list) and row and isinstance(row[0], list) for row in value)
+    return tuple(
+        _checked(f"table {k}" if several else "table", rows) for k, rows in enumerate(value if several else [value])
+    )
+
+
+def read_files(value: Any, folder: Path) -> tuple[Table, ...]:
+    """The tables of a spec's `file`: one file of means in the folder, or a list of files."""
+    names = value if isinstance(value, list) else [value]
+    if not names or not all(isinstance(name, str) and name.endswith((".csv", ".npy")) for name in names):
+        raise ValueError(f"{value!r}, but expected the name of a .csv or .npy file, or a list of such names")
+    tables: list[Table] = []
+    for name in names:
+        try:
+            found = _read(folder / name)
+        except Exception as error:  # a file may be damaged in any way
+            raise ValueError(f"cannot read {name}: {error}") from None
+        tables += (_checked(name, rows) for rows in found)
+    return tuple(tables)
+
+
+def _read(path: Path) -> list[Any]:
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            return [[[float(cell) for cell in row] for row in csv.reader(file) if row]]
+    array = np.load(path, allow_pickle=False)
+    if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
+        raise ValueError("expected an array of numbers, players × arms or problems × players × arms")
+    tables = array.astype(float).tolist()
+    return [tables] if array.ndim == 2 else tables
+
+
+def _checked(where: str, rows: Any) -> Table:
+    """A table of means, checked."""
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, list) and row for row in rows):
+        raise TypeError(f"{where}: expected one row of numbers a player")
+    for player, row in enumerate(rows):
+        if len(row) != len(rows[0]):
+            raise ValueError(f"{where}: player {player} has {len(row)} arms, but player 0 has {len(rows[0])}")
+        for arm, mean in enumerate(row):
+            if isinstance(mean, bool) or not isinstance(mean, (int, float)) or not 0 <= mean <= 1:
+                raise ValueError(f"{where}: means[{player}, {arm}]={mean!r}, but a mean is a number in [0, 1]")
+    if len(rows) * len(rows[0]) > MAX_PAIRS:
+        raise ValueError(f"{where}: {len(rows)} × {len(rows[0])} means, but at most {MAX_PAIRS} can be simulated")
+    return tuple(tuple(float(mean) + 0.0 for mean in row) for row in rows)

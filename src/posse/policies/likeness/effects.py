@@ -1,0 +1,90 @@
+"""What players' attributes do to arms: crossed random effects on the logit scale."""
+
+from posse.policies.likeness.tables import (
+    EFFECT,
+    EFFECT_DOUBT,
+    LIKELIHOOD,
+    TOO_LARGE,
+    VARIANCES,
+    averaged,
+    evidence_of,
+    expected,
+    share_out,
+    shift_player,
+    tie,
+)
+
+
+def effects(tables, groups):
+    """What each value of each part of the attributes does to each arm, on the logit scale, part by part.
+
+    Each takes a step of scoring, shrunken for each of `VARIANCES`; the results are averaged by their evidence, for
+    which arms share a prior that is estimated too. A part counts where it has two players for each value.
+    """
+    arms, players = tables.means.shape
+    parts = tables.columns.shape[1]
+    for part in range(parts):
+        values = 0
+        for column in range(parts, tables.part_of.size):
+            values += 1 if tables.part_of[column] == part else 0
+        if 0 < 2 * values <= players:
+            score_values(tables, part, groups)
+            for arm in range(arms):
+                weigh_variances(tables, part, arm, values)
+            tie(tables.rows, arms, len(VARIANCES))
+            for arm in range(arms):
+                share_out(tables.rows[LIKELIHOOD:, arm])
+                shrink_values(tables, part, arm)
+            for player in range(players):
+                shift_player(tables, player)
+
+
+def score_values(tables, part, groups):
+    """Score and information of each value's effect on each arm, as rows of `scores` for each column."""
+    arms, players = tables.means.shape
+    parts, all_columns = tables.columns.shape[1], tables.part_of.size
+    for column in range(all_columns):
+        for arm in range(arms):
+            if tables.part_of[column] == part:
+                tables.scores[column, arm], tables.scores[all_columns + column, arm] = 0.0, 0.0
+    for player in range(players):
+        column, weight = tables.columns[player, part], tables.weights[player, part]
+        if column >= parts:
+            for arm in range(arms):
+                center, _ = expected(tables, arm, player, groups)
+                h = weight * tables.effective[arm, player]
+                tables.scores[column, arm] += h * (tables.means[arm, player] - center)
+                tables.scores[all_columns + column, arm] += weight * h * center * (1.0 - center)
+
+
+def weigh_variances(tables, part, arm, values):
+    """Where each value's effect on an arm would step to, in place of its score, and the evidence for each variance."""
+    scores, rows, all_columns = tables.scores, tables.rows, tables.part_of.size
+    weights, middle = 0.0, 0.0
+    for column in range(tables.columns.shape[1], all_columns):
+        if tables.part_of[column] == part:
+            information = scores[all_columns + column, arm]
+            step = min(max(scores[column, arm] / (information + 0.5), -TOO_LARGE), TOO_LARGE)
+            scores[column, arm] = tables.of_value[EFFECT][arm, column] + step
+            weights += information / (1.0 + information)
+            middle += information / (1.0 + information) * scores[column, arm]
+    middle = middle / weights if weights > 0.0 and values > 1 else 0.0
+    for number in range(len(VARIANCES)):
+        rows[LIKELIHOOD + number, arm] = 0.0
+    for column in range(tables.columns.shape[1], all_columns):
+        if tables.part_of[column] == part:
+            scores[column, arm] -= middle
+            for number in range(len(VARIANCES)):
+                precision = scores[all_columns + column, arm]
+                rows[LIKELIHOOD + number, arm] += evidence_of(VARIANCES[number], precision, scores[column, arm])
+
+
+def shrink_values(tables, part, arm):
+    """Each value's effect on an arm and its doubt, averaged over the variances by their weights."""
+    for column in range(tables.part_of.size):
+        if tables.part_of[column] == part:
+            known = column >= tables.columns.shape[1]
+            step = tables.scores[column, arm] if known else 0.0
+            precision = tables.scores[tables.part_of.size + column, arm] if known else 0.0
+            effect, doubt = averaged(tables.rows[LIKELIHOOD:, arm], precision, step)
+            tables.of_value[EFFECT][arm, column], tables.of_value[EFFECT_DOUBT][arm, column] = effect, doubt

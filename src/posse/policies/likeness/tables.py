@@ -1,0 +1,194 @@
+"""What the model of `posse.policies.likeness` is estimated in, and the formulas that its parts share."""
+
+import math
+from typing import Any, NamedTuple
+
+from posse.compile import out_of_line
+from posse.policies.fourth_root import clip
+
+GROUPS = 6  # at most
+STRENGTHS = 8  # how many there are of what is a player's own: 2, 8, 32 … 32,768 pulls
+OWN_AT = tuple(1.0 / (2.0 * 4.0**number + 1.0) for number in range(STRENGTHS))  # ρ of each strength
+VARIANCES = (0.0, 0.01, 0.04, 0.16, 0.64, 2.56, 10.24)  # that levels and effects may have
+UNLIKE = OWN_AT[0]  # that of the uniform distribution
+ROUNDS = 3  # of estimation
+COUNTS_HALF = 0.2  # a pair with so many successes and failures, n c (1−c), counts half as evidence
+FEWEST_PLAYERS = 3  # that can be said to have levels or to be odd
+TOO_LARGE = 2.0  # steps on the logit scale are cut to this
+LESS = math.log(0.3)  # added to the evidence for levels that vary: before the data, it is less likely that they do
+RARE = 10.0  # one player in so many times M is expected to be odd
+WORTH = 1.5  # what a further group must gain in log-likelihood for each arm
+
+# What is said of an arm, by its place in `of_arm`: centers and doubts (the variances of centers) for each group.
+DISPERSION, OWN, FITTED, HELD, CENTER, DOUBT = 0, 1, 2, 3, 4, 4 + GROUPS
+# What is said of a player, by its place in `of_player`: its dispersion, how likely it is to be odd, by what its level
+# multiplies odds, the variance of the level on the logit scale, and its share of each group.
+NOISE, ODD, LEVEL, LEVEL_DOUBT, SHARE = 0, 1, 2, 3, 4
+# What is said of an attribute's value on an arm, on the logit scale: its effect, and the variance of that.
+EFFECT, EFFECT_DOUBT = 0, 1
+# Rows of `work`, with a place for each arm or player, after four tables [arm, player]: pairs' means, their effective
+# pulls, and by what level and attributes shift them on the logit scale and multiply their odds.
+TABLES = 4
+LIKELIHOOD, LOG, LOG_REST = 0, STRENGTHS, STRENGTHS + GROUPS  # of strengths; logarithms of centers c and of 1−c
+STEP_TO, PRECISION, USUAL, UNUSUAL, WEIGHT = (STRENGTHS + 2 * GROUPS + place for place in range(5))
+ROWS = WEIGHT + 1
+
+
+class Tables(NamedTuple):
+    """What is estimated from, what is estimated, and scratch; [arm, player] where nothing else is said."""
+
+    pulls: Any
+    of_arm: Any  # [arm, number]
+    of_player: Any  # [player, number], with one row more, for a player about whom nothing is known
+    of_value: Any  # [number][arm, column]
+    columns: Any  # [player, part], with the next two the attributes: `posse.attributes.Coded`
+    weights: Any  # [player, part]
+    part_of: Any  # [column]
+    means: Any
+    effective: Any
+    shift: Any
+    odds: Any
+    rows: Any  # [row, place]
+    scores: Any  # [column, arm], of effects; below it, as many rows of information
+
+
+def shifted(center, odds):
+    """A mean whose odds are so many times a center's."""
+    return center * odds / (1.0 - center + center * odds)
+
+
+def noise_of(arm, player, of_arm, of_player):
+    """The dispersion of a pair's rewards: the arm's or the player's, whichever is larger."""
+    return max(of_arm[arm, DISPERSION], of_player[player, NOISE])
+
+
+def own_share(own, odd):
+    """ρ of a pair: an arm's, or for an odd player that of the uniform distribution."""
+    return own + odd * (UNLIKE - own)
+
+
+def weigh(tables, part):
+    """How many single pulls each pair's pulls count as, if only this part of what is players' own is left."""
+    of_arm, of_player = tables.of_arm, tables.of_player
+    for arm in range(tables.pulls.shape[0]):
+        for player in range(tables.pulls.shape[1]):
+            n = tables.pulls[arm, player] / noise_of(arm, player, of_arm, of_player)
+            strength = 1.0 / (part * own_share(of_arm[arm, OWN], of_player[player, ODD])) - 1.0
+            tables.effective[arm, player] = n * strength / (n + strength)
+
+
+def expected(tables, arm, player, groups):
+    """A player's center for an arm, over the groups that it may belong to, and the variance between those."""
+    odds = tables.odds[arm, player]
+    mean, square = 0.0, 0.0
+    for group in range(groups):
+        center = shifted(tables.of_arm[arm, CENTER + group], odds)
+        mean += tables.of_player[player, SHARE + group] * center
+        square += tables.of_player[player, SHARE + group] * center * center
+    return mean, max(square - mean * mean, 0.0)
+
+
+@out_of_line
+def centers(tables, groups):
+    """Each group's center for each arm and its doubt, by a step of scoring on the logit scale.
+
+    Two pulls more are counted: at ½ for one group, at everybody's mean for several.
+    """
+    of_arm, means, effective = tables.of_arm, tables.means, tables.effective
+    arms, players = means.shape
+    for arm in range(arms):
+        total, above = 2.0, 1.0
+        for player in range(players):
+            total += effective[arm, player]
+            above += effective[arm, player] * means[arm, player]
+        toward = 0.5 if groups == 1 else above / total
+        for group in range(groups):
+            center = of_arm[arm, CENTER + group]
+            score, information = 2.0 * (toward - center), 2.0 * center * (1.0 - center)
+            for player in range(players):
+                weight = tables.of_player[player, SHARE + group] * effective[arm, player]
+                mean = shifted(center, tables.odds[arm, player])
+                score += weight * (means[arm, player] - mean)
+                information += weight * mean * (1.0 - mean)
+            step = min(max(score / information, -TOO_LARGE), TOO_LARGE)
+            center = clip(shifted(center, math.exp(step)), 1e-9)
+            at_most = center * (1.0 - center)
+            of_arm[arm, CENTER + group] = center
+            of_arm[arm, DOUBT + group] = at_most * at_most / (information + at_most)
+
+
+def shift_player(tables, player):
+    """By what a player's level and attributes shift its means on the logit scale, and multiply its odds."""
+    odds = tables.of_player[player, LEVEL]
+    level = math.log(odds)
+    for arm in range(tables.means.shape[0]):
+        offset, _ = offset_of(arm, player, tables.of_value, tables.columns, tables.weights)
+        tables.shift[arm, player] = level + offset
+        tables.odds[arm, player] = odds * math.exp(offset) if offset != 0.0 else odds
+
+
+def offset_of(arm, player, of_value, columns, weights):
+    """What a player's attributes do to an arm in all, on the logit scale, and the variance of that."""
+    offset, doubt = 0.0, 0.0
+    for part in range(columns.shape[1]):
+        column, weight = columns[player, part], weights[player, part]
+        offset += weight * of_value[EFFECT][arm, column]
+        doubt += weight * weight * of_value[EFFECT_DOUBT][arm, column]
+    return offset, doubt
+
+
+def evidence_of(variance, precision, value):
+    """The logarithm of the likelihood of an estimate, if what is estimated has this variance, against none."""
+    ratio = variance * precision
+    trust = ratio / (1.0 + ratio)
+    return 0.5 * (trust * precision * value * value - math.log(1.0 + ratio))
+
+
+def share_out(weights):
+    """Divide the weights of `VARIANCES` by their sum."""
+    total = 0.0
+    for number in range(len(VARIANCES)):
+        total += weights[number]
+    for number in range(len(VARIANCES)):
+        weights[number] /= total
+
+
+def averaged(weights, precision, value):
+    """An estimate shrunken for each of `VARIANCES`, averaged by their weights, and its variance."""
+    mean, square = 0.0, 0.0
+    for number in range(len(VARIANCES)):
+        variance = VARIANCES[number]
+        ratio = variance * precision
+        shrunken = ratio / (1.0 + ratio) * value
+        mean += weights[number] * shrunken
+        square += weights[number] * (variance / (1.0 + ratio) + shrunken * shrunken)
+    return mean, max(square - mean * mean, 0.0)
+
+
+def tie(rows, arms, choices):
+    """Each arm's weights of some choices, in place of the logarithms of their evidence; their sum is not 1.
+
+    Arms share the prior of the choices. It is estimated too, with one arm more that has no preference.
+    """
+    for arm in range(arms):
+        highest = -math.inf
+        for choice in range(choices):
+            highest = max(highest, rows[LIKELIHOOD + choice, arm])
+        for choice in range(choices):
+            rows[LIKELIHOOD + choice, arm] = math.exp(rows[LIKELIHOOD + choice, arm] - highest)
+    for choice in range(choices):
+        rows[WEIGHT, choice] = 1.0 / choices
+    for turn in range(2 * ROUNDS):
+        for choice in range(choices):
+            rows[WEIGHT, choices + choice] = 1.0 / choices
+        for arm in range(arms):
+            total = 0.0
+            for choice in range(choices):
+                total += rows[WEIGHT, choice] * rows[LIKELIHOOD + choice, arm]
+            for choice in range(choices):
+                weight = rows[WEIGHT, choice] * rows[LIKELIHOOD + choice, arm]
+                rows[WEIGHT, choices + choice] += weight / total
+                if turn == 2 * ROUNDS - 1:
+                    rows[LIKELIHOOD + choice, arm] = weight
+        for choice in range(choices):
+            rows[WEIGHT, choice] = rows[WEIGHT, choices + choice] / (arms + 1.0)
