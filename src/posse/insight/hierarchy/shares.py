@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from posse.insight.hierarchy.grid import LARGEST, SCALE, ZERO
-from posse.insight.hierarchy.model import PlayerModel, PosteriorInterval, posterior_interval
+from posse.insight.hierarchy.model import CELLS, PlayerModel, PosteriorInterval, posterior_interval
 from posse.insight.hierarchy.propagation import VAGUE
 from posse.learner import Counts
 
@@ -165,6 +165,8 @@ class AttributeShares:
     """The same of contrasts; None where the data cannot tell them from levels."""
     means: dict[str, np.ndarray]
     """Draws of the mean reward of the players with each value, [draw, value, arm]; NaN for arms without data."""
+    draws: np.ndarray
+    """The players' means, [draw, player, arm], of the players and arms that have data."""
 
 
 def attribute_shares(counts: Counts, model: PlayerModel, seed: int = 0) -> AttributeShares:
@@ -185,25 +187,31 @@ def attribute_shares(counts: Counts, model: PlayerModel, seed: int = 0) -> Attri
         np.array([-1 if value is None else values[name].index(value) for value in each])
         for name, each in attributes.items()
     ]
-    levels, contrasts, means = _sample(model, there, arms, codes, np.random.default_rng(seed))
+    levels, contrasts, means, draws = _sample(model, counts.low, there, arms, codes, np.random.default_rng(seed))
     filled = {}
     for name, drawn in zip(values, means, strict=True):
         filled[name] = np.full((*drawn.shape[:2], len(counts.arms)), np.nan)
-        filled[name][:, :, arms] = counts.low + model.unit * drawn
+        filled[name][:, :, arms] = drawn
     sizes = {name: np.bincount(code + 1)[1:] for name, code in zip(values, codes, strict=True)}
-    return AttributeShares(values, sizes, levels, contrasts if model.tells_contrasts else None, filled)
+    return AttributeShares(values, sizes, levels, contrasts if model.tells_contrasts else None, filled, draws)
 
 
 def _sample(
-    model: PlayerModel, there: np.ndarray, arms: np.ndarray, codes: list[np.ndarray], random: np.random.Generator
-) -> tuple[ShareDraws, ShareDraws, list[np.ndarray]]:
-    """Draws for levels, for contrasts, and of the means on [0, 1] by value for each attribute, [draw, value, arm]."""
+    model: PlayerModel,
+    low: float,
+    there: np.ndarray,
+    arms: np.ndarray,
+    codes: list[np.ndarray],
+    random: np.random.Generator,
+) -> tuple[ShareDraws, ShareDraws, list[np.ndarray], np.ndarray]:
+    """Draws for levels and for contrasts, of means by value for each attribute, and of means by player."""
     t, h = (each[np.ix_(there, arms)] for each in model.cells.sites)
     contrasts = Part(codes, model.cells.factors[arms] * model.tells_contrasts)  # factors of 0: there are none
     levels = Part(codes, np.ones(1))
     sweeps = int(np.clip(WORK // (SQUARES.size * t.size), FEWEST_SWEEPS, MOST_SWEEPS))
     often = max(4, t.size * sum(each.shape[1] for each in levels.members) ** 2 // DENSE)
-    level, kept = np.zeros((len(t), 1)), []
+    thin = max(1, sweeps * t.size // CELLS)
+    level, kept, draws = np.zeros((len(t), 1)), [], []
     for sweep in range(WARM_UP + sweeps):
         contrasts.update(t, h - t * level, model.cells.center, random)
         mix = len(codes) > 1 and sweep % often == 0
@@ -218,10 +226,11 @@ def _sample(
         level = levels.explained + own_level
         if sweep >= WARM_UP:
             own = contrasts.draw(t, h - t * level, random)
-            means = 1 / (1 + np.exp(-contrasts.explained - level - own))
+            means = low + model.unit / (1 + np.exp(-contrasts.explained - level - own))
+            draws += [means] if sweep % thin == 0 else []
             by_value = [(m.T @ means)[1:] / m.sum(axis=0)[1:, None] for m in contrasts.members]
             drawn = [(part.squares(rest), part.scales.copy()) for part, rest in ((levels, own_level), (contrasts, own))]
             kept.append((*drawn, by_value))
     of_levels, of_contrasts, of_values = zip(*kept, strict=True)
     found = [ShareDraws(*map(np.array, zip(*each, strict=True))) for each in (of_levels, of_contrasts)]
-    return found[0], found[1], [np.array(each) for each in zip(*of_values, strict=True)]
+    return found[0], found[1], [np.array(each) for each in zip(*of_values, strict=True)], np.array(draws)
