@@ -66,7 +66,9 @@ def test_the_sampler_has_the_posterior_of_enumeration(second, exchange):
         if exchange:
             part.exchange(t, t * y, 0.0, random)
         left = part.draw(t, t * y, random)
-        drawn.append([part.scales == 0, (part.explained + left).ravel(), part.squares(left)])
+        sums = [sum_of_squares(e, m.sum(axis=0)) for m, e in zip(part.members, part.effects, strict=True)]
+        sums.append(sum_of_squares(left, np.ones(6)))
+        drawn.append([part.scales == 0, (part.explained + left).ravel(), sums])
     zero, cells, squares = (np.mean(each, axis=0) for each in zip(*drawn, strict=True))
     expected = slow_posterior(t, y, codes)
     assert zero == pytest.approx(expected[0], abs=0.03)
