@@ -211,9 +211,10 @@ LOG = {
 def test_a_log_brings_the_attributes_that_are_named_or_that_its_learner_declared():
     assert read_log(LOG).attributes == {}
     assert read_log(LOG, attributes="region").counts().attributes == {"region": ("north", "south", None)}
-    about = {"setup": {"attributes": {"region": "category"}}, "players": ["c", "b", "a"]}
-    table = pyarrow.table(LOG).replace_schema_metadata({"posse": json.dumps(about)})
-    assert read_log(table).attributes == {"region": (None, "south", "north")}
+    for declared in ({"region": "category"}, [["region", "category"]]):
+        about = {"setup": {"attributes": declared}, "players": ["c", "b", "a"]}
+        table = pyarrow.table(LOG).replace_schema_metadata({"posse": json.dumps(about)})
+        assert read_log(table).attributes == {"region": (None, "south", "north")}
     assert read_log(table, attributes=()).attributes == {}
     assert read_log(table, by="region").groups == ("no region", "north", "south")
 
