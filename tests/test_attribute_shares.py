@@ -162,7 +162,7 @@ def test_what_makes_an_attribute_say_little_is_said():
     full = Counts(counts.players, counts.arms, counts.pulls, counts.sums, attributes=attributes)
     found = diagnose(full)
     text = " ".join(str(found).split())
-    assert "2 players without device count as their own." in text
+    assert "No device is known of 2 players, and it explains nothing there." in text
     assert "shop has 12 values for 12 players, too many to tell from the players' own." in text
     assert "Every player has the same country." in text
     assert found.to_dict()["attributes"]["country"]["contrasts"]["high"] == pytest.approx(0, abs=1e-9)

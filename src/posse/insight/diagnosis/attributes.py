@@ -109,7 +109,7 @@ def _hints(diagnosis: Diagnosis, shares: AttributeShares) -> list[str]:
                 f"{name} has {len(values)} values for {there} players, too many to tell from the players' own."
             )
         if missing:
-            found.append(f"{plural(missing, 'player')} without {name} count as their own.")
+            found.append(f"No {name} is known of {plural(missing, 'player')}, and it explains nothing there.")
     return found
 
 
