@@ -14,7 +14,7 @@ import posse
 from posse import schedule
 from posse.policies import all_policies
 from posse.simulation import trace
-from strategies import POLICIES, problems, schedules
+from strategies import POLICIES, problems, schedules, with_attributes
 
 EXAMPLES = 15 if os.environ.get("POSSE_SMALL") else 120
 
@@ -46,6 +46,28 @@ def test_engine_agrees_with_oracle(name, data):
     assert_same(policy, problem, horizon, who, seed, anytime=data.draw(st.booleans()))
 
 
+@pytest.mark.parametrize("name", ["PosseTS", "RobustPosseTS"])
+@settings(max_examples=EXAMPLES // 4, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_so_it_does_where_players_have_attributes(name, data):
+    problem = data.draw(with_attributes(problems(max_players=9, max_arms=4)))
+    horizon = data.draw(st.integers(1, 30))
+    who = data.draw(schedules(problem.players, horizon))
+    policy = data.draw(POLICIES[name])
+    assert_same(policy, problem, horizon, who, data.draw(st.integers(0, 9)), anytime=data.draw(st.booleans()))
+
+
+@pytest.mark.parametrize("name", ["PosseTS", "RobustPosseTS"])
+def test_so_it_does_where_attributes_explain_much(name):
+    """And the oracle would notice: what the attributes do changes decisions."""
+    options = {"attributes": {"region": 3, "age": [20, 40, 60]}, "explained": 0.9, "interactions": 0.05}
+    problem = posse.generate.structured(players=16, arms=4, spread=0.8, **options, count=1, seed=2)[0]
+    policy = posse.PosseTS() if name == "PosseTS" else posse.RobustPosseTS(0.9)
+    assert_same(policy, problem, 60, schedule.Concurrent())
+    runs = [trace(each, policy, 60) for each in (problem, problem.without_attributes())]
+    assert not np.array_equal(runs[0].arms, runs[1].arms)
+
+
 @pytest.mark.parametrize("name", POLICIES)
 @pytest.mark.parametrize(
     "who", [schedule.Concurrent(), schedule.Sequential("random"), schedule.Random(0.4)], ids=lambda who: str(who)
@@ -63,6 +85,7 @@ def test_agreement_over_a_longer_run(name, who):
         "RobustAgg": {"epsilon": 0.15},
         "HierTS": {"spread": 0.04},
         "RobustPosseTS": {"epsilon": 0.15, "rounds": 700},
+        "MixedTS": {"own": 0.04, "effects": 0.1},
     }
     assert_same(getattr(posse, name)(**given.get(name, {})), problem, horizon, who, seed=5)
 
@@ -72,8 +95,9 @@ def test_agreement_over_a_longer_run(name, who):
 def test_agreement_at_the_edges(name, shape):
     """One player, one arm, one round; more players than a tile; more arms than a block of random words."""
     means = np.random.default_rng(7).random(shape)
-    epsilon = {"RobustAggTS": 1.0, "RobustAggTSV": 0.0, "RobustAgg": 1.0, "RobustPosseTS": 0.2}
-    policy = getattr(posse, name)(*([epsilon[name]] if name in epsilon else [0.1] if name == "HierTS" else []))
+    given = {"RobustAggTS": [1.0], "RobustAggTSV": [0.0], "RobustAgg": [1.0], "RobustPosseTS": [0.2]}
+    given |= {"HierTS": [0.1], "MixedTS": [0.1, 0.1]}
+    policy = getattr(posse, name)(*given.get(name, []))
     for horizon in (1, 2, 12):
         assert_same(policy, posse.Problem(means), horizon, schedule.Concurrent())
 
@@ -91,7 +115,8 @@ def test_trace_and_simulate_are_the_same_run():
     problem = posse.generate.subpar(3, players=4, arms=6, seed=3)[0]
     for name in POLICIES:
         policy = getattr(posse, name)(
-            *([0.15] if name in ("RobustAggTS", "RobustAggTSV", "RobustAgg", "HierTS", "RobustPosseTS") else [])
+            *([0.15] if name in ("RobustAggTS", "RobustAggTSV", "RobustAgg", "HierTS", "RobustPosseTS") else []),
+            *([0.1, 0.1] if name == "MixedTS" else []),
         )
         for who in (schedule.Concurrent(), schedule.Random(0.5)):
             run = trace(problem, policy, 50, seed=2, replication=1, schedule=who)

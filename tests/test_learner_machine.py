@@ -31,6 +31,7 @@ from posse.policies.statistics import STEP
 from slow_learner import Refused, SlowLearner
 
 PLAYERS = ["north", "south", "east", "Москва", "a b, 'c'"]
+CROWD = [f"{number} of a crowd" for number in range(9)]  # who are there from the beginning, where joins must be few
 ARMS = ["tea", "coffee", "cocoa", "☕"]
 POLICIES = [
     posse.RobustAggTS(0.1),
@@ -53,6 +54,7 @@ POLICIES = [
     posse.HierTS(0.2, forget=16),
     posse.PosseTS(forget=24),
     HighTS(forget=8),
+    posse.RobustPosseTS(0.4, 50),
 ]
 RANGES = [(0.0, 1.0), (0.0, 1.0), (-10.0, 40.0), (3, 4)]
 ERRORS = {"unknown": UnknownDecision, "conflict": ConflictingReward, "value": ValueError}
@@ -92,6 +94,7 @@ class Machine(RuleBasedStateMachine):
     learner_class = posse.Learner
     policy = POLICIES[0]
     exact = 1e-12
+    crowd = 0
 
     @initialize(setup=setups)
     def begin(self, setup):
@@ -99,9 +102,10 @@ class Machine(RuleBasedStateMachine):
         default, patience = setup["defaults"]
         default = None if default is None else self.reward(int(8 * default))
         self.clock, self.ids = Clock(), []
-        same = {"arms": setup["arms"], "players": setup["players"], "horizon": setup["horizon"]}
+        same = {"arms": setup["arms"], "horizon": setup["horizon"]}
+        same["players"] = setup["players"] + CROWD[: self.crowd]
         policy = self.policy
-        if isinstance(policy, (posse.RobustAggTS, posse.RobustAgg, posse.HierTS)):
+        if isinstance(policy, (posse.RobustAggTS, posse.RobustAgg, posse.HierTS, posse.RobustPosseTS)):
             first, *rest = policy.constants()  # ε or spread, in the units of the rewards
             policy = type(policy)(first * (self.high - self.low), *rest, forget=policy.forget)
         mixed = {"floor": setup["floor"], "holdout": setup["holdout"], "patience": patience}
@@ -173,7 +177,7 @@ class Machine(RuleBasedStateMachine):
 
     def some(self, among, picks):
         """Some of the names, in an order that the picks give."""
-        among = [name for name in among if picks[PLAYERS.index(name) if name in PLAYERS else ARMS.index(name)]]
+        among = [name for name in among if picks[(PLAYERS + CROWD if name not in ARMS else ARMS).index(name) % 6]]
         return among[::-1] if picks[-1] else among
 
     picks = st.lists(st.booleans(), min_size=6, max_size=6)
@@ -456,6 +460,32 @@ def test_whatever_happens_the_learner_is_where_the_oracle_is(number):
     run(type("Machine", (Machine,), {"policy": policy, "exact": exact}), examples, number)
 
 
+def crowded(policy, **more):
+    """A machine in which players may join who are too few for a summary."""
+    return type("Machine", (Machine,), {"policy": policy, "exact": 1e-10, "crowd": len(CROWD)} | more)
+
+
+@pytest.mark.parametrize(
+    "policy", [posse.PosseTS(), posse.PosseTS(forget=24), posse.RobustPosseTS(0.4, 50)], ids=lambda policy: policy.label
+)
+def test_whoever_joins_a_crowd_is_taken_for_a_newcomer(policy):
+    run(crowded(policy), 2)
+
+
+class MakesASummaryForEverybody(posse.Learner):
+    def join(self, player, **more):
+        super().join(player, **more)
+        state = self.state
+        state.known.of_player[len(state.values) - 1] = 0.0
+        state.core.kernels.share_everything(state.known, 0.0, state.core.constants)
+
+
+def test_a_learner_that_makes_a_summary_for_everybody_is_caught():
+    """The negative control."""
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        run(crowded(posse.PosseTS(), learner_class=MakesASummaryForEverybody), 6)
+
+
 class CountsARepeatedRewardTwice(posse.Learner):
     def observe(self, decision, reward=None):
         new = super().observe(decision, reward)
@@ -511,7 +541,7 @@ class LoadsWithoutWhatWaits(posse.Learner):
         return learner
 
 
-BROKEN = posse.Learner.__subclasses__()
+BROKEN = [broken for broken in posse.Learner.__subclasses__() if broken is not MakesASummaryForEverybody]
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)

@@ -159,9 +159,11 @@ class Core:
         """
         state = self._new(players, arms)
         kept = {name: np.array(arrays.get(name, ()), getattr(state, name).dtype) for name in self.kept}
+        if "summed" in kept and kept["summed"].size < 3:  # of a version that made a summary whenever somebody joined
+            kept["summed"] = np.append(kept["summed"], 0)  # nobody: so the next join makes one
+            if not self.policy.of_pair:
+                kept["of_player"] = np.append(kept["of_player"], state.of_player[-1])
         other = {name for name in OF_SUMMARY if name in kept and kept[name].size != getattr(state, name).size}
-        if "summed" in kept and kept["summed"].size < 3:  # as it was before it had the number of players
-            kept["summed"] = np.append(kept["summed"], len(players))
         for name in kept.keys() - (OF_SUMMARY if other else set()):
             array = getattr(state, name)
             array[:] = kept[name].reshape(array.shape)
