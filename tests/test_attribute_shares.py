@@ -216,6 +216,7 @@ def test_a_log_brings_the_attributes_that_are_named_or_that_its_learner_declared
         table = pyarrow.table(LOG).replace_schema_metadata({"posse": json.dumps(about)})
         assert read_log(table).attributes == {"region": (None, "south", "north")}
     assert read_log(table, attributes=()).attributes == {}
+    assert read_log(table.drop_columns(["region"])).attributes == {}
     assert read_log(table, by="region").groups == ("no region", "north", "south")
 
 

@@ -127,7 +127,8 @@ def read_log(
         empirical = False
     players, identity = found.several(columns.player), tables.id_column(columns, found)
     declared = dict(about.get("setup", {}).get("attributes", ()))  # {name: kind}, or pairs
-    known = list(declared) if attributes is None else found.several(attributes)
+    own_attributes = [name for name in declared if name in found.names]
+    known = own_attributes if attributes is None else found.several(attributes)
     grouping = dict.fromkeys(known, "attributes") | ({} if by is None else {by: "by"})
     for name, option in grouping.items():
         if name in (columns.arm, *found.inputs(columns.reward)):
