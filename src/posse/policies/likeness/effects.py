@@ -1,5 +1,6 @@
 """What players' attributes do to arms: crossed random effects on the logit scale."""
 
+from posse.compile import out_of_line
 from posse.policies.likeness.tables import (
     EFFECT,
     EFFECT_DOUBT,
@@ -15,6 +16,7 @@ from posse.policies.likeness.tables import (
 )
 
 
+@out_of_line
 def effects(tables, groups):
     """What each value of each part of the attributes does to each arm, on the logit scale, part by part.
 
@@ -53,6 +55,7 @@ def first_effects(tables):
                         tables.of_value[EFFECT][arm, column], tables.of_value[EFFECT_DOUBT][arm, column] = 0.0, 0.0
 
 
+@out_of_line
 def score_values(tables, part, groups):
     """Score and information of each value's effect on each arm, as rows of `scores` for each column."""
     arms, players = tables.means.shape

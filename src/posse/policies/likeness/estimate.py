@@ -78,6 +78,7 @@ def estimate(pulls, sums, squares, of_arm, of_player, of_value, columns, weights
         of_arm[arm, HELD] = held(math.sqrt(2.0 / (9.0 * max(freedom, 1))), log_T)
 
 
+@out_of_line
 def improve(tables, groups):
     """Centers, effects of attributes, what is players' own, and levels, each from the others."""
     weigh(tables, 1.0)
@@ -90,6 +91,7 @@ def improve(tables, groups):
         levels(tables, groups)
 
 
+@out_of_line
 def begin(tables, sums, squares):
     """Pairs' means, dispersions of arms and players, and first values for the rest: one group, no levels, none odd.
 
@@ -128,6 +130,7 @@ def begin(tables, sums, squares):
     return freedom
 
 
+@out_of_line
 def held(looseness, log_T):
     """By what ρ is divided: how small its estimate may be, as a fraction of the true one.
 
@@ -141,6 +144,7 @@ def held(looseness, log_T):
     return root * root * root
 
 
+@out_of_line
 def strengths(tables, groups):
     """What is players' own of each arm: ρ, averaged over strengths by their evidence.
 
@@ -188,6 +192,7 @@ def log_normal(n, own, known, square):
     return -0.5 * (math.log(variance * n) + square / variance)
 
 
+@out_of_line
 def levels(tables, groups):
     """Players' levels as odds, and their variances on the logit scale.
 

@@ -20,6 +20,7 @@ from posse.policies.likeness.tables import (
 )
 
 
+@out_of_line
 def find_groups(tables, groups):
     """Let players move between groups, add groups as long as one more explains enough, and return how many there are.
 

@@ -67,6 +67,7 @@ def own_share(own, odd):
     return own + odd * (UNLIKE - own)
 
 
+@out_of_line
 def weigh(tables, part):
     """How many single pulls each pair's pulls count as, if only this part of what is players' own is left."""
     of_arm, of_player = tables.of_arm, tables.of_player
@@ -80,6 +81,7 @@ def weigh(tables, part):
             tables.effective[arm, player] = n * strength / (n + strength)
 
 
+@out_of_line
 def not_known(tables, arm, player):
     """What attributes with a missing value would explain: it adds to what is a player's own, in the same units."""
     parts, doubt = tables.columns.shape[1], 0.0
@@ -130,6 +132,7 @@ def centers(tables, groups):
             of_arm[arm, DOUBT + group] = at_most * at_most / (information + at_most)
 
 
+@out_of_line
 def shift_player(tables, player):
     """By what a player's level and attributes shift its means on the logit scale, and multiply its odds."""
     odds = tables.of_player[player, LEVEL]
@@ -178,6 +181,7 @@ def averaged(weights, precision, value):
     return mean, max(square - mean * mean, 0.0)
 
 
+@out_of_line
 def tie(rows, arms, choices):
     """Each arm's weights of some choices, in place of the logarithms of their evidence; their sum is not 1.
 
