@@ -70,8 +70,13 @@ setups = st.fixed_dictionaries(
         "limit": st.sampled_from([3, 5, 20]),
         "keep_log": st.sampled_from([True, True, False]),
         "seed": st.integers(0, 5),
+        "attributes": st.booleans(),
     }
 )
+ATTRIBUTES = {"region": "category", "age": [18, 50]}
+COMBINATIONS = [{}, {"age": 7}, {"region": "south", "age": 18}, {"region": "a, b", "age": 49.9}]
+SHOWN = [(None, None), (None, "below 18"), ("south", "18 to 50"), ("a, b", "18 to 50")]
+NAMES = ["no attributes", "age=below 18", "region=south, age=18 to 50", 'region="a, b", age=18 to 50']
 eighths = st.integers(0, 8)
 kinds = st.sampled_from([float, float, np.float64, np.float32, Fraction, Decimal])
 
@@ -99,16 +104,24 @@ class Machine(RuleBasedStateMachine):
         default, patience = setup["defaults"]
         default = None if default is None else self.reward(int(8 * default))
         self.clock, self.ids = Clock(), []
+        self.attributes = {}  # what the log shows of each player, if there are attributes
+        known = setup["attributes"] and not self.policy.of_value  # others do not look at them, as the oracle does not
         same = {"arms": setup["arms"], "players": setup["players"], "horizon": setup["horizon"]}
         policy = self.policy
         if isinstance(policy, (posse.RobustAggTS, posse.RobustAgg, posse.HierTS)):
             first, *rest = policy.constants()  # ε or spread, in the units of the rewards
             policy = type(policy)(first * (self.high - self.low), *rest, forget=policy.forget)
         mixed = {"floor": setup["floor"], "holdout": setup["holdout"], "patience": patience}
+        given = same["players"]
+        if known:
+            self.attributes = dict(zip(NAMES, SHOWN, strict=True)) | dict.fromkeys(PLAYERS, SHOWN[1])
+            given = dict.fromkeys(given, COMBINATIONS[1])
         self.learner = self.learner_class(
             policy,
-            **same,
+            **same | {"players": given},
             **mixed,
+            attributes=ATTRIBUTES if known else None,
+            player_limit=9,
             seed=setup["seed"],
             reward_range=(self.low, self.high),
             default_reward=default,
@@ -173,7 +186,8 @@ class Machine(RuleBasedStateMachine):
 
     def some(self, among, picks):
         """Some of the names, in an order that the picks give."""
-        among = [name for name in among if picks[PLAYERS.index(name) if name in PLAYERS else ARMS.index(name)]]
+        places = PLAYERS + NAMES
+        among = [name for name in among if picks[(places if name in places else ARMS).index(name) % len(picks)]]
         return among[::-1] if picks[-1] else among
 
     picks = st.lists(st.booleans(), min_size=6, max_size=6)
@@ -196,6 +210,25 @@ class Machine(RuleBasedStateMachine):
         else:
             decisions = self.learner.choose(players, available or None)
         self.decided(decisions, players, foretold)
+
+    @precondition(lambda self: self.attributes)
+    @rule(which=st.lists(st.integers(0, 3), min_size=1, max_size=3), one=st.booleans())
+    def choose_for_combinations(self, which, one):
+        """Combinations join by themselves, in the order in which they are named; one may come several times."""
+        given, names = [COMBINATIONS[place] for place in which], [NAMES[place] for place in which]
+        if gone := [name for name in names if name in self.slow.players and name not in self.slow.active]:
+            with pytest.raises(ValueError, match="has retired"):
+                self.learner.choose(given)
+            self.learner.join(gone[0])
+            self.slow.join(gone[0], True)
+            return
+        self.slow.tick(self.clock.now)
+        for name in dict.fromkeys(names[:1] if one else names):
+            if name not in self.slow.players:
+                self.slow.join(name, True)
+        names = names[:1] if one else names
+        foretold = self.foretell(names, None)
+        self.decided([self.learner.choose(given[0])] if one else self.learner.choose(given), names, foretold)
 
     @precondition(lambda self: self.slow.active)
     @rule(pick=st.integers(0, 9))
@@ -295,7 +328,8 @@ class Machine(RuleBasedStateMachine):
             with pytest.raises(ValueError, match="is here already"):
                 self.learner.join(player, knows_others=knows_others)
         else:
-            self.learner.join(player, knows_others=knows_others)
+            attributes = COMBINATIONS[1] if self.attributes else None
+            self.learner.join(player, attributes, knows_others=knows_others)
             self.slow.join(player, knows_others)
 
     @rule(player=st.sampled_from(PLAYERS))
@@ -419,7 +453,10 @@ class Machine(RuleBasedStateMachine):
         self.slow.tick(self.clock.now)
         for learner in (self.learner, other):
             if self.slow.keep_log:
-                assert learner.log().to_pylist() == self.slow.log()
+                expected = self.slow.log()
+                for entry in expected if self.attributes else []:
+                    entry |= zip(ATTRIBUTES, self.attributes[entry["player"]], strict=True)
+                assert learner.log().to_pylist() == expected
             else:
                 with pytest.raises(ValueError, match="keeps no log"):
                     learner.log()
@@ -501,6 +538,13 @@ class ForgetsTheFloor(posse.Learner):
     def _begin(self, setup, *arguments):
         super()._begin(setup, *arguments)
         object.__setattr__(self.setup, "floor", 0.0)
+
+
+class ForgetsThatACombinationJoined(posse.Learner):
+    def _change(self, kind, name, knows_others=True, values=None):
+        super()._change(kind, name, knows_others, values)
+        if values is not None:
+            self.changes[-1].pop("attributes")
 
 
 class LoadsWithoutWhatWaits(posse.Learner):

@@ -29,6 +29,8 @@ class Counts:
     """The greatest reward that is possible."""
     epsilon: float | None = None
     """The ε that the policy works with, None if it has none."""
+    attributes: dict[str, tuple[str | None, ...]] | None = None
+    """The value of each player, by attribute, as people read it; None where a value is missing."""
 
     def __post_init__(self) -> None:
         shape = (len(self.players), len(self.arms))
@@ -39,6 +41,13 @@ class Counts:
         for player, arm in np.argwhere(~np.isfinite(sums)):
             pair = f"player {self.players[player]!r} has the sum {sums[player, arm]:g} for arm {self.arms[arm]!r}"
             raise ValueError(f"{pair}, but expected finite numbers")
+        for name, values in (self.attributes or {}).items():
+            if len(values) != len(self.players):
+                expected = f"one for each of the {len(self.players)} players"
+                raise ValueError(f"attribute {name!r} has {len(values)} values, but expected {expected}")
+            for player, value in zip(self.players, values, strict=True):
+                if not (value is None or (isinstance(value, str) and value)):
+                    raise ValueError(f"player {player!r} has {name}={value!r}, but expected a text, or None if missing")
         low = number("low", self.low)
         store(self, pulls=pulls.astype(np.int64), sums=sums, low=low, high=number("high", self.high, above=low))
 

@@ -32,6 +32,9 @@ class Roster:
         """Names, and whether each is here."""
         return zip(self.names, self.here.tolist(), strict=True)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
     def listed(self) -> list[tuple[int, str]]:
         """Place and name of those that are here."""
         return [(place, name) for place, name in enumerate(self.names) if self.here[place]]

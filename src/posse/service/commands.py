@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.learner.learner import as_reports
+from posse.attributes import LONGEST_NAME
+from posse.learner.frames import as_reports
 from posse.learner.ledger import UnknownDecision, parse_id, write_id
-from posse.learner.setup import LONGEST_NAME, Setup, check_names
+from posse.learner.setup import Setup, check_names
 from posse.learner.state import Decision
 from posse.policies.base import Policy
 from posse.service.storage.errors import ConflictingKey, Damaged, Paused

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetPydanticSchema, create_model
 from pydantic_core import CoreSchema
 
+from posse.attributes import LONGEST_NAME
 from posse.learner import Decision
-from posse.learner.setup import LONGEST_NAME, check_name, check_names
+from posse.learner.setup import check_name, check_names
 from posse.policies.base import Policy, all_policies
 from posse.service.commands import RewardOutcome
 from posse.service.settings import LARGEST_BATCH

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from posse.checks import number
 from posse.learner import ConflictingReward, Decision, UnknownDecision
-from posse.learner.learner import as_reports
+from posse.learner.frames import as_reports
 from posse.learner.ledger import parse_id, write_id
 from posse.policies import Policy
 from posse.policies.posse_ts import PosseTS
