@@ -17,12 +17,32 @@ import pytest
 import posse
 from posse.insight.logs import read_log
 from posse.learner import SnapshotError
+from posse.learner.roster import Roster
 from posse.policies import all_policies
 from posse.policies.statistics import COUNT
 from posse.testing import example
 from test_learner import ARMS, Clock, new, state
 
 POLICIES = [example(cls) for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
+
+
+def test_who_is_here_as_somebody_holds_it_does_not_change_when_others_come_and_go():
+    chance, roster, here, held = random.Random(1), Roster("player", []), [], []
+    for step in range(200):
+        held.append((roster.here, list(here)))
+        place = chance.randrange(2 * len(here) + 1)
+        if place >= len(here):
+            roster.add(f"p{len(here)}")
+            here.append(True)
+        else:
+            (roster.retire if here[place] else roster.add)(f"p{place}")
+            here[place] = not here[place]
+        assert (roster.count, roster.current(f"p{here.index(True)}")) == (sum(here), here.index(True)), step
+    assert len(here) > 100
+    assert all(array.tolist() == values for array, values in [*held, (roster.here, here)])
+    part = roster.copy_of(["p7", "nobody", "p7", "p3"])
+    assert list(part) == [("p7", here[7]), ("p3", here[3])]
+    assert part.count == roster.count
 
 
 def busy(policy, seed=0, rounds=60, **options):

@@ -102,6 +102,7 @@ NEEDED = {  # the scope, and whether for every experiment; by hand, since what t
     ("POST", "/v1/experiments"): ("admin", True),
     ("GET", "/v1/experiments"): ("read", False),
     ("GET", "/v1/experiments/{name}"): ("read", False),
+    ("GET", "/v1/experiments/{name}/players"): ("read", False),
     ("PATCH", "/v1/experiments/{name}"): ("admin", False),
     ("POST", "/v1/experiments/{name}/decisions"): ("decide", False),
     ("POST", "/v1/experiments/{name}/rewards"): ("reward", False),

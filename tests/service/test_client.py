@@ -146,6 +146,7 @@ def test_the_verbs_of_the_learner(client, http):
     client.change(name, paused=True)
     now = client.experiment(name)
     assert [arm["here"] for arm in now["arms"]] == [False, True, True]
+    assert client.players(name) == now["players"]
     assert (now["rewards"], now["paused"]) == (5, True)
     assert name in [each["name"] for each in client.experiments()]
     assert client.state(name)["pulls"][0][0] >= 1

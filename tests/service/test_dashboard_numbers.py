@@ -66,7 +66,7 @@ def test_a_snapshot_is_what_the_log_says(store, monkeypatch):
         expected = snapshot_of(Learner.replay(table, store.clock), store.clock)
         for name in ("pulls", "sums"):
             np.testing.assert_allclose(getattr(seen.counts, name), getattr(expected.counts, name), err_msg=name)
-        for name in ("squares", "chosen", "estimates", "lows", "highs", "weights", "probabilities"):
+        for name in ("squares", "chosen", "estimates", "lows", "highs", "sampled"):
             np.testing.assert_allclose(getattr(seen, name), getattr(expected, name), err_msg=name)
         assert (seen.decisions, seen.rewards, seen.waiting) == (expected.decisions, expected.rewards, expected.waiting)
         assert seen.choices.size == expected.choices.size
@@ -185,6 +185,23 @@ def test_the_lead_says_for_how_many_what_looks_best(shops):
     assert "of what their choices rest on was learnt by other players." in text
 
 
+def test_with_very_many_players_the_lead_asks_some_of_them(monkeypatch):
+    learner, clock = learner_of_shops(600)
+    learner.retire(SHOPS[0])
+    whole = snapshot_of(learner, clock)
+    monkeypatch.setattr("posse.service.dashboard.snapshots.SAMPLED", 5)
+    some = snapshot_of(learner, clock)
+    assert (whole.sample.tolist(), some.sample.tolist()) == (list(range(1, 12)), [1, 4, 7, 10])
+    assert np.array_equal(some.sampled.probabilities, whole.sampled.probabilities[::3])
+    lead = experiment_page.lead(some)
+    asked = sum(players for _, players in lead["favorites"]) + lead["undecided"]
+    assert abs(asked - 11) <= 2  # each rounded
+    assert "11 players choose among 5 arms." in (text := _text("parts/lead.html", snapshot=some, lead=lead))
+    assert "for about " in text
+    assert "about" not in _text("parts/lead.html", snapshot=whole, lead=experiment_page.lead(whole))
+    assert experiment_page.matrix(some)["rows"] == experiment_page.matrix(whole)["rows"]
+
+
 def test_the_lead_of_what_has_not_begun():
     learner, clock = learner_of_shops(0, players=("Lyon",))
     empty = posse.Learner(posse.PosseTS(), arms=["a", "b"], clock=clock)
@@ -221,7 +238,7 @@ def test_a_cell_says_whose_data_decides(shops):
         assert f">{SHOPS[place]}<" in row
         cells = row.split("<td ")[1:]
         for arm, cell in enumerate(cells):
-            weight, own = shops.weights[place, arm], shops.counts.pulls[place, arm] > 0
+            weight, own = shops.indices([place]).weights[0, arm], shops.counts.pulls[place, arm] > 0
             assert (">own data<" in cell) == (weight < 0.1 and own)
             assert (">shared data<" in cell) == (weight >= 0.9)
             assert ("hardly known<" in cell) == (weight < 0.1 and not own)

@@ -154,6 +154,25 @@ def test_rewards_of_the_past_and_what_is_seen_of_them(client, path):
     assert diagnosis["pulls"] == state["pulls"]
 
 
+def test_many_players_are_counted_and_listed_page_by_page(client, path):
+    names = [f"shop {number}" for number in range(1500)]
+    for start in (0, 1000):
+        answer = client.patch(path, json={"join": names[start : start + 1000]}).json()
+    client.patch(path, json={"retire": ["shop 3", "shop 1499"]})
+    found = client.get(path).json()
+    assert (found["player_count"], len(found["players"])) == (1500, 1000)
+    assert answer["players"][:2] == found["players"][:2] == [{"name": name, "here": True} for name in ("Lyon", "Nice")]
+    players, after = [], 0
+    while after is not None:
+        page = client.get(f"{path}/players", params={"after": after, "limit": 700}).json()
+        players, after = players + page["players"], page["next"]
+    assert [each["name"] for each in players] == ["Lyon", "Nice", *names]
+    assert [each["name"] for each in players if not each["here"]] == ["shop 3", "shop 1499"]
+    assert players[:1000] == found["players"]
+    answer = client.post(f"{path}/decisions", json={"player": "shop 1400"}).json()
+    assert answer["decisions"][0]["player"] == client.get(f"{path}/log?after=1502").json()["rows"][-1]["player"]
+
+
 def test_the_log_page_by_page(client, path):
     made = decide(client, path, ["Lyon", "Nice"])
     client.post(f"{path}/rewards", json={"decision": made[0]["id"], "reward": 1})
@@ -368,7 +387,7 @@ def test_what_is_described_is_what_there_is(client):
     described = client.get("/openapi.json").json()
     routes = {(method, path) for path, methods in described["paths"].items() for method in methods}
     assert ("post", "/v1/experiments/{name}/decisions") in routes
-    assert len(routes) == 13
+    assert len(routes) == 14
     for methods in described["paths"].values():
         for operation in methods.values():
             for status, answer in operation["responses"].items():
@@ -410,7 +429,7 @@ def test_an_experiment_that_cannot_be_read_keeps_no_other_from_its_default_rewar
         for path in paths:
             decide(client, path, ["Lyon"])
     with contextlib.closing(sqlite3.connect(tmp_path / "posse.db")) as connection, connection:
-        connection.execute("DELETE FROM stats WHERE experiment = 1 AND arm = 1")
+        connection.execute("DELETE FROM stats WHERE experiment = 1")
         connection.execute("UPDATE experiments SET setup = replace(setup, 'PosseTS', 'Elsewhere') WHERE id = 2")
         connection.execute("UPDATE experiments SET setup = 'no JSON' WHERE id = 3")
     with service(tmp_path, defaults_seconds=0.05) as client:

@@ -20,7 +20,7 @@ from stores import SHOPS, Clock, answered, counts, new, stores
 
 LOGS = ("decisions", "rewards", "changes")
 ANSWERED = 15  # the serial number of a decision with a reward
-BESIDE = ("paused", "rounds", "decisions", "events", "time", "summary")
+BESIDE = ("paused", "rounds", "decisions", "events", "time", "rewards", "waiting")
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def flip(path, table, column, chance):
 
 
 @pytest.mark.parametrize(
-    "table", ["experiments", "players", "arms", "decisions", "rewards", "changes", "stats", "tokens"]
+    "table", ["experiments", "players", "arms", "decisions", "rewards", "changes", "stats", "summaries", "tokens"]
 )
 def test_a_changed_value_in_any_column_is_found(path, table, tmp_path):
     chance = random.Random(table)
@@ -160,6 +160,9 @@ def test_a_changed_digest_is_the_fault_of_its_own_row_only(path):
         ),
         ("DELETE FROM stats WHERE experiment = 1 AND player = 2 AND arm = 1", "player 2, arm 1: the row is missing"),
         ("INSERT INTO stats VALUES (1, 99, 0, 0, 0, x'')", "player 99, arm 0: there is a row"),
+        ("INSERT INTO stats VALUES (1, 3, 3, 0, 0, zeroblob(48))", "player 3, arm 3: there is a row.* without data"),
+        ("DELETE FROM summaries", "'teas': summaries: content is None, but the log says [0-9]+ bytes"),
+        ("INSERT INTO summaries VALUES (2, 3, x'00')", "'beers': summaries: content is 1 bytes.*the log says None"),
         (
             "UPDATE stats SET pulls = pulls + 1 WHERE experiment = 2 AND player = 0 AND arm = 0",
             r"pulls is \d+, but the log",
@@ -215,14 +218,25 @@ def test_random_damage_to_the_file_is_refused_or_found_or_harmless(path):
     assert noticed > 15
 
 
+@pytest.mark.parametrize(
+    "content", ["x'00'", "substr(content, 1, length(content) - 8)", "CAST(content || x'00' AS BLOB)"]
+)
+def test_rebuild_mends_a_summary(path, content):
+    tamper(path, f"UPDATE summaries SET content = {content}")
+    store = ServiceStore(f"sqlite:///{path}", clock=Clock(2000))
+    with pytest.raises(Damaged, match="the summary of PosseTS in experiment 1 is missing, or as another version"):
+        commit(store, Choose("teas", ["south"]))
+    assert [finding.experiment for finding in verify(store)] == ["teas"]
+    rebuild(store, "teas")
+    commit(store, Change("teas", paused=False))
+    commit(store, Choose("teas", ["south"]))
+    assert verify(store) == []
+    store.close()
+
+
 @pytest.mark.parametrize("column", BESIDE)
 def test_rebuild_mends_the_experiments_row(path, column):
-    tamper(
-        path,
-        f"UPDATE experiments SET {column} = {'x' if column == 'summary' else column} + 1 WHERE id = 1".replace(
-            " x + 1", " x'00'"
-        ),
-    )
+    tamper(path, f"UPDATE experiments SET {column} = {column} + 1 WHERE id = 1")
     assert findings(path)
     store = ServiceStore(f"sqlite:///{path}")
     assert rebuild(store) == ["teas", "beers"]
@@ -233,8 +247,8 @@ def test_rebuild_mends_the_experiments_row(path, column):
 def test_rebuild_mends_stats_and_who_is_here_and_other_workers_notice(path):
     untouched = ServiceStore(f"sqlite:///{path}", clock=Clock(2000))
     expected = counts(untouched, "teas").pulls.tolist()
-    tamper(path, "UPDATE stats SET pulls = pulls + 5", "DELETE FROM stats WHERE arm = 1", "UPDATE players SET here = 0")
-    tamper(path, "INSERT INTO stats SELECT experiment, player, 1, 0, 0, numbers FROM stats WHERE arm = 0")
+    tamper(path, "UPDATE stats SET arm = -1 - arm WHERE arm < 2", "UPDATE stats SET arm = 2 + arm WHERE arm < 0")
+    tamper(path, "UPDATE stats SET pulls = pulls + 5", "UPDATE players SET here = 0")
     worker, other = (ServiceStore(f"sqlite:///{path}", clock=Clock(2000)) for _ in range(2))
     commit(worker, Observe("teas", []))
     rebuild(other)

@@ -16,7 +16,7 @@ class Roster:
     def __init__(self, kind: str, names: list[str]) -> None:
         self.kind = kind
         self.names = list(names)
-        self.here = np.ones(len(names), np.bool_)
+        self.here = self._room = np.ones(len(names), np.bool_)  # what is in `here` never changes: others may hold it
         self.count = len(names)  # of those that are here
         self._places = {name: place for place, name in enumerate(names)}
 
@@ -34,6 +34,13 @@ class Roster:
 
     def __contains__(self, name: str) -> bool:
         return name in self._places
+
+    def copy_of(self, names: list[str]) -> Roster:
+        """A small roster with only those of these names that are on it, to try changes out; `count` is that of all."""
+        places = [(name, self._places[name]) for name in dict.fromkeys(names) if name in self]
+        part = Roster.of(self.kind, [(name, bool(self.here[place])) for name, place in places])
+        part.count = self.count
+        return part
 
     def listed(self) -> list[tuple[int, str]]:
         """Place and name of those that are here."""
@@ -60,11 +67,13 @@ class Roster:
         place = self._places.setdefault(checked, len(self.names))
         if place == len(self.names):
             self.names.append(checked)
-            self.here = np.append(self.here, True)
+            if place == self._room.size:
+                self._room = np.append(self.here, np.ones(place + 4, np.bool_))
+            self.here = self._room[: place + 1]
         elif self.here[place]:
             raise ValueError(f"{self.kind} {checked!r} is here already")
         else:
-            self.here = self.here.copy()
+            self.here = self._room = self.here.copy()
             self.here[place] = True
         self.count += 1
 
@@ -79,6 +88,6 @@ class Roster:
         place = self.current(name)
         if self.kind == "arm" and self.count == 1:
             raise ValueError(f"arm {str(name)!r} is the last one, and at least one must be offered")
-        self.here = self.here.copy()
+        self.here = self._room = self.here.copy()
         self.here[place] = False
         self.count -= 1

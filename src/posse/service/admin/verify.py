@@ -108,7 +108,7 @@ class LogAudit:
             self._damaged("experiments", f"a column of the set-up is not of its kind: {error}")
         rows = self._checked()
         try:
-            start = {"links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0}
+            start = {"links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0, "rewards": 0}
             players, arms = ([one["name"] for one in names] for names in self.names.values())
             live = LiveExperiment({**row, **start}, first_state(row, arms, players))
             live.replay(rows, lambda table, place: self.names[table][place]["name"])
@@ -187,7 +187,7 @@ def _verify(audit: LogAudit) -> None:
     if live is None:
         report("stats", "not compared, because the log is damaged")
         return
-    for column, wanted in (live.progress() | {"summary": summary_of(live.state)}).items():
+    for column, wanted in live.progress().items():
         if row[column] != wanted and column not in ("links", "head"):
             report("experiments", f"{column} is {_shown(row[column])}, but the log says {_shown(wanted)}")
     for table, roster in (("players", live.state.player_roster), ("arms", live.state.arm_roster)):
@@ -198,6 +198,7 @@ def _verify(audit: LogAudit) -> None:
             if place in found and found[place] != int(here):
                 report(f"{table}, place {place}", f"here is {found[place]!r}, but the log says {int(here)}")
     _report_first("stats", _wrong_pairs(audit, live), report)
+    _check_summary(audit, live)
 
 
 def _report_first(where: str, wrong: list[str], report: AddFinding) -> None:
@@ -240,7 +241,7 @@ def _wrong_pairs(audit: LogAudit, live: LiveExperiment) -> list[str]:
         pair = wanted.pop((row["player"], row["arm"]), None)
         place = f"player {row['player']}, arm {row['arm']}"
         if pair is None:
-            wrong.append(f"{place}: there is a row, but the log speaks of no such pair")
+            wrong.append(f"{place}: there is a row, but the log speaks of no such pair, or of one without data")
             continue
         for column in ("pulls", "waiting"):
             if row[column] != pair[column]:
@@ -248,6 +249,17 @@ def _wrong_pairs(audit: LogAudit, live: LiveExperiment) -> list[str]:
         if row["numbers"] != pair["numbers"]:
             wrong.append(f"{place}: {_first_difference(row['numbers'], pair['numbers'], names)}")
     return wrong + [f"player {player}, arm {arm}: the row is missing" for player, arm in wanted]
+
+
+def _check_summary(audit: LogAudit, live: LiveExperiment) -> None:
+    found, joined = None, 0
+    for row in _stored_rows(audit.connection, "summaries", live.id, "experiment"):
+        found, joined = row["content"], live.state.waiting.shape[1] - row["players"]
+    wanted = summary_of(live.state, joined) or None
+    if joined < 0:
+        audit.report("summaries", f"there are {-joined} players more than the log speaks of")
+    if found != wanted:
+        audit.report("summaries", f"content is {_shown(found)}, but the log says {_shown(wanted)}")
 
 
 def _first_difference(stored: Any, expected: bytes, names: list[str]) -> str:
@@ -285,7 +297,7 @@ def _check_file(connection: Connection, report: AddFinding) -> None:
 
 
 def _check_orphans(connection: Connection, report: AddFinding) -> None:
-    for table in ("players", "arms", "decisions", "rewards", "changes", "stats"):
+    for table in ("players", "arms", "decisions", "rewards", "changes", "stats", "summaries"):
         query = sql.text(
             f"SELECT experiment, count(*) AS rows FROM {table} WHERE experiment NOT IN (SELECT id FROM experiments) "
             "GROUP BY experiment ORDER BY experiment"
@@ -329,7 +341,8 @@ class Rebuild(NamedTuple):
         if live is None or audit.links < row["links"]:
             first = found[0] if found else f"it ends with row {audit.links} of {row['links']}"
             raise Damaged(f"the log of {name!r} is damaged, restore a backup: {first}")
-        connection.execute(sql.delete(tables.stats).where(tables.stats.c.experiment == live.id))
+        for beside in (tables.stats, tables.summaries):
+            connection.execute(sql.delete(beside).where(beside.c.experiment == live.id))
         for kind, roster in ((tables.players, live.state.player_roster), (tables.arms, live.state.arm_roster)):
             for place, here in enumerate(roster.here.tolist()):
                 same = sql.and_(kind.c.experiment == live.id, kind.c.place == place)

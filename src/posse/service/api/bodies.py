@@ -207,7 +207,8 @@ class ExperimentAnswer(BaseModel):
     name: str
     policy: PolicyAnswer
     arms: list[RosterEntry]
-    players: list[RosterEntry]
+    players: list[RosterEntry] = Field(description=f"The first {LARGEST_BATCH:,}; the path …/players has all")
+    player_count: int = Field(description="Of all that are here")
     paused: bool
     horizon: int | None
     reward_range: list[float] = Field(min_length=2, max_length=2)
@@ -226,6 +227,13 @@ class ExperimentsAnswer(BaseModel):
     """All experiments that the token may see."""
 
     experiments: list[ExperimentAnswer]
+
+
+class PlayersAnswer(BaseModel):
+    """Players, retired ones too."""
+
+    players: list[RosterEntry]
+    next: int | None = Field(description="Give it as `after` for the next players; null at the end")
 
 
 class DecisionsAnswer(BaseModel):

@@ -87,6 +87,18 @@ async def read_experiment(name: Name, request: Request) -> ExperimentAnswer:
     return _described(await request.app.state.read_pool.query(queries.experiment, name))
 
 
+@endpoint("GET", EXPERIMENT + "/players", READ, 404)
+async def read_players(
+    name: Name,
+    request: Request,
+    after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="How many players are known")] = 0,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 1000,
+) -> bodies.PlayersAnswer:
+    """All who ever joined, in the order in which they came."""
+    found = await request.app.state.read_pool.query(queries.players, name, after, limit)
+    return bodies.PlayersAnswer(players=_entries(found), next=after + limit if len(found) == limit else None)
+
+
 @endpoint("PATCH", EXPERIMENT, CHANGE, 404)
 async def change_experiment(name: Name, body: bodies.ChangeBody, request: Request) -> ExperimentAnswer:
     """Let players and arms come and go, pause and resume; all of it or nothing."""
@@ -103,9 +115,11 @@ def _described(experiment: queries.Experiment) -> ExperimentAnswer:
     setup, policy = experiment.setup, experiment.setup.policy
     shown: dict[str, Any] = {**vars(setup), **vars(experiment), "reward_range": [setup.low, setup.high]}
     shown["policy"] = bodies.PolicyAnswer(name=type(policy).__name__, constants=policy.arguments(), label=policy.label)
-    for names in ("arms", "players"):
-        shown[names] = [bodies.RosterEntry(name=name, here=here) for name, here in shown[names]]
-    return ExperimentAnswer(**shown)
+    return ExperimentAnswer(**shown | {names: _entries(shown[names]) for names in ("arms", "players")})
+
+
+def _entries(names: list[tuple[str, bool]]) -> list[bodies.RosterEntry]:
+    return [bodies.RosterEntry(name=name, here=here) for name, here in names]
 
 
 # ---------------------------------------------------------------- decisions and rewards

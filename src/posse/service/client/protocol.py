@@ -281,6 +281,10 @@ class ClientProtocol:
         """The description of an experiment as it stands."""
         return self._get(_path(experiment))
 
+    def players(self, experiment: str) -> Steps[list[dict[str, Any]]]:
+        """The name of everybody who ever joined, and whether each is here."""
+        return self._pages(experiment, "players", "players")
+
     def state(self, experiment: str) -> Steps[dict[str, Any]]:
         """The numbers behind the decisions."""
         return self._get(f"{_path(experiment)}/state")
@@ -291,12 +295,15 @@ class ClientProtocol:
 
     def log(self, experiment: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
         """The log as rows with the learner's columns, from the rows after number `after` on."""
-        rows: list[dict[str, Any]] = []
+        return self._pages(experiment, "log", "rows", after)
+
+    def _pages(self, experiment: str, part: str, field: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
+        found: list[dict[str, Any]] = []
         while True:
-            answer = yield from self._get(f"{_path(experiment)}/log?after={after}")
-            rows += answer["rows"]
+            answer = yield from self._get(f"{_path(experiment)}/{part}?after={after}")
+            found += answer[field]
             if answer["next"] is None:
-                return rows
+                return found
             after = answer["next"]
 
     def _get(self, path: str) -> Steps[Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from posse.service.dashboard import words
 from posse.service.dashboard.analysis_process import AnalysisProcess
 from posse.service.dashboard.snapshots import Snapshot
 from posse.service.dashboard.templates import experiment_address
+from posse.service.storage.queries import Indices
 from posse.text import shorten
 
 COLORS = 8  # that can be told apart; with more arms the last color stands for all others
@@ -67,36 +69,45 @@ def shown_arms(snapshot: Snapshot) -> tuple[ShownArm, ...]:
     )
 
 
-def favorite_arms(snapshot: Snapshot) -> np.ndarray:
-    """The place of the arm that looks best for each player, −1 where it is too early to tell, int [player].
+def favorite_arms(snapshot: Snapshot, players: Sequence[int] | np.ndarray, indices: Indices) -> np.ndarray:
+    """The place of the arm that looks best for each of some players, −1 where it is too early to tell, int [player].
 
     An arm looks best if the player would now choose it more often than all others together. A policy without
     randomness chooses the largest bonus, so for it the arm with the best mean looks best.
     """
-    pulls = snapshot.counts.pulls
+    pulls, sums = snapshot.counts.pulls[players], snapshot.counts.sums[players]
     if not pulls.size:
-        return np.full(len(snapshot.players), -1)
+        return np.full(len(players), -1)
     if snapshot.setup.policy.randomised:
-        best = snapshot.probabilities.argmax(axis=1)
-        clear = snapshot.probabilities.max(axis=1) > CLEAR
+        best = indices.probabilities.argmax(axis=1)
+        clear = indices.probabilities.max(axis=1) > CLEAR
     else:
         here, known = np.array([here for _, here in snapshot.arms]), pulls > 0
-        means = np.divide(snapshot.counts.sums, pulls, out=np.full(known.shape, -math.inf), where=known & here)
+        means = np.divide(sums, pulls, out=np.full(known.shape, -math.inf), where=known & here)
         best, clear = means.argmax(axis=1), known[:, here].all(axis=1)
     return np.where(clear & (len(snapshot.arms) > 1), best, -1)
 
 
 def lead(snapshot: Snapshot) -> dict[str, Any]:
-    """What is happening, for the top of the page: for how many players which arm looks best, and how much is shared."""
-    here = np.array([here for _, here in snapshot.players], bool)
-    favorites = favorite_arms(snapshot)[here]
-    arms = shown_arms(snapshot)
-    found = [(arms[place], int((favorites == place).sum())) for place in set(favorites.tolist()) - {-1}]
+    """What is happening, for the top of the page: for how many players which arm looks best, and how much is shared.
+
+    With very many players both come from a sample of them.
+    """
+    sample, indices = snapshot.sample, snapshot.sampled
+    favorites = favorite_arms(snapshot, sample, indices)
+    arms, each = shown_arms(snapshot), snapshot.player_count / max(len(sample), 1)
+    found = [(arms[place], round((favorites == place).sum() * each)) for place in set(favorites.tolist()) - {-1}]
     found.sort(key=lambda favorite: (-favorite[1], favorite[0].place))
     shared = None  # of what decisions rest on; None if there is nobody to share with
-    if here.sum() > 1 and snapshot.decisions:
-        shared = float((snapshot.weights * snapshot.probabilities).sum(axis=1)[here].mean())
-    return {"favorites": found, "undecided": int((favorites == -1).sum()), "shared": shared}
+    if len(sample) > 1 and snapshot.decisions:
+        shared = float((indices.weights * indices.probabilities).sum(axis=1).mean())
+    undecided = round((favorites == -1).sum() * each)
+    return {
+        "favorites": found,
+        "undecided": undecided,
+        "shared": shared,
+        "sampled": len(sample) < snapshot.player_count,
+    }
 
 
 def recent_rates(snapshot: Snapshot) -> tuple[float, float]:
@@ -117,11 +128,15 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any
     """
     arms = shown_arms(snapshot)
     shown = sorted(sorted(arms, key=lambda arm: (not arm.here, -arm.share))[:COLUMNS], key=lambda arm: arm.place)
-    found = [place for place, (name, _) in enumerate(snapshot.players) if search.casefold() in name.casefold()]
+    found: Sequence[int] = range(len(snapshot.players))
+    if search:
+        found = [place for place in found if search.casefold() in snapshot.players[place][0].casefold()]
     pages = max(1, -(-len(found) // ROWS))
     page = min(max(page, 1), pages)
-    places = found[(page - 1) * ROWS : page * ROWS]
-    cells = np.ix_(places, [arm.place for arm in shown])
+    places = list(found[(page - 1) * ROWS : page * ROWS])
+    indices = snapshot.indices(places)
+    columns = [arm.place for arm in shown]
+    cells = np.ix_(places, columns)
     ends = np.stack([table[cells] for table in (snapshot.lows, snapshot.estimates, snapshot.highs)])
     known = np.isfinite(ends[0])
     low, high = (
@@ -130,11 +145,11 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any
     bars = np.round(100 * (ends - low) / max(high - low, 1e-300), 1)
     decisions = snapshot.chosen[places].sum(axis=1)
     shares = snapshot.chosen[cells] / np.maximum(decisions[:, None], 1)
-    numbers = np.stack([*ends, *bars, shares, snapshot.weights[cells], snapshot.counts.pulls[cells]], axis=-1)
+    numbers = np.stack([*ends, *bars, shares, indices.weights[:, columns], snapshot.counts.pulls[cells]], axis=-1)
     return {
         "arms": shown,
         "rows": list(zip(places, decisions.tolist(), numbers.tolist(), strict=True)),
-        "favorites": favorite_arms(snapshot),
+        "favorites": dict(zip(places, favorite_arms(snapshot, places, indices).tolist(), strict=True)),
         "low": low,
         "high": high,
         "page": page,

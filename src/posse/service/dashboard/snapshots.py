@@ -19,6 +19,7 @@ from posse.service.dashboard.history import ChoiceHistory, History, Lateness, Tr
 from posse.service.storage import database, queries
 from posse.service.storage.store import ServiceStore
 
+SAMPLED = 2000  # players at most that are asked which arm looks best; asking takes some 10 µs a player
 SHOWN_PLAYERS = 40  # in the picture of who chooses what
 FRESH = 1.0  # seconds for which a snapshot is kept,
 REST = 20.0  # or this many times as long as reading it took, so that it takes at most a twentieth of a processor,
@@ -51,9 +52,15 @@ class Snapshot:
         self.squares = state.known.statistics[SQUARES].T / GRID  # sums of squares of the rewards on [0, 1]
         self.chosen = self.counts.pulls + state.waiting.T  # pulls, including those that wait for a reward
         self.estimates, self.lows, self.highs = beliefs(state)
-        indices = queries.indices(state)
-        self.weights = indices.weights  # how much each index rests on other players' data, 0 to 1
-        self.probabilities = indices.probabilities  # of each arm, if the player chose now; 0 if it is not offered
+        here = np.flatnonzero(state.player_roster.here)
+        self.player_count = len(here)
+        self.sample = here[:: max(1, -(-len(here) // SAMPLED))]  # places of players for the top of the page
+        self.sampled = queries.indices(state, self.sample)
+        self._state = state
+
+    def indices(self, players: Sequence[int]) -> queries.Indices:
+        """What the next decisions of the players at these places would rest on."""
+        return queries.indices(self._state, players)
 
 
 def beliefs(state: LearnerState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

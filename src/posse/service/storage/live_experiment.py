@@ -24,7 +24,7 @@ from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
 from posse.service.storage.log_rows import Values, row_digest
-from posse.service.storage.pair_statistics import PairStatistics, summary_of
+from posse.service.storage.pair_statistics import PairStatistics
 
 RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
 FEW = 2_000  # rows that are read to catch up; if there are more, the statistics are read anew
@@ -56,6 +56,7 @@ class LiveExperiment:
         self.head: bytes = row["head"]
         self.time: float = row["time"]
         self.paused = bool(row["paused"])
+        self.rewards: int = row["rewards"]
         self._written = self.links
 
     @classmethod
@@ -69,8 +70,16 @@ class LiveExperiment:
         row: dict[str, Any] = {"name": name, "created_at": now, "first_players": len(players), "first_arms": len(arms)}
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
-        row |= {"paused": 0, "rounds": 0, "decisions": 0, "events": 0, "links": 0, "time": now}
-        row["summary"] = summary_of(state)
+        row |= {
+            "paused": 0,
+            "rounds": 0,
+            "decisions": 0,
+            "events": 0,
+            "links": 0,
+            "time": now,
+            "rewards": 0,
+            "waiting": 0,
+        }
         insert = database.insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
         row["id"] = connection.execute(insert.returning(tables.experiments.c.id), row).scalar()
         if row["id"] is None:
@@ -148,6 +157,8 @@ class LiveExperiment:
             self.state.observe(batch)
 
     def _replay_reward(self, row: Values) -> tuple[Row, float]:
+        self.rewards += 1
+        self.statistics.touched.add((row["arm"], row["player"]))
         known = self.waiting.pop(row["serial"], None)
         if row["serial"] < 0:
             self.state.rounds = row["round"]
@@ -198,6 +209,7 @@ class LiveExperiment:
 
     def _wait(self, row: Row) -> None:
         self.state.wait(row)
+        self.statistics.touched.add((row.arm, row.player))
         self.waiting[row.serial] = row
         self.oldest = min(self.oldest, row.decided_at)
 
@@ -207,7 +219,9 @@ class LiveExperiment:
             return
         state = self.state
         state.observe(answered)
+        self.rewards += len(answered)
         for row, reward in answered:
+            self.statistics.touched.add((row.arm, row.player))
             seen_n, seen_s = state.core.last_seen(state.known, row.player, row.arm)
             past = row.serial < 0
             values = {
@@ -229,15 +243,17 @@ class LiveExperiment:
 
     def check_changes(self, steps: list[tuple[str, str]]) -> None:
         """An error if one of these changes, each a kind and a name, cannot be made after those before it."""
-        state = self.state
-        players, arms = (Roster.of(roster.kind, list(roster)) for roster in (state.player_roster, state.arm_roster))
+        names = [name for _, name in steps]
+        players, arms = self.state.player_roster.copy_of(names), self.state.arm_roster.copy_of(names)
         for kind, name in steps:
             roster = players if kind in log_rows.PLAYER_CHANGES else arms
             if kind == "add arm":
-                state.setup.check_floor(roster.count + 1)
+                self.state.setup.check_floor(roster.count + 1)
             if kind in (log_rows.PLAYER_CHANGES[0], log_rows.ARM_CHANGES[0]):
                 roster.add(name)
             else:
+                if name not in roster:
+                    self._roster_of(kind).place(name)  # its error says who there is
                 roster.retire(name)
 
     def change(self, kind: str, name: str, now: float, knows_others: bool = True) -> None:
@@ -295,16 +311,16 @@ class LiveExperiment:
         if self.links == self._written:
             return
         self.write_log(connection)
-        summary = self.statistics.write(connection, self.id, self.state)
-        values = self.progress() if summary is None else self.progress() | {"summary": summary}
-        connection.execute(UPDATE, values | {"experiment": self.id})
+        self.statistics.write(connection, self.id, self.state)
+        connection.execute(UPDATE, self.progress() | {"experiment": self.id})
         self._written = self.links
 
     def progress(self) -> dict[str, Any]:
         """How far the experiment is: columns of its row that follow from the log."""
         state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
-        return values | {"links": self.links, "head": self.head, "time": self.time, "paused": int(self.paused)}
+        values |= {"links": self.links, "head": self.head, "time": self.time, "paused": int(self.paused)}
+        return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}
 
 
 def first_state(row: Values, arms: list[str], players: list[str]) -> LearnerState:

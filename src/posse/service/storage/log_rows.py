@@ -183,10 +183,12 @@ def name_row(table: str, experiment: int, place: int, name: str, here: bool) -> 
     return row
 
 
-def read_names(connection: Connection, table: sql.Table, experiment: int) -> list[tuple[str, bool]]:
-    """Names, and whether each is here, by place."""
-    query = sql.select(table.c.name, table.c.here).where(table.c.experiment == experiment).order_by(table.c.place)
-    return [(name, bool(here)) for name, here in connection.execute(query)]
+def read_names(
+    connection: Connection, table: sql.Table, experiment: int, after: int = 0, limit: int | None = None
+) -> list[tuple[str, bool]]:
+    """Names, and whether each is here, by place; all of them, or at most so many after the first few."""
+    query = sql.select(table.c.name, table.c.here).where(table.c.experiment == experiment, table.c.place >= after)
+    return [(name, bool(here)) for name, here in connection.execute(query.order_by(table.c.place).limit(limit)).all()]
 
 
 def read_name(connection: Connection, table: str, experiment: int, place: int) -> str:

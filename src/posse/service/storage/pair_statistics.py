@@ -1,11 +1,13 @@
-"""What is kept of every (player, arm) pair beside the log: a cache, written in the same transaction.
+"""What is kept of the (player, arm) pairs beside the log, and of the policy's summary: a cache, written with the log.
 
 Which numbers a pair has follows from the policy's declaration: its statistics, and as it is refreshed, the statistics
-in its index or what the player has seen. A row holds them as 64-bit numbers, one after another.
+in its index or what the player has seen. A row holds them as 64-bit numbers, one after another. A pair whose numbers
+are all 0 has no row. Only what changed is looked at and written, so the cost does not grow with the number of pairs.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.learner.state import LearnerState
+from posse.policies.statistics import COUNT
 from posse.service.storage import schema as tables
 from posse.service.storage.database import upsert
 from posse.service.storage.errors import Damaged
@@ -20,61 +23,113 @@ from posse.service.storage.log_rows import Values
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here
+NO_SUMMARY = (-1, 0, 0)
+AT_ONCE = 10_000  # rows that are read in one go; in between, other threads may work
 
 
 class PairStatistics:
-    """What the database has of an experiment's pairs, so that only what differs is written."""
+    """Which pairs of a state, and whether its summary, differ from what the database has."""
 
     def __init__(self) -> None:
-        self._numbers = np.zeros((0, 0, 0), np.int64)
-        self._summary = b""
+        self.touched: set[tuple[int, int]] = set()  # arm and player of the decisions and rewards since the last writing
+        self._behind: set[tuple[int, int]] = set()  # pairs whose index lacks rewards: the next summary changes them
+        self._shape = (0, 0)  # arms and players
+        self._summary = NO_SUMMARY  # which one the database has
 
     def load(self, connection: Connection, row: Values, state: LearnerState, players: Entries, arms: Entries) -> None:
         """Put the state where the tables say it stands; `row` is the experiment's."""
-        table, experiment = tables.stats, row["id"]
-        query = sql.select(table.c.waiting, table.c.numbers).where(table.c.experiment == experiment)
-        found = connection.execute(query.order_by(table.c.arm, table.c.player)).all()
-        if len(found) != len(players) * len(arms):
+        table, shape, names = tables.stats, (len(arms), len(players)), number_names(state)
+        numbers = np.zeros((1 + len(names), *shape), np.int64)  # what waits comes first
+        columns = table.c.arm, table.c.player, table.c.waiting, table.c.numbers
+        found = connection.execute(sql.select(*columns).where(table.c.experiment == row["id"]))
+        for rows in found.partitions(AT_ONCE):
+            *places, waiting, packed = zip(*rows, strict=True)
+            if wrong := set(map(len, packed)) - {8 * len(names)}:
+                raise Damaged(
+                    f"experiment {row['id']} has {min(wrong)} bytes of numbers for a pair, but "
+                    f"{state.setup.policy.label} keeps {len(names)} numbers: {', '.join(names)}; "
+                    "`posse db rebuild` makes them anew from the log"
+                )
+            stored = np.frombuffer(b"".join(packed), "<i8").reshape(-1, len(names)).T
+            pairs = np.array(places, np.int64)
+            inside = ((pairs >= 0) & (pairs < np.array([shape]).T)).all(axis=0)
+            numbers[:, *pairs[:, inside]] = np.vstack([np.array(waiting, np.int64), stored])[:, inside]
+        totals = int(numbers[1].sum()), int(numbers[0].sum())
+        if totals != (row["rewards"], row["waiting"]):
             raise Damaged(
-                f"experiment {experiment} has {len(found)} rows of stats, but expected {len(players)} players × "
-                f"{len(arms)} arms; `posse db rebuild` makes them anew from the log"
+                f"the stats of experiment {row['id']} have {totals[0]} rewards and {totals[1]} waiting decisions, but "
+                f"its row says {row['rewards']} and {row['waiting']}; `posse db rebuild` makes them anew from the log"
             )
-        names = number_names(state)
-        wrong = {len(numbers) for _, numbers in found} - {8 * len(names)}
-        if wrong:
-            raise Damaged(
-                f"experiment {experiment} has {min(wrong)} bytes of numbers for a pair, but {state.setup.policy.label} "
-                f"keeps {len(names)} numbers: {', '.join(names)}; `posse db rebuild` makes them anew from the log"
-            )
-        shape = (len(arms), len(players))
-        stored = np.frombuffer(b"".join(numbers for _, numbers in found), "<i8").reshape(*shape, len(names))
-        waiting = np.array([waiting for waiting, _ in found], np.int64).reshape(shape)
         arrays: dict[str, np.ndarray] = {}
-        start = 0
+        start = 1
         for name, array in _arrays(state).items():
-            part = stored[..., start : start + len(array)].astype(np.int64)
-            arrays[name] = np.ascontiguousarray(part.transpose(2, 0, 1)).view(array.dtype)
+            arrays[name] = numbers[start : start + len(array)].view(array.dtype)
             start += len(array)
-        state.restore(players, arms, waiting, arrays | _from_summary(state, shape, arrays, row["summary"]))
+        try:
+            summary = _read_summary(connection, row["id"], state, len(players), totals[0])
+            state.restore(players, arms, numbers[0], arrays | summary)
+            same = all(getattr(state.known, name).size == array.size for name, array in summary.items())
+        except (struct.error, KeyError, ValueError):
+            same = False
+        if not same:
+            raise Damaged(
+                f"the summary of {state.setup.policy.label} in experiment {row['id']} is missing, or as another "
+                "version of posse made it; `posse db rebuild` makes it anew from the log"
+            )
         self.keep(state)
 
     def keep(self, state: LearnerState) -> None:
         """Take the state for what the database has."""
-        self._numbers, self._summary = _all_numbers(state), summary_of(state)
+        self._changed(state)
 
-    def write(self, connection: Connection, experiment: int, state: LearnerState) -> bytes | None:
-        """Write the pairs that differ; return the summary if that does."""
-        numbers, summary = _all_numbers(state), summary_of(state)
-        differs = np.ones(numbers.shape[1:], np.bool_)
-        _, arms, players = self._numbers.shape
-        if arms and players:
-            differs[:arms, :players] = (numbers[:, :arms, :players] != self._numbers).any(axis=0)
-        rows = _rows(experiment, numbers, differs)
+    def write(self, connection: Connection, experiment: int, state: LearnerState) -> None:
+        """Write the pairs that have changed, and the summary if one was made."""
+        before = self._summary
+        rows = _rows(experiment, state, self._changed(state))
         if rows:
             connection.execute(upsert(tables.stats, connection.dialect.name), rows)
-        changed = summary != self._summary
-        self._numbers, self._summary = numbers, summary
-        return summary if changed else None
+        if self._summary != before:
+            values = {"experiment": experiment, "players": self._shape[1], "content": summary_of(state)}
+            connection.execute(upsert(tables.summaries, connection.dialect.name), values)
+
+    def _changed(self, state: LearnerState) -> np.ndarray:
+        """The pairs that may differ from what the database has, which from now on has them."""
+        (old_arms, old_players), self._shape = self._shape, state.waiting.shape
+        summary, self._summary = self._summary, _which_summary(state)
+        if self._summary != summary:
+            self.touched |= self._behind
+            self._behind = set()
+        found = [pair for pair in self.touched if pair[0] < old_arms and pair[1] < old_players]
+        self.touched.clear()
+        pairs = np.array(found, np.int64).reshape(-1, 2).T
+        if self._shape != (old_arms, old_players):
+            new = (
+                _pairs_with_data(state, 0, slice(old_players, None)),
+                _pairs_with_data(state, old_arms, slice(old_players)),
+            )
+            pairs = np.concatenate([pairs, *new], axis=1)
+        arms, players = pairs  # one row each
+        behind = state.known.indexed[COUNT][arms, players] != state.known.statistics[COUNT][arms, players]
+        self._behind.update(zip(arms[behind].tolist(), players[behind].tolist(), strict=True))
+        return pairs
+
+
+def _which_summary(state: LearnerState) -> tuple[int, int, int]:
+    """What tells a summary from the one before: everybody's pulls, and how many arms and players there were.
+
+    Where the policy can welcome a player with what the last summary says, there is none when a player joins.
+    """
+    if "summed" not in state.core.kept:
+        return NO_SUMMARY
+    arms, players = state.waiting.shape
+    return int(state.known.summed[1]), arms, 0 if getattr(state.setup.policy, "welcome", None) else players
+
+
+def _pairs_with_data(state: LearnerState, first_arm: int = 0, players: slice = slice(None)) -> np.ndarray:
+    """Arms and players of the pairs with any number other than 0, from an arm on and among these players."""
+    arrays = (array[:, first_arm:, players] for array in (state.waiting[None], *_arrays(state).values()))
+    found = np.array(np.nonzero(np.logical_or.reduce([array.any(axis=0) for array in arrays])), np.int64)
+    return found + np.array([[first_arm], [players.start or 0]])
 
 
 def number_names(state: LearnerState) -> list[str]:
@@ -87,15 +142,17 @@ def number_names(state: LearnerState) -> list[str]:
 
 
 def all_rows(experiment: int, state: LearnerState) -> list[dict[str, Any]]:
-    numbers = _all_numbers(state)
-    return _rows(experiment, numbers, np.ones(numbers.shape[1:], np.bool_))
+    return _rows(experiment, state, _pairs_with_data(state))
 
 
-def _rows(experiment: int, numbers: np.ndarray, chosen: np.ndarray) -> list[dict[str, Any]]:
-    arms, players = np.nonzero(chosen)
-    columns = numbers[:, chosen].astype("<i8")
-    named = {"player": players, "arm": arms, "pulls": columns[1], "waiting": columns[0]}
-    packed = [row.tobytes() for row in np.ascontiguousarray(columns[1:].T)]
+def _rows(experiment: int, state: LearnerState, pairs: np.ndarray) -> list[dict[str, Any]]:
+    """The rows of these pairs, of those that have one."""
+    arms, players = pairs
+    arrays = (array[:, arms, players].view(np.int64) for array in _arrays(state).values())
+    numbers = np.concatenate([state.waiting[arms, players][None], *arrays]).astype("<i8")
+    some = numbers.any(axis=0)
+    named = {"player": players[some], "arm": arms[some], "pulls": numbers[1, some], "waiting": numbers[0, some]}
+    packed = [row.tobytes() for row in numbers[1:, some].T]
     values = zip(*(column.tolist() for column in named.values()), packed, strict=True)
     return [{"experiment": experiment, **dict(zip((*named, "numbers"), row, strict=True))} for row in values]
 
@@ -105,36 +162,41 @@ def _arrays(state: LearnerState) -> dict[str, np.ndarray]:
     return {name: getattr(state.known, name) for name in OF_PAIRS if name in state.core.kept}
 
 
-def _all_numbers(state: LearnerState) -> np.ndarray:
-    """All numbers of all pairs, as integers of the same bits, [number, arm, player]; what waits comes first."""
-    return np.concatenate([state.waiting[None], *(array.view(np.int64) for array in _arrays(state).values())])
+# ---------------------------------------------------------------- the summary
 
 
-def summary_of(state: LearnerState) -> bytes:
-    """What a policy's summary keeps: the pulls at the last one, and what it said of arms and players."""
-    if "summed" not in state.core.kept:
-        return b""
-    known = state.known
-    parts = ((known.summed[1:], "<i8"), (known.of_arm, "<f8"), (known.of_player, "<f8"))
-    return b"".join(array.astype(kind).tobytes() for array, kind in parts)
+def summary_of(state: LearnerState, joined: int = 0) -> bytes:
+    """What a policy's summary keeps, each array after its size; it says nothing of the last `joined` players."""
+    content = b""
+    for name in _summary_names(state):
+        array = getattr(state.known, name)
+        part = array[1:] if name == "summed" else array[: len(array) - joined] if name == "of_player" else array
+        content += struct.pack("<q", part.size) + part.astype(part.dtype.newbyteorder("<")).tobytes()
+    return content
 
 
-def _from_summary(
-    state: LearnerState, shape: tuple[int, int], arrays: dict[str, np.ndarray], summary: bytes
+def _summary_names(state: LearnerState) -> list[str]:
+    return [name for name in state.core.kept if name not in OF_PAIRS]
+
+
+def _read_summary(
+    connection: Connection, experiment: int, state: LearnerState, players: int, pulls: int
 ) -> dict[str, np.ndarray]:
-    """What the bytes say, as arrays by name."""
-    if "summed" not in state.core.kept:
+    """The summary's arrays by name. A player who joined after it is taken for what the last row says of players."""
+    table, arrays, start = tables.summaries, {}, 0
+    found = connection.execute(sql.select(table).where(table.c.experiment == experiment)).first()
+    if found is None:
         return {}
-    policy = state.core.policy
-    split = 8 + 8 * shape[0] * len(policy.shared)
-    if len(summary) != split + 8 * shape[1] * len(policy.of_player):
-        raise Damaged(
-            f"the summary of {policy.label} has {len(summary)} bytes, as if another version of posse had made it; "
-            "`posse db rebuild` makes it anew from the log"
-        )
-    last = np.frombuffer(summary[:8], "<i8")
-    return {
-        "summed": np.array([arrays["statistics"][0].sum(), last[0]]),
-        "of_arm": np.frombuffer(summary[8:split], "<f8"),
-        "of_player": np.frombuffer(summary[split:], "<f8"),
-    }
+    for name in _summary_names(state):
+        array, (size,) = getattr(state.known, name), struct.unpack_from("<q", found.content, start)
+        values = np.frombuffer(found.content, array.dtype.newbyteorder("<"), size, start + 8)
+        start += 8 + 8 * size
+        if name == "summed":
+            values = np.array([pulls, *values])
+        elif name == "of_player" and size:
+            rows = values.reshape(-1, array.shape[1])
+            values = np.concatenate([rows, np.repeat(rows[-1:], players - found.players, axis=0)])
+        arrays[name] = values
+    if start != len(found.content):
+        raise ValueError(f"the summary has {len(found.content)} bytes, but expected {start}")
+    return arrays

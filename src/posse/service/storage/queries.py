@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from posse.learner.ledger import Answer, Row, write_id
 from posse.learner.log import Past, to_arrow
 from posse.learner.setup import Setup, check_name
 from posse.learner.state import LearnerState
-from posse.service.settings import LARGEST_PAGE
+from posse.service.settings import LARGEST_BATCH, LARGEST_PAGE
 from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import UnknownExperiment
@@ -34,7 +35,9 @@ class Experiment:
     name: str
     setup: Setup
     players: list[tuple[str, bool]]
-    """Names, and whether each is here, in the order in which they came."""
+    """The names of the first `LARGEST_BATCH`, and whether each is here, in the order in which they came."""
+    player_count: int
+    """Of all that are here."""
     arms: list[tuple[str, bool]]
     paused: bool
     rounds: int
@@ -70,24 +73,43 @@ def experiments(connection: Connection, only: int | None = None) -> list[Experim
     def rows(query: sql.Select[Any], of: sql.Column[Any]) -> Any:
         return connection.execute(query if only is None else query.where(of == only))
 
-    table, stats = tables.experiments, tables.stats
+    everybody, found = tables.players, []
     names: defaultdict[tuple[str, int], list[tuple[str, bool]]] = defaultdict(list)
-    for kind in (tables.players, tables.arms):
-        for row in rows(sql.select(kind).order_by(kind.c.experiment, kind.c.place), kind.c.experiment):
+    for kind in (everybody, tables.arms):
+        query = sql.select(kind).order_by(kind.c.experiment, kind.c.place)
+        for row in rows(query.where(kind.c.place < LARGEST_BATCH) if kind is everybody else query, kind.c.experiment):
             names[kind.name, row.experiment].append((row.name, bool(row.here)))
-    query = sql.select(stats.c.experiment, sql.func.sum(stats.c.pulls), sql.func.sum(stats.c.waiting))
-    sums = {id_: found for id_, *found in rows(query.group_by(stats.c.experiment), stats.c.experiment)}
-    found = []
-    for row in rows(sql.select(table).order_by(table.c.name), table.c.id):
-        about = row.name, Setup.from_dict(json.loads(row.setup)), names["players", row.id], names["arms", row.id]
-        rewards, waiting = map(int, sums.get(row.id, (0, 0)))
-        counts = row.rounds, row.decisions, row.events, rewards, waiting
-        found.append(Experiment(*about, bool(row.paused), *counts, row.created_at, row.time))
+    query = sql.select(everybody.c.experiment, sql.func.sum(everybody.c.here)).group_by(everybody.c.experiment)
+    here = dict(rows(query, everybody.c.experiment).all())
+    for row in rows(sql.select(tables.experiments).order_by(tables.experiments.c.name), tables.experiments.c.id):
+        setup = Setup.from_dict(json.loads(row.setup))
+        who = names["players", row.id], int(here.get(row.id, 0)), names["arms", row.id]
+        found.append(_described(row._mapping, setup, *who))
     return found
+
+
+def _described(
+    row: Values, setup: Setup, players: list[tuple[str, bool]], player_count: int, arms: list[tuple[str, bool]]
+) -> Experiment:
+    counts = (row[name] for name in ("rounds", "decisions", "events", "rewards", "waiting", "created_at", "time"))
+    return Experiment(row["name"], setup, players, player_count, arms, bool(row["paused"]), *counts)
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
     return experiments(connection, find(connection, name)["id"])[0]
+
+
+def players(connection: Connection, name: str, after: int = 0, limit: int = LARGEST_PAGE) -> list[tuple[str, bool]]:
+    """At most so many players after the first few: names, and whether each is here, in the order in which they came."""
+    return log_rows.read_names(connection, tables.players, find(connection, name)["id"], after, limit)
+
+
+def described(connection: Connection, live: LiveExperiment) -> Experiment:
+    """An experiment from memory, all of which has been written; no more is read for many players than for few."""
+    state = live.state
+    first = zip(state.player_roster.names, state.player_roster.here[:LARGEST_BATCH].tolist(), strict=False)
+    who = list(first), state.player_roster.count, list(state.arm_roster)
+    return _described(find(connection, live.name), state.setup, *who)
 
 
 def with_patience(connection: Connection) -> list[str]:
@@ -129,14 +151,14 @@ def has_last_row(connection: Connection, live: LiveExperiment) -> bool:
     return any(entry["digest"] == live.head for _, entry in rows)
 
 
-def indices(state: LearnerState) -> Indices:
-    """Centers, scales, weights and probabilities of all."""
-    players, arms = len(state.player_roster.names), len(state.arm_roster.names)
-    table = np.zeros((4, players, arms))
-    for player in range(players):
+def indices(state: LearnerState, players: Sequence[int] | np.ndarray | None = None) -> Indices:
+    """Centers, scales, weights and probabilities of all, or of the players at these places."""
+    chosen = range(len(state.player_roster.names)) if players is None else players
+    table = np.zeros((4, len(chosen), len(state.arm_roster.names)))
+    for row, player in enumerate(chosen):
         evaluated = state.evaluate(player)
         state.probabilities(evaluated, state.arm_roster.here)
-        table[:, player] = evaluated
+        table[:, row] = evaluated
     return Indices(*table)
 
 
@@ -151,15 +173,18 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     whole("after", after, least=0)
     whole("limit", limit, least=1, most=LARGEST_PAGE)
     row = find(connection, name)
-    players, arms = (
-        [one for one, _ in log_rows.read_names(connection, table, row["id"])] for table in (tables.players, tables.arms)
-    )
     serial = log_rows.first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
-    rows = log_rows.read_log(connection, row["id"], after, serial, limit)
-    return [_log_entry(table, one, players, arms) for table, one in sorted(rows, key=log_rows.by_link)]
+    rows = sorted(log_rows.read_log(connection, row["id"], after, serial, limit), key=log_rows.by_link)
+    arms = [arm for arm, _ in log_rows.read_names(connection, tables.arms, row["id"])]
+    # A change of an arm, or of none, has a place too; a name too many does no harm.
+    named = {one["place"] if table == "changes" else one["player"] for table, one in rows}
+    table = tables.players
+    query = sql.select(table.c.place, table.c.name).where(table.c.experiment == row["id"], table.c.place.in_(named))
+    players = dict(connection.execute(query).all())
+    return [_log_entry(table, one, players, arms) for table, one in rows]
 
 
-def _log_entry(table: str, row: Values, players: list[str], arms: list[str]) -> dict[str, Any]:
+def _log_entry(table: str, row: Values, players: Mapping[int, str], arms: list[str]) -> dict[str, Any]:
     """A row of the log in the learner's words."""
     if table == "changes":
         change = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}

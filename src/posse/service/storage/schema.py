@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlalchemy as sql
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, LargeBinary, SmallInteger, Text
 
-SCHEMA = "0002"  # the revision that this posse writes and reads
+SCHEMA = "0003"  # the revision that this posse writes and reads
 
 metadata = sql.MetaData()
 
@@ -31,7 +31,8 @@ experiments = sql.Table(
     Column("links", BigInteger, nullable=False),  # rows in the log
     Column("head", LargeBinary, nullable=False),  # the digest of the last one
     Column("time", Double, nullable=False),  # of the last one; it never goes back
-    Column("summary", LargeBinary, nullable=False),  # what the policy's second stage says
+    Column("rewards", BigInteger, nullable=False),  # all pulls in `stats`, which would be slow to add up
+    Column("waiting", BigInteger, nullable=False),  # likewise
 )
 
 
@@ -117,7 +118,7 @@ changes = sql.Table(
     sqlite_with_rowid=False,
 )
 
-stats = sql.Table(
+stats = sql.Table(  # a pair whose numbers are all 0 has no row
     "stats",
     metadata,
     Column("experiment", Integer, primary_key=True, autoincrement=False),
@@ -127,6 +128,14 @@ stats = sql.Table(
     Column("waiting", BigInteger, nullable=False),
     Column("numbers", LargeBinary, nullable=False),  # as the policy declares them: `pair_statistics`
     sqlite_with_rowid=False,
+)
+
+summaries = sql.Table(  # apart from `experiments`, because SQLite writes a row anew whenever a column changes
+    "summaries",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("players", Integer, nullable=False),  # how many there were; it says nothing of those who joined later
+    Column("content", LargeBinary, nullable=False),  # what the policy's summary said: `pair_statistics`
 )
 
 tokens = sql.Table(

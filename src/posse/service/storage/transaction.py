@@ -180,7 +180,7 @@ class Transaction:
     def describe(self, name: str) -> queries.Experiment:
         """An experiment as it stands now."""
         self.write()
-        return queries.experiment(self.connection, name)
+        return queries.described(self.connection, self.touched[name])
 
     def now(self, live: LiveExperiment) -> float:
         """The time, which never goes back. Every decision that has waited too long takes the default first."""
