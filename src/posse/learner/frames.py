@@ -35,8 +35,8 @@ def _rows_of(table: Any) -> list[tuple[Any, Any]] | None:
     return list(zip(*_values(columns, identity, "reward", expected="'decision' or 'id', and 'reward'"), strict=True))
 
 
-def first_players(setup: Setup, players: Any) -> dict[str, list[Any]]:
-    """The players that a learner begins with: their names, and the values of their attributes if there are any.
+def given_players(setup: Setup, players: Any) -> dict[str, list[Any]]:
+    """Players as users give them: their names, and the values of their attributes if there are any.
 
     They are given as names, as {name: {attribute: value}}, or as a data frame or an Arrow table.
     """

@@ -15,7 +15,7 @@ import numpy as np
 from posse.attributes import Attributes, Value
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
-from posse.learner.frames import as_reports, first_players
+from posse.learner.frames import as_reports, given_players
 from posse.learner.ledger import Answer, Ledger, Row, RowLog, UnknownDecision, parse_id
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
 from posse.learner.state import Decision, LearnerState
@@ -89,7 +89,7 @@ class Learner:
         setup = Setup(policy, horizon, seed, low, high, *fixed)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
-        self._begin(setup, {"arms": check_names("arm", arms), **first_players(setup, players)}, clock)
+        self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)
 
     def _begin(self, setup: Setup, first: dict[str, list[Any]], clock: Callable[[], float]) -> None:
         """Set everything up, before the first event; `first` has the arms, the players and the players' attributes."""

@@ -19,7 +19,7 @@ from posse.policies.statistics import COUNT
 from posse.service.storage import schema as tables
 from posse.service.storage.database import upsert
 from posse.service.storage.errors import Damaged
-from posse.service.storage.log_rows import Values
+from posse.service.storage.log_rows import Values, read_values
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here
@@ -38,6 +38,7 @@ class PairStatistics:
 
     def load(self, connection: Connection, row: Values, state: LearnerState, players: Entries, arms: Entries) -> None:
         """Put the state where the tables say it stands; `row` is the experiment's."""
+        values = read_values(connection, state.setup.attributes, row["id"])
         table, shape, names = tables.stats, (len(arms), len(players)), number_names(state)
         numbers = np.zeros((1 + len(names), *shape), np.int64)  # what waits comes first
         columns = table.c.arm, table.c.player, table.c.waiting, table.c.numbers
@@ -67,8 +68,8 @@ class PairStatistics:
             start += len(array)
         try:
             summary = _read_summary(connection, row["id"], state, len(players), totals[0])
-            state.restore(players, arms, numbers[0], arrays | summary)
-            same = all(getattr(state.known, name).size == array.size for name, array in summary.items())
+            state.restore(players, arms, numbers[0], arrays | summary, values)
+            same = all(getattr(state.known, n).size == a.size for n, a in summary.items() if n != "of_value")
         except (struct.error, KeyError, ValueError):
             same = False
         if not same:
@@ -77,6 +78,10 @@ class PairStatistics:
                 "version of posse made it; `posse db rebuild` makes it anew from the log"
             )
         self.keep(state)
+
+    def expect_summary(self) -> None:
+        """Take the next summary for another than the database has, though nobody came and nothing was pulled."""
+        self._summary = NO_SUMMARY
 
     def keep(self, state: LearnerState) -> None:
         """Take the state for what the database has."""
@@ -115,14 +120,11 @@ class PairStatistics:
 
 
 def _which_summary(state: LearnerState) -> tuple[int, int, int]:
-    """What tells a summary from the one before: everybody's pulls, and how many arms and players there were.
-
-    Where the policy can welcome a player with what the last summary says, there is none when a player joins.
-    """
+    """What tells a summary from the one before: everybody's pulls, and how many players and arms there were."""
     if "summed" not in state.core.kept:
         return NO_SUMMARY
-    arms, players = state.waiting.shape
-    return int(state.known.summed[1]), arms, 0 if getattr(state.setup.policy, "welcome", None) else players
+    _, pulls, players = state.known.summed.tolist()
+    return pulls, players, len(state.waiting)
 
 
 def _pairs_with_data(state: LearnerState, first_arm: int = 0, players: slice = slice(None)) -> np.ndarray:
@@ -171,6 +173,9 @@ def summary_of(state: LearnerState, joined: int = 0) -> bytes:
     for name in _summary_names(state):
         array = getattr(state.known, name)
         part = array[1:] if name == "summed" else array[: len(array) - joined] if name == "of_player" else array
+        if name == "of_value" and joined:
+            known = state.known.columns[: len(state.known.columns) - joined]
+            part = array[:, :, : max(state.core.coder.parts, known.max(initial=-1) + 1)]
         content += struct.pack("<q", part.size) + part.astype(part.dtype.newbyteorder("<")).tobytes()
     return content
 
