@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, LargeBinary, SmallInteger, Text
 
-SCHEMA = "0004"  # the revision that this posse writes and reads
+SCHEMA = "0003"  # the revision that this posse writes and reads
 
 metadata = sql.MetaData()
 
