@@ -94,6 +94,17 @@ class Attributes:
             made[name] = tuple(texts[value] for value in column)
         return made or None
 
+    def texts(self, name: str) -> list[str]:
+        """All values of an attribute as people read them, in their order; none for a category of any strings."""
+        kind = self.kinds[name]
+        if isinstance(kind, str):
+            return []
+        return [_shown(kind, value) for value in range(len(kind) + 1)] if _is_number(kind) else [str(v) for v in kind]
+
+    def example(self) -> dict[str, str | float]:
+        """A value for each attribute, as somebody may give them."""
+        return {n: n if kind == CATEGORY else kind[0] for n, kind in self.kinds.items()}
+
     def name(self, values: Sequence[Value]) -> str:
         """The name of a player that is nothing but a combination of values.
 
