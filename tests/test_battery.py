@@ -20,7 +20,7 @@ from posse.experiments.battery.report import battery_figure, to_text, write_batt
 from posse.experiments.battery.score import paper_mean, ratio, score
 from posse.experiments.records import SCHEMA
 from posse.experiments.spec.shipped_specs import battery_spec
-from posse.experiments.spec.study import KNOWS_GROUPS, PolicyChoice, Study
+from posse.experiments.spec.study import BLIND, KNOWS_GROUPS, PolicyChoice, Study
 
 # Families ----------------------------------------------------------------------------------------------------------
 
@@ -51,6 +51,28 @@ class TestFamilies:
             (problem,) = study.problems[0].part(0, 1).make(0)
             assert min(part.players for part in problem.by_group()) >= 10, study.name
             assert len(problem.by_group()) > 1, study.name
+
+    def test_attributes_explain_what_the_tags_say_in_both_halves(self):
+        known = [study for study in self.spec.studies if study.blind]
+        assert len(known) >= 16
+        assert known == [study for study in self.spec.studies if study.problems[0].parameters.get("attributes")]
+        assert abs(sum("A" in study.tags for study in known) - len(known) / 2) <= 1
+        found = set()
+        for study in known:
+            parameters = study.problems[0].parameters
+            for tag in study.tags:
+                if tag.startswith("explained-"):
+                    assert tag == f"explained-{100 * parameters['explained']:g}", study.name
+                    assert [parameters["interactions"], parameters["missing"], parameters["rare"]] == [None] * 3
+                    found.add((tag, study.tags[0]))
+        assert found == {(f"explained-{share}", half) for share in (90, 50, 0) for half in "AB"}
+
+    def test_the_base_case_of_attributes_is_as_it_is_described(self):
+        (study,) = (study for study in self.spec.studies if study.name == "attributes-90")
+        problems = study.problems[0].make(0)
+        assert (problems[0].means.shape, study.horizons) == ((60, 5), (1000,))
+        deviation = math.sqrt(np.mean([problem.means.var(axis=0) for problem in problems]))
+        assert deviation == pytest.approx(0.08, abs=0.002)
 
     def test_horizons_are_told_wrong_by_ten_both_ways_in_both_halves(self):
         wrong = {(study.told, tag) for study in self.spec.studies for tag in study.tags if study.told != 1}
@@ -130,7 +152,7 @@ def rows(study, policy, regrets, locks=0):
 
 def families(tags, **policies):
     labels = {"PosseTS": "own", "Ind-TS": "alone", "HierTS(0.1)": "hier", "RobustAgg-TS(0.15)": "robust"}
-    labels[KNOWS_GROUPS] = "knows"
+    labels |= {KNOWS_GROUPS: "knows", BLIND: "blind"}
     found = [row for label, name in labels.items() if name in policies for row in rows("f", label, *policies[name])]
     study = Study("f", (), (), (10,), (), tags=tags)
     return score(Records(pa.Table.from_pylist(found, schema=SCHEMA)), [study, dataclasses.replace(study, name="g")])
@@ -209,6 +231,19 @@ class TestBars:
             assert (family.best(), family.best(alone=True)) == ("Ind-TS", "Ind-TS")
             known = next(bar for bar in family.bars if bar.rival == KNOWS_GROUPS)
             assert (known.limit, known.ratio.value, known.verdict) == (1.5, pytest.approx(times), verdict)
+
+    @pytest.mark.parametrize(("share", "limit"), [(90, 0.65), (50, 0.9), (0, 1.03)])
+    def test_attributes_must_be_worth_what_they_explain(self, share, limit):
+        """Beside PosseTS that is not told them, which is not one of the other policies."""
+        for times, verdict in ((limit - 0.01, "won"), (limit + 0.01, "lost")):
+            (family,) = families((f"explained-{share}",), own=(times * HARD,), alone=(2 * HARD,), blind=(HARD,))
+            assert family.best() == "Ind-TS"
+            bar = bar_of(family, f"mean, attributes explain {share} %")
+            assert (bar.against, bar.limit, bar.verdict) == (BLIND, limit, verdict)
+        (family,) = families((), own=(HARD,), alone=(2 * HARD,), blind=(4 * HARD,))
+        assert BLIND not in [bar.against for bar in family.bars]
+        assert family.to_blind.value == 0.25
+        assert "  0.25 [0.25, 0.25]  " in to_text([family])
 
     def test_harm_is_lost_and_doubt_is_told(self):
         (family,) = families((), own=(1.06 * HARD,), alone=(HARD,))
@@ -299,6 +334,18 @@ class TestReport:
         (found,) = (each for each in family["scores"] if each["policy"] == "Beta-TS")
         assert found["mean"] == pytest.approx(result.final_regret.mean())
         assert found["lock_ins"] == result.lock_ins().mean()
+
+    def test_who_is_not_told_the_attributes_is_in_it(self, tmp_path, capsys):
+        known = 'blind = true\nproblems = { family = "structured", attributes = { region = 3 }, arms = 3, count = 4 }'
+        text = re.sub("problems = .*", known, OWN).replace('"helps"', '"explained-90"')
+        (tmp_path / "own.toml").write_text(text, encoding="utf-8")
+        assert main(["battery", "--spec", str(tmp_path / "own.toml"), "--out", str(tmp_path / "out")]) == 0
+        assert f"mean, attributes explain 90 %: at most 0.65 × {BLIND}: " in capsys.readouterr().out
+        (family,) = json.loads((tmp_path / "out" / "battery.json").read_text(encoding="utf-8"))
+        assert BLIND in [each["policy"] for each in family["scores"]]
+        assert "the same problems without the players" in (tmp_path / "out" / "battery.html").read_text(
+            encoding="utf-8"
+        )
 
     def test_started_again_nothing_is_computed(self, folder, capsys):
         before = sorted(path.stat().st_mtime_ns for path in (folder / "results").glob("*.parquet"))

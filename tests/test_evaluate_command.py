@@ -16,7 +16,7 @@ import posse
 from posse.cli import main
 from posse.cli.evaluate import read_policy, read_table
 from posse.insight import evaluate
-from posse.insight.evaluation.model import FixedPolicy
+from posse.insight.evaluation.targets import FixedPolicy
 from posse.insight.logs import read_log
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"

@@ -28,7 +28,13 @@ def problem_tables(draw):
         players, arms = draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
         row = st.lists(unit_interval, min_size=arms, max_size=arms)
         return {"means": draw(st.lists(row, min_size=players, max_size=players))}
-    family = draw(st.sampled_from(["subpar", "uniform"]))
+    family = draw(st.sampled_from(["subpar", "uniform", "structured"]))
+    if family == "structured":
+        known = [{"region": 2}, {"region": 3, "age": [1, 2.5]}, {"device": ["phone", "desktop"], "region": 2}]
+        share = st.one_of(unit_interval, st.fixed_dictionaries({"region": unit_interval}))
+        always = {"family": st.just(family), "attributes": st.sampled_from(known), "arms": grid(st.integers(1, 4))}
+        options = {"players": grid(st.integers(1, 5)), "missing": grid(unit_interval), "explained": grid(share)}
+        return draw(st.fixed_dictionaries(always, optional=options))
     table = {
         "family": family,
         "count": draw(st.integers(1, 3)),

@@ -26,6 +26,12 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="the arm that the best one is compared with, player by player (default: the second best)",
     )
     parser.add_argument(
+        "--attributes",
+        metavar="COLUMN[,COLUMN,…]",
+        help="columns in which each player has one value, such as region,device: say how much each explains of how "
+        "players differ (default: those that a learner's log says)",
+    )
+    parser.add_argument(
         "--costs",
         action=argparse.BooleanOptionalAction,
         default=True,

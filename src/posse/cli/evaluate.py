@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from posse.cli import add_columns, add_outputs, answer
 
 if TYPE_CHECKING:
-    from posse.insight.evaluation.model import FixedPolicy
+    from posse.insight.evaluation.targets import FixedPolicy
     from posse.policies import Policy
 
 PLACE = 30
@@ -37,14 +37,21 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         action="append",
         default=[],
         metavar="POLICY",
-        help="an arm for all players; uniform: every arm with the same probability; logged: what the log itself did; a "
-        "policy that learns, such as 'RobustAggTS(0.1)'; or a file with a fixed policy: JSON {player: arm} or {player: "
-        '{arm: probability}}, or CSV "player,arm,probability", where the player * stands for all that are not named '
-        "(may be repeated)",
+        help="an arm for all players; uniform: every arm with the same probability; logged: what the log itself did; "
+        "best: the best arm, as other rows of the log say; 'best by region': the same for each value of an attribute; "
+        "segments: the same for each combination of attributes; a policy that learns, such as 'RobustAggTS(0.1)'; or a "
+        "file with a fixed policy: JSON {player: arm} or {player: {arm: probability}}, or CSV "
+        '"player,arm,probability", where the player * stands for all that are not named (may be repeated)',
     )
     what.add_argument("--against", metavar="POLICY", help="also show the differences to this one")
     what.add_argument(
         "--only", dest="players", action="append", metavar="PLAYER", help="only this player's rows (may be repeated)"
+    )
+    what.add_argument(
+        "--attributes",
+        metavar="COLUMN[,COLUMN,…]",
+        help="columns in which each player has one value, such as region,device; best by … and segments use them "
+        "(default: those that a learner's log says)",
     )
     what.add_argument(
         "--by", metavar="COLUMN", help="show results by this column's values, such as weeks, not by player"
@@ -130,7 +137,7 @@ def read_policy(text: str) -> Policy:
 
 def read_table(path: Path) -> FixedPolicy:
     """A fixed policy from a JSON or CSV file; it gets the file's name."""
-    from posse.insight.evaluation.model import FixedPolicy
+    from posse.insight.evaluation.targets import FixedPolicy
 
     text = path.read_text(encoding="utf-8-sig")
     if path.suffix.lower() == ".csv":

@@ -26,8 +26,22 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--effect", type=float, metavar="E", help="how far the best arm is ahead of the others (default: 0.03)"
     )
     guess.add_argument("--base", type=float, metavar="B", help="the mean reward of the other arms (default: 0.2)")
+    guess.add_argument(
+        "--explained",
+        type=float,
+        metavar="P",
+        help="players have an attribute, such as a region, that explains this share of how they differ: say what "
+        "telling it to PosseTS is worth (default: no attribute; with --values: 0.5)",
+    )
+    guess.add_argument("--values", type=int, metavar="N", help="how many values it has (with --explained: 4)")
     history = plan.add_argument_group("or historical data")
     history.add_argument("--from", dest="history", metavar="LOG", help="a .parquet or .csv file: player, arm, reward")
+    history.add_argument(
+        "--attributes",
+        metavar="COLUMN[,COLUMN,…]",
+        help="columns in which each player has one value: say what telling them to PosseTS is worth (default: those "
+        "that a learner's log says)",
+    )
     add_columns(history, propensity=False, reward=None)
     both = plan.add_argument_group("for both")
     both.add_argument(

@@ -3,7 +3,8 @@
 from posse.insight.columns import Columns
 from posse.insight.diagnosis.api import Diagnosis, diagnose
 from posse.insight.evaluation.api import Evaluation, evaluate
-from posse.insight.evaluation.model import Estimate, FixedPolicy
+from posse.insight.evaluation.model import Estimate
+from posse.insight.evaluation.targets import FixedPolicy
 from posse.insight.planning.api import Plan, plan
 from posse.insight.theory import (
     Bound,

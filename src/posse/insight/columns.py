@@ -62,11 +62,11 @@ class Source:
         self.names: list[str] = schema.names
         self.about = _about(schema.metadata or {})
 
-    def players(self, player: str | Iterable[str]) -> list[str]:
-        """The columns that together are the player."""
-        if not isinstance(player, str):
-            return list(player)
-        return [player] if player in self.names else [name.strip() for name in player.split(",")]
+    def several(self, columns: str | Iterable[str]) -> list[str]:
+        """The columns that one text names, with commas between them, or that are listed."""
+        if not isinstance(columns, str):
+            return list(columns)
+        return [columns] if columns in self.names else [name.strip() for name in columns.split(",")]
 
     def inputs(self, formula: str | float) -> list[str]:
         """The columns that a calculation uses."""
@@ -168,12 +168,15 @@ def _about(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
     return about
 
 
-def names_of(table: Any, columns: list[str], what: str, first: list[str], in_order: bool) -> Any:
+def names_of(
+    table: Any, columns: list[str], what: str, first: list[str], in_order: bool, missing: str | None = None
+) -> tuple[tuple[str, ...], np.ndarray]:
     """The names in one or several columns, those in `first` before the others, and the place of each row's name.
 
-    Several columns make names such as "10115 / mail". Whole numbers are sorted as numbers.
+    Several columns make names such as "10115 / mail". Whole numbers are sorted as numbers. Without a name for what is
+    `missing`, every row must have one.
     """
-    found, places = _encoded(table, columns[0], what)
+    found, places = _encoded(table, columns[0], what, missing)
     for column in columns[1:]:
         others, more = _encoded(table, column, what)
         pairs, start, places = np.unique(places * len(others) + more, return_index=True, return_inverse=True)
@@ -190,7 +193,7 @@ def names_of(table: Any, columns: list[str], what: str, first: list[str], in_ord
     return tuple(names), mapping[places]
 
 
-def _encoded(table: Any, column: str, what: str) -> tuple[list[str], np.ndarray]:
+def _encoded(table: Any, column: str, what: str, missing: str | None = None) -> tuple[list[str], np.ndarray]:
     """The names in a column, in the order of their first rows, and for each row the place of its name."""
     import pyarrow
 
@@ -206,8 +209,9 @@ def _encoded(table: Any, column: str, what: str) -> tuple[list[str], np.ndarray]
         raise ValueError(f"column {column!r} holds {kind}, but expected names") from None
     places = encoded.indices.fill_null(len(found)).to_numpy()
     empty = np.array([not name for name in (*found, None)])[places]
-    if empty.any():
+    if empty.any() and missing is None:
         raise ValueError(f"row {int(empty.argmax()) + 1} has no {what}; every row needs one")
+    found = [name or missing or "" for name in (*found, None)]
     first = np.full(len(found), places.size)
     first[places[::-1]] = np.arange(places.size)[::-1]  # the last that is written stays: the first row
     order = np.argsort(first, kind="stable")[: (first < places.size).sum()]

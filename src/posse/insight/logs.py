@@ -13,6 +13,7 @@ from posse.insight import columns as tables
 from posse.insight.columns import Columns
 from posse.learner import Counts
 from posse.learner.setup import NARROWEST, WIDEST
+from posse.text import listed
 
 LEAST_PROPENSITY = 1e-100  # what is less likely does not happen, and squares of weights would overflow
 GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
@@ -36,6 +37,7 @@ class Log:
     groups: tuple[str, ...] = ()  # the values of the column to group by; `group` has places in this tuple
     group: np.ndarray | None = None
     probabilities: np.ndarray | None = None  # of all arms, [row, arm], NaN where unknown; a learner writes them
+    attributes: dict[str, tuple[str | None, ...]] = field(default_factory=dict)  # each player's values, None if missing
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -70,7 +72,8 @@ class Log:
         player, arm = self.player[known], self.arm[known]
         pulls, sums = by_cell(player, arm, self.shape), by_cell(player, arm, self.shape, self.reward[known])
         low, high = self.about.get("reward_range", (0.0, 1.0))
-        return Counts(self.players, self.arms, pulls, sums, float(low), float(high), self.about.get("epsilon"))
+        also = self.about.get("epsilon"), self.attributes or None
+        return Counts(self.players, self.arms, pulls, sums, float(low), float(high), *also)
 
     def scaled_rewards(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Player, arm and reward of the rows whose reward is known; rewards moved from their range to [0, 1]."""
@@ -92,14 +95,16 @@ def read_log(
     also: Iterable[str] = (),
     *,
     by: str | None = None,
+    attributes: str | Iterable[str] | None = None,
     in_order: bool = False,
 ) -> Log:
     """Read a log from a Parquet or CSV file, an Arrow table, a DataFrame, a mapping of columns, or a learner.
 
     `columns` says which columns are the player, the arm, the reward and the propensity; a text is the reward. Rewards
     may be empty where unknown. `also` names what else to read if it is there: propensity, shared, holdout, and from a
-    learner's log observed, decision and probabilities; `by` is a column to group rows by. Other columns are not read.
-    Repeated ids are refused. `with_range` checks that rewards are in their range.
+    learner's log observed, decision and probabilities; `by` is a column to group rows by. `attributes` are columns in
+    which each player has one value; those of a learner's log if omitted. Other columns are not read. Repeated ids are
+    refused. `with_range` checks that rewards are in their range.
 
     Players and arms are in their learner's order; in a log from elsewhere they are sorted by name, or `in_order` of
     their first rows.
@@ -120,17 +125,22 @@ def read_log(
         propensity, empirical = None, propensity == tables.EMPIRICAL
     else:
         empirical = False
-    players, identity = found.players(columns.player), tables.id_column(columns, found)
-    if by is not None and by in (columns.arm, *found.inputs(columns.reward)):
-        raise ValueError(f"by={by!r}, but rows can be grouped only by what was known before the arm was chosen")
-    names = [*players, columns.arm, *([] if by is None else [by])]
+    players, identity = found.several(columns.player), tables.id_column(columns, found)
+    known = about.get("setup", {}).get("attributes", ()) if attributes is None else found.several(attributes)
+    grouping = dict.fromkeys(known, "attributes") | ({} if by is None else {by: "by"})
+    for name, option in grouping.items():
+        if name in (columns.arm, *found.inputs(columns.reward)):
+            raise ValueError(
+                f"{option}={name!r}, but rows can be grouped only by what was known before the arm was chosen"
+            )
+    names = [*players, columns.arm, *grouping]
     numeric = [name for each in (columns.reward, propensity) if each is not None for name in found.inputs(each)]
     table = found.read([*names, *numeric, *wanted, *([identity] if identity else [])], names, identity)
     if identity is not None:
         tables.refuse_repeated_ids(table, identity, sure=bool(about) or columns.id is not None)
     all_players, player = tables.names_of(table, players, "player", about.get("players", []), in_order)
     all_arms, arm = tables.names_of(table, [columns.arm], "arm", about.get("arms", []), in_order)
-    groups, group = ((), None) if by is None else tables.names_of(table, [by], by, [], in_order)
+    groups, group = ((), None) if by is None else tables.names_of(table, [by], by, [], in_order, f"no {by}")
     log = Log(
         all_players,
         all_arms,
@@ -144,6 +154,10 @@ def read_log(
         groups=groups,
         group=group,
         probabilities=tables.lists_of(table, "probabilities", len(all_arms)) if "probabilities" in wanted else None,
+        attributes={
+            name: _values(name, *tables.names_of(table, [name], name, [], True, ""), all_players, player)
+            for name in known
+        },
         **{name: tables.numbers_of(table, name) if name in wanted else None for name in ("shared", "observed")},
     )
     del table
@@ -153,6 +167,42 @@ def read_log(
         outside = (log.propensity < LEAST_PROPENSITY) | (log.propensity > 1)
         _refuse("propensity=", log.propensity, outside, "the arm was chosen, so it is in (0, 1], and not almost 0")
     return log.with_frequencies() if empirical else log
+
+
+def _values(
+    name: str, values: tuple[str, ...], value: np.ndarray, players: tuple[str, ...], player: np.ndarray
+) -> tuple[str | None, ...]:
+    """Each player's value of an attribute, None if its rows have none; an error if they have two."""
+    rows = np.flatnonzero(np.array(values, bool)[value])  # "" is a missing value
+    own = np.full(len(players), -1)
+    own[player[rows]] = value[rows]
+    other = rows[own[player[rows]] != value[rows]]
+    if other.size:
+        who = player[other[0]]
+        raise ValueError(
+            f"player {players[who]!r} has {name}={values[value[other[0]]]!r} in row {other[0] + 1:,} and "
+            f"{values[own[who]]!r} in another, but a player has one value of an attribute; make the player the "
+            f"combination: --player player,{name} (player=['player', {name!r}])"
+        )
+    return tuple(values[each] if each >= 0 else None for each in own)
+
+
+def with_attributes(counts: Counts, names: str | Iterable[str] | None) -> Counts:
+    """The counts with only these attributes; all if omitted.
+
+    >>> counts = Counts(("a",), ("x",), [[2]], [[1.0]], attributes={"region": ("south",)})
+    >>> with_attributes(counts, "device")
+    Traceback (most recent call last):
+    ValueError: attributes='device', but the attributes there are region
+    """
+    if names is None:
+        return counts
+    there = counts.attributes or {}
+    chosen = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    for name in chosen:
+        if name not in there:
+            raise ValueError(f"attributes={name!r}, but the attributes there are {listed(there) or 'none'}")
+    return replace(counts, attributes={name: there[name] for name in chosen} or None)
 
 
 @overload

@@ -28,6 +28,7 @@ from posse.experiments.battery.score import (
     three_digits,
 )
 from posse.experiments.report.run_report import render
+from posse.experiments.spec.study import BLIND, KNOWS_GROUPS
 from posse.experiments.summary import csv_text
 from posse.figures.canvas import legend_label, new_figure, to_bytes
 from posse.figures.policy_looks import looks
@@ -35,7 +36,11 @@ from posse.figures.style import FAVORABLE, INK, MIDDLE, PRINT, WIDTH
 from posse.text import align, to_json
 
 HEAD = ["family", "", CANDIDATE, "to best other", "best other", "to best alone", "best alone"]
-HEAD += ["p99 / mean", "worst / mean", "lock-ins"]
+HEAD += ["to not told", "p99 / mean", "worst / mean", "lock-ins"]
+BESIDE = {
+    KNOWS_GROUPS: "on each group of players apart, as if it knew the groups; for comparison only",
+    BLIND: "on the same problems without the players' attributes; for comparison only",
+}
 LEAST, MOST = 0.03, 30.0  # ratios beyond are drawn at the edge
 
 
@@ -58,6 +63,7 @@ def write_battery(
         title=title,
         candidate=CANDIDATE,
         policies=list(dict.fromkeys(score.policy for score in scores)),
+        beside=BESIDE,
         alone=list(dict.fromkeys(score.policy for score in scores if score.alone)),
         families=families,
         lines=[(family, _line(family)) for family in families],
@@ -79,7 +85,7 @@ def write_battery(
 
 def to_text(families: Sequence[BatteryFamily]) -> str:
     """The battery as text: one line per family, how many bars were won, and every lost bar."""
-    lines = align([HEAD, *(_line(family) for family in families)], "<<>><><>>>")
+    lines = align([HEAD, *(_line(family) for family in families)], "<<>><><>>>>")
     lines.append("")
     where = {"": "", "A": " in half A", "B": " in half B"}
     for bar, halves in _counts(families).items():
@@ -100,6 +106,7 @@ def _line(family: BatteryFamily) -> list[str]:
         family.best() or "–",
         str(family.to_alone or "–"),
         "–" if alone is None else alone.policy,
+        str(family.to_blind or "–"),
         "–" if own is None else f"{quotient(own.tail, own.mean):.1f}",
         "–" if own is None else f"{quotient(own.worst, own.mean):.1f}",
         "–" if own is None or alone is None else f"{own.lock_ins:.2f} / {alone.lock_ins:.2f}",

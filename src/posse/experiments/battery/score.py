@@ -12,7 +12,7 @@ import numpy as np
 
 from posse.checks import store
 from posse.experiments.records import Records, check_records
-from posse.experiments.spec.study import KNOWS_GROUPS, Study
+from posse.experiments.spec.study import BLIND, KNOWS_GROUPS, Study
 from posse.figures.policy_looks import algorithm
 from posse.policies.base import all_policies
 
@@ -24,6 +24,7 @@ OTHER_LIMIT = 1.05  # times the best other policy
 PAPER_FAMILIES, PAPER_MEAN = 10, 0.085  # so many, and how much of RobustAgg-TS's regret on average over them
 
 PAPER, HELPS, LONG = "paper", "helps", "long"  # tags
+EXPLAINED = {90: 0.65, 50: 0.9, 0: 1.03}  # how much attributes explain, in %, and the limit beside who is not told them
 Statistic = Callable[[np.ndarray], np.ndarray]
 Verdict = Literal["won", "lost"]
 
@@ -97,6 +98,7 @@ class BatteryFamily:
     scores: tuple[PolicyScore, ...]
     to_alone: Ratio | None = None  # the candidate's mean regret to the best one's that shares nothing; None if missing
     to_other: Ratio | None = None  # the candidate's mean regret to that of the best other policy
+    to_blind: Ratio | None = None  # the candidate's mean regret to its own where attributes are not told
     bars: tuple[BatteryBar, ...] = ()
 
     @property
@@ -150,6 +152,10 @@ def _family(records: Records, study: Study) -> BatteryFamily:
         (None, "mean", KNOWS_GROUPS, KNOWS_GROUPS, 1.5, regrets),
         (PAPER, "mean, paper's family", ROBUST, ROBUST, 0.14, regrets),
         (HELPS, "mean, sharing helps", "the best alone", alone, 0.5, regrets),
+        *(
+            (f"explained-{share}", f"mean, attributes explain {share} %", BLIND, BLIND, limit, regrets)
+            for share, limit in EXPLAINED.items()
+        ),
         (LONG, "lock-ins", "the best alone", alone, 1.0, locks),
     ):
         if against in tables and tag in (None, *family.tags):
@@ -159,7 +165,8 @@ def _family(records: Records, study: Study) -> BatteryFamily:
         bars.append(BatteryBar(text, "its mean", "its mean", limit, ratio(own, own, statistic)))
     to_alone = None if alone is None else ratio(regrets[CANDIDATE], regrets[alone])
     to_other = ratio(regrets[CANDIDATE], regrets[other])
-    return dataclasses.replace(family, to_alone=to_alone, to_other=to_other, bars=tuple(bars))
+    to_blind = ratio(regrets[CANDIDATE], regrets[BLIND]) if BLIND in regrets else None
+    return dataclasses.replace(family, to_alone=to_alone, to_other=to_other, to_blind=to_blind, bars=tuple(bars))
 
 
 def _table(records: Records, column: str) -> np.ndarray:

@@ -74,13 +74,14 @@ class ProblemSet:
         """This set in parts of one shape and one ε, each with what `PolicyChoice.make` takes.
 
         The spread is ε/√12, as of a uniform law ε wide. With attributes ε is far larger than that, so the spread is the
-        standard deviation between players on an arm in the family's first problems.
+        standard deviation between players on an arm in the family's first problems, to two digits.
         """
         if not self.tables:
             first = self.part(0, 1).make(0)[0]
             spread = first.epsilon / math.sqrt(12)
             if first.attributes:
-                spread = math.sqrt(np.mean([each.means.var(axis=0) for each in self.part(0, 20).make(0)]))
+                found = [each.means.var(axis=0) for each in self.part(0, 20).make(0)]
+                spread = float(f"{math.sqrt(np.mean(found)):.2g}")
             yield self, {"epsilon": first.epsilon, "spread": spread}
             return
         start = self.first

@@ -18,11 +18,13 @@ import numpy as np
 
 from posse.checks import number
 from posse.insight.columns import Columns
+from posse.insight.diagnosis.attributes import attributes_as_dict
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.insight.diagnosis.pairs import pair_bounds
 from posse.insight.diagnosis.text import SIGNIFICANT, answers, conditions, headline, plannable, to_text
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import PlayerModel, PosteriorInterval
+from posse.insight.hierarchy.shares import AttributeShares
 from posse.insight.logs import Log
 from posse.insight.planning.api import Plan, plan
 from posse.insight.report import ReportSection, to_html
@@ -144,6 +146,11 @@ class Diagnosis:
         return self.model.interval(apart @ (weights / weights.sum()), self.level)
 
     @property
+    def shares(self) -> AttributeShares | None:
+        """What each attribute explains of how players differ; None without attributes."""
+        return self.data.shares
+
+    @property
     def bound(self) -> float:
         """The least by which some two players differ on some arm."""
         return float(self.bounds.max())
@@ -193,15 +200,28 @@ class Diagnosis:
                 "effect_by_traffic": self.effect_by_traffic._asdict(),
                 "effects": self.effects._asdict(),
             }
+        if self.shares is not None:
+            model["attributes"] = attributes_as_dict(self, self.shares)
         costs = None if self.costs is None else self.costs.to_dict()
         found = {name: getattr(self, name) for name in (*own, *also)}
         return {"schema": 2, "kind": "diagnosis", **plain({**found, **model, "costs": costs})}
 
-    def figure(self) -> Figure:
-        """A panel for each arm: players' intervals beside a band as wide as ε. Needs matplotlib."""
+    def figure(self, *, shares: bool = True) -> Figure:
+        """A panel for each arm: players' intervals beside a band as wide as ε. Needs matplotlib.
+
+        Below them, if `shares`, is a bar for each attribute that players have.
+        """
         from posse.insight.diagnosis.figure import draw
 
-        return draw(self)
+        return draw(self, self.shares if shares else None)
+
+    def shares_figure(self) -> Figure:
+        """A bar for each attribute: the share that it explains of how players differ. Needs matplotlib."""
+        from posse.insight.diagnosis.figure import draw_shares
+
+        if self.shares is None:
+            raise ValueError("the players have no attributes; give attributes=['region'] or a log that says them")
+        return draw_shares(self, self.shares)
 
     def effects_figure(self) -> Figure:
         """A forest plot: how much better one arm is than another, player by player. Needs matplotlib."""
@@ -213,12 +233,14 @@ class Diagnosis:
         """A page with the answers and both pictures, in one HTML file. Needs matplotlib and Jinja."""
         pictures: dict[str, list[tuple[str, Figure]]] = {}
         if self.model.comparable:
-            pictures["Is ε right?"] = [("Each player's interval on each arm", self.figure())]
+            pictures["Is ε right?"] = [("Each player's interval on each arm", self.figure(shares=False))]
+            if self.shares is not None:
+                pictures["What explains it?"] = [("The share of each attribute", self.shares_figure())]
             if self.compared[0] != self.compared[1]:
                 pictures["For whom?"] = [("The difference between the two arms for each player", self.effects_figure())]
         sections = [
             ReportSection(question, [sentences], pictures.get(question, ()), [table] if table else ())
-            for question, sentences, table in answers(self)
+            for question, sentences, table, _ in answers(self)
         ]
         sections.append(ReportSection("What all this rests on", conditions(self)))
         return to_html(self.verdict, sections)
@@ -235,6 +257,7 @@ def diagnose(
     id: str | None = None,
     reward_range: tuple[float, float] | None = None,
     level: float = 0.05,
+    attributes: str | Iterable[str] | None = None,
     costs: bool = False,
     progress: Progress = None,
 ) -> Diagnosis:
@@ -254,6 +277,8 @@ def diagnose(
         reward_range: the least and the greatest possible reward; the source's own if omitted, and (0, 1) for a log
             from elsewhere.
         level: the probability of ever raising a false alarm is at most this; intervals miss as often.
+        attributes: what players have in common, such as ["region", "device"]: columns of a log in which each player has
+            one value; the source's own if omitted. The diagnosis then says how much each explains.
         costs: also simulate what each choice of policy would cost with as much traffic again (`posse.insight.plan`).
         progress: True for a bar on standard error while that is simulated.
 
@@ -266,7 +291,7 @@ def diagnose(
     True
     """
     level = number("level", level, least=1e-12, most=0.5)
-    data = PlayerData.read(source, Columns(player, arm, reward, id=id), reward_range)
+    data = PlayerData.read(source, Columns(player, arm, reward, id=id), reward_range, attributes)
     counts, pulls = data.counts, data.counts.pulls
     players, arms = pulls.shape
     if not (players and arms):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from posse.insight.diagnosis.api import Diagnosis
+    from posse.insight.hierarchy.shares import AttributeShares
 
 MOST_ARMS = 10
 MOST_PLAYERS = 40
@@ -37,7 +38,7 @@ STYLE: dict[str, Any] = {
 }
 
 
-def draw(diagnosis: Diagnosis) -> Figure:
+def draw(diagnosis: Diagnosis, shares: AttributeShares | None = None) -> Figure:
     """The picture as a matplotlib Figure; `figure.savefig(file)` writes it."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -53,17 +54,21 @@ def draw(diagnosis: Diagnosis) -> Figure:
     verdict = textwrap.wrap(figure_label(headline(diagnosis), 200), int(11 * width))
     note = textwrap.wrap(_note(diagnosis, arms, rows), int(17 * width))
     head = 0.48 + 0.18 * len(verdict) + 0.14 * len(note)  # inches above the panels
-    size = (width, lines * (0.75 + 0.155 * max(tallest, 3)) + head)
+    heights = [0.75 + 0.155 * max(tallest, 3)] * lines + ([] if shares is None else [_shares_height(shares)])
+    size = (width, sum(heights) + head)
     with matplotlib.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(rect=(0, 0, 1, 1 - head / size[1]), hspace=0.04, wspace=0.03)
         figure = Figure(figsize=size, dpi=DPI, layout=layout)
         FigureCanvasAgg(figure)
-        panels = figure.subplots(lines, columns, sharex=True, squeeze=False).ravel()
-        for axes, arm in zip(panels, arms, strict=False):
-            _panel(axes, diagnosis, arm, rows[arm])
-        for axes in panels[len(arms) :]:
-            axes.set_visible(False)
+        grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+        panels: list[Axes] = []
+        for place, arm in enumerate(arms):
+            cell = grid[divmod(place, columns)]
+            panels.append(figure.add_subplot(cell, sharex=panels[0] if panels else None))
+            _panel(panels[-1], diagnosis, arm, rows[arm])
         _limits(panels[0], diagnosis, rows)
+        if shares is not None:
+            _bars(figure.add_subplot(grid[-1, :]), diagnosis, shares)
         _words(figure, diagnosis, verdict, note)
     return figure
 
@@ -102,6 +107,40 @@ def draw_effects(diagnosis: Diagnosis) -> Figure:
         figure.text(0.01, 0.01, note, color=INK, fontsize=7)
         figure.tight_layout(rect=(0, 0.03, 1, 1))
     return figure
+
+
+def draw_shares(diagnosis: Diagnosis, shares: AttributeShares) -> Figure:
+    """A bar for each attribute: the share that it explains of how players differ, with its interval."""
+    import matplotlib
+
+    from posse.figures.canvas import finish, new_figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = new_figure(6.4, 0.3 + _shares_height(shares))
+        _bars(figure.add_subplot(), diagnosis, shares)
+        return finish(figure)
+
+
+def _shares_height(shares: AttributeShares) -> float:
+    return 0.75 + 0.24 * (len(shares.values) + 1)
+
+
+def _bars(axes: Axes, diagnosis: Diagnosis, shares: AttributeShares) -> None:
+    """A bar for each attribute, the one that explains most at the top, and one for what is the players' own."""
+    of_arms = shares.contrasts is not None
+    found = (shares.contrasts or shares.levels).interval(diagnosis.level)
+    value, low, high = (100 * np.asarray(part) for part in found)
+    order = [*np.argsort(-value[:-1], kind="stable"), len(value) - 1]
+    rows = np.arange(len(order))
+    colors = [PLAIN] * (len(order) - 1) + [BAND]
+    axes.barh(rows, value[order], height=0.55, color=colors, alpha=0.75)
+    axes.hlines(rows, low[order], high[order], color=INK, linewidth=1.4)
+    names = [figure_label(name, LONGEST_NAME) for name in shares.values]
+    axes.set_yticks(rows, [*(names[place] for place in order[:-1]), "players' own"], fontsize=7)
+    axes.set_ylim(len(rows) - 0.5, -0.5)
+    axes.set_xlim(0, 100)
+    what = "what the arms do" if of_arms else "level"
+    axes.set_title(f"What explains how players differ in {what}: percent", loc="left", fontweight="bold", fontsize=8.5)
 
 
 def _arms(diagnosis: Diagnosis) -> list[int]:

@@ -1,4 +1,4 @@
-"""A diagnosis in words: the answers to five questions."""
+"""A diagnosis in words: the answers to five questions, or six if players have attributes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from posse.insight.diagnosis.attributes import SIGNIFICANT as SIGNIFICANT
+from posse.insight.diagnosis.attributes import explained
 from posse.insight.planning.planned_run import PART
 from posse.insight.planning.text import with_interval
 from posse.simulation import Difference
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 30
 SHOWN = 8  # players in the table of effects
-SIGNIFICANT = 0.05
 NOBODY = "Fewer than two players have rewards on record, so there is nobody to compare."
 NOT_ADDITIVE = "(Levels alone make differences of rewards vary a little; ratios of odds they leave alike.)"
 UNTOLD = "the data cannot tell levels from what the arms do"
@@ -32,21 +33,23 @@ class DiagnosisAnswer(NamedTuple):
     question: str
     sentences: str
     table: Sequence[Sequence[str]] = ()
+    sides: str = "<>>>><"
+    """How the table's columns are aligned."""
 
 
 def answers(diagnosis: Diagnosis) -> list[DiagnosisAnswer]:
     """The answers in their order; none if there is nobody to compare."""
     if not diagnosis.model.comparable:
         return []
-    questions = _level, _contrast, _for_whom, _which, _stated
+    questions = _level, _contrast, *((_why,) if diagnosis.shares else ()), _for_whom, _which, _stated
     return [question(diagnosis) for question in questions]
 
 
 def to_text(diagnosis: Diagnosis) -> str:
     """The answers, how much is shared, and what would make all of it void."""
     parts = [
-        "\n".join([wrap(f"{question} {sentences}"), *align(table, "<>>>><")])
-        for question, sentences, table in answers(diagnosis)
+        "\n".join([wrap(f"{question} {sentences}"), *align(table, sides)])
+        for question, sentences, table, sides in answers(diagnosis)
     ]
     return "\n\n".join([_read(diagnosis), *(parts or [NOBODY]), "\n".join(conditions(diagnosis))])
 
@@ -147,6 +150,11 @@ def _needed(diagnosis: Diagnosis) -> str:
         f"To show differences as large as the lead of {first} over {second}, {needed} would do; the data is worth "
         f"{have:,.0f} for each (the harmonic mean)."
     )
+
+
+def _why(diagnosis: Diagnosis) -> DiagnosisAnswer:
+    assert diagnosis.shares is not None
+    return DiagnosisAnswer("What explains it?", *explained(diagnosis, diagnosis.shares), "<><<<")
 
 
 def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:

@@ -12,18 +12,10 @@ import numpy as np
 from posse.checks import number, whole
 from posse.insight.columns import EMPIRICAL, Columns
 from posse.insight.evaluation import text
-from posse.insight.evaluation.model import (
-    LOGGED,
-    UNIFORM,
-    Estimate,
-    Evaluators,
-    ScoredTarget,
-    Target,
-    target_of,
-    with_differences,
-)
+from posse.insight.evaluation.model import Estimate, Evaluators, ScoredTarget, with_differences
 from posse.insight.evaluation.replay import Replay, Replays, check_replay, replay
 from posse.insight.evaluation.rows import held_out, only, usable
+from posse.insight.evaluation.targets import LOGGED, UNIFORM, Target, candidates, target_of
 from posse.insight.logs import read_log, with_range
 from posse.insight.report import ReportSection, to_html
 from posse.policies.base import Policy
@@ -121,6 +113,7 @@ def evaluate(
     estimator: str = "auto",
     against: Any = None,
     players: Iterable[str] | None = None,
+    attributes: str | Iterable[str] | None = None,
     by: str | None = None,
     holdout: bool = False,
     reward_range: tuple[float, float] | None = None,
@@ -135,14 +128,18 @@ def evaluate(
         source: the log: a Parquet or CSV file, an Arrow table, a DataFrame, a mapping of columns, or a learner.
         target: an arm's name, "uniform", "logged" (what the log itself did), a table player → arm or player →
             {arm: probability}, an object with `probabilities(player)`, or a policy that learns, such as
-            `posse.RobustAggTS(0.1)`, which is replayed. Omitted: every arm, uniform and logged.
+            `posse.RobustAggTS(0.1)`, which is replayed. Three are learned from the log, from other rows than those that
+            judge them: "best", the best arm for all players; "best by region", that for each value of an attribute (or
+            of several: "best by region, device"; or "best by player"); and "segments", that for each combination of all
+            attributes. Omitted: every arm, uniform and logged, and the learned ones if players have attributes.
         player, arm, reward, propensity, id: which columns hold what, see `posse.insight.Columns`.
         level: each interval misses the truth with at most this probability.
         estimator: "dr", "snips", "ips", or "auto", which is dr, or snips where rows are few. In an adaptive log auto
             weights rows if it can, which needs arms whose means stay the same over time.
         against: a target, of any kind, whose value is subtracted from the others'.
         players: only the rows of these players.
-        by: a column, such as a week or a segment, by whose values results are grouped, in place of players.
+        attributes: columns in which each player has one value, such as ["region"]; a learner's log says its own.
+        by: a column, such as a week or an attribute, by whose values results are grouped, in place of players.
         holdout: only the decisions that a learner held out.
         reward_range: the least and the greatest possible reward; the log's own if omitted, or (0, 1).
         adaptive: whether the log's choices depended on its earlier rewards. Omitted: what the log says about itself,
@@ -166,7 +163,8 @@ def evaluate(
     if adaptive not in (None, True, False):
         raise TypeError(f"adaptive={adaptive!r}, but expected True, False or None")
     columns = Columns(player, arm, reward, propensity, id)
-    log = with_range(read_log(source, columns, _COLUMNS + (("holdout",) if holdout else ()), by=by), reward_range)
+    also = _COLUMNS + (("holdout",) if holdout else ())
+    log = with_range(read_log(source, columns, also, by=by, attributes=attributes), reward_range)
     log = log if players is None else only(log, players)
     rows = usable(held_out(log) if holdout else log, adaptive)
     evaluators = Evaluators(rows, level, estimator)
@@ -183,7 +181,8 @@ def evaluate(
         estimates += _estimates(each, baseline, evaluators, replays)
         if isinstance(each, Target):
             evaluator = evaluators.of(each)
-            notes += text.target_warnings(evaluator.rows, rows, evaluator.score(each))
+            notes += text.target_warnings(evaluator.rows, rows, evaluator.score(each), learned=each.part is not None)
+    notes += text.learned([each for each in prepared if isinstance(each, Target) and each.note], rows)
     counts = np.bincount(rows.group, minlength=len(rows.groups))
     there = [int(group) for group in np.argsort(-counts, kind="stable") if counts[group]]
     if by:
@@ -214,7 +213,7 @@ def _prepared(target: Any, evaluators: Evaluators) -> tuple[list[Policy | Target
     """
     rows = evaluators.rows
     if target is None:
-        asked = [*(name for name in (LOGGED, UNIFORM) if name not in rows.arms), *rows.arms]
+        asked = [*(name for name in (LOGGED, UNIFORM) if name not in rows.arms), *rows.arms, *candidates(rows)]
     else:
         asked = list(target) if isinstance(target, (list, tuple)) else [target]
     if not asked:

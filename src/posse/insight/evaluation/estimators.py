@@ -53,20 +53,31 @@ def dr_scores(weights: np.ndarray, rewards: np.ndarray, expected: np.ndarray, mo
 
 
 def cross_fitted(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    """A model of rewards, [row, arm], that did not see the row: cell means of the other four fifths of the log.
+    """A model of rewards, [row, arm], that did not see the row: cell means of the other four fifths of the log."""
+    fold = deal(player, arm, shape)
+    pulls, sums = by_fold(fold, player, arm, reward, shape)
+    pulls, sums = pulls.sum(axis=0) - pulls, sums.sum(axis=0) - sums
+    model = shrunken(pulls, sums, pulls.sum(axis=1, keepdims=True), sums.sum(axis=1, keepdims=True))
+    return np.asarray(model[fold, player])
 
-    The rows of each (player, arm) are dealt to the folds in turn, so that every fold has its share of each cell.
-    """
+
+def deal(player: np.ndarray, arm: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """A fold for each row. The rows of each (player, arm) are dealt in turn, so every fold has its share of them."""
     cell = player * shape[1] + arm
     order = np.argsort(cell, kind="stable")
     starts = np.searchsorted(cell[order], np.arange(shape[0] * shape[1]))
     fold = np.empty(cell.size, np.int64)
     fold[order] = (np.arange(cell.size) - starts[cell[order]]) % FOLDS
+    return fold
+
+
+def by_fold(
+    fold: np.ndarray, player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """How many rows each player and arm has in each fold, and their sums of rewards, [fold, player, arm]."""
     cells = fold * shape[0] + player, arm, (FOLDS * shape[0], shape[1])
     pulls, sums = (by_cell(*cells, weights).reshape(FOLDS, *shape) for weights in (None, reward))
-    pulls, sums = pulls.sum(axis=0) - pulls, sums.sum(axis=0) - sums
-    model = _shrunken(pulls, sums, pulls.sum(axis=1, keepdims=True), sums.sum(axis=1, keepdims=True))
-    return np.asarray(model[fold, player])
+    return pulls, sums
 
 
 def from_the_past(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
@@ -81,7 +92,7 @@ def from_the_past(player: np.ndarray, arm: np.ndarray, reward: np.ndarray, shape
             own[order] = sorted_before - sorted_before[starts]
             before += [own, _before(quantity)]
         pulls, arm_pulls, sums, arm_sums = before
-        model[:, number] = _shrunken(pulls, sums, arm_pulls, arm_sums)
+        model[:, number] = shrunken(pulls, sums, arm_pulls, arm_sums)
     return model
 
 
@@ -90,7 +101,7 @@ def _before(quantity: np.ndarray) -> np.ndarray:
     return np.cumsum(quantity) - quantity
 
 
-def _shrunken(pulls: np.ndarray, sums: np.ndarray, arm_pulls: np.ndarray, arm_sums: np.ndarray) -> np.ndarray:
+def shrunken(pulls: np.ndarray, sums: np.ndarray, arm_pulls: np.ndarray, arm_sums: np.ndarray) -> np.ndarray:
     """(s + k q) / (n + k): a cell's mean, shrunk to the arm's mean q, itself shrunk to one half in the same way."""
     arm_means = (arm_sums + PRIOR / 2) / (arm_pulls + PRIOR)
     return np.asarray((sums + PRIOR * arm_means) / (pulls + PRIOR))

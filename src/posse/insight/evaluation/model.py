@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
-from posse.checks import number
 from posse.insight.evaluation import betting, estimators
 from posse.insight.evaluation.rows import Rows, unseen
+from posse.insight.evaluation.targets import FIRST_JUDGE, Target
 from posse.insight.evaluation.weighting import ArmRows, weighted_interval
 from posse.insight.logs import by_cell
-from posse.policies import all_policies
-from posse.text import listed
 
-LOGGED = "logged"
-UNIFORM = "uniform"
 PLENTY = 10  # effective rows with a reward of 1, and as many with a reward of 0, that `auto` needs to choose dr
 
 
@@ -63,81 +58,13 @@ class Estimate:
     """The difference to the policy that it was compared against, if any."""
 
 
-@dataclass(frozen=True)
-class FixedPolicy:
-    """A policy that does not learn: for each player an arm, or a probability for each arm; "*" is everybody else.
-
-    >>> FixedPolicy("by hand", {"clinic 1": "x", "*": {"x": 0.5, "y": 0.5}}).probabilities("clinic 1")
-    {'x': 1.0}
-    """
-
-    name: str
-    table: Mapping[str, str | Mapping[str, float]]
-
-    def probabilities(self, player: str) -> dict[str, float]:
-        """The probability with which the player plays each arm; arms that are not named have none."""
-        if player not in self.table and "*" not in self.table:
-            raise ValueError(f"{self.name} has nothing for player {player!r}; '*' is everybody who is not named")
-        entry = self.table[player] if player in self.table else self.table["*"]
-        return {entry: 1.0} if isinstance(entry, str) else dict(entry)
-
-
-@dataclass(frozen=True, eq=False)
-class Target:
-    """A fixed policy as a table of probabilities, [player, arm]; None for the log's own choices."""
-
-    name: str
-    probabilities: np.ndarray | None
-
-
-def target_of(what: Any, rows: Rows) -> Target:
-    """The target that a user named: an arm, "uniform", "logged", a table, or anything with `probabilities(player)`."""
-    if isinstance(what, (str, int)):  # a number or a truth value may be an arm's name
-        what = str(what)
-        logged = what == LOGGED and what not in rows.arms
-        return Target(what, None if logged else _named_table(what, rows))
-    if isinstance(what, Mapping):
-        what = FixedPolicy("table", what)
-    if not callable(getattr(what, "probabilities", None)):
-        raise TypeError(
-            f"{what!r} is no policy to judge; expected an arm's name, 'uniform', 'logged', a table player → arm or "
-            "player → {arm: probability}, an object with probabilities(player), or a posse policy to replay"
-        )
-    given = getattr(what, "name", None)
-    name = given if isinstance(given, str) and given else type(what).__name__
-    table = np.zeros(rows.shape)
-    for player in np.unique(rows.player):
-        table[player] = _checked_row(name, rows.players[player], what.probabilities(rows.players[player]), rows.arms)
-    return Target(name, table)
-
-
-def _named_table(name: str, rows: Rows) -> np.ndarray:
-    if name in rows.arms:
-        return np.tile([float(arm == name) for arm in rows.arms], (len(rows.players), 1))
-    if name == UNIFORM:
-        return np.full(rows.shape, 1 / len(rows.arms))
-    learns = name.partition("(")[0] in {policy.__name__ for policy in all_policies()}
-    hint = "; a policy is given as an object, such as posse.RobustAggTS(0.1), or with --policy" if learns else ""
-    raise ValueError(f"the log has no arm {name!r}; its arms are {listed(rows.arms)}{hint}")
-
-
-def _checked_row(name: str, player: str, entry: Mapping[str, Any], arms: tuple[str, ...]) -> np.ndarray:
-    row = np.zeros(len(arms))
-    for arm, probability in entry.items():
-        if arm not in arms:
-            raise ValueError(f"{name}, player {player!r}: the log has no arm {arm!r}; its arms are {listed(arms)}")
-        row[arms.index(arm)] = number(f"{name}, player {player!r}, arm {arm!r}", probability, least=0, most=1)
-    if not np.isclose(row.sum(), 1, rtol=1e-6):
-        raise ValueError(f"{name}, player {player!r}: probabilities add up to {row.sum():g}, but expected 1")
-    return row
-
-
 @dataclass(frozen=True, eq=False)
 class ScoredTarget:
     """A target with what each row says about it."""
 
     name: str
     probabilities: np.ndarray | None  # None for the log's own choices
+    line: np.ndarray  # of that table, for each row: the row's player, in the table of the row's part if it was learned
     weights: np.ndarray
     doubly_robust: np.ndarray  # scores; the rewards themselves for the log's own choices
     unseen: np.ndarray
@@ -151,8 +78,10 @@ class ScoredTarget:
 class Evaluator:
     """Judges targets by the same rows. A group is one of the rows' groups, or None: all rows."""
 
-    def __init__(self, rows: Rows, level: float, estimator: str) -> None:
-        self.rows, self.level, self.estimator = rows, level, estimator
+    def __init__(self, rows: Rows, level: float, estimator: str, places: Any = slice(None)) -> None:
+        self.rows, self.level, self.estimator = rows.taken(places), level, estimator
+        self.places = places  # of these rows in the log
+        rows = self.rows
         self.score = lru_cache(2)(self._score)  # a target's and the baseline's
         self._intervals: dict[tuple[str, int | None, float], tuple[Interval, str]] = {}
         order = np.argsort(rows.group, kind="stable")
@@ -173,22 +102,29 @@ class Evaluator:
     def check(self, target: Target) -> None:
         """An error if the log lacks an arm that the target plays."""
         if target.probabilities is not None:
-            unseen(self.rows, target.probabilities, target.name)
+            self._unseen(target.probabilities, target.name)
+
+    def _unseen(self, plays: np.ndarray, name: str) -> np.ndarray:
+        """Whether each player lacks rows with an arm that a target plays, in any fold."""
+        return unseen(self.rows, plays.reshape(-1, *self.rows.shape).max(axis=0), name)
 
     def _score(self, target: Target) -> ScoredTarget:
         """What each row says about a target; an error if the log lacks an arm that the target plays."""
         rows, plays = self.rows, target.probabilities
         if plays is None:
             none = np.zeros(len(rows.players), bool)
-            return ScoredTarget(target.name, None, np.ones(rows.reward.size), rows.reward, none)
-        lacking = unseen(rows, plays, target.name)
-        weights = plays[rows.player, rows.arm] / rows.propensity
+            return ScoredTarget(target.name, None, rows.player, np.ones(rows.reward.size), rows.reward, none)
+        lacking = self._unseen(plays, target.name)
+        line = rows.player
+        if target.part is not None:
+            line = (target.part[self.places] - FIRST_JUDGE) * len(rows.players) + rows.player
+        weights = plays[line, rows.arm] / rows.propensity
         expected = np.zeros(rows.reward.size)
         for arm in np.flatnonzero(plays.any(axis=0)):
-            expected += plays[rows.player, arm] * self.model[:, arm]
+            expected += plays[line, arm] * self.model[:, arm]
         modelled = self.model[np.arange(rows.arm.size), rows.arm]
         scores = estimators.dr_scores(weights, rows.reward, expected, modelled)
-        return ScoredTarget(target.name, plays, weights, scores, lacking)
+        return ScoredTarget(target.name, plays, line, weights, scores, lacking)
 
     def estimate(self, scored: ScoredTarget, group: int | None) -> Estimate:
         """The value for one group, or overall."""
@@ -207,7 +143,9 @@ class Evaluator:
         if first is None or second is None:
             return Interval(math.nan, -span, span, "none")
         one, other = scored.probabilities, baseline.probabilities
-        found = None if one is None or other is None else self._weighted(one - other, group, self.level)
+        found = None
+        if self.rows.adaptive and one is not None and other is not None:
+            found = self._weighted(one - other, group, self.level)
         if found is not None:
             ends = max(found.low, -1.0) * span, min(found.high, 1.0) * span
             return Interval(found.value * span, *ends, found.kind, found.error * span)
@@ -294,6 +232,8 @@ class Evaluator:
             return None
         if scored.probabilities is None:
             return scored.weights[chosen]
+        if len(scored.probabilities) > len(self.rows.players):
+            return None
         player, arm = self.rows.player[chosen], self.rows.arm[chosen]
         pulls = by_cell(player, arm, self.rows.shape)
         if ((scored.probabilities > 0) & (pulls == 0) & (pulls.sum(axis=1) > 0)[:, None]).any():
@@ -303,7 +243,7 @@ class Evaluator:
     def _terms(self, scored: ScoredTarget, group: int | None) -> betting.BetTerms:
         """What each row of the group says about the target, to bet on."""
         chosen, rows = self.chosen(group), self.rows
-        reward, arm, player = rows.reward[chosen], rows.arm[chosen], rows.player[chosen]
+        reward, arm, line = rows.reward[chosen], rows.arm[chosen], scored.line[chosen]
         if scored.probabilities is None:
             return betting.BetTerms(np.ones(reward.size), reward)
         arms = []
@@ -311,7 +251,7 @@ class Evaluator:
             chances = rows.chance(each, chosen)
             if chances is not None:
                 balance = 1 - np.divide(arm == each, chances, out=np.zeros(arm.size), where=arm == each)
-                plays, model = scored.probabilities[player, each], self._past[chosen, each]
+                plays, model = scored.probabilities[line, each], self._past[chosen, each]
                 arms.append(betting.ArmGuess(plays, chances, balance, model))
         return betting.BetTerms(scored.weights[chosen], reward, arms)
 
@@ -355,17 +295,30 @@ def _error(scores: np.ndarray) -> float:
 
 
 class Evaluators:
-    """An evaluator for each span of rows: a target is judged by the rows in which all that it plays was on offer."""
+    """Evaluators by different rows: a target is judged by those in which all that it plays was on offer.
+
+    One that was learned from the log is judged by the parts that follow, in their order.
+    """
 
     def __init__(self, rows: Rows, level: float, estimator: str) -> None:
         self.rows = rows
-        self._during = cache(lambda span: Evaluator(rows.during(*span), level, estimator))
+        self._by = cache(lambda first, last: Evaluator(rows, level, estimator, slice(first, last)))
+        self._made: dict[tuple[int, int], Evaluator] = {}  # for targets that were learned
+        self._options = level, estimator
 
     def of(self, *targets: Target) -> Evaluator:
-        """The evaluator by the rows in which all that these targets play was on offer."""
+        """The evaluator by the rows that may judge these targets: all that they play was on offer."""
         tables = [target.probabilities for target in targets if target.probabilities is not None]
         played = np.asarray(np.vstack([np.zeros(len(self.rows.arms)), *tables]).any(axis=0))
-        return self._during(self.rows.on_offer(played))
+        first, last = self.rows.on_offer(played)
+        part = next((target.part for target in targets if target.part is not None), None)
+        if part is None:
+            return self._by(first, last)
+        if (first, last) not in self._made:
+            order = np.argsort(part, kind="stable")
+            order = order[(part[order] >= FIRST_JUDGE) & (first <= order) & (order < last)]
+            self._made[first, last] = Evaluator(self.rows, *self._options, order)
+        return self._made[first, last]
 
     def estimates(self, target: Target, baseline: Target | None) -> list[Estimate]:
         """The estimate overall, then group by group."""

@@ -41,6 +41,7 @@ class Rows:
     groups: tuple[str, ...]  # the players, or the values of the column by which results are asked for
     group: np.ndarray
     probabilities: np.ndarray | None  # of all arms in each row, [row, arm], NaN where unknown
+    attributes: dict[str, tuple[str | None, ...]]  # each player's values, None if missing
 
     @property
     def by_player(self) -> bool:
@@ -81,21 +82,15 @@ class Rows:
             raise ValueError(f"no row is known to be from a time when all of {names} were on offer")
         return int(first), int(last)
 
-    def during(self, first: int, last: int) -> Rows:
-        """Only the rows from `first` to `last`, that one excluded."""
-        if (first, last) == (0, self.arm.size):
+    def taken(self, places: Any) -> Rows:
+        """Only the rows in these places, a slice or numbers, in their order. All arms count as on offer in them."""
+        if isinstance(places, slice) and places.indices(self.arm.size) == (0, self.arm.size, 1):
             return self
-        names = [
-            "player",
-            "arm",
-            "reward",
-            "propensity",
-            *(["probabilities"] if self.probabilities is not None else []),
-        ]
-        columns = {name: getattr(self, name)[first:last] for name in names}
-        group = columns["player"] if self.by_player else self.group[first:last]
-        since, until = (np.clip(edge - first, 0, last - first) for edge in (self.since, self.until))
-        return replace(self, **columns, since=since, until=until, group=group)
+        columns = {name: getattr(self, name)[places] for name in ("player", "arm", "reward", "propensity")}
+        columns["group"] = columns["player"] if self.by_player else self.group[places]
+        columns["probabilities"] = None if self.probabilities is None else self.probabilities[places]
+        size = columns["arm"].size
+        return replace(self, **columns, since=np.zeros_like(self.since), until=np.full_like(self.until, size))
 
 
 def usable(log: Log, adaptive: bool | None) -> Rows:
@@ -125,7 +120,7 @@ def usable(log: Log, adaptive: bool | None) -> Rows:
     left_out = int((drawn & ~known).sum()), int((~drawn).sum()), log.given_up
     groups, group = (kept.players, kept.player) if kept.group is None else (kept.groups, kept.group)
     named: dict[str, Any] = dict(zip(("since", "until"), _offers(kept), strict=True))
-    named |= {"groups": groups, "group": group, "probabilities": kept.probabilities}
+    named |= {"groups": groups, "group": group, "probabilities": kept.probabilities, "attributes": log.attributes}
     return Rows(log.players, log.arms, *columns, low, high, design, adaptive, *left_out, **named)
 
 
@@ -213,7 +208,7 @@ def average_weight(rows: Rows, arm: int) -> tuple[float, float, float]:
     """
     if rows.since[arm] >= rows.until[arm]:
         return 1.0, 0.0, 0.0
-    rows = rows.during(int(rows.since[arm]), int(rows.until[arm]))
+    rows = rows.taken(slice(int(rows.since[arm]), int(rows.until[arm])))
     weights, chances = (rows.arm == arm) / rows.propensity, _chances(rows, arm)
     if chances is not None:
         weights, chances = weights[~np.isnan(chances)], chances[~np.isnan(chances)]

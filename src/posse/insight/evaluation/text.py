@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from posse.insight.evaluation.estimators import FOLDS
 from posse.insight.evaluation.model import Estimate, ScoredTarget
 from posse.insight.evaluation.rows import Rows, average_weight
+from posse.insight.evaluation.targets import FIRST_JUDGE, Target
 from posse.text import align, align_blocks, bullet, interval_decimals, listed, plural, shorten, with_ends
 
 if TYPE_CHECKING:
@@ -160,10 +162,10 @@ def _wider_differences(evaluation: Evaluation) -> Iterator[str]:
         )
 
 
-def target_warnings(rows: Rows, everything: Rows, scored: ScoredTarget) -> Iterator[str]:
+def target_warnings(rows: Rows, everything: Rows, scored: ScoredTarget, *, learned: bool) -> Iterator[str]:
     """What to know about one target: by which rows it is judged, and in which ones it could not have been played."""
     part, whole = rows.arm.size, everything.arm.size
-    if part < whole:
+    if part < whole and not learned:
         yield (
             f"{scored.name} is judged by {part:,} of the {whole:,} rows, from the time when all that it plays was on "
             "offer: arms came or went"
@@ -174,6 +176,17 @@ def target_warnings(rows: Rows, everything: Rows, scored: ScoredTarget) -> Itera
             f"{scored.name}: in {blind:.1%} of the rows the log could play nothing else. They say nothing about "
             "it; its interval allows for that, its value does not"
         )
+
+
+def learned(targets: Sequence[Target], rows: Rows) -> Iterator[str]:
+    """How targets were learned from the log, and what it says is best."""
+    if not targets:
+        return
+    how = f"rows are dealt to {FOLDS} parts, and each of the last {FOLDS - FIRST_JUDGE} judges what those before it say"
+    if rows.adaptive:
+        how = f"what the first {rows.arm.size // 2:,} rows say is best is judged by the others"
+    yield f"learned from the log are {listed(each.name for each in targets)}: {how}"
+    yield from (each.note for each in targets)
 
 
 def doubtful_arms(rows: Rows) -> Iterator[str]:

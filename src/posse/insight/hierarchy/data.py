@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from posse.insight.columns import Columns
 from posse.insight.hierarchy.model import PlayerModel, fit
-from posse.insight.logs import Log, by_cell, read_log, with_range
+from posse.insight.hierarchy.shares import AttributeShares, attribute_shares
+from posse.insight.logs import Log, by_cell, read_log, with_attributes, with_range
 from posse.learner import Counts
 
 
@@ -25,21 +27,35 @@ class PlayerData:
     """The log that they come from; None if they do not come from one."""
 
     @classmethod
-    def read(cls, source: Any, columns: Columns, reward_range: tuple[float, float] | None) -> PlayerData:
+    def read(
+        cls,
+        source: Any,
+        columns: Columns,
+        reward_range: tuple[float, float] | None,
+        attributes: str | Iterable[str] | None = None,
+    ) -> PlayerData:
         """Read counts, anything that has counts such as a learner, or a log in any form that `read_log` takes."""
         if isinstance(source, PlayerData):
-            return source
-        if isinstance(source, Counts):
-            return cls(with_range(source, reward_range), None)
+            return source if attributes is None else replace(source, counts=with_attributes(source.counts, attributes))
         if callable(getattr(source, "counts", None)) and not isinstance(source, Log):
-            return cls(with_range(source.counts(), reward_range), None)
+            source = source.counts()
+        if isinstance(source, Counts):
+            return cls(with_attributes(with_range(source, reward_range), attributes), None)
         if not isinstance(source, Log):
-            source = read_log(source, columns, also=("shared", "decision"), in_order=True)
+            source = read_log(source, columns, also=("shared", "decision"), attributes=attributes, in_order=True)
         log = with_range(source, reward_range)
         player, arm, rewards = log.scaled_rewards()
-        return cls(log.counts(), by_cell(player, arm, log.shape, rewards**2), log)
+        counts = with_attributes(log.counts(), attributes)
+        return cls(counts, by_cell(player, arm, log.shape, rewards**2), log)
 
     @functools.cached_property
     def model(self) -> PlayerModel:
         """The model of the players."""
         return fit(self.counts, self.squares)
+
+    @functools.cached_property
+    def shares(self) -> AttributeShares | None:
+        """What each attribute explains; None if players have none, or nobody can be compared."""
+        if not self.counts.attributes or not self.model.comparable:
+            return None
+        return attribute_shares(self.counts, self.model)

@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posse.insight.hierarchy.grid import ScaleGrid
-from posse.insight.hierarchy.propagation import Cells
+from posse.insight.hierarchy.propagation import Cells, NormalCells
 from posse.learner import Counts
 from posse.text import with_ends
 
@@ -60,6 +60,25 @@ class PosteriorInterval(NamedTuple):
         return with_ends(float(self.value), float(self.low), float(self.high), sign)
 
 
+def posterior_interval(values: np.ndarray, weights: dict[str, np.ndarray], level: float) -> PosteriorInterval:
+    """The median and the 1 − level interval of draws, [draw, …]; weights are for the low end, the middle and the high.
+
+    >>> posterior_interval(np.arange(101.0), dict.fromkeys(("low", "middle", "high"), np.ones(101)), 0.2).low
+    np.float64(6.0)
+    """
+    order = np.argsort(values, axis=0, kind="stable")
+    ordered = np.take_along_axis(values, order, axis=0)
+
+    def quantiles(prior: str, tail: float) -> list[np.ndarray]:
+        heaped = np.cumsum(weights[prior][order], axis=0)
+        places = [(heaped < share * heaped[-1]).sum(axis=0) for share in (tail, 1 - tail)]
+        return [np.take_along_axis(ordered, place[None].clip(0, len(values) - 1), axis=0)[0] for place in places]
+
+    ends, middle = [quantiles(name, TAIL * level) for name in ("low", "high")], quantiles("middle", 0.5)[0]
+    low, high = np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
+    return PosteriorInterval(middle, np.minimum(low, middle), np.maximum(high, middle))
+
+
 @dataclass(frozen=True, eq=False)
 class PlayerModel:
     """Posterior draws of the players' mean rewards, and what they say, in the user's reward units."""
@@ -85,6 +104,8 @@ class PlayerModel:
     """Standard deviations of levels and of contrasts on the logit scale, [draw, 2]."""
     noise: float
     """The typical sampling variance of a cell on the logit scale."""
+    cells: NormalCells
+    """The cells' likelihoods on the logit scale."""
 
     @property
     def comparable(self) -> bool:
@@ -98,17 +119,7 @@ class PlayerModel:
 
     def interval(self, values: np.ndarray, level: float = 0.05) -> PosteriorInterval:
         """The median of a quantity and its 1 − level interval, given its value in each draw, [draw, …]."""
-        order = np.argsort(values, axis=0, kind="stable")
-        ends = [self._quantiles(values, order, name, TAIL * level) for name in ("low", "high")]
-        middle = self._quantiles(values, order, "middle", 0.5)[0]
-        low, high = np.minimum(ends[0][0], ends[1][0]), np.maximum(ends[0][1], ends[1][1])
-        return PosteriorInterval(middle, np.minimum(low, middle), np.maximum(high, middle))
-
-    def _quantiles(self, values: np.ndarray, order: np.ndarray, prior: str, tail: float) -> list[np.ndarray]:
-        heaped = np.cumsum(self.weights[prior][order], axis=0)
-        places = [(heaped < share * heaped[-1]).sum(axis=0) for share in (tail, 1 - tail)]
-        ordered = np.take_along_axis(values, order, axis=0)
-        return [np.take_along_axis(ordered, place[None].clip(0, len(values) - 1), axis=0)[0] for place in places]
+        return posterior_interval(values, self.weights, level)
 
     @property
     def known(self) -> np.ndarray:
@@ -223,6 +234,7 @@ def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> 
         _p_value_of_two(ratio) if grid.tells_contrasts else _p_value(ratio),
         scales,
         grid.noise(),
+        NormalCells(grid.sites, np.exp(grid.cells.factors), grid.cells.center),
     )
 
 

@@ -26,6 +26,14 @@ class Sites(NamedTuple):
     h: np.ndarray
 
 
+class NormalCells(NamedTuple):
+    """Normal likelihoods of all cells, for models that build on them."""
+
+    sites: Sites
+    factors: np.ndarray  # λ_a: how far players differ on each arm, beside the others
+    center: float  # of the arms
+
+
 class Levels(NamedTuple):
     """What follows from normal likelihoods given τ, whatever σ is."""
 

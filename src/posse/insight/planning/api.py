@@ -11,7 +11,7 @@ import numpy as np
 from posse.checks import whole
 from posse.insight.columns import Columns
 from posse.insight.planning.planned_run import PlannedRun, from_guess, from_history
-from posse.insight.planning.policies import PolicyRoles, check_policies, plan_policies
+from posse.insight.planning.policies import LEARNED, PolicyRoles, check_policies, plan_policies
 from posse.insight.planning.text import conclusions, to_text
 from posse.policies.base import Policy
 from posse.problem import Problem
@@ -39,6 +39,8 @@ class Plan(PlannedRun, PolicyRoles):
     """How many days the run takes; None if not given."""
     result: Result = field(repr=False)
     """The simulation, with rewards on the scale [0, 1]; in each round the busiest player makes one decision."""
+    untold: Result | None = field(repr=False)
+    """The same for PosseTS if it is not told the players' attributes; None if they have none."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -114,12 +116,22 @@ class Plan(PlannedRun, PolicyRoles):
 
         It is a ratio of means, 1 − L'/L; its interval is Student's t of L' − (L'/L) L over problems (delta method).
         """
-        first, second = self.lost[policy], self.lost[self.alone if other is None else other]
-        if second.mean() == 0:
-            return Difference(0.0, 0.0, 0.0, 0.95, len(first))
-        ratio = float(first.mean() / second.mean())
-        error = paired_difference((first - ratio * second) / second.mean())
-        return Difference(1 - ratio, 1 - ratio - error.high, 1 - ratio - error.low, error.level, error.units)
+        return _saved(self.lost[policy], self.lost[self.alone if other is None else other])
+
+    @property
+    def lost_untold(self) -> np.ndarray | None:
+        """What PosseTS loses if it is not told the players' attributes, [problem]; None if they have none."""
+        return None if self.untold is None else self.unit * self.untold.final_regret[0, :, 0]
+
+    @property
+    def saving_untold(self) -> Difference | None:
+        """Which share of what learning alone loses it then saves; None if players have no attributes."""
+        return None if self.lost_untold is None else _saved(self.lost_untold, self.lost[self.alone])
+
+    @property
+    def worth(self) -> Difference | None:
+        """Which share of that PosseTS saves if it is told; None if players have no attributes."""
+        return None if self.lost_untold is None else _saved(self.lost[self.learned], self.lost_untold)
 
     def conclusions(self) -> list[str]:
         """What the numbers say, in sentences."""
@@ -147,8 +159,12 @@ class Plan(PlannedRun, PolicyRoles):
             "traffic": self.traffic,
             "policies": [self._policy_as_dict(policy) for policy in self.compared],
             "wrong_epsilon": [{"epsilon": e, "lost": _interval(self.mean_lost(policy))} for e, policy in sweep],
+            "attributes": None,
             "conclusions": self.conclusions(),
         }
+        if self.lost_untold is not None and self.worth is not None:
+            lost = _interval(paired_difference(self.lost_untold))
+            found["attributes"] = {"lost_untold": lost, "worth": _interval(self.worth)}
         return dict(plain(found))
 
     def _policy_as_dict(self, policy: int) -> dict[str, Any]:
@@ -175,6 +191,9 @@ def plan(
     epsilon: float | None = None,
     effect: float | None = None,
     base: float | None = None,
+    explained: float | None = None,
+    values: int | None = None,
+    attributes: str | Iterable[str] | None = None,
     player: str | Iterable[str] = "player",
     arm: str = "arm",
     reward: str = "reward",
@@ -200,6 +219,11 @@ def plan(
             history the data says how far they differ, and a given ε is compared with that.
         effect: how far the best arm is ahead of the others, on average over players; 0.03 if omitted.
         base: the mean reward of the other arms; 0.2 if omitted.
+        explained: the share of the variance between players that an attribute explains, such as their region. It is
+            told to PosseTS, and the plan says what that is worth. 0.5 if only `values` is given.
+        values: how many values the attribute has; 4 if only `explained` is given.
+        attributes: the attributes of a history, see `posse.insight.diagnose`; its own if omitted. The plan then says
+            what telling them is worth.
         player, arm, reward, id: which columns of a log hold what, see `posse.insight.Columns`.
         reward_range: the least and the greatest possible reward, for a log from elsewhere whose rewards are not
             in [0, 1].
@@ -220,31 +244,38 @@ def plan(
     days = None if days is None else whole("days", days, least=1)
     count = None if problems is None else whole("problems", problems, least=2)
     guess: dict[str, Any] = {"players": players, "arms": arms, "effect": effect, "base": base}
+    guess |= {"explained": explained, "values": values}
     both: dict[str, Any] = {"decisions": decisions, "days": days, "epsilon": epsilon, "count": count, "seed": seed}
     if history is None:
         if reward_range is not None:
             raise ValueError(f"reward_range={reward_range!r}, but a guess is about rewards of 0 and 1; leave it out")
+        if attributes is not None:
+            raise ValueError(f"attributes={attributes!r}, but those are of a history; a guess has explained and values")
         run = from_guess(**guess, **both)
     else:
         for name, value in guess.items():
             if value is not None:
                 raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
-        run = from_history(history, Columns(player, arm, reward, id=id), reward_range, **both)
+        run = from_history(history, Columns(player, arm, reward, id=id), reward_range, attributes, **both)
     chosen = None if policies is None else check_policies(policies, run.low, run.high)
     simulated, roles = plan_policies(run.epsilon, run.high - run.low, chosen, run.given_epsilon)
     if progress is True:
         _compile(simulated)
-    result = simulate(
-        run.problems,
-        simulated,
-        int(run.decisions.max()),
-        seed=seed,
-        schedule=run.schedule,
-        checkpoints=CHECKPOINTS,
-        threads=threads,
-        progress=progress,
-    )
-    return Plan(**vars(run), **vars(roles), days=days, result=result)
+    options: dict[str, Any] = {"seed": seed, "schedule": run.schedule, "checkpoints": CHECKPOINTS, "threads": threads}
+    rounds = int(run.decisions.max())
+    result, untold = simulate(run.problems, simulated, rounds, progress=progress, **options), None
+    if run.problems[0].attributes:
+        untold = simulate([each.without_attributes() for each in run.problems], LEARNED, rounds, **options)
+    return Plan(**vars(run), **vars(roles), days=days, result=result, untold=untold)
+
+
+def _saved(first: np.ndarray, second: np.ndarray) -> Difference:
+    """Which share of the second policy's loss the first one saves, from what both lose, [problem]."""
+    if second.mean() == 0:
+        return Difference(0.0, 0.0, 0.0, 0.95, len(first))
+    ratio = float(first.mean() / second.mean())
+    error = paired_difference((first - ratio * second) / second.mean())
+    return Difference(1 - ratio, 1 - ratio - error.high, 1 - ratio - error.low, error.level, error.units)
 
 
 def _compile(policies: list[Policy]) -> None:

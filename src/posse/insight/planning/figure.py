@@ -41,6 +41,10 @@ def _draw_traffic(axes: Axes, plan: Plan) -> None:
     lost = np.insert(plan.lost_over_time, 0, 0.0, axis=2)
     for policy, look in _looks(plan).items():
         _curve(axes, traffic, lost[policy].T, lost[plan.alone].T, look, plan.labels[policy])
+    if plan.untold is not None:
+        untold = plan.unit * np.insert(plan.untold.regret[0, :, 0], 0, 0.0, axis=1)
+        look = variant(_looks(plan)[plan.learned], 1)
+        _curve(axes, traffic, untold.T, lost[plan.alone].T, look, f"{plan.labels[plan.learned]}, not told")
     axes.set_xlim(0, traffic[-1])
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.set_title("Rewards lost as decisions go by")

@@ -8,20 +8,25 @@ from typing import Any
 
 import numpy as np
 
+from posse.attribute_effects import AttributeEffects
+from posse.attributes import CATEGORY
 from posse.checks import number, whole
 from posse.insight.columns import Columns
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import PlayerModel
+from posse.insight.hierarchy.shares import AttributeShares
 from posse.insight.planning.policies import MOST_POLICIES
 from posse.insight.planning.text import guess_in_words, history_in_words
 from posse.learner import Counts
 from posse.problem import Problem
 from posse.rewards import Bernoulli, Beta
 from posse.schedule import Concurrent, Random, Schedule
+from posse.text import listed
 
 PLAYERS, ARMS, DECISIONS, EPSILON, EFFECT, BASE = 12, 3, 2000, 0.05, 0.03, 0.2
 WORK = 250_000_000  # decisions to simulate by default: about ten seconds on two cores
 FEWEST, MOST = 10, 100  # problems
+ATTRIBUTE, EXPLAINED, VALUES = "segment", 0.5, 4  # of a guess, if one of the numbers is given
 PART = 0.2  # of the upper end of the spread's interval: the least ε that is planned for
 
 
@@ -60,6 +65,8 @@ def from_guess(
     arms: int | None,
     effect: float | None,
     base: float | None,
+    explained: float | None,
+    values: int | None,
     *,
     decisions: float | Sequence[float] | None,
     days: int | None,
@@ -79,8 +86,19 @@ def from_guess(
     base = number("base", BASE if base is None else base, least=0, most=1)
     right, narrowest = _room(base, effect, epsilon)
     names = [tuple(f"{what} {place + 1}" for place in range(n)) for what, n in (("player", players), ("arm", arms))]
-    problems = guessed_problems(players, arms, right, effect, base, count=count or _affordable(traffic), seed=seed)
+    known = None
+    if explained is not None or values is not None:
+        values = whole("values", VALUES if values is None else values, least=2, most=players)
+        share = number("explained", EXPLAINED if explained is None else explained, least=0, most=1)
+        known = AttributeEffects({ATTRIBUTE: values}, players=players, arms=arms, explained=share)
+    number_of = count or _affordable(traffic)
+    problems = guessed_problems(players, arms, right, effect, base, count=number_of, seed=seed, known=known)
     assumed = guess_in_words(base, effect, epsilon, right, narrowest)
+    if known is not None:
+        assumed += (
+            f"The players have an attribute with {values} values. It explains {100 * share:.0f} % of the variance "
+            "between their means, and the rest is their own. Only PosseTS uses it.",
+        )
     return PlannedRun(names[0], names[1], traffic, 0.0, 1.0, None, problems, right, assumed, None)
 
 
@@ -88,6 +106,7 @@ def from_history(
     history: Any,
     columns: Columns,
     reward_range: tuple[float, float] | None,
+    attributes: str | Iterable[str] | None,
     *,
     decisions: float | Sequence[float] | None,
     days: int | None,
@@ -96,7 +115,7 @@ def from_history(
     seed: int,
 ) -> PlannedRun:
     """The run that historical data describes, and `count` problems that the data leaves possible."""
-    source = PlayerData.read(history, columns, reward_range)
+    source = PlayerData.read(history, columns, reward_range, attributes)
     counts = source.counts
     _check(counts)
     unit = counts.high - counts.low
@@ -107,29 +126,55 @@ def from_history(
     pulls = counts.pulls.sum(axis=1)
     traffic = np.maximum(pulls, 1) if decisions is None else _traffic(decisions, days, len(counts.players))
     model = source.model
-    problems = problems_of(model, counts.low, count or _affordable(traffic), seed)
+    known = None if source.shares is None else (counts, source.shares)
+    problems = problems_of(model, counts.low, count or _affordable(traffic), seed, known)
     spread = model.spread()
     right = float(f"{max(spread.value, PART * spread.high):.2g}")
     assumed = history_in_words(counts, model, right, epsilon)
+    if counts.attributes:
+        names = listed(counts.attributes)
+        assumed += (f"The players have attributes: {names}. Only PosseTS uses them. They are part of the model here.",)
     return PlannedRun(
         counts.players, counts.arms, traffic, counts.low, counts.high, epsilon, problems, right, assumed, model
     )
 
 
-def problems_of(model: PlayerModel, low: float, count: int, seed: int) -> list[Problem]:
-    """Problems that the data leaves possible, on the scale [0, 1]; rewards vary as much as those on record."""
+def problems_of(
+    model: PlayerModel, low: float, count: int, seed: int, known: tuple[Counts, AttributeShares] | None = None
+) -> list[Problem]:
+    """Problems that the data leaves possible, on the scale [0, 1]; rewards vary as much as those on record.
+
+    If attributes are `known`, with what they explain, players that have them in common are alike.
+    """
     rewards = Bernoulli() if model.dispersion > 1 - 1e-9 else Beta(1 / model.dispersion - 1)
-    means = np.clip((model.problems(count, seed) - low) / model.unit, 0, 1)
-    return [Problem(each, rewards=rewards, stream=place) for place, each in enumerate(means)]
+    means, told = model.problems(count, seed), dict[str, Any]()
+    if known is not None:
+        draws, given = known[1].draws, known[0].attributes or {}
+        chosen = np.random.default_rng(seed).choice(len(draws), count, replace=count > len(draws))
+        there, arms = (np.flatnonzero(each) for each in model.there)
+        means[:, there[:, None], arms] = draws[chosen]
+        told["attributes"] = dict.fromkeys(given, CATEGORY)
+        told["values"] = [dict(zip(given, values, strict=True)) for values in zip(*given.values(), strict=True)]
+    means = np.clip((means - low) / model.unit, 0, 1)
+    return [Problem(each, rewards=rewards, stream=place, **told) for place, each in enumerate(means)]
 
 
 def guessed_problems(
-    players: int, arms: int, epsilon: float, effect: float, base: float, *, count: int, seed: int
+    players: int,
+    arms: int,
+    epsilon: float,
+    effect: float,
+    base: float,
+    *,
+    count: int,
+    seed: int,
+    known: AttributeEffects | None = None,
 ) -> list[Problem]:
     """Problems whose best arm has center base + effect and all others base; players are uniform within ε/2 around it.
 
     Where that would leave [0, 1], the interval is narrower on both sides, so that the center stays the mean over
-    players. The best arm is another one from problem to problem; problem k depends only on the seed and k.
+    players. The best arm is another one from problem to problem; problem k depends only on the seed and k. What is
+    `known` of players is a part of how they vary: the sum of its effects and of what is their own stays within ε/2.
 
     >>> problem = guessed_problems(4, 3, epsilon=0.0, effect=0.1, base=0.2, count=1, seed=0)[0]
     >>> problem.means[0].round(2).tolist(), problem.epsilon
@@ -141,8 +186,13 @@ def guessed_problems(
         centers = np.full(arms, base)
         centers[k % arms] += effect
         half = np.minimum(epsilon / 2, np.minimum(centers, 1 - centers))
-        means = np.clip(centers + half * (2 * random.random((players, arms)) - 1), 0, 1)  # clipped: rounding
-        problems.append(Problem(means, epsilon, stream=k))  # the stream tells them apart: ε = 0 draws equal means
+        apart, told = 2 * random.random((players, arms)) - 1, dict[str, Any]()
+        if known is not None:
+            effects, values = known.draw(random.random(known.numbers))
+            apart = (effects + known.own / 2 * apart) / (known.reach + known.own / 2)
+            told = {"attributes": known.attributes, "values": values}
+        means = np.clip(centers + half * apart, 0, 1)  # clipped: rounding
+        problems.append(Problem(means, epsilon, stream=k, **told))  # the stream tells apart: ε = 0 draws equal means
     return problems
 
 

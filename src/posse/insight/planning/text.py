@@ -48,7 +48,7 @@ def conclusions(plan: Plan) -> list[str]:
         f"{_beside_alone(plan, plan.pooled)}; the best single arm for all players, known from the start, would lose "
         f"{amount(float(plan.lost_by_one_arm.mean()))}."
     )
-    return [*found, _learned(plan), *_unequal_traffic(plan)]
+    return [*found, _learned(plan), *_worth(plan), *_unequal_traffic(plan)]
 
 
 def amount(value: float) -> str:
@@ -140,12 +140,16 @@ def _table(plan: Plan) -> str:
     """A line for each policy compared."""
     attainable = float(plan.attainable.mean())
     rows = [["policy", "", "lost", "a player", "percent", "saves, of what is lost alone (95 %)"]]
-    for policy in plan.compared:
-        lost = plan.mean_lost(policy).mean
+
+    def add(policy: int, role: str, lost: float, saving: Difference | None) -> None:
         percent = f"{100 * lost / attainable:.1f} %" if attainable > 0 else "–"
-        saved = "" if policy == plan.alone else with_interval(plan.saving(policy), 100, " %")
-        amounts = [amount(lost), amount(lost / len(plan.players)), percent]
-        rows.append([plan.labels[policy], _role(plan, policy), *amounts, saved])
+        saved = "" if saving is None or policy == plan.alone else with_interval(saving, 100, " %")
+        rows.append([plan.labels[policy], role, amount(lost), amount(lost / len(plan.players)), percent, saved])
+
+    for policy in plan.compared:
+        add(policy, _role(plan, policy), plan.mean_lost(policy).mean, plan.saving(policy))
+        if policy == plan.learned and plan.lost_untold is not None:
+            add(policy, "the same, attributes not told", float(plan.lost_untold.mean()), plan.saving_untold)
     title = f"Rewards lost against always choosing each player's best arm, which earns {amount(attainable)}:"
     return "\n".join([title, *align(rows, "<<>>><")])
 
@@ -208,6 +212,23 @@ def _learned(plan: Plan) -> str:
         return f"{saved}."
     other = with_interval(plan.saving(plan.learned, plan.learned_alone), 100, " %")
     return f"{saved}, and {other} of what Ind-TS-V loses, which models the noise as PosseTS does and learns alone."
+
+
+def _worth(plan: Plan) -> list[str]:
+    """What telling PosseTS the players' attributes is worth."""
+    if plan.worth is None or plan.lost_untold is None:
+        return []
+    told, untold = (amount(float(lost.mean())) for lost in (plan.lost[plan.learned], plan.lost_untold))
+    losses = f"it loses {told} if it is told and {untold} if it is not"
+    if plan.worth.low > 0:
+        return [f"Telling PosseTS the attributes saves {with_interval(plan.worth, 100, ' %')} of its loss: {losses}."]
+    if plan.worth.high < 0:
+        more = with_interval(_negative(plan.worth), 100, " %")
+        return [f"Telling PosseTS the attributes does not pay here: it loses {more} more: {losses}."]
+    return [
+        f"Telling PosseTS the attributes makes no clear difference here: {losses}, "
+        f"a saving of {with_interval(plan.worth, 100, ' %')}."
+    ]
 
 
 def _unequal_traffic(plan: Plan) -> list[str]:

@@ -30,7 +30,7 @@ def effects(tables, groups):
         if 0 < 2 * values <= players:
             score_values(tables, part, groups)
             for arm in range(arms):
-                weigh_variances(tables, part, arm, values)
+                weigh_variances(tables, part, arm)
             tie(tables.rows, arms, len(VARIANCES))
             for arm in range(arms):
                 share_out(tables.rows[LIKELIHOOD:, arm])
@@ -57,26 +57,18 @@ def score_values(tables, part, groups):
                 tables.scores[all_columns + column, arm] += weight * h * center * (1.0 - center)
 
 
-def weigh_variances(tables, part, arm, values):
+def weigh_variances(tables, part, arm):
     """Where each value's effect on an arm would step to, in place of its score, and the evidence for each variance."""
     scores, rows, all_columns = tables.scores, tables.rows, tables.part_of.size
-    weights, middle = 0.0, 0.0
+    for number in range(len(VARIANCES)):
+        rows[LIKELIHOOD + number, arm] = 0.0
     for column in range(tables.columns.shape[1], all_columns):
         if tables.part_of[column] == part:
             information = scores[all_columns + column, arm]
             step = min(max(scores[column, arm] / (information + 0.5), -TOO_LARGE), TOO_LARGE)
             scores[column, arm] = tables.of_value[EFFECT][arm, column] + step
-            weights += information / (1.0 + information)
-            middle += information / (1.0 + information) * scores[column, arm]
-    middle = middle / weights if weights > 0.0 and values > 1 else 0.0
-    for number in range(len(VARIANCES)):
-        rows[LIKELIHOOD + number, arm] = 0.0
-    for column in range(tables.columns.shape[1], all_columns):
-        if tables.part_of[column] == part:
-            scores[column, arm] -= middle
             for number in range(len(VARIANCES)):
-                precision = scores[all_columns + column, arm]
-                rows[LIKELIHOOD + number, arm] += evidence_of(VARIANCES[number], precision, scores[column, arm])
+                rows[LIKELIHOOD + number, arm] += evidence_of(VARIANCES[number], information, scores[column, arm])
 
 
 def shrink_values(tables, part, arm):
