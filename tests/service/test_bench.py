@@ -29,6 +29,9 @@ def test_the_service_is_measured_on_both_databases(capsys, monkeypatch, tmp_path
         for row in (*(tables["loads"][row] for row in loads), *(tables["growth"][row] for row in grown)):
             assert row["pairs/s"]["value"] > 0
             assert 0 < row["p50 ms"]["value"] <= row["p99 ms"]["value"] <= row["slowest"]["value"]
+        crowd = tables["players"][f"{name}, 100 players"]
+        assert crowd.keys() == {"opening", "decision", "reward", "join"}
+        assert all(figure["value"] > 0 for figure in crowd.values())
         assert all(row in shown for row in (*loads, *grown))
     (memory,) = tables["memory"].values()
     assert memory["pairs"]["value"] > 0

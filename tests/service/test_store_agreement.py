@@ -78,7 +78,7 @@ class Pair:
         ours = self.learner.state
         for name in ours.known._fields:
             if name not in ("work", "pulled_at"):  # scratch, and rounds that only the simulator counts by
-                assert np.array_equal(getattr(state.known, name), getattr(ours.known, name)), name
+                assert getattr(state.known, name).tobytes() == getattr(ours.known, name).tobytes(), name
         assert np.array_equal(state.waiting, ours.waiting)
         assert (state.rounds, state.decisions, state.events) == (ours.rounds, ours.decisions, ours.events)
         assert list(state.player_roster) == list(ours.player_roster)

@@ -114,6 +114,18 @@ def test_a_player_that_joined_after_the_summary_is_taken_for_its_last_row(tmp_pa
         again.close()
 
 
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
+def test_players_that_join_one_after_another_are_the_same_after_a_restart(policy, tmp_path):
+    with stores("sqlite", tmp_path) as (store,):
+        new(store, policy, players=[])
+        for number in range(24):
+            commit(store, Change("teas", join=[f"player {number}"], knows_others=number % 3 > 0))
+            if number in (4, 5, 13):
+                commit(store, Record("teas", [(f"player {number}", arm, 0.5) for arm in ARMS] * number))
+            assert_same(store.live["teas"].state, store.read(queries.live_experiment, "teas").state)
+            assert verify(store) == []
+
+
 def test_names_are_checked_against_all_players_before_any_of_them_changes(tmp_path):
     with stores("sqlite", tmp_path) as (store,):
         new(store, players=PLAYERS[:30])

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -23,10 +24,10 @@ import numpy as np
 from posse.bench.report import BenchFigure, BenchReport, BenchTable, Rows
 from posse.checks import number, whole
 from posse.policies.posse_ts import PosseTS
-from posse.service.commands import Choose, Create, Observe
+from posse.service.commands import Change, Choose, Create, Observe
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
-from posse.service.storage.transaction import commit, commit_group
+from posse.service.storage.transaction import Command, commit, commit_group
 from posse.text import plural
 
 PLAYERS = [f"player {number}" for number in range(200)]
@@ -35,6 +36,9 @@ LOADS = [(clients, batch) for batch in (1, 20, 100) for clients in (1, 4, 16)]
 ROUNDS = 20  # of all players, written in one transaction while the past is made
 SLICES = 6  # of the time in which two services are compared, taken in turns
 SOAK = (4, 20)  # clients, and pairs in a request
+CROWDS = (100, 10_000, 100_000)  # players in experiments that are compared
+CROWD_PAST = 8000  # events before: fewer, and the policy would make a summary at almost every reward
+REPEATS, JOINS = 100, 20  # decisions and rewards, and joins, that are timed in each of them
 COMMAND = "import sys; from posse.cli import main; sys.exit(main())"
 
 Note = Callable[[str], None]
@@ -56,6 +60,7 @@ def run(
     seconds = 1.0 if quick else 8.0
     loads: Rows = {}
     growth: Rows = {}
+    crowds: Rows = {}
     memory: Rows = {}
     with tempfile.TemporaryDirectory(prefix="posse-bench-") as folder:
         places = {"SQLite": f"sqlite:///{folder}/posse.db"} | ({"PostgreSQL": postgres} if postgres else {})
@@ -79,6 +84,9 @@ def run(
                 ]
                 for log, each in zip(logs, zip(*turns[1:], strict=True), strict=True):  # the first turn is to warm up
                     growth[f"{name}, {log}"] = _figures(each)
+            for players in CROWDS[: 1 if quick else None]:
+                note(f"{name}, {players:,} players")
+                crowds[f"{name}, {players:,} players"] = _crowd(database, players)
         if minutes:
             note("memory")
             memory = {f"SQLite, {minutes:g} minutes": _soak(f"sqlite:///{folder}/soak.db", minutes)}
@@ -87,6 +95,7 @@ def run(
     tables = [
         BenchTable("loads", "Durable pairs (a decision and its reward), and how long one request takes", loads),
         BenchTable("growth", grown, growth),
+        BenchTable("players", "Without HTTP: median ms of a transaction with one command, by players × 5 arms", crowds),
         BenchTable("memory", "Memory of all processes in MB; the growth is that of the last quarter's peak", memory),
     ]
     setup = f"The service, one worker, {len(PLAYERS)} players, {len(ARMS)} arms, on {machine}."
@@ -116,20 +125,42 @@ def growth_of(megabytes: Sequence[float]) -> float:
     return float(quarters[3].max() / quarters[2].max() - 1)
 
 
-def new_experiment(database: str) -> str:
+def _crowd(database: str, players: int) -> dict[str, BenchFigure]:
+    """How long a command about one of so many players takes, and how long opening their experiment."""
+    names = [f"player {number}" for number in range(players)]
+    name, random, took = new_experiment(database, names), np.random.default_rng(0), defaultdict(list)
+    make_past(database, name, CROWD_PAST, names[: len(PLAYERS)])
+    with closing(ServiceStore(database)) as store:
+
+        def timed(kind: str, command: Command) -> Any:
+            began = time.perf_counter()
+            result = commit(store, command)
+            took[kind].append(1000 * (time.perf_counter() - began))
+            return result
+
+        timed("opening", Observe(name, []))
+        for number in range(REPEATS):
+            (made,) = timed("decision", Choose(name, [names[random.integers(players)]]))
+            timed("reward", Observe(name, [(made.id, float(random.random() < 0.4))]))
+            if number < JOINS:
+                timed("join", Change(name, join=[f"new {number}"]))
+    return {kind: BenchFigure(float(np.median(each))) for kind, each in took.items()}
+
+
+def new_experiment(database: str, players: Sequence[str] = PLAYERS) -> str:
     """An experiment of its own."""
     name = f"bench {uuid.uuid4().hex[:8]}"
     with closing(ServiceStore(database)) as store:
-        commit(store, Create(name, PosseTS(), ARMS, PLAYERS, seed=1))
+        commit(store, Create(name, PosseTS(), ARMS, players, seed=1))
     return name
 
 
-def make_past(database: str, name: str, events: int) -> None:
+def make_past(database: str, name: str, events: int, players: Sequence[str] = PLAYERS) -> None:
     """Write so many events to the log: half decisions, half rewards."""
     random = np.random.default_rng(0)
     with closing(ServiceStore(database)) as store:
         while 2 * store.read(queries.experiment, name).decisions < events:
-            rounds = commit_group(store, [Choose(name, PLAYERS)] * ROUNDS)
+            rounds = commit_group(store, [Choose(name, players)] * ROUNDS)
             reports = [[(each.id, float(random.random() < 0.4)) for each in made] for made in rounds]
             commit_group(store, [Observe(name, pairs) for pairs in reports])
 

@@ -109,8 +109,8 @@ class LiveExperiment:
         first = [name for name, _ in arms[: row["first_arms"]]]  # without players, which would take long if many
         state = LearnerState(Setup.from_dict(json.loads(row["setup"])), first, [])
         live = cls(row, state)
-        live.statistics.load(connection, row, state, players, arms)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
+        live.statistics.load(connection, row, state, players, arms)
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
             live.oldest_serial = log_rows.first_decision(

@@ -23,7 +23,7 @@ from posse.service.storage.log_rows import Values, read_values
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here
-NO_SUMMARY = (-1, 0, 0)
+NO_SUMMARY: tuple[int, ...] = ()
 AT_ONCE = 10_000  # rows that are read in one go; in between, other threads may work
 
 
@@ -69,7 +69,8 @@ class PairStatistics:
         try:
             summary = _read_summary(connection, row["id"], state, len(players), totals[0])
             state.restore(players, arms, numbers[0], arrays | summary, values)
-            same = all(getattr(state.known, n).size == a.size for n, a in summary.items() if n != "of_value")
+            names_of = [name for name in _summary_names(state) if name != "of_value"]  # which may lack new values
+            same = all(getattr(state.known, name).size == summary[name].size for name in names_of)
         except (struct.error, KeyError, ValueError):
             same = False
         if not same:
@@ -119,12 +120,14 @@ class PairStatistics:
         return pairs
 
 
-def _which_summary(state: LearnerState) -> tuple[int, int, int]:
-    """What tells a summary from the one before: everybody's pulls, and how many players and arms there were."""
+def _which_summary(state: LearnerState) -> tuple[int, ...]:
+    """What tells a summary from the one before: everybody's pulls and the players when it was made, and the arms.
+
+    A policy that can welcome players with what the last summary says need not make one when another player joins.
+    """
     if "summed" not in state.core.kept:
         return NO_SUMMARY
-    _, pulls, players = state.known.summed.tolist()
-    return pulls, players, len(state.waiting)
+    return *state.known.summed[1:].tolist(), len(state.waiting)
 
 
 def _pairs_with_data(state: LearnerState, first_arm: int = 0, players: slice = slice(None)) -> np.ndarray:
