@@ -17,8 +17,7 @@ from typing import Any
 
 import posse
 from posse.experiments.spec.shipped_specs import battery_spec
-from posse.policies.likeness import LESS, LIKELIHOOD, OWN, OWN_AT, STRENGTHS, WEIGHT
-from posse.policies.likeness import strengths as each_its_own
+from posse.policies.likeness.tables import LESS, LIKELIHOOD, WEIGHT, tie
 from posse.policies.posse_ts import PosseTS
 
 FAMILIES = (
@@ -40,31 +39,28 @@ def no_sums(n, s, q):
     return 0.0, 0.0
 
 
-def one_for_all(pulls, groups, of_arm, of_player, means, effective, rows):
+def one_for_all(rows, arms, choices):
     """All arms have the ρ that their likelihoods give together."""
-    each_its_own(pulls, groups, of_arm, of_player, means, effective, rows)
-    highest, total, own = -math.inf, 0.0, 0.0
-    for strength in range(STRENGTHS):
-        rows[WEIGHT, strength] = 0.0
-        for arm in range(pulls.shape[0]):
-            rows[WEIGHT, strength] += math.log(max(rows[LIKELIHOOD + strength, arm], 1e-300))
-        highest = max(highest, rows[WEIGHT, strength])
-    for strength in range(STRENGTHS):
-        weight = math.exp(rows[WEIGHT, strength] - highest)
-        total, own = total + weight, own + weight * OWN_AT[strength]
-    for arm in range(pulls.shape[0]):
-        of_arm[arm, OWN] = own / total
+    highest = -math.inf
+    for choice in range(choices):
+        rows[WEIGHT, choice] = 0.0
+        for arm in range(arms):
+            rows[WEIGHT, choice] += rows[LIKELIHOOD + choice, arm]  # logarithms, as `tie` takes them
+        highest = max(highest, rows[WEIGHT, choice])
+    for choice in range(choices):
+        for arm in range(arms):
+            rows[LIKELIHOOD + choice, arm] = math.exp(rows[WEIGHT, choice] - highest)
 
 
-def most_likely(pulls, groups, of_arm, of_player, means, effective, rows):
+def most_likely(rows, arms, choices):
     """An arm has the ρ of the strength that is most likely."""
-    each_its_own(pulls, groups, of_arm, of_player, means, effective, rows)
-    for arm in range(pulls.shape[0]):
-        highest = -1.0
-        for strength in range(STRENGTHS):
-            likely = rows[WEIGHT, strength] * rows[LIKELIHOOD + strength, arm]
-            if likely > highest:
-                highest, of_arm[arm, OWN] = likely, OWN_AT[strength]
+    tie(rows, arms, choices)
+    for arm in range(arms):
+        highest = 0.0
+        for choice in range(choices):
+            highest = max(highest, rows[LIKELIHOOD + choice, arm])
+        for choice in range(choices):
+            rows[LIKELIHOOD + choice, arm] = 1.0 if rows[LIKELIHOOD + choice, arm] == highest else 0.0
 
 
 def all_of_it(center, scale, seen, information, log_T):
@@ -82,8 +78,8 @@ LEFT_OUT: dict[str, dict[str, Any]] = {
     "levels": {"levels": nothing},
     "groups": {"find_groups": one_group},
     "odd players": {"odd_players": nothing},
-    "arms' own ρ": {"strengths": one_for_all},
-    "averaging over strengths": {"strengths": most_likely},
+    "arms' own ρ": {"tie": one_for_all},
+    "averaging over strengths": {"tie": most_likely},
     "bonus for chance": {"explore": all_of_it},
     "fourth roots": {"on_fourth_roots": plain_normal},
 }

@@ -31,6 +31,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FORMULAS = "tests/test_policies.py tests/test_agreement.py"
 HIERARCHY = "HierTS and not centers and not propensities and not decisions or Record or Constants"
+MODEL = "tests/test_likeness.py tests/test_effects.py -k 'says_the_same or before_any_data'"
 EVALUATE = "tests/test_evaluate.py tests/test_evaluate_intervals.py tests/test_evaluate_coverage.py"
 STORE = [f"tests/service/test_store_{name}.py" for name in ("requests", "writer", "faults")]
 TESTS = {
@@ -40,7 +41,11 @@ TESTS = {
     "policies/ind_ucb.py": f"{FORMULAS} -k 'IndUCB or Record or Constants'",
     "policies/hier_ts.py": f"{FORMULAS} tests/test_learner_agreement.py -k '{HIERARCHY}'",
     "policies/fourth_root.py": "tests/test_posse_ts.py -k 'TestPosterior or TestDispersion'",
-    "policies/likeness.py": "tests/test_likeness.py -k 'says_the_same or before_any_data'",
+    "policies/likeness/estimate.py": MODEL,
+    "policies/likeness/groups.py": MODEL,
+    "policies/likeness/tables.py": MODEL,
+    "policies/likeness/effects.py": "tests/test_effects.py -k 'says_the_same or counts or players_without'",
+    "attributes.py": "tests/test_attributes.py",
     "policies/guarantee.py": "tests/test_guarantee.py -k 'Bounds or Rule'",
     "policies/posse_ts.py": "tests/test_likeness.py -k 'indices or DependsOn'",
     "policies/refresh.py": "tests/test_declaration.py -k Refresh",

@@ -16,6 +16,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+import naive_guarantee
 import naive_posse
 from naive_alone import ALONE, argmax
 from posse import rewards, streams
@@ -194,46 +195,46 @@ def joint_posterior(p, counts, sums, spread, noise, prior_mean, prior_sd):
     return prior_mean + gain @ (averages - prior_mean), prior_sd**2 + spread**2 - gain @ with_p
 
 
-def estimates():
+def estimates(parts):
     """A function of everybody's tables that gives an estimate: the last one, until that is too old."""
-    made = []
+    made = [None]
 
-    def estimate(n, s, q):
-        if not made or made[-1].is_old(n):
-            made.append(naive_posse.Estimate(n, s, q))
+    def estimate(n, s, q, log_t):
+        if made[-1] is None or made[-1].is_old(n):
+            made.append(naive_posse.Estimate(n, s, q, log_t, parts, made[-1]))
         return made[-1]
 
     return estimate
 
 
-def posse_ts(M, K, T, log_T, active, normal, reward, epsilon):
+def posse_ts(M, K, T, log_T, active, normal, reward, epsilon, parts=None):
     """PosseTS: priors from a summary of everybody's data; ε is infinite where it is not known."""
-    estimate = estimates()
+    estimate = estimates(parts)
 
-    def summary(n, s, q):
-        it = estimate(n, s, q)
+    def summary(n, s, q, log_t):
+        it = estimate(n, s, q, log_t)
         return lambda n, s, p, i, log_t: it.index(n, s, p, i, epsilon, log_t)
 
     return summarised(M, K, T, log_T, active, normal, reward, summary)
 
 
-def robust_posse_ts(M, K, T, log_T, active, normal, reward, epsilon, rounds):
+def robust_posse_ts(M, K, T, log_T, active, normal, reward, epsilon, rounds, parts=None):
     """PosseTS behind bounds: the cutoff of a player is the loose bound of the model's favourite, of half the width."""
-    estimate = estimates()
+    estimate = estimates(parts)
 
-    def summary(n, s, q):
-        it = estimate(n, s, q)
+    def summary(n, s, q, log_t):
+        it = estimate(n, s, q, log_t)
         N, S = ([sum(table[p][i] for p in range(M)) for i in range(K)] for table in (n, s))
         cutoff = []
         for p in range(M):
             means = [it.index(n[p][i], s[p][i], p, i, epsilon, math.log(rounds))[0] for i in range(K)]
             best = argmax(means)
             numbers = n[p][best], s[p][best], N[best], S[best]
-            cutoff.append(naive_posse.loose_bound(*numbers, M, epsilon, rounds, times=1))
+            cutoff.append(naive_guarantee.loose_bound(*numbers, M, epsilon, rounds, times=1))
 
         def index(n, s, p, i, log_t):
             center, scale = it.index(n, s, p, i, epsilon, log_t)
-            return naive_posse.guarded(center, scale, n, s, N[i], S[i], M, cutoff[p], epsilon, rounds)
+            return naive_guarantee.guarded(center, scale, n, s, N[i], S[i], M, cutoff[p], epsilon, rounds)
 
         return index
 
@@ -243,7 +244,7 @@ def robust_posse_ts(M, K, T, log_T, active, normal, reward, epsilon, rounds):
 def ind_tsv(M, K, T, log_T, active, normal, reward):
     """Ind-TS-V: a uniform prior, with the dispersion of each player's noisiest arm."""
 
-    def summary(n, s, q):
+    def summary(n, s, q, _):
         phi = [max(naive_posse.dispersion([(n[p][i], s[p][i], q[p][i])]) for i in range(K)) for p in range(M)]
         return lambda n, s, p, i, log_t: naive_posse.index(n, s, phi[p], 0.5, naive_posse.UNIFORM, log_t)
 
@@ -253,14 +254,14 @@ def ind_tsv(M, K, T, log_T, active, normal, reward):
 def summarised(M, K, T, log_T, active, normal, reward, summary):
     """Thompson sampling with indices from a summary of everybody's data, made now and then.
 
-    `summary(n, s, q)` gives a function of a pair's n, s, p, i and of ln T: its center and scale. Between summaries a
-    pair's index follows the player's own pulls of the arm, up to the 64th.
+    `summary(n, s, q, ln T)` gives a function of a pair's n, s, p, i and of ln T: its center and scale. Between
+    summaries a pair's index follows the player's own pulls of the arm, up to the 64th.
     """
     n = [[0] * K for _ in range(M)]
     s = [[0.0] * K for _ in range(M)]
     q = [[0.0] * K for _ in range(M)]
     before = pulls = 0
-    index = summary(n, s, q)
+    index = summary(n, s, q, log_T(1))
     known = [[(0, 0.0)] * K for _ in range(M)]
     for t in range(1, T + 1):
         pulled = {}
@@ -275,7 +276,7 @@ def summarised(M, K, T, log_T, active, normal, reward, summary):
             q[p][i] += math.floor(r**2 * rewards.GRID + 0.5) / rewards.GRID
         if pulls > before and 16 * (pulls - before) >= min(pulls, 1024 * M):
             before = pulls
-            index = summary(n, s, q)
+            index = summary(n, s, q, log_T(t))
             known = [[(n[p][i], s[p][i]) for i in range(K)] for p in range(M)]
         else:
             for p, (i, _) in pulled.items():
@@ -395,7 +396,8 @@ def run(policy, problem, horizon, schedule, seed=0, replication=0, anytime=False
 
     algorithm = ALGORITHMS[type(policy).__name__]
     draw = chance.beta if policy.law is Law.BETA else chance.normal
-    rounds = algorithm(
-        problem.players, problem.arms, horizon, log_T, chance.active, draw, chance.reward, *policy.constants()
-    )
-    return list(rounds)
+    sizes = problem.players, problem.arms, horizon
+    told = {}
+    if policy.of_value:
+        told["parts"] = [naive_posse.parts_of(problem.attributes.kinds, values) for values in problem.values]
+    return list(algorithm(*sizes, log_T, chance.active, draw, chance.reward, *policy.constants(), **told))

@@ -1,11 +1,13 @@
-"""PosseTS' model, Ind-TS-V's posterior and RobustPosseTS' bounds, in slow and obvious Python.
+"""PosseTS' model and Ind-TS-V's posterior, in slow and obvious Python.
 
 The estimate follows docs/posse-ts.md, step by step, with its letters. Tables are lists of lists [p][i] for player p and
-arm i: n counts, s sums of rewards, q sums of their squares; [g][i] for group g.
+arm i: n counts, s sums of rewards, q sums of their squares; [g][i] for group g. What is known of a player beside its
+data is its list of parts, each a (value, weight); the value is None if it is missing.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 
 UNIFORM = 1 / 12
@@ -49,15 +51,73 @@ def dispersion(pairs):
     return clip((1 + num) / (1 + den), 1e-12, 1)
 
 
-class Estimate:
-    """What everybody's data say: phi, rho, c and d of arms; phi_p, odd, b, v and w of players."""
+def parts_of(kinds, values):
+    """The parts of a player's attributes, from its values: a category's name, a number's bin, or None if missing."""
+    parts = []
+    for kind, value in zip(kinds.values(), values, strict=True):
+        if kind != "category" and not isinstance(kind[0], str):  # a number, cut into bins
+            bins = len(kind) + 1
+            parts.append((None, 0.0) if value is None else ("slope", 2 * value / (bins - 1) - 1))
+        parts.append((value, 1.0))
+    for pair in itertools.combinations(values, 2):
+        parts.append((None if None in pair else pair, 1.0))
+    return tuple(parts)
 
-    def __init__(self, n, s, q):
-        self.n, self.s = n, s
+
+def share_prior(evidence):
+    """Each arm's chances of some choices, from the logarithms of their evidence, [i][choice].
+
+    Arms share the proportions of the choices, which are the means of the chances over all arms and one arm more.
+    """
+    count = len(evidence[0])
+    proportions = [1 / count] * count
+    for _ in range(6):
+        chances = [
+            softmax([e + math.log(part) for e, part in zip(arm, proportions, strict=True)])[0] for arm in evidence
+        ]
+        everywhere = [*chances, [1 / count] * count]
+        proportions = [sum(column) / len(everywhere) for column in zip(*everywhere, strict=True)]
+    return chances
+
+
+def evidence_for(variance, J, raw):
+    """Of an estimate with information J, for a variance of what is estimated."""
+    x = variance * J
+    return (J * raw**2 * x / (1 + x) - math.log(1 + x)) / 2
+
+
+def averaged(chances, J, raw):
+    """The mean and the variance of what is estimated, over the variances that it may have."""
+    means = [raw * variance * J / (1 + variance * J) for variance in VARIANCES]
+    own = [variance / (1 + variance * J) for variance in VARIANCES]
+    mean = sum(chance * each for chance, each in zip(chances, means, strict=True))
+    return mean, sum(
+        chance * (inner + (each - mean) ** 2) for chance, each, inner in zip(chances, means, own, strict=True)
+    )
+
+
+def centered(raw, J):
+    """Estimates less their mean, weighted by J / (1 + J)."""
+    weights = [j / (1 + j) for j in J]
+    if sum(weights) == 0:
+        return raw
+    middle = sum(weight * each for weight, each in zip(weights, raw, strict=True)) / sum(weights)
+    return [each - middle for each in raw]
+
+
+class Estimate:
+    """What everybody's data say: phi, rho, c and d of arms; phi_p, odd, b, v and w of players; effects of values.
+
+    `parts` are each player's, by `parts_of`. `before` is the last estimate, whose effects are the first ones here.
+    """
+
+    def __init__(self, n, s, q, log_T=0.0, parts=None, before=None):
+        self.n, self.s = list(n), s
+        self.parts = list(parts or [() for _ in n])
         self.players, self.arms = range(len(n)), range(len(n[0]))
         self.pulls = [sum(column) for column in zip(*n, strict=True)]
         self.dispersions(q)
-        self.start()
+        self.start(before)
         for _ in range(3):
             self.improve()
         if len(n) >= 3:
@@ -67,6 +127,18 @@ class Estimate:
                 self.groups()
             self.odd_players()
         self.centers()
+        self.rho_divided_by = self.held(log_T)
+
+    def welcome(self, parts):
+        """Somebody joins, and is taken for a player without data until the next estimate."""
+        self.n.append([0 for i in self.arms])
+        self.parts.append(parts)
+        self.players = range(len(self.n))
+        self.phi_p.append(1.0)
+        self.odd.append(self.odd_newcomer)
+        self.b.append(0.0)
+        self.v.append(self.v_newcomer)
+        self.w.append(self.w_newcomer)
 
     def is_old(self, n):
         """Whether the estimate must be made anew for these counts: an eighth of them is new, or some were forgotten."""
@@ -75,9 +147,11 @@ class Estimate:
         return faded or 8 * (sum(pulls) - sum(self.pulls)) >= sum(pulls)
 
     def improve(self):
-        """3 to 5."""
+        """3 to 6."""
         self.centers()
-        self.unusual = [self.evidence_of_oddity(p) for p in self.players]  # 7, before ρ changes
+        if len(self.n) >= 3:
+            self.attributes()
+        self.unusual = [self.evidence_of_oddity(p) for p in self.players]  # 8, before ρ changes
         self.own()
         if len(self.n) >= 3:
             self.levels()
@@ -90,7 +164,7 @@ class Estimate:
         self.phi = [dispersion([(n[p][i], s[p][i], q[p][i]) for p in self.players]) for i in self.arms]
         self.phi_p = [dispersion([(n[p][i], s[p][i], q[p][i]) for i in self.arms]) for p in self.players]
 
-    def start(self):
+    def start(self, before):
         """2."""
         n, s = self.n, self.s
         self.c = [
@@ -102,6 +176,13 @@ class Estimate:
         self.odd = [0.0 for p in self.players]
         self.w = [[1.0] for p in self.players]
         self.rho = [0.04 for i in self.arms]
+        self.odd_newcomer, self.v_newcomer, self.w_newcomer = 0.0, 0.0, [1.0]
+        self.effects = []  # of each part: {value: [(effect, doubt) of arm i]}
+        for k in range(len(self.parts[0]) if self.parts else 0):
+            known = before.effects[k] if before is not None and self.values(k) else {}
+            self.effects.append(
+                {v: [*pairs, *[(0.0, 0.0)] * (len(self.arms) - len(pairs))] for v, pairs in known.items()}
+            )
 
     def centers(self, part=1.0):
         """3. All groups' centers take a step, and their doubts."""
@@ -123,50 +204,57 @@ class Estimate:
                 self.c[g][i] = c
                 self.d[g][i] = (c * (1 - c)) ** 2 / (information + c * (1 - c))
 
-    def own(self):
-        """4."""
-        evidence = [[sum(self.evidence(p, i, 1 / (k + 1)) for p in self.players) for k in STRENGTHS] for i in self.arms]
-        proportions = [1 / len(STRENGTHS)] * len(STRENGTHS)
-        for _ in range(6):
-            chances = []
+    def attributes(self):
+        """4. What each value of each part does to each arm, part by part."""
+        for k in range(len(self.effects)):
+            values = self.values(k)
+            J = {v: [0.0 for i in self.arms] for v in values}
+            U = {v: [0.0 for i in self.arms] for v in values}
+            for p in self.players:
+                value, x = self.parts[p][k]
+                for i in self.arms:
+                    if value is not None and value in values and self.n[p][i] > 0:
+                        c, h = self.mean(p, i), self.h(p, i)
+                        U[value][i] += x * h * (self.y(p, i) - c)
+                        J[value][i] += x**2 * h * c * (1 - c)
+            raw, evidence = [], []
             for i in self.arms:
-                weights, _ = softmax([e + math.log(part) for e, part in zip(evidence[i], proportions, strict=True)])
-                self.rho[i] = sum(w / (k + 1) for w, k in zip(weights, STRENGTHS, strict=True))
-                chances.append(weights)
-            chances.append([1 / len(STRENGTHS)] * len(STRENGTHS))
-            proportions = [sum(column) / len(chances) for column in zip(*chances, strict=True)]
+                info = [J[v][i] for v in values]
+                raw.append([self.effect(k, v, i)[0] + clip(U[v][i] / (J[v][i] + 0.5), -2, 2) for v in values])
+                pairs = list(zip(info, raw[i], strict=True))
+                evidence.append([sum(evidence_for(variance, *pair) for pair in pairs) for variance in VARIANCES])
+            if values:
+                chances = share_prior(evidence)
+                found = {None: [averaged(chances[i], 0.0, 0.0) for i in self.arms]}
+                for number, v in enumerate(values):
+                    found[v] = [averaged(chances[i], J[v][i], raw[i][number]) for i in self.arms]
+                self.effects[k] = found
+
+    def own(self):
+        """5."""
+        evidence = [[sum(self.evidence(p, i, 1 / (k + 1)) for p in self.players) for k in STRENGTHS] for i in self.arms]
+        for i, chances in enumerate(share_prior(evidence)):
+            self.rho[i] = sum(chance / (k + 1) for chance, k in zip(chances, STRENGTHS, strict=True))
 
     def levels(self):
-        """5."""
+        """6."""
         U, J = [], []
         for p in self.players:
             seen = [i for i in self.arms if self.n[p][i] > 0]
             U.append(sum(self.h(p, i) * (self.y(p, i) - self.mean(p, i)) for i in seen))
             J.append(sum(self.h(p, i) * self.mean(p, i) * (1 - self.mean(p, i)) for i in seen))
-        raw = [self.b[p] + clip(U[p] / (J[p] + 0.5), -2, 2) for p in self.players]
-        weights = [j / (1 + j) for j in J]
-        if sum(weights) > 0:
-            middle = sum(weights[p] * raw[p] for p in self.players) / sum(weights)
-            raw = [b - middle for b in raw]
+        raw = centered([self.b[p] + clip(U[p] / (J[p] + 0.5), -2, 2) for p in self.players], J)
         evidence = []
         for variance in VARIANCES:
             total = math.log(0.3) if variance > 0 else 0.0
-            for p in self.players:
-                x = variance * J[p]
-                total += (J[p] * raw[p] ** 2 * x / (1 + x) - math.log(1 + x)) / 2
-            evidence.append(total)
+            evidence.append(total + sum(evidence_for(variance, J[p], raw[p]) for p in self.players))
         chances, _ = softmax(evidence)
         for p in self.players:
-            means = [raw[p] * variance * J[p] / (1 + variance * J[p]) for variance in VARIANCES]
-            own = [variance / (1 + variance * J[p]) for variance in VARIANCES]
-            self.b[p] = sum(chance * mean for chance, mean in zip(chances, means, strict=True))
-            self.v[p] = sum(
-                chance * (inner + (mean - self.b[p]) ** 2)
-                for chance, mean, inner in zip(chances, means, own, strict=True)
-            )
+            self.b[p], self.v[p] = averaged(chances, J[p], raw[p])
+        _, self.v_newcomer = averaged(chances, 0.0, 0.0)
 
     def groups(self):
-        """6."""
+        """7."""
         likelihood = self.settle()
         while len(self.c) < 6:
             self.add_group()
@@ -188,6 +276,7 @@ class Estimate:
             for p in self.players:
                 self.w[p], log_sum = softmax([math.log(part) + self.fit(p, g) for g, part in enumerate(proportions)])
                 total += log_sum
+            self.w_newcomer = proportions
             proportions = [
                 (1 + sum(self.w[p][g] for p in self.players)) / (len(self.players) + len(self.c))
                 for g in range(len(self.c))
@@ -218,17 +307,19 @@ class Estimate:
             if self.n[first][i] > 0:
                 h = self.h(first, i, 0.5)
                 its = (h * self.y(first, i) + 2 * c) / (h + 2)
-            new.append(clip(logistic(logit(its) - self.b[first]), 1e-6, 1 - 1e-6))
+            new.append(clip(logistic(logit(its) - self.shift(first, i)), 1e-6, 1 - 1e-6))
         self.c.append(new)
         self.d.append([0.0 for i in self.arms])
 
     def evidence_of_oddity(self, p):
-        """7. How much larger the evidence of a player is for κ = 2 than for ρ."""
+        """8. How much larger the evidence of a player is for κ = 2 than for ρ."""
         return sum(self.evidence(p, i, 1 / 3) - self.evidence(p, i, self.rho[i]) for i in self.arms)
 
     def odd_players(self):
-        """7."""
-        self.odd = [logistic(clip(more - math.log(10 * len(self.players)), -50, 50)) for more in self.unusual]
+        """8."""
+        rare = math.log(10 * len(self.players))
+        self.odd = [logistic(clip(more - rare, -50, 50)) for more in self.unusual]
+        self.odd_newcomer = logistic(-rare)
 
     # ------------------------------------------------ of a pair
 
@@ -246,21 +337,39 @@ class Estimate:
         pulls, kappa = self.n[p][i] / self.pair_phi(p, i), 1 / (part * self.pair_rho(p, i)) - 1
         return pulls * kappa / (pulls + kappa)
 
+    def values(self, k):
+        """The values of a part, in the order of the players; none if there are fewer than two players for each."""
+        found = list(dict.fromkeys(parts[k][0] for parts in self.parts if parts[k][0] is not None))
+        return found if 2 * len(found) <= len(self.parts) else []
+
+    def effect(self, k, value, i):
+        """What a value of a part does to an arm, and its doubt; of a value not seen before that of a missing one."""
+        known = self.effects[k]
+        return (known[value] if value in known else known.get(None, [(0.0, 0.0)] * len(self.arms)))[i]
+
+    def shift(self, p, i):
+        """By what a player's level and its attributes shift its means for an arm, on the logit scale."""
+        return self.b[p] + sum(x * self.effect(k, value, i)[0] for k, (value, x) in enumerate(self.parts[p]))
+
+    def doubt(self, p, i):
+        """The variance of that shift."""
+        return self.v[p] + sum(x**2 * self.effect(k, value, i)[1] for k, (value, x) in enumerate(self.parts[p]))
+
     def center(self, p, i, g):
-        return logistic(logit(self.c[g][i]) + self.b[p])
+        return logistic(logit(self.c[g][i]) + self.shift(p, i))
 
     def mean(self, p, i):
         return sum(self.w[p][g] * self.center(p, i, g) for g in range(len(self.c)))
 
     def evidence(self, p, i, rho):
-        """4. Of a pair, for a ρ."""
+        """5. Of a pair, for a ρ."""
         phi = self.pair_phi(p, i)
         if self.n[p][i] <= phi:
             return 0.0
         c = self.mean(p, i)
         between = max(sum(self.w[p][g] * self.center(p, i, g) ** 2 for g in range(len(self.c))) - c**2, 0)
         u, at_most = phi / self.n[p][i], c * (1 - c)
-        v = u + (1 - u) * rho + self.v[p] * at_most + between / at_most
+        v = u + (1 - u) * rho + self.doubt(p, i) * at_most + between / at_most
         all_h = sum(self.h(other, i) for other in self.players if self.n[other][i] > 0)
         left = 1 - self.h(p, i) / (2 + all_h)
         x = at_most / u
@@ -268,15 +377,15 @@ class Estimate:
 
     # ------------------------------------------------ priors and indices
 
-    def prior(self, p, i, epsilon=math.inf, log_T=0.0):
+    def prior(self, p, i, epsilon=math.inf):
         """The mean and the variance of a pair's mean before its own data."""
         if len(self.players) == 1:
             return 0.5, UNIFORM
-        rho, mean = min(self.pair_rho(p, i) / self.held(log_T), 1 / 3), self.mean(p, i)
+        rho, mean = min(self.pair_rho(p, i) / self.rho_divided_by, 1 / 3), self.mean(p, i)
         between, doubt = -(mean**2), 0.0
         for g in range(len(self.c)):
             c, first = self.center(p, i, g), self.c[g][i]
-            between += self.w[p][g] * (c * (1 - c) * (rho + self.v[p] * c * (1 - c)) + c**2)
+            between += self.w[p][g] * (c * (1 - c) * (rho + self.doubt(p, i) * c * (1 - c)) + c**2)
             doubt += self.w[p][g] * self.d[g][i] * (c * (1 - c) / (first * (1 - first))) ** 2
         return clip(mean, 1e-9, 1 - 1e-9), max(min(between, epsilon**2 / 4) + doubt, 1e-9)
 
@@ -288,11 +397,11 @@ class Estimate:
 
     def index(self, n, s, p, i, epsilon, log_T):
         """PosseTS' center and scale for player p, arm i: own data on a prior from everybody's."""
-        return index(n, s, self.pair_phi(p, i), *self.prior(p, i, epsilon, log_T), log_T)
+        return index(n, s, self.pair_phi(p, i), *self.prior(p, i, epsilon), log_T)
 
-    def belief(self, n, s, p, i, epsilon, log_T):
+    def belief(self, n, s, p, i, epsilon):
         """The same without exploration."""
-        return index(n, s, self.pair_phi(p, i), *self.prior(p, i, epsilon, log_T))
+        return index(n, s, self.pair_phi(p, i), *self.prior(p, i, epsilon))
 
 
 def index(n, s, phi, c, V, log_T=None):
@@ -308,52 +417,3 @@ def index(n, s, phi, c, V, log_T=None):
     z = boundary(n + n0 + phi, log_T)
     g = n * m * (1 - m) / (n * m * (1 - m) + z**2 / 8)
     return center + 0.6 * g * z * sd, sd * math.sqrt(1 - 0.91 * g)
-
-
-def kl(p, q):
-    """The divergence of Bernoulli laws with means p and q."""
-    first = p * math.log(p / q) if p > 0 else 0.0
-    second = (1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0
-    return first + second
-
-
-def largest_mean(mean, divergence):
-    """The largest u in [mean, 1] with kl(mean, u) <= divergence, by bisection."""
-    low, high = mean, 1.0
-    for _ in range(200):
-        middle = (low + high) / 2
-        if low < middle < high:
-            low, high = (middle, high) if kl(mean, middle) <= divergence else (low, middle)
-    return low
-
-
-def allowed(ratio):
-    """h(ln H/n), and 0 from n = H on."""
-    y = math.log(max(ratio, 1))
-    return y + math.log(1 + y)
-
-
-def sharp_bound(n, s, N, S, M, epsilon, T):
-    """U: own data with H = T/4Λ, up to M times that while n ε² < ln M; everybody's data with H = MT/4Λ, plus ε."""
-    H = T / (4 * math.log(max(T, M)))
-    alone = largest_mean(s / n, allowed(H / n * max(1, M * math.exp(-n * epsilon**2))) / n) if n else 1.0
-    pooled = largest_mean(S / N, allowed(M * H / N) / N) + epsilon if N else 1.0
-    return min(1.0, alone, pooled)
-
-
-def loose_bound(n, s, N, S, M, epsilon, T, times=2):
-    """B: Hoeffding's bounds at 2Λ; no data counts as a bound of 2."""
-    top = math.log(max(T, M))
-    alone = s / n + math.sqrt(times * top / n) if n else 2.0
-    pooled = S / N + epsilon + math.sqrt(times * top / N) if N else 2.0
-    return min(2.0, alone, pooled)
-
-
-def guarded(center, scale, n, s, N, S, M, cutoff, epsilon, T):
-    """Forced arms by U, then the model's arms, then the others by B."""
-    sharp, loose = sharp_bound(n, s, N, S, M, epsilon, T), loose_bound(n, s, N, S, M, epsilon, T)
-    if sharp > cutoff:
-        return 100 + sharp, 0.0
-    if loose >= cutoff:
-        return clip(center, -20, 20), min(scale, 5)
-    return loose - 100, 0.0

@@ -18,7 +18,7 @@ import posse
 from high_ts import HighSummaryTS, HighTS
 from posse import schedule
 from posse.policies import Policy, Refresh, all_policies
-from posse.policies.likeness import SHARE
+from posse.policies.likeness.tables import SHARE
 from posse.simulation import cuda
 from posse.simulation.engine import PolicyRun
 
@@ -142,10 +142,53 @@ def test_players_in_groups(policy):
     problem = posse.Problem(np.repeat([[0.95, 0.05, 0.5], [0.05, 0.95, 0.5]], 4, axis=0))
     run = PolicyRun(problem, policy, schedule.Concurrent(), 20, seed=5)
     run.advance(20)
-    shares = run.state.of_player[:, SHARE : SHARE + 2]
+    shares = run.state.of_player[:8, SHARE : SHARE + 2]
     assert shares.max(axis=0).min() > 0.9
     assert shares[:4] == pytest.approx(1 - shares[4:], abs=0.1)
     assert_same(problem, policy, 20)
+
+
+def with_attributes(kinds, players=8, arms=3, seed=1):
+    """A problem whose players have these attributes, some of them missing; the first one says which arm is good."""
+    chance = np.random.default_rng(seed)
+    examples = {"region": "abc", "device": DEVICE["device"], "age": [10, 30, 50, 70]}
+    values = [
+        {name: examples[name][chance.integers(2 + seed % 2)] for name in kinds if chance.random() < 0.9}
+        for _ in range(players)
+    ]
+    good = [sum(map(ord, str(each.get(next(iter(kinds)))))) % arms for each in values]
+    means = np.where(np.arange(arms) == np.array(good)[:, np.newaxis], 0.9, 0.1)
+    return posse.Problem(means, attributes=kinds, values=values)
+
+
+REGION, AGE, DEVICE = {"region": "category"}, {"age": [20, 40, 60]}, {"device": ["phone", "desktop", "tv"]}
+
+
+@pytest.mark.parametrize("policy", [posse.PosseTS(), posse.RobustPosseTS(0.9)], ids=str)
+def test_players_with_attributes(policy):
+    """Problems in one call have other numbers of columns, other attributes, or none; what they do is estimated."""
+    problems = [
+        with_attributes(REGION),
+        with_attributes(REGION, seed=7),
+        with_attributes(REGION | AGE),
+        a_problem(8, 3),
+        with_attributes(AGE | DEVICE, seed=3),
+    ]
+    assert len({problem.coded().part_of.size for problem in problems}) == 5
+    run = PolicyRun(problems[0], policy, schedule.Concurrent(), 8, seed=5)
+    run.advance(8)
+    assert np.abs(run.state.of_value).max() > 0.1
+    assert_same(problems, policy, 8)
+
+
+def test_attributes_over_time_and_beside_policies_that_are_not_told():
+    problem = with_attributes(REGION | AGE)
+    assert_same([problem, a_problem(8, 3)], [posse.PosseTS(forget=9), posse.IndUCB(), posse.IndTSV()], 7, anytime=True)
+
+
+def test_attributes_where_a_run_has_a_block(monkeypatch):
+    monkeypatch.setattr(cuda, "WARP", 1)
+    assert_same([with_attributes(REGION | AGE), a_problem(8, 3)], posse.PosseTS(), 8)
 
 
 def test_a_horizon_told_wrong():

@@ -6,8 +6,6 @@ says what the probabilities are, and is told what was decided.
 
 from __future__ import annotations
 
-import copy
-import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -16,12 +14,12 @@ import numpy as np
 from scipy import special
 from slow_time import kept, step_at
 
+import naive_guarantee
 import naive_posse
 from naive_alone import imed
 from posse.policies import Law, Refresh
 
 SHIFT = 2**-10  # by how much rewards are moved to see how far a center follows
-estimated = functools.lru_cache(256)(naive_posse.Estimate)  # many indices rest on the same one
 STEPS = 2**24  # rewards are kept in steps of 1 / 2²⁴ of their range
 
 
@@ -55,9 +53,38 @@ class Entry:
     given_up: bool = False
 
 
+class Summary:
+    """What PosseTS knows: its last summary and what came after it."""
+
+    def __init__(self):
+        self.event = -1  # the last one that was looked at
+        self.made = 0  # the event of the last summary
+        self.pulls = self.players = 0  # how many it had
+        self.since = {}  # {(player, arm): (n, s)} of what counted at once after it
+        self.estimate = None
+        self.sums, self.cutoffs = [], []  # for RobustPosseTS: (N, S) of arms, and of players
+
+
 class SlowLearner:
-    def __init__(self, policy, arms, players, horizon, low, high, floor, holdout, default, patience, limit, keep_log):
+    def __init__(
+        self,
+        policy,
+        arms,
+        players,
+        horizon,
+        low=0.0,
+        high=1.0,
+        floor=0.0,
+        holdout=0.0,
+        default=None,
+        patience=None,
+        limit=math.inf,
+        keep_log=True,
+        kinds=None,
+        values=(),
+    ):
         self.policy, self.horizon = policy, horizon
+        self.kinds, self.values = kinds or {}, dict(zip(players, values or [()] * len(players), strict=True))
         self.low, self.high = low, high
         self.floor, self.holdout = floor, holdout
         self.default, self.patience = default, patience
@@ -66,10 +93,12 @@ class SlowLearner:
         self.active, self.offered = set(players), set(arms)
         self.starts = dict.fromkeys(players, 0)  # the event whose knowledge a player began with, None for none
         self.joined = {}  # the event at which a player came that was not there at first
+        self.added = {}  # the same of arms
         self.entries = []
         self.answer_order = []  # ids
-        self.grown = set()  # the events at which a player or an arm came that was never here
         self.rounds = self.events = 0
+        self.round_of = [0]  # the round in which each event happened
+        self.summary = Summary()
         self.time = -math.inf
 
     # ---------------------------------------------------------------- what follows from the list
@@ -183,7 +212,7 @@ class SlowLearner:
     def weight(self, player, arm, round_):
         """How far the center follows if the others earn more, in parts of how far it follows if everybody does."""
         here = self.index(player, arm, round_)[0]
-        if here == math.inf or not self.policy.shares:
+        if here == math.inf or not self.policy.shares or len(self.players) == 1:
             return 0.0
         by_others = self.index(player, arm, round_, others=SHIFT)[0] - here
         by_all = self.index(player, arm, round_, others=SHIFT, own=SHIFT)[0] - here
@@ -193,50 +222,77 @@ class SlowLearner:
 
     def index_from_summary(self, player, arm, round_, others, own):
         """PosseTS' center and scale, from the last summary and the own pulls that counted at once since then."""
-        made, since, found = self.last_summary()
-        epsilon, log_T = self.constants()[0], self.log_T(round_)
+        last = self.last_summary()
         p, i = self.players.index(player), self.arms.index(arm)
-        n, s = since.get((player, arm), self.own(player, arm, made))
-        found = copy.deepcopy(found)
-        for of_group in found.c:  # what is shared of an arm is its centers
-            of_group[i] += others
-        if len(self.active) == 1:
-            return naive_posse.index(n, s + own * n, found.pair_phi(p, i), 0.5, 1 / 12, log_T)
-        return found.index(n, s + own * n, p, i, epsilon, log_T)
+        n, s = last.since.get((player, arm), self.own(player, arm, last.made))
+        expected, variance = last.estimate.prior(p, i, self.constants()[0])
+        phi, s = last.estimate.pair_phi(p, i), s + own * n
+        center, scale = naive_posse.index(n, s, phi, expected + others, variance, self.log_T(round_))
+        if "rounds" not in self.policy.constant_names():
+            return center, scale
+        rest = len(self.active), last.cutoffs[p], *self.constants()
+        return naive_guarantee.guarded(center, scale, n, s, *last.sums[i], *rest)
 
     def squares(self, player, arm, event, faded):
         """A player's sum of squares for an arm up to an event, each rounded to whole steps."""
         return self.statistics(player, arm, event, faded)["q"]
 
-    def last_summary(self):
-        """The event of the last summary, {(player, arm): (n, s)} of what counted at once after it, and the estimate.
+    def parts(self, player):
+        """The parts of a player's attributes."""
+        return naive_posse.parts_of(self.kinds, self.values[player])
 
-        There is a summary when a player or an arm is new, when something is forgotten, and when the rewards since the
-        last one are a sixteenth of all, which are too few here for the other rule. Up to a player's 64th pull of an
-        arm, its own count at once.
+    def last_summary(self):
+        """The last summary, brought up to date with all events since it was last asked for."""
+        for event in range(self.summary.event + 1, self.events + 1):
+            self.summary.event = event
+            self.summarise(event, faded=not self.forgets(event))
+            if self.forgets(event):
+                self.summarise(event, faded=True, forgot=True)
+        return self.summary
+
+    def summarise(self, event, faded, forgot=False):
+        """What an event changes, before or after what it makes the policy forget.
+
+        There is a summary when an arm is new, when something is forgotten, and when the rewards since the last one are
+        a sixteenth of all, or 64 for each player. Up to a player's 64th pull of an arm, its own count at once. A player
+        who joins is taken for a newcomer; there is a summary when an eighth of the players came since the last one.
         """
-        made, before, since, found = 0, 0, {}, None
-        steps = [(event, faded) for event in range(self.events + 1) for faded in (False, True)]
-        for event, faded in (step for step in steps if step[1] or self.forgets(step[0])):
-            news = [entry for entry in self.answered() if entry.event == event]
-            rewards = sum(self.own(player, arm, event, faded)[0] for player in self.players for arm in self.arms)
-            assert rewards < 1024
-            grown = event == 0 or event in self.grown
-            forgot = faded and self.forgets(event)
-            if grown or forgot or (rewards > before and 16 * (rewards - before) >= rewards):
-                made, before, since = event, rewards, {}
-                tables = [
-                    [(*self.own(p, a, made, faded), self.squares(p, a, made, faded)) for a in self.arms]
-                    for p in self.players
-                ]
-                n, s, q = (tuple(tuple(pair[number] for pair in row) for row in tables) for number in range(3))
-                if grown or found.is_old(n):
-                    found = estimated(n, s, q)
-            else:
-                pairs = {(entry.player, entry.arm) for entry in news}
-                known = {pair: self.own(*pair, event, faded) for pair in pairs}
-                since |= {pair: numbers for pair, numbers in known.items() if numbers[0] <= 64}
-        return made, since, found
+        last, here = self.summary, [player for player in self.players if self.joined.get(player, 0) <= event]
+        arms = [arm for arm in self.arms if self.added.get(arm, 0) <= event]
+        if not here:
+            return
+        new = last.estimate is None or len(arms) > len(last.estimate.arms)
+        if not new and len(here) > len(last.estimate.players):
+            new = 8 * (len(here) - last.players) >= len(here)
+            if not new:
+                last.estimate.welcome(self.parts(here[-1]))
+                last.cutoffs.append(self.cutoff(len(here) - 1, [0] * len(arms), [0] * len(arms), len(here)))
+        pulls = sum(self.own(player, arm, event, faded)[0] for player in here for arm in arms)
+        due = pulls > last.pulls and 16 * (pulls - last.pulls) >= min(pulls, 1024 * len(here))
+        if new or forgot or due:
+            last.made, last.pulls, last.players, last.since = event, pulls, len(here), {}
+            tables = [[(*self.own(p, a, event, faded), self.squares(p, a, event, faded)) for a in arms] for p in here]
+            n, s, q = ([[pair[number] for pair in row] for row in tables] for number in range(3))
+            if new or last.estimate.is_old(n):
+                log_T, parts = self.log_T(self.round_of[event]), [self.parts(player) for player in here]
+                last.estimate = naive_posse.Estimate(n, s, q, log_T, parts, last.estimate)
+            last.sums = [tuple(sum(row[i] for row in table) for table in (n, s)) for i in range(len(arms))]
+            last.cutoffs = [self.cutoff(p, n[p], s[p], len(here)) for p in range(len(here))]
+            return
+        for player, arm in {(entry.player, entry.arm) for entry in self.answered() if entry.event == event}:
+            n, s = self.own(player, arm, event, faded)
+            if n <= 64:
+                last.since[player, arm] = n, s
+
+    def cutoff(self, p, n, s, M):
+        """RobustPosseTS' cutoff of a player: the loose bound of the model's favourite, of half the width."""
+        if "rounds" not in self.policy.constant_names():
+            return None
+        epsilon, rounds = self.constants()
+        it, sums = self.summary.estimate, self.summary.sums
+        centers = [it.index(n[i], s[i], p, i, epsilon, math.log(rounds))[0] for i in it.arms]
+        best = centers.index(max(centers))
+        return naive_guarantee.loose_bound(n[best], s[best], *sums[best], M, epsilon, rounds, times=1)
 
     def probabilities(self, player, available, round_):
         arms = [arm for arm in self.arms if arm in available]
@@ -256,9 +312,14 @@ class SlowLearner:
             late = [entry for entry in self.waiting() if entry.decided_at + self.patience <= self.time]
             self.take([(entry, self.default) for entry in late], defaulted=True)
 
+    def happen(self):
+        """One event more."""
+        self.events += 1
+        self.round_of.append(self.rounds)
+
     def take(self, rewards, defaulted=False):
         if rewards:
-            self.events += 1
+            self.happen()
         for entry, reward in rewards:
             entry.reward, entry.event, entry.defaulted = reward, self.events, defaulted
             entry.steps, entry.observed_at = self.steps(reward), self.time
@@ -326,28 +387,28 @@ class SlowLearner:
         """Without a log only the newest answers are remembered."""
         return entry.reward is not None and not self.keep_log and entry.id not in self.answer_order[-self.limit :]
 
-    def join(self, player, knows_others):
-        self.events += 1
+    def join(self, player, knows_others, values=()):
+        self.happen()
         self.active.add(player)
         if player not in self.players:
             self.players.append(player)
-            self.grown.add(self.events)
+            self.values[player] = values
             self.joined[player] = self.events
             self.starts[player] = self.events if knows_others else None
 
     def retire(self, player):
-        self.events += 1
+        self.happen()
         self.active.remove(player)
 
     def add_arm(self, arm):
-        self.events += 1
+        self.happen()
         self.offered.add(arm)
         if arm not in self.arms:
             self.arms.append(arm)
-            self.grown.add(self.events)
+            self.added[arm] = self.events
 
     def retire_arm(self, arm):
-        self.events += 1
+        self.happen()
         self.offered.remove(arm)
 
     def log(self):
@@ -379,6 +440,11 @@ def race(indices):
     if best == math.inf or all(scale == 0 for _, scale in indices):
         first = next(arm for arm, (center, _) in enumerate(indices) if center == best)
         return [float(arm == first) for arm in range(len(indices))]
+    surely = max(center - 9 * scale for center, scale in indices)
+    able = [arm for arm, (center, scale) in enumerate(indices) if center + 9 * scale >= surely]
+    if len(able) < len(indices):  # the others never win, whatever their scales are
+        among = iter(race([indices[arm] for arm in able]))
+        return [next(among) if arm in able else 0.0 for arm in range(len(indices))]
     low = min(center - 9 * scale for center, scale in indices)
     high = max(center + 9 * scale for center, scale in indices)
     step = min(scale for _, scale in indices) / 4

@@ -27,6 +27,21 @@ def problems(draw, max_players=5, max_arms=9):
     return posse.Problem(means, rewards=draw(st.sampled_from(families)))
 
 
+KINDS = {"region": "category", "device": ["phone", "desktop"], "age": [20, 40]}
+
+
+@st.composite
+def with_attributes(draw, of):
+    """A problem whose players have attributes, some of them missing, whatever they may have to do with the means."""
+    problem = draw(of)
+    names = draw(st.sampled_from([["region"], ["age"], ["region", "age"], ["device", "age", "region"]]))
+    value = {"region": st.sampled_from("abc"), "device": st.sampled_from(KINDS["device"]), "age": st.integers(0, 60)}
+    known = st.fixed_dictionaries({name: st.none() | value[name] for name in names})
+    values = draw(st.lists(known, min_size=problem.players, max_size=problem.players))
+    kinds = {name: KINDS[name] for name in names}
+    return posse.Problem(problem.means, rewards=problem.rewards, attributes=kinds, values=values)
+
+
 def schedules(players, horizon):
     masks = st.lists(
         st.lists(st.booleans(), min_size=players, max_size=players), min_size=horizon, max_size=horizon

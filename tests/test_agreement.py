@@ -14,7 +14,7 @@ import posse
 from posse import schedule
 from posse.policies import all_policies
 from posse.simulation import trace
-from strategies import POLICIES, problems, schedules
+from strategies import POLICIES, problems, schedules, with_attributes
 
 EXAMPLES = 15 if os.environ.get("POSSE_SMALL") else 120
 
@@ -44,6 +44,28 @@ def test_engine_agrees_with_oracle(name, data):
     policy = data.draw(POLICIES[name])
     seed = data.draw(st.integers(0, 2**64))
     assert_same(policy, problem, horizon, who, seed, anytime=data.draw(st.booleans()))
+
+
+@pytest.mark.parametrize("name", ["PosseTS", "RobustPosseTS"])
+@settings(max_examples=EXAMPLES // 4, deadline=None, derandomize=True)
+@given(data=st.data())
+def test_so_it_does_where_players_have_attributes(name, data):
+    problem = data.draw(with_attributes(problems(max_players=9, max_arms=4)))
+    horizon = data.draw(st.integers(1, 30))
+    who = data.draw(schedules(problem.players, horizon))
+    policy = data.draw(POLICIES[name])
+    assert_same(policy, problem, horizon, who, data.draw(st.integers(0, 9)), anytime=data.draw(st.booleans()))
+
+
+@pytest.mark.parametrize("name", ["PosseTS", "RobustPosseTS"])
+def test_so_it_does_where_attributes_explain_much(name):
+    """And the oracle would notice: what the attributes do changes decisions."""
+    options = {"attributes": {"region": 3, "age": [20, 40, 60]}, "explained": 0.9, "interactions": 0.05}
+    problem = posse.generate.structured(players=16, arms=4, spread=0.8, **options, count=1, seed=2)[0]
+    policy = posse.PosseTS() if name == "PosseTS" else posse.RobustPosseTS(0.9)
+    assert_same(policy, problem, 60, schedule.Concurrent())
+    runs = [trace(each, policy, 60) for each in (problem, problem.without_attributes())]
+    assert not np.array_equal(runs[0].arms, runs[1].arms)
 
 
 @pytest.mark.parametrize("name", POLICIES)

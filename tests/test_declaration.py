@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,13 @@ def declared(**members):
     """A policy with these members, on top of an index that takes nothing."""
     members = {"index": staticmethod(lambda: (0.0, 1.0))} | members
     return dataclass(frozen=True)(type("Declared", (Policy,), {"__annotations__": {}} | members))
+
+
+def taking_pairs(**members):
+    """A policy whose index takes one of two numbers that are expected of a pair."""
+    given = {"__annotations__": {"strength": float}, "strength": 2.0, "of_pair": ("first", "second")}
+    given |= {"refresh": Refresh.SCHEDULE, "summary": staticmethod(lambda n, of_pair: None)}
+    return declared(**given, index=staticmethod(lambda n, second: (n, second)), **members)
 
 
 class TestNames:
@@ -48,6 +56,11 @@ class TestNames:
                 r"Declared\.index has the parameter n, but expected plain names",
             ),
             ({"index": lambda n: (0.0, 1.0)}, r"Declared needs a static method index"),
+            (
+                {"welcome": staticmethod(lambda player, n: None)},
+                r"Declared\.welcome takes 'n', but .* only: of_arm, of_player, of_pair, of_value, columns, weights",
+            ),
+            ({"of_pair": ("N",)}, "Declared gives the name 'N' to two numbers"),
             ({"of_player": ("N",)}, "Declared gives the name 'N' to two numbers"),
             ({"statistics": (*BASIC, Statistic("M", max))}, "Declared gives the name 'M' to two numbers"),
             ({"statistics": (*BASIC, BASIC[1])}, "Declared gives the name 's' to two numbers"),
@@ -155,32 +168,58 @@ class TestBindings:
         assert np.count_nonzero(target) == 2
 
     @pytest.mark.parametrize(
-        ("policy", "n", "shared", "expected"),
+        ("policy", "n", "shared", "risen"),
         [
             (posse.RobustAggTS(0.1), 3.0, (10.0, 5.0), (10.0, 5.0 + 0.5 * 7)),
             (posse.RobustAggTS(0.1), 0.0, (10.0, 5.0), (10.0, 5.0 + 0.5 * 10)),
             (posse.HierTS(0.5, noise=1.0), 4.0, (10.0, 5.0), (10.0, 5.0 + 0.5 * (10 - 4 / (4 * 0.25 + 1)))),
             (HighSummaryTS(), 4.0, (0.25,), (0.75,)),
             (posse.IndTS(), 4.0, (10.0, 5.0), (10.0, 5.0)),  # shares nothing
-            (posse.PosseTS(), 4.0, (0.1,) * 16, (0.1,) * 4 + (0.6,) * 6 + (0.1,) * 6),  # all centers
+            (posse.PosseTS(), 4.0, (0.1,) * 16, (0.1,) * 16),  # what is expected of a pair rises instead
         ],
         ids=str,
     )
-    def test_shared_numbers_rise_by_what_the_others_earn_more(self, policy, n, shared, expected):
+    def test_shared_numbers_rise_by_what_the_others_earn_more(self, policy, n, shared, risen):
         raised = bindings(type(policy), policy.statistics)["raised"]
-        assert raised(n, shared, policy.constants(), 0.5) == pytest.approx(expected)
+        found, _ = raised(n, shared, (0.2, 0.3, 0.4), policy.constants(), 0.5)
+        assert found == pytest.approx(risen)
+
+    @pytest.mark.parametrize(
+        ("policy", "expected"), [(posse.PosseTS(), (0.7, 0.3, 0.4)), (HighSummaryTS(), (0.0,))], ids=str
+    )
+    def test_so_does_what_is_expected_of_a_pair(self, policy, expected):
+        raised = bindings(type(policy), policy.statistics)["raised"]
+        _, found = raised(4.0, (0.1,) * 16, (0.2, 0.3, 0.4), policy.constants(), 0.5)
+        assert found == pytest.approx(expected)
 
     def test_index_and_summary_get_what_they_name(self):
         made = bindings(HighSummaryTS, HighSummaryTS.statistics)
         own, shared, of_player = (4.0, 1.0, 0.5, 3.0, 0.5), (0.5,), (0.7,)
         expected = HighSummaryTS.index(n=4.0, high=3.0, last=0.5, often=0.5, own_often=0.7)
-        assert made["index_of"](own, shared, of_player, 2, 3, math.log(9), ()) == expected
+        assert made["index_of"](own, shared, of_player, (), 2, 3, math.log(9), ()) == expected
         tables = np.ones((5, 2, 3), np.int64)
         tables[3] = 0
-        of_arm, of_player = np.zeros((2, 1)), np.zeros((3, 1))
-        made["fill_summary"](tables, of_arm, of_player, np.zeros((0, 2, 3)), ())
-        assert of_arm[:, 0] == pytest.approx([0.5 / 4] * 2)
-        assert of_player[:, 0] == pytest.approx([0.5 / 3] * 3)
+        state = SimpleNamespace(statistics=tables, of_arm=np.zeros((2, 1)), of_player=np.zeros((4, 1)))
+        made["fill_summary"](state, 1.0, ())
+        assert state.of_arm[:, 0] == pytest.approx([0.5 / 4] * 2)
+        assert state.of_player[:3, 0] == pytest.approx([0.5 / 3] * 3)
+
+    def test_so_does_who_welcomes_a_player(self):
+        def welcome(player, of_pair, columns, log_T, strength):
+            of_pair[1][0, player] = columns[player, 0] + log_T * strength
+
+        made = bindings(taking_pairs(welcome=staticmethod(welcome)), BASIC)
+        assert made["WELCOMES"]
+        state = SimpleNamespace(of_pair=np.zeros((2, 1, 3)), columns=np.array([[4], [5], [6]]))
+        made["greet"](state, 2, 10.0, (3.0,))
+        assert state.of_pair[1, 0].tolist() == [0, 0, 36]
+        assert not bindings(taking_pairs(), BASIC)["WELCOMES"]  # then a summary is made
+
+    def test_what_is_expected_of_a_pair_has_its_place(self):
+        made = bindings(taking_pairs(), BASIC)
+        table = np.arange(12.0).reshape(2, 2, 3)
+        assert made["expected_at"](table, (1, 2)) == (5.0, 11.0)
+        assert made["index_of"]((9.0, 0, 0), (1.0, 2.0), (0.0,), (5.0, 11.0), 2, 4, 1.0, (3.0,)) == (9.0, 11.0)
 
     def test_several_numbers_of_a_name_are_one_tuple(self):
         def summary(n, of_arm):
@@ -196,13 +235,13 @@ class TestBindings:
             index=staticmethod(lambda n, shares, last, centers: (n, shares, last, centers)),
         )
         made = bindings(taken, BASIC)
-        assert made["index_of"]((9.0, 0.0, 0.0), (1.0, 2.0, 3.0, 4.0), (5.0, 6.0), 2, 4, 1.0, ()) == (
+        assert made["index_of"]((9.0, 0.0, 0.0), (1.0, 2.0, 3.0, 4.0), (5.0, 6.0), (), 2, 4, 1.0, ()) == (
             9.0,
             (5.0, 6.0),
             4.0,
             (2.0, 3.0),
         )
-        assert made["raised"](1.0, (1.0, 2.0, 3.0, 4.0), (), 0.5) == (1.0, 2.5, 3.5, 4.0)
+        assert made["raised"](1.0, (1.0, 2.0, 3.0, 4.0), (), (), 0.5)[0] == (1.0, 2.5, 3.5, 4.0)
         taken()  # the declaration is right
         with pytest.raises(TypeError, match="gives the name 'centers' to two numbers"):
             declared(shared=("centers", *several("centers", 2)), refresh=Refresh.SCHEDULE, summary=summary)()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import naive_posse
+import naive_guarantee
 import posse
 from posse.policies import Refresh
 from posse.policies.bernoulli_kl import kl_upper_bound
@@ -31,7 +31,7 @@ class TestBounds:
     @given(mean=units, divergence=st.floats(1e-9, 40))
     def test_the_upper_mean_solves_its_equation_from_above(self, mean, divergence):
         found = kl_upper_bound(mean, divergence)
-        exact = naive_posse.largest_mean(mean, divergence)
+        exact = naive_guarantee.largest_mean(mean, divergence)
         assert exact - 1e-9 <= found <= exact + 1e-6  # both lose digits where kl is tiny
         assert mean <= found <= min(1.0, mean + math.sqrt(divergence / 2))
 
@@ -49,8 +49,8 @@ class TestBounds:
         s, S = own * n, own * n + pooled * others
         sharp = sharp_bound(n, s, N, S, M, epsilon, rounds)
         loose = loose_bound(n, s, N, S, epsilon, width(rounds, M))
-        assert sharp == pytest.approx(naive_posse.sharp_bound(n, s, N, S, M, epsilon, rounds), rel=0, abs=1e-6)
-        assert loose == pytest.approx(naive_posse.loose_bound(n, s, N, S, M, epsilon, rounds), rel=1e-12)
+        assert sharp == pytest.approx(naive_guarantee.sharp_bound(n, s, N, S, M, epsilon, rounds), rel=0, abs=1e-6)
+        assert loose == pytest.approx(naive_guarantee.loose_bound(n, s, N, S, M, epsilon, rounds), rel=1e-12)
         assert sharp <= loose
 
     def test_with_an_eighth_of_the_width_it_would_be(self):

@@ -31,6 +31,7 @@ from posse.policies.statistics import STEP
 from slow_learner import Refused, SlowLearner
 
 PLAYERS = ["north", "south", "east", "Москва", "a b, 'c'"]
+CROWD = [f"{number} of a crowd" for number in range(9)]  # who are there from the beginning, where joins must be few
 ARMS = ["tea", "coffee", "cocoa", "☕"]
 POLICIES = [
     posse.RobustAggTS(0.1),
@@ -53,6 +54,7 @@ POLICIES = [
     posse.HierTS(0.2, forget=16),
     posse.PosseTS(forget=24),
     HighTS(forget=8),
+    posse.RobustPosseTS(0.4, 50),
 ]
 RANGES = [(0.0, 1.0), (0.0, 1.0), (-10.0, 40.0), (3, 4)]
 ERRORS = {"unknown": UnknownDecision, "conflict": ConflictingReward, "value": ValueError}
@@ -97,6 +99,7 @@ class Machine(RuleBasedStateMachine):
     learner_class = posse.Learner
     policy = POLICIES[0]
     exact = 1e-12
+    crowd = 0
 
     @initialize(setup=setups)
     def begin(self, setup):
@@ -106,22 +109,23 @@ class Machine(RuleBasedStateMachine):
         self.clock, self.ids = Clock(), []
         self.attributes = {}  # what the log shows of each player, if there are attributes
         known = setup["attributes"] and not self.policy.of_value  # others do not look at them, as the oracle does not
-        same = {"arms": setup["arms"], "players": setup["players"], "horizon": setup["horizon"]}
+        same = {"arms": setup["arms"], "horizon": setup["horizon"]}
+        same["players"] = setup["players"] + CROWD[: self.crowd]
         policy = self.policy
-        if isinstance(policy, (posse.RobustAggTS, posse.RobustAgg, posse.HierTS)):
+        if isinstance(policy, (posse.RobustAggTS, posse.RobustAgg, posse.HierTS, posse.RobustPosseTS)):
             first, *rest = policy.constants()  # ε or spread, in the units of the rewards
             policy = type(policy)(first * (self.high - self.low), *rest, forget=policy.forget)
         mixed = {"floor": setup["floor"], "holdout": setup["holdout"], "patience": patience}
         given = same["players"]
         if known:
-            self.attributes = dict(zip(NAMES, SHOWN, strict=True)) | dict.fromkeys(PLAYERS, SHOWN[1])
+            self.attributes = dict(zip(NAMES, SHOWN, strict=True)) | dict.fromkeys(PLAYERS + CROWD, SHOWN[1])
             given = dict.fromkeys(given, COMBINATIONS[1])
         self.learner = self.learner_class(
             policy,
             **same | {"players": given},
             **mixed,
             attributes=ATTRIBUTES if known else None,
-            player_limit=9,
+            player_limit=9 + self.crowd,
             seed=setup["seed"],
             reward_range=(self.low, self.high),
             default_reward=default,
@@ -186,8 +190,8 @@ class Machine(RuleBasedStateMachine):
 
     def some(self, among, picks):
         """Some of the names, in an order that the picks give."""
-        places = PLAYERS + NAMES
-        among = [name for name in among if picks[(places if name in places else ARMS).index(name) % len(picks)]]
+        places = ARMS if among and among[0] in ARMS else PLAYERS + CROWD + NAMES
+        among = [name for name in among if picks[places.index(name) % 6]]
         return among[::-1] if picks[-1] else among
 
     picks = st.lists(st.booleans(), min_size=6, max_size=6)
@@ -493,6 +497,32 @@ def test_whatever_happens_the_learner_is_where_the_oracle_is(number):
     run(type("Machine", (Machine,), {"policy": policy, "exact": exact}), examples, number)
 
 
+def crowded(policy, **more):
+    """A machine in which players may join who are too few for a summary."""
+    return type("Machine", (Machine,), {"policy": policy, "exact": 1e-10, "crowd": len(CROWD)} | more)
+
+
+@pytest.mark.parametrize(
+    "policy", [posse.PosseTS(), posse.PosseTS(forget=24), posse.RobustPosseTS(0.4, 50)], ids=lambda policy: policy.label
+)
+def test_whoever_joins_a_crowd_is_taken_for_a_newcomer(policy):
+    run(crowded(policy), 2)
+
+
+class MakesASummaryForEverybody(posse.Learner):
+    def join(self, player, **more):
+        super().join(player, **more)
+        state = self.state
+        state.known.of_player[len(state.values) - 1] = 0.0
+        state.core.kernels.share_everything(state.known, 0.0, state.core.constants)
+
+
+def test_a_learner_that_makes_a_summary_for_everybody_is_caught():
+    """The negative control."""
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        run(crowded(posse.PosseTS(), learner_class=MakesASummaryForEverybody), 6)
+
+
 class CountsARepeatedRewardTwice(posse.Learner):
     def observe(self, decision, reward=None):
         new = super().observe(decision, reward)
@@ -555,7 +585,7 @@ class LoadsWithoutWhatWaits(posse.Learner):
         return learner
 
 
-BROKEN = posse.Learner.__subclasses__()
+BROKEN = [broken for broken in posse.Learner.__subclasses__() if broken is not MakesASummaryForEverybody]
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import naive_posse
-from by_name import of_summary, summarise
+from by_name import expected_of, of_summary, summarise
+from posse.attributes import Attributes, Coder
 from posse.insight.hierarchy.model import fit
 from posse.learner import Counts
-from posse.policies.likeness import (
+from posse.policies.likeness.tables import (
     CENTER,
     DISPERSION,
     DOUBT,
@@ -26,9 +27,7 @@ from posse.policies.likeness import (
     ODD,
     OWN,
     SHARE,
-    own_share,
 )
-from posse.policies.posse_ts import prior
 from posse.rewards import GRID
 
 
@@ -38,10 +37,7 @@ def logistic(x):
 
 def prior_of(of_arm, of_player, players, epsilon=math.inf):
     """The mean and the variance of what is expected of a player on an arm."""
-    centers, doubts = of_arm[CENTER : CENTER + GROUPS], of_arm[DOUBT : DOUBT + GROUPS]
-    odd, level, level_doubt = of_player[[ODD, LEVEL, LEVEL_DOUBT]]
-    own = own_share(of_arm[OWN], odd)
-    return prior(own, centers, doubts, level, level_doubt, of_player[SHARE:], players, epsilon)
+    return expected_of(of_arm, of_player, players, epsilon)[:2]
 
 
 def groups_of(of_player):
@@ -78,9 +74,13 @@ def random_tables(seed, kind, players, arms, most):
     return n, s, np.ceil((least + part * (s - least)) * GRID) / GRID
 
 
-def assert_same_as_oracle(n, s, q):
-    of_arm, of_player = summarise(n, s, q, left=7.0)
-    it = naive_posse.Estimate(n.tolist(), s.tolist(), q.tolist())
+def assert_same_as_oracle(n, s, q, log_T=1.0, epsilon=math.inf, kinds=None, values=None, before=(None, None)):
+    """What a summary says and what the oracle says are the same; return both. `before` is both from the last time."""
+    coded = Coder(Attributes(kinds)).coded(values or [()] * len(n))
+    said = summarise(n, s, q, before[0], 7.0, coded, log_T, epsilon)
+    parts = [naive_posse.parts_of(Attributes(kinds).kinds, each) for each in values] if values else None
+    it = naive_posse.Estimate(n.tolist(), s.tolist(), q.tolist(), log_T, parts, before[1])
+    of_arm, of_player, newcomer, of_pair, of_value = said
     count, near = len(it.c), {"rel": 1e-6, "abs": 1e-10}
     assert groups_of(of_player)[0] == count
     for place, expected in ((DISPERSION, it.phi), (OWN, it.rho), (FITTED, n.sum(axis=0))):
@@ -90,7 +90,16 @@ def assert_same_as_oracle(n, s, q):
     for place, expected in ((NOISE, it.phi_p), (ODD, it.odd), (LEVEL, np.exp(it.b)), (LEVEL_DOUBT, it.v)):
         assert of_player[:, place] == pytest.approx(np.array(expected), **near)
     assert of_player[:, SHARE : SHARE + count] == pytest.approx(np.array(it.w), **near)
-    return of_arm, of_player, it
+    said_of_newcomer = (1.0, it.odd_newcomer, 1.0, it.v_newcomer, *it.w_newcomer)
+    assert newcomer[: SHARE + count] == pytest.approx(np.array(said_of_newcomer), **near)
+    for i, k in itertools.product(it.arms, range(coded.columns.shape[1])):
+        assert of_value[:, i, k] == pytest.approx(it.effect(k, None, i), **near)
+        for p in it.players:
+            found = of_value[:, i, coded.columns[p, k]]
+            assert found == pytest.approx(it.effect(k, it.parts[p][k][0], i), **near)
+    for p, i in itertools.product(it.players, it.arms):
+        assert of_pair[:, i, p] == pytest.approx((*it.prior(p, i, epsilon), it.pair_phi(p, i)), **near)
+    return said, it
 
 
 class TestOracle:
@@ -124,13 +133,13 @@ class TestOracle:
     )
     def test_so_do_the_indices_made_of_it(self, seed, kind, players, most, epsilon, log_T):
         n, s, q = random_tables(seed, kind, players, 3, most)
-        of_arm, of_player, it = assert_same_as_oracle(n, s, q)
         at_most = math.inf if epsilon is None else epsilon
+        said, it = assert_same_as_oracle(n, s, q, log_T, at_most)
         for p, i in itertools.product(range(players), range(3)):
             numbers = {"n": n[p, i] * 1.0, "s": s[p, i], "M": players, "epsilon": epsilon, "log_T": log_T}
-            for function in ("index", "belief"):
-                found = of_summary(of_arm[i], of_player[p], function, **numbers)
-                expected = getattr(it, function)(n[p, i], s[p, i], p, i, at_most, log_T)
+            for function, more in (("index", [log_T]), ("belief", [])):
+                found = of_summary(said.of_arm[i], said.of_player[p], function, **numbers)
+                expected = getattr(it, function)(n[p, i], s[p, i], p, i, at_most, *more)
                 assert found == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
@@ -144,7 +153,7 @@ class TestGroups:
             centers = random.uniform(0.2, 0.8, (count, 8))
             group = random.permutation(np.arange(60) % count)
             n = random.integers(30, 200, (60, 8))
-            of_arm, of_player = summarise(n, random.binomial(n, centers[group]))
+            of_arm, of_player, *_ = summarise(n, random.binomial(n, centers[group]))
             found, label = groups_of(of_player)
             together, planted = label[:, np.newaxis] == label, group[:, np.newaxis] == group
             assert np.all(planted[together])
@@ -159,7 +168,7 @@ class TestGroups:
         n = np.full((62, 4), 100)
         s = random.binomial(n, centers[(np.arange(62) % 3 == 2) * 1])
         n[60:], s[60:] = 0, 0
-        of_arm, of_player = summarise(n, s)
+        of_arm, of_player, *_ = summarise(n, s)
         assert sorted(of_player[60, SHARE : SHARE + 2]) == pytest.approx([21 / 62, 41 / 62], abs=1e-4)
         assert np.array_equal(of_player[60], of_player[61])
         mean, variance = prior_of(of_arm[0], of_player[60], 62)
@@ -168,7 +177,7 @@ class TestGroups:
         assert prior_of(of_arm[0], of_player[0], 62)[1] < 0.01  # negative control: it knows its group
 
     def test_two_players_are_never_two_groups(self):
-        of_arm, of_player = summarise(np.full((2, 5), 1000), 1000 * np.array([[0.1] * 5, [0.9] * 5]))
+        of_arm, of_player, *_ = summarise(np.full((2, 5), 1000), 1000 * np.array([[0.1] * 5, [0.9] * 5]))
         assert groups_of(of_player)[0] == 1
         assert np.all(of_player[:, [ODD, LEVEL_DOUBT]] == 0)
         assert np.all(of_arm[:, OWN] > 0.2)
@@ -183,7 +192,7 @@ class TestLevels:
             levels = 0.7 * random.standard_normal(40)
             n = np.full((40, 6), pulls)
             s = random.binomial(n, logistic(random.uniform(-1.5, 1.5, 6) + levels[:, np.newaxis]))
-            _, of_player = summarise(n, s)
+            _, of_player, *_ = summarise(n, s)
             away = np.log(of_player[:, LEVEL]) - (levels - levels.mean())
             assert np.abs(away).std() < 0.2 * levels.std()
             z.extend(away / np.sqrt(of_player[:, LEVEL_DOUBT]))
@@ -194,7 +203,7 @@ class TestLevels:
         for seed in range(5):
             random = np.random.default_rng(seed)
             n = np.full((40, 6), 500)
-            _, of_player = summarise(n, random.binomial(n, np.linspace(0.2, 0.8, 6)))
+            _, of_player, *_ = summarise(n, random.binomial(n, np.linspace(0.2, 0.8, 6)))
             assert np.abs(np.log(of_player[:, LEVEL])).max() < 0.01
 
 
@@ -206,7 +215,7 @@ class TestOddPlayers:
             means = np.tile([0.2, 0.35, 0.5, 0.65, 0.8], (20, 1))
             means[7] = means[7, ::-1]
             n = np.full((20, 5), 40)
-            _, of_player = summarise(n, random.binomial(n, means))
+            _, of_player, *_ = summarise(n, random.binomial(n, means))
             count, label = groups_of(of_player)
             assert count == 2
             assert np.array_equal(np.flatnonzero(label != label[0]), [7])
@@ -218,7 +227,7 @@ class TestOddPlayers:
         means = np.tile(random.uniform(0.2, 0.8, 10), (60, 1))
         means[:8] = random.random((8, 10))
         n = np.full((60, 10), 100)
-        of_arm, of_player = summarise(n, random.binomial(n, means))
+        of_arm, of_player, *_ = summarise(n, random.binomial(n, means))
         assert of_player[:8, ODD].max() > 0.9
         assert of_player[8:, ODD].max() < 0.001  # negative control
         odd = int(of_player[:8, ODD].argmax())
@@ -253,7 +262,7 @@ class TestOwn:
                 if share > 0:
                     means = random.beta(centers * (1 / share - 1), (1 - centers) * (1 / share - 1), (players, 6))
                 n = random.integers(pulls // 2, 2 * pulls, (players, 6))
-                found.extend(shares_between(*summarise(n, random.binomial(n, means)))[1])
+                found.extend(shares_between(*summarise(n, random.binomial(n, means))[:2])[1])
             typical = math.exp(np.mean(np.log(found)))
             assert typical == pytest.approx(share, rel=0.5) if share > 0 else typical < 0.0005
 
@@ -262,7 +271,7 @@ class TestOwn:
         means = np.tile([0.2, 0.3, 0.4, 0.5], (20, 1))
         means[:, 3] += random.uniform(-0.3, 0.3, 20)
         n = np.full((20, 4), 100)
-        of_arm, _ = summarise(n, random.binomial(n, means))
+        of_arm, *_ = summarise(n, random.binomial(n, means))
         assert of_arm[3, OWN] > 0.05
         assert np.all(of_arm[:3, OWN] < 0.005)
 
@@ -271,13 +280,13 @@ class TestOwn:
         random = np.random.default_rng(5)
         n = np.full((20, 9), 400)
         n[:, 8] = 0
-        of_arm, _ = summarise(n, random.binomial(n, 0.4))
-        nothing, _ = summarise(np.zeros((20, 9)), np.zeros((20, 9)))
+        of_arm, *_ = summarise(n, random.binomial(n, 0.4))
+        nothing, *_ = summarise(np.zeros((20, 9)), np.zeros((20, 9)))
         assert np.all(of_arm[:8, OWN] < 0.001)
         assert of_arm[8, OWN] < 0.2 * nothing[8, OWN]
 
     def test_before_any_data_everything_is_open(self):
-        of_arm, of_player = summarise(np.zeros((4, 3)), np.zeros((4, 3)))
+        of_arm, of_player, *_ = summarise(np.zeros((4, 3)), np.zeros((4, 3)))
         assert of_arm[:, OWN] == pytest.approx(np.mean([1 / (2 * 4**k + 1) for k in range(8)]))
         assert of_arm[:, CENTER] == pytest.approx(0.5)
         assert of_arm[:, DOUBT] == pytest.approx(1 / 12)
@@ -290,11 +299,11 @@ class TestWhatItDependsOn:
     @pytest.mark.parametrize("kind", KINDS)
     def test_the_order_of_players_and_arms_does_not_matter(self, kind):
         n, s, q = random_tables(8, kind, 20, 6, 300)
-        of_arm, of_player = summarise(n, s, q)
+        of_arm, of_player, *_ = summarise(n, s, q)
         random = np.random.default_rng(2)
         player, arm = random.permutation(20), random.permutation(6)
         tables = (table[player][:, arm] for table in (n, s, q))
-        arm_then, player_then = summarise(*tables)
+        arm_then, player_then, *_ = summarise(*tables)
         assert arm_then == pytest.approx(of_arm[arm], rel=1e-6, abs=1e-9)
         assert player_then == pytest.approx(of_player[player], rel=1e-6, abs=1e-9)
         assert not np.allclose(arm_then[:, CENTER], of_arm[:, CENTER])  # negative control
@@ -312,7 +321,7 @@ class TestWhatItDependsOn:
     def test_what_is_left_from_the_last_time_does_not_matter(self):
         n, s, q = random_tables(3, "groups", 12, 4, 1000)
         fresh = summarise(n, s, q)
-        again = summarise(n, s, q, *(np.where(table > 0, 0.3, 0.0) for table in fresh), left=7.0)
+        again = summarise(n, s, q, [np.where(table > 0, 0.3, 0.0) for table in fresh], left=7.0)
         assert all(np.array_equal(one, other) for one, other in zip(fresh, again, strict=True))
 
     def test_it_is_made_anew_when_an_eighth_of_the_pulls_is_new(self):
@@ -323,28 +332,24 @@ class TestWhatItDependsOn:
         for more, anew in ((0, False), (399, False), (400, True), (-1, True)):
             then = n.copy()
             then[0, 0] += more
-            found = summarise(then, s, None, *made)
+            found = summarise(then, s, before=made)
             assert (not np.array_equal(found[0], made[0])) == anew
 
     @pytest.mark.parametrize("who", ["player", "arm"])
     def test_it_is_made_anew_when_a_player_or_an_arm_comes(self, who):
         """Before that, a new one's numbers are 0."""
         n, s, _ = random_tables(3, "alike", 6, 4, 100)
-        of_arm, of_player = summarise(n, s)
+        before = summarise(n, s)
         one_more = ((0, 1), (0, 0)) if who == "player" else ((0, 0), (0, 1))
         n, s = np.pad(n, one_more), np.pad(s, one_more)
-        if who == "player":
-            of_player = np.pad(of_player, ((0, 1), (0, 0)))
-        else:
-            of_arm = np.pad(of_arm, ((0, 1), (0, 0)))
-        found, fresh = summarise(n, s, None, of_arm, of_player), summarise(n, s)
+        found, fresh = summarise(n, s, before=before), summarise(n, s)
         assert all(np.array_equal(one, other) for one, other in zip(found, fresh, strict=True))
         assert fresh[1][-1, LEVEL] > 0
         assert fresh[0][-1, OWN] > 0
 
     def test_epsilon_caps_the_variance_but_not_the_doubt(self):
         random = np.random.default_rng(1)
-        of_arm, of_player = summarise(np.full((10, 3), 100), random.binomial(100, random.random((10, 3))))
+        of_arm, of_player, *_ = summarise(np.full((10, 3), 100), random.binomial(100, random.random((10, 3))))
         free = prior_of(of_arm[0], of_player[0], 10)[1]
         doubt = prior_of(of_arm[0], of_player[0], 10, 0.0)[1]
         assert free > 0.02
@@ -356,7 +361,7 @@ class TestWhatItDependsOn:
         assert prior_of(of_arm[0], of_player[0], 10, 0.0)[1] == 1e-9
 
     def test_a_player_alone_has_the_uniform_prior(self):
-        of_arm, of_player = summarise([[100, 50]], [[20, 40]])
+        of_arm, of_player, *_ = summarise([[100, 50]], [[20, 40]])
         assert prior_of(of_arm[0], of_player[0], 1) == (0.5, 1 / 12)
         assert prior_of(of_arm[0], of_player[0], 2) != (0.5, 1 / 12)  # negative control
 
@@ -371,7 +376,7 @@ def test_diagnose_finds_the_same_deviations():
         means = random.uniform(-2, 1, 6) + 0.6 * random.standard_normal((40, 1)) + 0.3 * random.standard_normal((40, 6))
         n = random.integers(100, 400, (40, 6))
         s = random.binomial(n, logistic(means))
-        of_arm, of_player = summarise(n, s)
+        of_arm, of_player, *_ = summarise(n, s)
         levels = math.sqrt(np.mean(np.log(of_player[:, LEVEL]) ** 2 + of_player[:, LEVEL_DOUBT]))
         of_player[:, LEVEL], of_player[:, LEVEL_DOUBT] = 1, 0
         centers, shares = shares_between(of_arm, of_player)

@@ -40,10 +40,21 @@ def _with_a_new_summary(path: Path) -> dict:
     learner = Learner.replay(parquet.read_table(path.with_suffix(".parquet")), clock=lambda: 100.0)
     state = learner.state
     state.known.of_arm[:] = 0  # as if nothing was ever estimated
-    state.core.kernels.share_everything(state.known, state.core.constants)
+    state.core.kernels.share_everything(state.known, state._log_T(), state.core.constants)
     expected = {player: learner.probabilities(player) for player in learner.players}
     learner.choose(learner.players[0])
     return expected | {"next": [learner.choose("south").arm for _ in range(20)]}
+
+
+@pytest.mark.parametrize("old", OLD)
+def test_somebody_may_join_an_old_snapshot(old: str) -> None:
+    """What is known of who joins is not in it."""
+    path, _ = OLD[old]
+    learner = Learner.load(path.with_suffix(".json"), clock=lambda: 100.0)
+    replayed = Learner.replay(parquet.read_table(path.with_suffix(".parquet")), clock=lambda: 100.0)
+    for each in (learner, replayed):
+        each.join("new")
+    assert learner.probabilities("new") == pytest.approx(replayed.probabilities("new"), abs=1e-12)
 
 
 @pytest.mark.parametrize("old", OLD)

@@ -15,7 +15,7 @@ import naive_posse
 import posse
 from by_name import of_summary, summarise
 from posse.policies.fourth_root import UNIFORM, boundary, dispersion_sums, explore, posterior
-from posse.policies.likeness import DISPERSION, NOISE
+from posse.policies.likeness.tables import DISPERSION, NOISE
 from posse.rewards import GRID
 from posse.simulation import trace
 
@@ -36,7 +36,7 @@ class TestDispersion:
     def test_it_is_1_for_rewards_of_0_and_1(self):
         random = np.random.default_rng(2)
         n = random.integers(0, 1000, (9, 5))
-        of_arm, of_player = summarise(n, random.binomial(n, 0.3))
+        of_arm, of_player, *_ = summarise(n, random.binomial(n, 0.3))
         assert of_arm[:, DISPERSION] == pytest.approx(1, abs=1e-12)
         assert of_player[:, NOISE] == pytest.approx(1, abs=1e-12)
 
@@ -44,7 +44,7 @@ class TestDispersion:
         """A Beta reward of mean μ and concentration 50 has variance μ (1−μ) / 51."""
         random = np.random.default_rng(3)
         drawn = random.beta(50 * 0.3, 50 * 0.7, (400, 10, 2))
-        of_arm, of_player = summarise(np.full((10, 2), 400), drawn.sum(axis=0), (drawn**2).sum(axis=0))
+        of_arm, of_player, *_ = summarise(np.full((10, 2), 400), drawn.sum(axis=0), (drawn**2).sum(axis=0))
         assert of_arm[:, DISPERSION] == pytest.approx(1 / 51, rel=0.1)
         assert of_player[:, NOISE] == pytest.approx((1 + 168 / 51) / (1 + 168), rel=0.15)  # 800 pulls: n v̂⁺ is 168
 
@@ -52,7 +52,7 @@ class TestDispersion:
         """One of ten players is paid 0 or 1, the others nearly always 0.3; a pair has the larger of two dispersions."""
         n, s, q = np.full((10, 2), 400), np.full((10, 2), 120.0), np.full((10, 2), 36.01)
         q[3] = s[3]
-        of_arm, of_player = summarise(n, s, q)
+        of_arm, of_player, *_ = summarise(n, s, q)
         assert of_player[3, NOISE] == pytest.approx(1)
         assert np.all(np.delete(of_player[:, NOISE], 3) < 0.01)
         assert of_arm[:, DISPERSION] == pytest.approx(0.1, rel=0.1)
@@ -64,14 +64,14 @@ class TestDispersion:
     def test_it_is_never_0(self, pulls):
         """A pseudo-observation of each kind: 1 / (1 + what 0s and 1s would have varied)."""
         n = np.full((3, 1), pulls)
-        of_arm, _ = summarise(n, n * 0.5, n * 0.25)
+        of_arm, *_ = summarise(n, n * 0.5, n * 0.25)
         assert of_arm[0, DISPERSION] == pytest.approx(1 / (1 + 3 * pulls / 4))
 
     def test_a_pair_with_fewer_than_two_rewards_says_nothing_of_it(self):
-        alone, _ = summarise([[50]], [[25]], [[12.5]])
-        beside_others, _ = summarise([[50], [1], [0]], [[25], [0.5], [0]], [[12.5], [0.25], [0]])
+        alone, *_ = summarise([[50]], [[25]], [[12.5]])
+        beside_others, *_ = summarise([[50], [1], [0]], [[25], [0.5], [0]], [[12.5], [0.25], [0]])
         assert beside_others[0, DISPERSION] == alone[0, DISPERSION]
-        two, _ = summarise([[2]], [[1]], [[0.5]])
+        two, *_ = summarise([[2]], [[1]], [[0.5]])
         assert two[0, DISPERSION] < 0.9
 
     def test_a_pair_adds_its_variance_and_that_of_0s_and_1s(self):
@@ -86,9 +86,9 @@ class TestDispersion:
         n = np.full((2, 3), 50)
         s, q = n * 0.5, np.array([[50 * 0.25] * 3, [50 * 0.5] * 3])
         sums, squares = (np.rint(table * GRID).astype(np.int64).T for table in (s, q))
-        of_player = np.zeros((2, len(posse.IndTSV.of_player)))
+        of_player = np.zeros((3, len(posse.IndTSV.of_player)))
         posse.IndTSV.summary(n.T, sums, squares, of_player)
-        assert of_player[:, 0] == pytest.approx([1 / (1 + 12.5), 1])
+        assert of_player[:, 0] == pytest.approx([1 / (1 + 12.5), 1, 1])  # the last is who joins
 
 
 PROBABILITIES = np.array([0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99])
@@ -133,7 +133,7 @@ class TestPosterior:
         """As a Bernoulli arm that never paid does: the rule of three."""
         scales = []
         for n in (100, 1000, 10_000):
-            of_arm, of_player = summarise([[n]], [[n / 2]], [[n / 4]])
+            of_arm, of_player, *_ = summarise([[n]], [[n / 2]], [[n / 4]])
             _, scale = of_summary(of_arm[0], of_player[0], "belief", n=n, s=n / 2, M=1, log_T=10.0)
             scales.append(scale * n)
         assert scales == pytest.approx([0.84] * 3, rel=0.03)
@@ -266,6 +266,17 @@ class TestRuns:
         shared, alone = regrets(problems, posse.PosseTS(), posse.IndTSV(), rounds=rounds)
         assert shared < part * alone
 
+    def test_it_gains_where_attributes_explain_how_players_differ(self):
+        """And loses little if they are told wrongly: each player has the attributes of another."""
+        told, untold, wrong = attribute_regrets({"explained": 0.9})
+        assert told < 0.8 * untold
+        assert wrong < 1.15 * untold
+        assert wrong > told  # negative control
+
+    def test_it_does_not_lose_where_attributes_explain_nothing(self):
+        told, untold, _ = attribute_regrets({"explained": 0.0})
+        assert told < 1.15 * untold
+
     def test_it_does_not_lose_where_nothing_is_shared(self):
         random = np.random.default_rng(12)
         problems = [posse.Problem(random.random((30, 10))) for _ in range(4)]
@@ -277,3 +288,17 @@ class TestRuns:
 def regrets(problems, *policies, rounds=300):
     """Mean final regret of each policy over problems and two runs each."""
     return posse.simulate(problems, list(policies), rounds, replications=2).final_regret.mean(axis=(1, 2))
+
+
+def attribute_regrets(options):
+    """Mean regret where attributes are told, where they are not, and where each player is told another's."""
+    options = {"attributes": {"region": 4, "device": 3}, "players": 60, "spread": 0.5} | options
+    problems = posse.generate.structured(**options, count=4, seed=5)
+    wrong = []
+    for problem in problems:
+        values = [problem.attributes.shown(each) for each in problem.values]
+        shuffled = np.random.default_rng(1).permutation(60)
+        told = {"attributes": problem.attributes, "values": [values[p] for p in shuffled]}
+        wrong.append(posse.Problem(problem.means, stream=problem.stream, **told))
+    told = problems, [each.without_attributes() for each in problems], wrong
+    return [regrets(each, posse.PosseTS())[0] for each in told]

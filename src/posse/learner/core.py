@@ -163,9 +163,11 @@ class Core:
         if 0 < kept.get("of_value", np.zeros(0)).size < state.of_value.size:
             known = kept["of_value"].reshape(*state.of_value.shape[:2], -1)
             kept["of_value"] = np.append(known, known[:, :, state.part_of[known.shape[2] :]], axis=2)
+        if "summed" in kept and kept["summed"].size < 3:  # of a version that made a summary whenever somebody joined
+            kept["summed"] = np.append(kept["summed"], 0)  # nobody: so the next join makes one
+            if not self.policy.of_pair:
+                kept["of_player"] = np.append(kept["of_player"], state.of_player[-1])
         other = {name for name in OF_SUMMARY if name in kept and kept[name].size != getattr(state, name).size}
-        if "summed" in kept and kept["summed"].size < 3:  # as it was before it had the number of players
-            kept["summed"] = np.append(kept["summed"], len(players))
         for name in kept.keys() - (OF_SUMMARY if other else set()):
             array = getattr(state, name)
             array[:] = kept[name].reshape(array.shape)

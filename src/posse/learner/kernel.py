@@ -69,7 +69,7 @@ def evaluate(state, player, waiting, all_waiting, M, K, log_T, constants, out):
                 shared = with_waiting(shared, waiting[arm, player] if AT_OWN_PULL else all_waiting[arm])
         center, scale = one_index(own, shared, known, expected, M, K, log_T, constants)
         out[CENTER, arm], out[SCALE, arm], out[WEIGHT, arm] = center, scale, 0.0
-        if SHARES and center < math.inf:
+        if SHARES and waiting.shape[1] > 1 and center < math.inf:  # one player alone has only its own data
             others, from_others = raised(own[0], shared, expected, constants, SHIFT)
             everybody, from_all = raised(0.0, shared, expected, constants, SHIFT)
             more = (own[0], own[1] + SHIFT * own[0], *own[2:])

@@ -12,7 +12,7 @@ from posse.policies.statistics import STEP
 COUNT, SUM = len(PosseTS.shared), len(PosseTS.shared) + 1  # everybody's, of an arm
 CUTOFF = len(PosseTS.of_player)  # the cutoff of `guarded`
 
-model_summary, model_index = PosseTS.summary, PosseTS.index
+model_summary, model_index, model_welcome = PosseTS.summary, PosseTS.index, PosseTS.welcome
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,6 @@ class RobustPosseTS(Policy):
     moved_by_others = PosseTS.moved_by_others
     others_weight = staticmethod(PosseTS.others_weight)
     belief = staticmethod(PosseTS.belief)
-    welcome = staticmethod(PosseTS.welcome)
     reward_of = staticmethod(PosseTS.reward_of)
 
     @staticmethod
@@ -57,14 +56,15 @@ class RobustPosseTS(Policy):
             best = -math.inf
             for arm in range(arms):
                 own, total = n[arm, player] * 1.0, s[arm, player] * STEP
-                expected, variance = of_pair[EXPECTED][arm, player], of_pair[VARIANCE][arm, player]
-                dispersion = of_pair[PAIR_DISPERSION][arm, player]
-                center, _ = model_index(own, total, expected, variance, dispersion, math.log(rounds))
-                if center > best:
-                    best = center
-                    of_player[player, CUTOFF] = cutoff_of(
-                        own, total, of_arm[arm, COUNT], of_arm[arm, SUM], players, epsilon, rounds
-                    )
+                best = prefer(best, arm, player, own, total, of_arm, of_player, of_pair, players, epsilon, rounds)
+
+    @staticmethod
+    def welcome(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon, rounds):
+        model_welcome(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon)
+        if of_player[player, CUTOFF] == 0.0:  # it has no data yet
+            best = -math.inf
+            for arm in range(of_arm.shape[0]):
+                best = prefer(best, arm, player, 0.0, 0.0, of_arm, of_player, of_pair, player + 1, epsilon, rounds)
 
     @staticmethod
     def index(n, s, expected, variance, dispersion, log_T, M, N, S, cutoff, epsilon, rounds):
@@ -74,3 +74,13 @@ class RobustPosseTS(Policy):
     def check(self) -> None:
         dissimilarity(self.epsilon)
         number("rounds", self.rounds, least=3)
+
+
+def prefer(best, arm, player, own, total, of_arm, of_player, of_pair, M, epsilon, rounds):
+    """Let a player's cutoff be this arm's if the model's center is above the best so far; return the best."""
+    expected, variance = of_pair[EXPECTED][arm, player], of_pair[VARIANCE][arm, player]
+    dispersion = of_pair[PAIR_DISPERSION][arm, player]
+    center, _ = model_index(own, total, expected, variance, dispersion, math.log(rounds))
+    if center > best:
+        of_player[player, CUTOFF] = cutoff_of(own, total, of_arm[arm, COUNT], of_arm[arm, SUM], M, epsilon, rounds)
+    return max(center, best)

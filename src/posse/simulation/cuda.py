@@ -142,12 +142,22 @@ def _by_segment(problems: Sequence[Problem]) -> tuple[np.ndarray, np.ndarray, np
 
 
 def _attributes(work: Work) -> Coded:
-    """The attributes of each problem's players, with the problem as first axis. A column too many is of no part."""
+    """The attributes of each problem's players, with the problem as first axis.
+
+    A part too many has no weight, and a column too many is of no part.
+    """
     coded = [problem.coded() for problem in work.problems]
-    columns, weights = (np.array([each[place] for each in coded]) for place in range(2))
-    part_of = np.full((len(coded), max(each.part_of.size for each in coded)), -1)
-    for number, each in enumerate(coded):
-        part_of[number, : each.part_of.size] = each.part_of
+    most = max(each.columns.shape[1] for each in coded)
+    more = [most - each.columns.shape[1] for each in coded]
+    wide = max(each.part_of.size + missing for each, missing in zip(coded, more, strict=True))
+    columns = np.tile(np.arange(most), (len(coded), len(coded[0].columns), 1))
+    weights, part_of = np.zeros(columns.shape), np.full((len(coded), wide), -1)
+    for number, (each, missing) in enumerate(zip(coded, more, strict=True)):
+        parts = most - missing
+        columns[number, :, :parts] = each.columns + missing * (each.columns >= parts)
+        weights[number, :, :parts] = each.weights
+        part_of[number, :parts] = each.part_of[:parts]
+        part_of[number, most : each.part_of.size + missing] = each.part_of[parts:]
     return Coded(columns, weights, part_of)
 
 

@@ -146,28 +146,32 @@ def _examples(policy: Policy) -> list[dict[str, Any]]:
             continue
         if policy.refresh is Refresh.OWN_PULL and n == 0 and others:
             continue  # nothing is seen before the first own pull
-        known = _Known(policy, players, 2)
+        known = _Known(policy, players, 2, math.log(horizon))
         known.put(0, 0, n, own_mean)
         known.put(players - 1, 0, others, other_mean)
         known.pulls = -1  # so that a summary is due
-        known.share(np.arange(players), np.zeros(players, int))
+        known.share(np.arange(players), np.zeros(players, int), math.log(horizon))
         examples.append(known.numbers(0, 0, math.log(horizon)))
     return examples
+
+
+OF_SUMMARY = ("of_player", "of_pair", "of_value", "columns", "weights", "part_of", "work")  # beside what is of arms
 
 
 class _Known:
     """What a policy knows, kept in the plainest way: tables [player, arm] of Python numbers by name."""
 
-    def __init__(self, policy: Policy, players: int, arms: int) -> None:
+    def __init__(self, policy: Policy, players: int, arms: int, log_T: float) -> None:
         self.policy, self.players = policy, players
         self.constants = dict(zip(policy.constant_names(), policy.constants(), strict=True))
         self.statistics = {each.name: np.zeros((players, arms), np.int64) for each in policy.statistics}
         self.indexed = self.statistics
         self.of_arm = np.zeros((arms, len(policy.shared)))
-        self.of_player = np.zeros((players, len(policy.of_player)))
+        shapes = state_shapes(policy, policy.statistics, players, arms)
+        self.filled: dict[str, np.ndarray] = {name: np.zeros(shapes[name][1], shapes[name][0]) for name in OF_SUMMARY}
         self.pulls = 0
         self.seen = np.zeros((players, arms, len(policy.shared)))
-        self._make_shared()
+        self._make_shared(log_T)
         self.seen[:] = self.of_arm
 
     def put(self, player: int, arm: int, pulls: int, mean: float) -> None:
@@ -185,13 +189,13 @@ class _Known:
             table = self.statistics[each.name]
             table[player, arm] = each.update(int(table[player, arm]), round(reward * GRID))
 
-    def share(self, players: np.ndarray, arms: np.ndarray) -> None:
+    def share(self, players: np.ndarray, arms: np.ndarray, log_T: float) -> None:
         """Bring what is shared up to date, after a round in which these players pulled these arms."""
         pulls = int(self.statistics["n"].sum())
         if self.policy.refresh is not Refresh.SCHEDULE:
-            self._make_shared()
+            self._make_shared(log_T)
         elif summary_is_due(pulls, self.pulls, self.players):
-            self._make_shared()
+            self._make_shared(log_T)
             self.pulls = pulls
         for player, arm in zip(players, arms, strict=True):
             if counts_at_once(self.statistics["n"][player, arm]):
@@ -202,12 +206,12 @@ class _Known:
         else:
             self.seen[:] = self.of_arm
 
-    def _make_shared(self) -> None:
+    def _make_shared(self, log_T: float) -> None:
         policy = self.policy
         if policy.summary is not None:
             tables: dict[str, Any] = {name: table.T.copy() for name, table in self.statistics.items()}
-            work = np.full(state_shapes(policy, policy.statistics, self.players, len(self.of_arm))["work"][1], np.nan)
-            tables |= {"of_arm": self.of_arm, "of_player": self.of_player, "work": work}
+            self.filled["work"][:] = np.nan
+            tables |= {"of_arm": self.of_arm, "log_T": log_T} | self.filled
             _call(policy, "summary", tables | self.constants)
             self.indexed = {name: table.copy() for name, table in self.statistics.items()}
             return
@@ -225,7 +229,8 @@ class _Known:
         numbers: dict[str, Any] = self._own(self.indexed, player, arm) | self.constants
         for names, values in (
             (self.policy.shared, self.seen[player, arm].tolist()),
-            (self.policy.of_player, self.of_player[player].tolist()),
+            (self.policy.of_player, self.filled["of_player"][player].tolist()),
+            (self.policy.of_pair, self.filled["of_pair"][:, arm, player].tolist()),
         ):
             numbers |= dict(zip(names, values, strict=True))
             for name, places in together(names).items():
@@ -249,7 +254,7 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
     """Recompute every center and scale from the arms and rewards alone."""
     players, arms = problem.means.shape
     horizon = len(run.arms)
-    known = _Known(policy, players, arms)
+    known = _Known(policy, players, arms, math.log(2 if anytime else horizon))
     for t in range(horizon + 1):
         log_T = math.log(max(t + 1, 2) if anytime else horizon)
         for player, arm in np.ndindex(players, arms):
@@ -262,7 +267,7 @@ def _check_indices(policy: Policy, problem: Problem, run: Trace, anytime: bool, 
         active = np.flatnonzero(run.active[t])
         for player in active:
             known.observe(int(player), int(run.arms[t, player]), float(run.rewards[t, player]))
-        known.share(active, run.arms[t, active])
+        known.share(active, run.arms[t, active], log_T)
 
 
 def _check_picks(policy: Policy, problem: Problem, run: Trace, schedule: Schedule) -> None:

@@ -19,15 +19,11 @@ def effects(tables, groups):
     """What each value of each part of the attributes does to each arm, on the logit scale, part by part.
 
     Each takes a step of scoring, shrunken for each of `VARIANCES`; the results are averaged by their evidence, for
-    which arms share a prior that is estimated too. A part counts where it has two players for each value.
+    which arms share a prior that is estimated too.
     """
     arms, players = tables.means.shape
-    parts = tables.columns.shape[1]
-    for part in range(parts):
-        values = 0
-        for column in range(parts, tables.part_of.size):
-            values += 1 if tables.part_of[column] == part else 0
-        if 0 < 2 * values <= players:
+    for part in range(tables.columns.shape[1]):
+        if values_of(tables, part) > 0:
             score_values(tables, part, groups)
             for arm in range(arms):
                 weigh_variances(tables, part, arm)
@@ -37,6 +33,24 @@ def effects(tables, groups):
                 shrink_values(tables, part, arm)
             for player in range(players):
                 shift_player(tables, player)
+
+
+def values_of(tables, part):
+    """How many values a part has; 0 where it does not count, because it has fewer than two players for each value."""
+    values = 0
+    for column in range(tables.columns.shape[1], tables.part_of.size):
+        values += 1 if tables.part_of[column] == part else 0
+    return values if 2 * values <= tables.means.shape[1] else 0
+
+
+def first_effects(tables):
+    """Effects as the last estimate had them; none of parts that do not count, or no longer do."""
+    for part in range(tables.columns.shape[1]):
+        if values_of(tables, part) == 0:
+            for column in range(tables.part_of.size):
+                for arm in range(tables.means.shape[0]):
+                    if tables.part_of[column] == part:
+                        tables.of_value[EFFECT][arm, column], tables.of_value[EFFECT_DOUBT][arm, column] = 0.0, 0.0
 
 
 def score_values(tables, part, groups):

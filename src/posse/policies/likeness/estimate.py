@@ -4,7 +4,7 @@ import math
 
 from posse.compile import out_of_line
 from posse.policies.fourth_root import dispersion_sums
-from posse.policies.likeness.effects import effects
+from posse.policies.likeness.effects import effects, first_effects
 from posse.policies.likeness.groups import find_groups
 from posse.policies.likeness.tables import (
     CENTER,
@@ -98,6 +98,7 @@ def begin(tables, sums, squares):
     pulls, of_arm, of_player = tables.pulls, tables.of_arm, tables.of_player
     arms, players = pulls.shape
     freedom = 0
+    first_effects(tables)
     for player in range(players + 1):
         of_player[player, NOISE], of_player[player, ODD] = 1.0, 1.0  # for now, numerator and denominator
         of_player[player, LEVEL], of_player[player, LEVEL_DOUBT] = 1.0, 0.0
