@@ -78,6 +78,7 @@ setups = st.fixed_dictionaries(
 ATTRIBUTES = {"region": "category", "age": [18, 50]}
 COMBINATIONS = [{}, {"age": 7}, {"region": "south", "age": 18}, {"region": "a, b", "age": 49.9}]
 SHOWN = [(None, None), (None, "below 18"), ("south", "18 to 50"), ("a, b", "18 to 50")]
+VALUES = [(None, None), (None, 0), ("south", 1), ("a, b", 1)]
 NAMES = ["no attributes", "age=below 18", "region=south, age=18 to 50", 'region="a, b", age=18 to 50']
 eighths = st.integers(0, 8)
 kinds = st.sampled_from([float, float, np.float64, np.float32, Fraction, Decimal])
@@ -108,7 +109,6 @@ class Machine(RuleBasedStateMachine):
         default = None if default is None else self.reward(int(8 * default))
         self.clock, self.ids = Clock(), []
         self.attributes = {}  # what the log shows of each player, if there are attributes
-        known = setup["attributes"] and not self.policy.of_value  # others do not look at them, as the oracle does not
         same = {"arms": setup["arms"], "horizon": setup["horizon"]}
         same["players"] = setup["players"] + CROWD[: self.crowd]
         policy = self.policy
@@ -116,15 +116,16 @@ class Machine(RuleBasedStateMachine):
             first, *rest = policy.constants()  # ε or spread, in the units of the rewards
             policy = type(policy)(first * (self.high - self.low), *rest, forget=policy.forget)
         mixed = {"floor": setup["floor"], "holdout": setup["holdout"], "patience": patience}
-        given = same["players"]
-        if known:
+        given, told = same["players"], {}
+        if setup["attributes"]:
             self.attributes = dict(zip(NAMES, SHOWN, strict=True)) | dict.fromkeys(PLAYERS + CROWD, SHOWN[1])
+            told = {"kinds": ATTRIBUTES, "values": [VALUES[1]] * len(given)}
             given = dict.fromkeys(given, COMBINATIONS[1])
         self.learner = self.learner_class(
             policy,
             **same | {"players": given},
             **mixed,
-            attributes=ATTRIBUTES if known else None,
+            attributes=told.get("kinds"),
             player_limit=9 + self.crowd,
             seed=setup["seed"],
             reward_range=(self.low, self.high),
@@ -137,6 +138,7 @@ class Machine(RuleBasedStateMachine):
             policy,
             **same,
             **mixed,
+            **told,
             low=self.low,
             high=self.high,
             default=default,
@@ -229,7 +231,7 @@ class Machine(RuleBasedStateMachine):
         self.slow.tick(self.clock.now)
         for name in dict.fromkeys(names[:1] if one else names):
             if name not in self.slow.players:
-                self.slow.join(name, True)
+                self.slow.join(name, True, VALUES[NAMES.index(name)])
         names = names[:1] if one else names
         foretold = self.foretell(names, None)
         self.decided([self.learner.choose(given[0])] if one else self.learner.choose(given), names, foretold)
@@ -334,7 +336,7 @@ class Machine(RuleBasedStateMachine):
         else:
             attributes = COMBINATIONS[1] if self.attributes else None
             self.learner.join(player, attributes, knows_others=knows_others)
-            self.slow.join(player, knows_others)
+            self.slow.join(player, knows_others, VALUES[1] if self.attributes else ())
 
     @rule(player=st.sampled_from(PLAYERS))
     def retire(self, player):
@@ -404,10 +406,11 @@ class Machine(RuleBasedStateMachine):
     @rule(way=st.sampled_from(["load", "load", "replay", "Parquet"]), go_on=st.booleans(), choose=st.booleans())
     def come_back(self, way, go_on, choose):
         """A learner that was loaded or replayed is in the same state and decides the same."""
+        self.slow.tick(self.clock.now)
         if way == "load" or not self.slow.keep_log:
             other = self.saved_and_loaded()
+            other.counts()  # brings its time up to date
         else:
-            self.slow.tick(self.clock.now)
             other = self.replayed(way == "Parquet")
         self.compare(other)
         if choose:
