@@ -79,6 +79,7 @@ def run_once(task: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     shares = attribute_shares(counts, fit(counts))
     assert shares.contrasts is not None
     found = [draws.interval() for draws in (shares.contrasts, shares.levels)]
+    parts[1] = [level + effect.mean(axis=1, keepdims=True) for effect, level in zip(*parts, strict=True)]
     holds = []
     for part, ends in zip(parts, found, strict=True):
         squares = np.array([sum_of_squares(effects, np.ones(players)) for effects in part])

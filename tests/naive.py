@@ -19,6 +19,7 @@ import numpy as np
 import naive_guarantee
 import naive_posse
 from naive_alone import ALONE, argmax
+from naive_told import TOLD
 from posse import rewards, streams
 from posse.policies import Law
 
@@ -285,6 +286,15 @@ def summarised(M, K, T, log_T, active, normal, reward, summary):
         yield pulled
 
 
+def told(policy):
+    """A policy of naive_told.py, which is told players' attributes."""
+
+    def algorithm(M, K, T, log_T, active, normal, reward, *constants, parts):
+        return summarised(M, K, T, log_T, active, normal, reward, policy(parts, *constants))
+
+    return algorithm
+
+
 ALGORITHMS = {
     "RobustAggTS": robustagg_ts,
     "RobustAggTSV": lambda *args: robustagg_ts(*args, every_posterior=True),
@@ -298,6 +308,7 @@ ALGORITHMS = {
     "RobustPosseTS": robust_posse_ts,
     "IndTSV": ind_tsv,
     **ALONE,
+    **{name: told(policy) for name, policy in TOLD.items()},
 }
 
 

@@ -28,8 +28,8 @@ SHIPPED = [cls for cls in all_policies() if cls.__module__.startswith("posse.pol
 
 
 def example(cls):
-    own = {"epsilon": 0.15, "spread": 0.04}
-    return cls(*[own[name] for name in cls.constant_names()[:1] if name in own and cls is not posse.PosseTS])
+    own = {"epsilon": 0.15, "spread": 0.04, "own": 0.05, "effects": 0.1}
+    return cls(*[own[name] for name in cls.constant_names()[:2] if name in own and cls is not posse.PosseTS])
 
 
 def a_problem(players=3, arms=4, rewards="bernoulli", seed=3):
@@ -78,6 +78,15 @@ class Nowhere(Policy):
 @pytest.mark.parametrize("policy", [example(cls) for cls in SHIPPED], ids=lambda policy: policy.label)
 def test_every_shipped_policy(policy):
     assert_same(a_problem(players=4, arms=7), policy, 24)
+
+
+@pytest.mark.parametrize("cls", [cls for cls in SHIPPED if cls.of_value], ids=lambda cls: cls.__name__)
+def test_players_with_attributes(cls):
+    """Of two problems, whose players have other values, so that one has more columns."""
+    known = {"attributes": {"region": "category", "age": [18, 40]}}
+    values = [[{"region": "ab"[p % most], "age": 20 * p} for p in range(3)] + [{"age": 7}] for most in (1, 2)]
+    means = a_problem(players=4, arms=3).means
+    assert_same([posse.Problem(means, values=each, **known) for each in values], example(cls), 20)
 
 
 def test_a_policy_of_the_users_own():

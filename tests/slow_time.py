@@ -15,8 +15,10 @@ import naive
 from by_name import call
 from naive_alone import imed
 from posse.policies import Law, Refresh
+from posse.policies.state import state_shapes
 from posse.rewards import GRID
 
+OF_SUMMARY = ("of_player", "of_pair", "of_value", "columns", "weights", "part_of", "work")
 EIGHTH_ROOT = Fraction(60097, 65536)  # of a half
 
 
@@ -42,9 +44,10 @@ class SlowRun:
         self.policy, self.players, self.arms = policy, range(problem.players), range(problem.arms)
         self.own = {(p, i): [0] * len(policy.statistics) for p in self.players for i in self.arms}
         self.of_arm = np.zeros((problem.arms, len(policy.shared)))
-        self.of_player = np.zeros((problem.players, len(policy.of_player)))
+        shapes = state_shapes(policy, policy.statistics, problem.players, problem.arms)
+        self.filled = {name: np.zeros(shapes[name][1], shapes[name][0]) for name in OF_SUMMARY}
         self.pulls = 0  # for the schedule of summaries
-        self.share_with_everybody()
+        self.share_with_everybody(math.log(2 if anytime else horizon))
         self.decided, self.regret = [], 0.0
         chance = naive.Chance(problem, schedule, horizon, seed)
         waiting = []
@@ -56,10 +59,10 @@ class SlowRun:
             self.regret += sum(chance.problem.gaps[p, i] for p, i in pulled.items())
             waiting += [(t, p, *self.decided[-1][p]) for p in pulled]
             if t % feedback.batch == 0:
-                self.observe([(p, i, r) for made, p, i, r in waiting if made + feedback.delay <= t])
+                self.observe([(p, i, r) for made, p, i, r in waiting if made + feedback.delay <= t], log_T)
                 waiting = [entry for entry in waiting if entry[0] + feedback.delay > t]
             if policy.forget and (step := step_at(t, policy.forget)):
-                self.forget(step)
+                self.forget(step, log_T)
 
     def choose(self, chance, t, p, log_T):
         indices = [self.index(p, i, log_T) for i in self.arms]
@@ -78,7 +81,8 @@ class SlowRun:
         own = self.named(self.known[p, i] if scheduled else self.own[p, i])
         shared = self.seen[p, i] if self.policy.refresh is Refresh.OWN_PULL else self.shared(i)
         own |= dict(zip(self.policy.shared, shared, strict=True))
-        own |= dict(zip(self.policy.of_player, self.of_player[p].tolist(), strict=True))
+        own |= dict(zip(self.policy.of_player, self.filled["of_player"][p].tolist(), strict=True))
+        own |= dict(zip(self.policy.of_pair, self.filled["of_pair"][:, i, p].tolist(), strict=True))
         return call(self.policy, "index", **own, M=len(self.players), K=len(self.arms), log_T=log_T)
 
     def shared(self, i):
@@ -90,7 +94,7 @@ class SlowRun:
         each = [call(self.policy, "contribution", **self.named(self.own[p, i])) for p in self.players]
         return [sum(numbers) for numbers in zip(*each, strict=True)]
 
-    def observe(self, rewards):
+    def observe(self, rewards, log_T):
         """Take in what arrives together."""
         for p, i, r in rewards:
             values = zip(self.policy.statistics, self.own[p, i], strict=True)
@@ -99,26 +103,24 @@ class SlowRun:
         if self.policy.summary is not None:
             since = self.pulls - self.summarised_at
             if since > 0 and 16 * since >= min(self.pulls, 1024 * len(self.players)):
-                self.share_with_everybody()
+                self.share_with_everybody(log_T)
             for p, i, _ in rewards:
                 if self.own[p, i][0] <= 64:
                     self.known[p, i] = self.own[p, i]
         for p, i, _ in rewards:
             self.seen[p, i] = self.shared(i)
 
-    def forget(self, step):
+    def forget(self, step, log_T):
         for p, i in self.own:
             self.own[p, i] = kept(self.own[p, i], p + i, step)
         self.pulls = sum(values[0] for values in self.own.values())
-        self.share_with_everybody()
+        self.share_with_everybody(log_T)
 
-    def share_with_everybody(self):
+    def share_with_everybody(self, log_T):
         if self.policy.summary is not None:
             values = np.array([[self.own[p, i] for p in self.players] for i in self.arms], np.int64)
             tables = {each.name: values[:, :, place] for place, each in enumerate(self.policy.statistics)}
-            rows = self.policy.work_tables * len(self.arms) + self.policy.work_rows
-            work = np.zeros((rows, max(len(self.players), len(self.arms), 16)))
-            call(self.policy, "summary", **tables, of_arm=self.of_arm, of_player=self.of_player, work=work)
+            call(self.policy, "summary", **tables, of_arm=self.of_arm, log_T=log_T, **self.filled)
         self.summarised_at = self.pulls
         self.known = dict(self.own)
         self.seen = {(p, i): self.shared(i) for p, i in self.own}

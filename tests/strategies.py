@@ -73,5 +73,8 @@ POLICIES = {
     "KLUCB": st.builds(posse.KLUCB, st.sampled_from([0.0, 3.0])),
     "KLUCBPlusPlus": st.builds(posse.KLUCBPlusPlus),
     "IMED": st.builds(posse.IMED),
+    "LinTS": st.builds(posse.LinTS, st.sampled_from([0, 1]), st.sampled_from([0.2, 0.5])),
+    "MixedTS": st.builds(posse.MixedTS, st.sampled_from([0.0, 0.05, 0.5]), st.sampled_from([0.0, 0.1])),
+    "TreeTS": st.builds(posse.TreeTS, st.sampled_from([0.0, 2.0])),
     "BayesUCB": st.builds(posse.BayesUCB, st.sampled_from([0.0, 5.0])),
 }

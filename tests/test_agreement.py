@@ -85,6 +85,7 @@ def test_agreement_over_a_longer_run(name, who):
         "RobustAgg": {"epsilon": 0.15},
         "HierTS": {"spread": 0.04},
         "RobustPosseTS": {"epsilon": 0.15, "rounds": 700},
+        "MixedTS": {"own": 0.04, "effects": 0.1},
     }
     assert_same(getattr(posse, name)(**given.get(name, {})), problem, horizon, who, seed=5)
 
@@ -94,8 +95,9 @@ def test_agreement_over_a_longer_run(name, who):
 def test_agreement_at_the_edges(name, shape):
     """One player, one arm, one round; more players than a tile; more arms than a block of random words."""
     means = np.random.default_rng(7).random(shape)
-    epsilon = {"RobustAggTS": 1.0, "RobustAggTSV": 0.0, "RobustAgg": 1.0, "RobustPosseTS": 0.2}
-    policy = getattr(posse, name)(*([epsilon[name]] if name in epsilon else [0.1] if name == "HierTS" else []))
+    given = {"RobustAggTS": [1.0], "RobustAggTSV": [0.0], "RobustAgg": [1.0], "RobustPosseTS": [0.2]}
+    given |= {"HierTS": [0.1], "MixedTS": [0.1, 0.1]}
+    policy = getattr(posse, name)(*given.get(name, []))
     for horizon in (1, 2, 12):
         assert_same(policy, posse.Problem(means), horizon, schedule.Concurrent())
 
@@ -113,7 +115,8 @@ def test_trace_and_simulate_are_the_same_run():
     problem = posse.generate.subpar(3, players=4, arms=6, seed=3)[0]
     for name in POLICIES:
         policy = getattr(posse, name)(
-            *([0.15] if name in ("RobustAggTS", "RobustAggTSV", "RobustAgg", "HierTS", "RobustPosseTS") else [])
+            *([0.15] if name in ("RobustAggTS", "RobustAggTSV", "RobustAgg", "HierTS", "RobustPosseTS") else []),
+            *([0.1, 0.1] if name == "MixedTS" else []),
         )
         for who in (schedule.Concurrent(), schedule.Random(0.5)):
             run = trace(problem, policy, 50, seed=2, replication=1, schedule=who)

@@ -66,7 +66,9 @@ def test_the_sampler_has_the_posterior_of_enumeration(second, exchange):
         if exchange:
             part.exchange(t, t * y, 0.0, random)
         left = part.draw(t, t * y, random)
-        drawn.append([part.scales == 0, (part.explained + left).ravel(), part.squares(left)])
+        sums = [sum_of_squares(e, m.sum(axis=0)) for m, e in zip(part.members, part.effects, strict=True)]
+        sums.append(sum_of_squares(left, np.ones(6)))
+        drawn.append([part.scales == 0, (part.explained + left).ravel(), sums])
     zero, cells, squares = (np.mean(each, axis=0) for each in zip(*drawn, strict=True))
     expected = slow_posterior(t, y, codes)
     assert zero == pytest.approx(expected[0], abs=0.03)
@@ -160,7 +162,7 @@ def test_what_makes_an_attribute_say_little_is_said():
     full = Counts(counts.players, counts.arms, counts.pulls, counts.sums, attributes=attributes)
     found = diagnose(full)
     text = " ".join(str(found).split())
-    assert "2 players without device count as their own." in text
+    assert "No device is known of 2 players, and it explains nothing there." in text
     assert "shop has 12 values for 12 players, too many to tell from the players' own." in text
     assert "Every player has the same country." in text
     assert found.to_dict()["attributes"]["country"]["contrasts"]["high"] == pytest.approx(0, abs=1e-9)
@@ -209,10 +211,12 @@ LOG = {
 def test_a_log_brings_the_attributes_that_are_named_or_that_its_learner_declared():
     assert read_log(LOG).attributes == {}
     assert read_log(LOG, attributes="region").counts().attributes == {"region": ("north", "south", None)}
-    about = {"setup": {"attributes": {"region": "category"}}, "players": ["c", "b", "a"]}
-    table = pyarrow.table(LOG).replace_schema_metadata({"posse": json.dumps(about)})
-    assert read_log(table).attributes == {"region": (None, "south", "north")}
+    for declared in ({"region": "category"}, [["region", "category"]]):
+        about = {"setup": {"attributes": declared}, "players": ["c", "b", "a"]}
+        table = pyarrow.table(LOG).replace_schema_metadata({"posse": json.dumps(about)})
+        assert read_log(table).attributes == {"region": (None, "south", "north")}
     assert read_log(table, attributes=()).attributes == {}
+    assert read_log(table.drop_columns(["region"])).attributes == {}
     assert read_log(table, by="region").groups == ("no region", "north", "south")
 
 

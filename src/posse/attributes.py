@@ -178,7 +178,7 @@ class Coder:
 
     def coded(self, rows: Iterable[Sequence[Value]]) -> Coded:
         """Several players at once."""
-        made = [self.code(values) for values in rows]
+        made = [self.code(values) if self.parts else ([], []) for values in rows]
         shape = (len(made), self.parts)
         columns = np.array([columns for columns, _ in made], np.int64).reshape(shape)
         weights = np.array([weights for _, weights in made], np.float64).reshape(shape)

@@ -126,7 +126,9 @@ def read_log(
     else:
         empirical = False
     players, identity = found.several(columns.player), tables.id_column(columns, found)
-    known = about.get("setup", {}).get("attributes", ()) if attributes is None else found.several(attributes)
+    declared = dict(about.get("setup", {}).get("attributes", ()))  # {name: kind}, or pairs
+    own_attributes = [name for name in declared if name in found.names]
+    known = own_attributes if attributes is None else found.several(attributes)
     grouping = dict.fromkeys(known, "attributes") | ({} if by is None else {by: "by"})
     for name, option in grouping.items():
         if name in (columns.arm, *found.inputs(columns.reward)):

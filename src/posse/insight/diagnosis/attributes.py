@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LONGEST_NAME = 30
 MOST_VALUES = 12  # in the table
 SIGNIFICANT = 0.05
+LEAST = 0.01  # of the variance: an interval that begins below says nothing
 
 
 def attributes_as_dict(diagnosis: Diagnosis, shares: AttributeShares) -> dict[str, Any]:
@@ -63,7 +64,7 @@ def explained(diagnosis: Diagnosis, shares: AttributeShares) -> tuple[str, list[
             continue
         found = draws.interval(diagnosis.level)
         order = np.argsort(-found.value[:-1], kind="stable")
-        unsure = [names[place] for place in order if found.low[place] == 0]
+        unsure = [names[place] for place in order if found.low[place] < LEAST]
         if len(unsure) == len(names) and not p < SIGNIFICANT:
             sentences.append(f"Players are not shown to differ in {what}, so there is nothing to explain.")
             continue
@@ -108,7 +109,7 @@ def _hints(diagnosis: Diagnosis, shares: AttributeShares) -> list[str]:
                 f"{name} has {len(values)} values for {there} players, too many to tell from the players' own."
             )
         if missing:
-            found.append(f"{plural(missing, 'player')} without {name} count as their own.")
+            found.append(f"No {name} is known of {plural(missing, 'player')}, and it explains nothing there.")
     return found
 
 

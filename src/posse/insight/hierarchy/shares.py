@@ -9,7 +9,8 @@ of `model.py`: half-Cauchy, or exactly 0 with some probability. The cells' likel
 model of the players has found, so every step of the sampler is a closed form. A scale is drawn from a grid with its
 effects and the arms integrated out; otherwise chains would stick at 0.
 
-The share of an attribute is the variance of its effects among the players at hand, over the sum of the variances of all
+The level of a player is its mean over the arms, and its contrasts are what is left; so effects β count in both. The
+share of an attribute is the variance of its effects among the players at hand, over the sum of the variances of all
 parts. It is about these values and players, not about others that might have been (Gelman, "Analysis of variance",
 Annals of Statistics 33, 2005), so an attribute with two values is nothing special.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,7 @@ SQUARES = np.concatenate([[0.0], SCALES**2])
 WARM_UP, MOST_SWEEPS, FEWEST_SWEEPS = 100, 1000, 300
 WORK = 400_000_000  # cells × scales × sweeps, at most, unless that leaves too few sweeps
 
+CAREFUL = 0.5  # of the level, because the cells' normal likelihoods and the factors are taken as known
 DENSE = 10_000_000  # cells × squared values; with more, effects of all attributes are drawn at once less often
 
 
@@ -108,11 +110,6 @@ class Part:
         mean = self.own * (h - t * self.explained) / shrink
         return np.asarray(mean + np.sqrt(self.own / shrink) * random.standard_normal(t.shape))
 
-    def squares(self, left: np.ndarray) -> np.ndarray:
-        """Sums of squares between players: of each attribute's effects, and of what is left."""
-        found = [sum_of_squares(e, m.sum(axis=0)) for m, e in zip(self.members, self.effects, strict=True)]
-        return np.array([*found, sum_of_squares(left, np.ones(len(left)))])
-
 
 def sum_of_squares(effects: np.ndarray, counts: np.ndarray) -> float:
     """The sum of squares around the columns' means, and around the rows' means if there are several columns."""
@@ -134,20 +131,20 @@ class ShareDraws(NamedTuple):
     """Draws of what each attribute explains, and last of what none explains."""
 
     squares: np.ndarray  # sums of squares between players, [draw, part]
-    scales: np.ndarray  # of the effects on the logit scale, [draw, part]; 0 where the part is nothing
+    nothing: np.ndarray  # which of a part's standard deviations are 0, [draw, part, deviation]
 
     def interval(self, level: float = 0.05) -> PosteriorInterval:
         """The share of each part, [part], given that players differ."""
         differ = self.squares.sum(axis=1) > 0
         shares = self.squares[differ] / self.squares[differ].sum(axis=1, keepdims=True)
         found = []
-        for share, scale in zip(shares.T, self.scales[differ].T, strict=True):
+        for share, nothing in zip(shares.T, self.nothing[differ].swapaxes(0, 1), strict=True):
             weights = {  # the draws have the middle's prior
-                name: np.where(scale == 0, zero / ZERO["middle"], (1 - zero) / (1 - ZERO["middle"]))
+                name: np.where(nothing, zero / ZERO["middle"], (1 - zero) / (1 - ZERO["middle"])).prod(axis=1)
                 for name, zero in ZERO.items()
             }
             weights["high"] += 1e-9  # all draws may be 0
-            found.append(posterior_interval(share, weights, level))
+            found.append(posterior_interval(share, weights, CAREFUL * level))
         return PosteriorInterval(*np.array(found).T)
 
 
@@ -160,7 +157,8 @@ class AttributeShares:
     players: dict[str, np.ndarray]
     """How many players have each of them, [value]."""
     levels: ShareDraws
-    """Of the variance of levels on the logit scale; parts are the attributes in their order, then the rest."""
+    """Of the variance of levels, which are means over the arms, on the logit scale; parts are the attributes in their
+    order, then the rest."""
     contrasts: ShareDraws | None
     """The same of contrasts; None where the data cannot tell them from levels."""
     means: dict[str, np.ndarray]
@@ -229,8 +227,19 @@ def _sample(
             means = low + model.unit / (1 + np.exp(-contrasts.explained - level - own))
             draws += [means] if sweep % thin == 0 else []
             by_value = [(m.T @ means)[1:] / m.sum(axis=0)[1:, None] for m in contrasts.members]
-            drawn = [(part.squares(rest), part.scales.copy()) for part, rest in ((levels, own_level), (contrasts, own))]
-            kept.append((*drawn, by_value))
+            kept.append((*_squares(contrasts, own, levels, own_level), by_value))
     of_levels, of_contrasts, of_values = zip(*kept, strict=True)
     found = [ShareDraws(*map(np.array, zip(*each, strict=True))) for each in (of_levels, of_contrasts)]
     return found[0], found[1], [np.array(each) for each in zip(*of_values, strict=True)], np.array(draws)
+
+
+def _squares(contrasts: Part, own: np.ndarray, levels: Part, own_level: np.ndarray) -> tuple[tuple[Any, Any], ...]:
+    """Sums of squares and which scales are 0, of levels and of contrasts; `own` is what attributes do not explain."""
+    sizes = [*(members.sum(axis=0) for members in levels.members), np.ones(len(own))]
+    effects, shifts = [*contrasts.effects, own], [*levels.effects, own_level]
+    over_arms = [e.mean(axis=1, keepdims=True) + shift for e, shift in zip(effects, shifts, strict=True)]
+    nothing = np.stack([contrasts.scales == 0, levels.scales == 0], axis=1)
+    squares = [
+        np.array([sum_of_squares(*each) for each in zip(which, sizes, strict=True)]) for which in (over_arms, effects)
+    ]
+    return (squares[0], nothing), (squares[1], nothing[:, :1])

@@ -97,7 +97,7 @@ def from_guess(
     if known is not None:
         assumed += (
             f"The players have an attribute with {values} values. It explains {100 * share:.0f} % of the variance "
-            "between their means, and the rest is their own. Only PosseTS uses it.",
+            "between their means, and the rest is their own. Policies that use attributes, such as PosseTS, are told.",
         )
     return PlannedRun(names[0], names[1], traffic, 0.0, 1.0, None, problems, right, assumed, None)
 
@@ -133,7 +133,7 @@ def from_history(
     assumed = history_in_words(counts, model, right, epsilon)
     if counts.attributes:
         names = listed(counts.attributes)
-        assumed += (f"The players have attributes: {names}. Only PosseTS uses them. They are part of the model here.",)
+        assumed += (f"The players have attributes: {names}. Policies that use them, such as PosseTS, are told.",)
     return PlannedRun(
         counts.players, counts.arms, traffic, counts.low, counts.high, epsilon, problems, right, assumed, model
     )

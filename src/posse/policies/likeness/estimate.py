@@ -164,8 +164,9 @@ def strengths(tables, groups):
                 at_most = center * (1.0 - center)
                 _, doubt = offset_of(arm, player, tables.of_value, tables.columns, tables.weights)
                 known = (of_player[player, LEVEL_DOUBT] + doubt) * at_most + between / at_most
-                away = tables.means[arm, player] - center
-                square = away * away / (at_most * (1.0 - effective[arm, player] / total))
+                away, h = tables.means[arm, player] - center, effective[arm, player]
+                left = (1.0 - h / total) * max(1.0 - h * at_most * doubt, 0.1)  # centers and effects follow the data
+                square = away * away / (at_most * left)
                 counts = n * at_most / (n * at_most + COUNTS_HALF)
                 for strength in range(STRENGTHS):
                     fit = counts * log_normal(n, OWN_AT[strength], known, square)

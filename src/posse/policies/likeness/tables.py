@@ -73,8 +73,21 @@ def weigh(tables, part):
     for arm in range(tables.pulls.shape[0]):
         for player in range(tables.pulls.shape[1]):
             n = tables.pulls[arm, player] / noise_of(arm, player, of_arm, of_player)
-            strength = 1.0 / (part * own_share(of_arm[arm, OWN], of_player[player, ODD])) - 1.0
+            own = own_share(of_arm[arm, OWN], of_player[player, ODD])
+            if tables.columns.shape[1] > 0:
+                own = min(own + not_known(tables, arm, player), 0.5)
+            strength = 1.0 / (part * own) - 1.0
             tables.effective[arm, player] = n * strength / (n + strength)
+
+
+def not_known(tables, arm, player):
+    """What attributes with a missing value would explain: it adds to what is a player's own, in the same units."""
+    parts, doubt = tables.columns.shape[1], 0.0
+    for part in range(parts):
+        if tables.columns[player, part] < parts:
+            doubt += tables.weights[player, part] * tables.of_value[EFFECT_DOUBT][arm, tables.columns[player, part]]
+    mean = shifted(tables.of_arm[arm, CENTER], tables.odds[arm, player])
+    return doubt * mean * (1.0 - mean)
 
 
 def expected(tables, arm, player, groups):
