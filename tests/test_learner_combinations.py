@@ -24,7 +24,7 @@ COMBINATIONS = [
     for age in (12, 44)
 ]
 POLICIES = [posse.PosseTS(), posse.PosseTS(forget=40), posse.RobustAggTS(0.1), posse.HierTS(0.1), posse.RobustAgg(0.1)]
-POLICIES += [posse.RobustPosseTS(0.1, 400)]
+POLICIES += [posse.RobustPosseTS(0.1, 400), posse.TreeTS(), posse.MixedTS(0.1, 0.2)]
 BEST = {"south": "tea", "north": "coffee", None: "cocoa"}
 by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
 

@@ -24,7 +24,14 @@ COMBINATIONS = [
     for device in ("phone", "desktop")
     for age in (12, 44)
 ]
-POLICIES = [posse.PosseTS(), posse.RobustAggTS(0.1), posse.IndTSV(), posse.RobustPosseTS(0.1, 400)]
+POLICIES = [
+    posse.PosseTS(),
+    posse.RobustAggTS(0.1),
+    posse.IndTSV(),
+    posse.RobustPosseTS(0.1, 400),
+    posse.TreeTS(),
+    posse.MixedTS(0.1, 0.2),
+]
 by_label = pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from posse.insight import Diagnosis, diagnose
+from posse.insight.diagnosis.attributes import LEAST
 from posse.insight.diagnosis.text import SIGNIFICANT
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import fit
@@ -63,7 +64,7 @@ def explained(found: Diagnosis) -> list[dict[str, Any]] | None:
     if found.shares is None or found.shares.contrasts is None:
         return None
     shares, names = found.shares.contrasts.interval(found.level), list(found.shares.values)
-    if not (found.model.contrast_p < SIGNIFICANT or np.any(shares.low[:-1] > 0)):
+    if not (found.model.contrast_p < SIGNIFICANT or np.any(shares.low[:-1] >= LEAST)):
         return None
     order = [*np.argsort(-shares.value[:-1], kind="stable").tolist(), len(names)]
     return [{"name": [*names, ""][place], **shares.at(place)._asdict()} for place in order]
