@@ -126,6 +126,7 @@ class Estimate:
                 self.improve()
                 self.groups()
             self.odd_players()
+        self.weigh()
         self.centers()
         self.rho_divided_by = self.held(log_T)
 
@@ -148,12 +149,14 @@ class Estimate:
 
     def improve(self):
         """3 to 6."""
+        self.weigh()
         self.centers()
         if len(self.n) >= 3:
             self.attributes()
         self.unusual = [self.evidence_of_oddity(p) for p in self.players]  # 8, before ρ changes
         self.own()
         if len(self.n) >= 3:
+            self.weigh()
             self.levels()
 
     # ------------------------------------------------ the steps
@@ -184,11 +187,23 @@ class Estimate:
                 {v: [*pairs, *[(0.0, 0.0)] * (len(self.arms) - len(pairs))] for v, pairs in known.items()}
             )
 
-    def centers(self, part=1.0):
+    def weigh(self, part=1.0):
+        """3. How many single pulls each pair's data are worth for a center; `part` of what is players' own counts."""
+        self.h = [[0.0 for i in self.arms] for p in self.players]
+        for p, i in itertools.product(self.players, self.arms):
+            rho = self.pair_rho(p, i)
+            if self.parts[p]:
+                lacks = [(k, x) for k, (value, x) in enumerate(self.parts[p]) if value is None]
+                c = self.center(p, i, 0)
+                rho = min(rho + c * (1 - c) * sum(x * self.effect(k, None, i)[1] for k, x in lacks), 1 / 2)
+            pulls, kappa = self.n[p][i] / self.pair_phi(p, i), 1 / (part * rho) - 1
+            self.h[p][i] = pulls * kappa / (pulls + kappa)
+
+    def centers(self):
         """3. All groups' centers take a step, and their doubts."""
         for i in self.arms:
             seen = [p for p in self.players if self.n[p][i] > 0]
-            h = {p: self.h(p, i, part) for p in seen}
+            h = {p: self.h[p][i] for p in seen}
             expected = 0.5
             if len(self.c) > 1:
                 expected = (1 + sum(h[p] * self.y(p, i) for p in seen)) / (2 + sum(h.values()))
@@ -214,7 +229,7 @@ class Estimate:
                 value, x = self.parts[p][k]
                 for i in self.arms:
                     if value is not None and value in values and self.n[p][i] > 0:
-                        c, h = self.mean(p, i), self.h(p, i)
+                        c, h = self.mean(p, i), self.h[p][i]
                         U[value][i] += x * h * (self.y(p, i) - c)
                         J[value][i] += x**2 * h * c * (1 - c)
             raw, evidence = [], []
@@ -241,8 +256,8 @@ class Estimate:
         U, J = [], []
         for p in self.players:
             seen = [i for i in self.arms if self.n[p][i] > 0]
-            U.append(sum(self.h(p, i) * (self.y(p, i) - self.mean(p, i)) for i in seen))
-            J.append(sum(self.h(p, i) * self.mean(p, i) * (1 - self.mean(p, i)) for i in seen))
+            U.append(sum(self.h[p][i] * (self.y(p, i) - self.mean(p, i)) for i in seen))
+            J.append(sum(self.h[p][i] * self.mean(p, i) * (1 - self.mean(p, i)) for i in seen))
         raw = centered([self.b[p] + clip(U[p] / (J[p] + 0.5), -2, 2) for p in self.players], J)
         evidence = []
         for variance in VARIANCES:
@@ -255,6 +270,7 @@ class Estimate:
 
     def groups(self):
         """7."""
+        self.weigh(0.5)
         likelihood = self.settle()
         while len(self.c) < 6:
             self.add_group()
@@ -271,7 +287,7 @@ class Estimate:
         proportions = [1 / len(self.c)] * len(self.c)
         for number in range(4):
             if number > 0:
-                self.centers(0.5)
+                self.centers()
             total = 0.0
             for p in self.players:
                 self.w[p], log_sum = softmax([math.log(part) + self.fit(p, g) for g, part in enumerate(proportions)])
@@ -289,7 +305,7 @@ class Estimate:
         for i in self.arms:
             if self.n[p][i] > 0:
                 c, y = self.center(p, i, g), self.y(p, i)
-                total += self.h(p, i, 0.5) * (y * math.log(c) + (1 - y) * math.log(1 - c))
+                total += self.h[p][i] * (y * math.log(c) + (1 - y) * math.log(1 - c))
         return total
 
     def add_group(self):
@@ -298,14 +314,14 @@ class Estimate:
         for p in self.players:
             seen = [i for i in self.arms if self.n[p][i] > 0]
             mean = [self.mean(p, i) for i in self.arms]
-            far.append(sum(self.h(p, i, 0.5) * (self.y(p, i) - mean[i]) ** 2 / (mean[i] * (1 - mean[i])) for i in seen))
+            far.append(sum(self.h[p][i] * (self.y(p, i) - mean[i]) ** 2 / (mean[i] * (1 - mean[i])) for i in seen))
         first = far.index(max(far))
         new = []
         for i in self.arms:
             c = self.mean(first, i)
             its = c
             if self.n[first][i] > 0:
-                h = self.h(first, i, 0.5)
+                h = self.h[first][i]
                 its = (h * self.y(first, i) + 2 * c) / (h + 2)
             new.append(clip(logistic(logit(its) - self.shift(first, i)), 1e-6, 1 - 1e-6))
         self.c.append(new)
@@ -331,11 +347,6 @@ class Estimate:
 
     def pair_rho(self, p, i):
         return self.rho[i] + self.odd[p] * (1 / 3 - self.rho[i])
-
-    def h(self, p, i, part=1.0):
-        """How many single pulls a pair's data are worth for a center; `part` of ρ counts."""
-        pulls, kappa = self.n[p][i] / self.pair_phi(p, i), 1 / (part * self.pair_rho(p, i)) - 1
-        return pulls * kappa / (pulls + kappa)
 
     def values(self, k):
         """The values of a part, in the order of the players; none if there are fewer than two players for each."""
@@ -370,8 +381,9 @@ class Estimate:
         between = max(sum(self.w[p][g] * self.center(p, i, g) ** 2 for g in range(len(self.c))) - c**2, 0)
         u, at_most = phi / self.n[p][i], c * (1 - c)
         v = u + (1 - u) * rho + self.doubt(p, i) * at_most + between / at_most
-        all_h = sum(self.h(other, i) for other in self.players if self.n[other][i] > 0)
-        left = 1 - self.h(p, i) / (2 + all_h)
+        all_h = sum(self.h[other][i] for other in self.players if self.n[other][i] > 0)
+        h, fitted = self.h[p][i], self.doubt(p, i) - self.v[p]
+        left = (1 - h / (2 + all_h)) * max(1 - h * at_most * fitted, 0.1)
         x = at_most / u
         return -x / (x + 0.2) * (math.log(v / u) + (self.y(p, i) - c) ** 2 / (at_most * left * v)) / 2
 

@@ -174,7 +174,7 @@ REGION, AGE, DEVICE = {"region": "category"}, {"age": [20, 40, 60]}, {"device": 
 
 
 @pytest.mark.parametrize("policy", [posse.PosseTS(), posse.RobustPosseTS(0.9)], ids=str)
-def test_players_with_attributes(policy):
+def test_problems_with_other_attributes_or_none(policy):
     """Problems in one call have other numbers of columns, other attributes, or none; what they do is estimated."""
     problems = [
         with_attributes(REGION),
