@@ -59,7 +59,7 @@ def summarise(n, s, q=None, before=None, left=0.0, coded=None, log_T=1.0, epsilo
     if before is not None:
         for array, old in zip((of_arm, of_player, of_pair, of_value), (*before[:2], *before[3:]), strict=True):
             array[tuple(map(slice, old.shape))] = old
-    rows = policy.work_tables * arms + policy.work_rows + policy.work_columns * width
+    rows = policy.work_tables * arms + policy.work_rows + policy.work_columns * arms
     work = np.full((rows, max(players, arms, width, 16)), left)
     tables = np.array(n, np.int64).T.copy(), sums, squares, of_arm, of_player, of_pair, of_value
     compiled_summary()(*tables, *coded, work, log_T, epsilon)

@@ -72,8 +72,14 @@ setups = st.fixed_dictionaries(
         "limit": st.sampled_from([3, 5, 20]),
         "keep_log": st.sampled_from([True, True, False]),
         "seed": st.integers(0, 5),
+        "attributes": st.booleans(),
     }
 )
+ATTRIBUTES = {"region": "category", "age": [18, 50]}
+COMBINATIONS = [{}, {"age": 7}, {"region": "south", "age": 18}, {"region": "a, b", "age": 49.9}]
+SHOWN = [(None, None), (None, "below 18"), ("south", "18 to 50"), ("a, b", "18 to 50")]
+VALUES = [(None, None), (None, 0), ("south", 1), ("a, b", 1)]
+NAMES = ["no attributes", "age=below 18", "region=south, age=18 to 50", 'region="a, b", age=18 to 50']
 eighths = st.integers(0, 8)
 kinds = st.sampled_from([float, float, np.float64, np.float32, Fraction, Decimal])
 
@@ -102,6 +108,7 @@ class Machine(RuleBasedStateMachine):
         default, patience = setup["defaults"]
         default = None if default is None else self.reward(int(8 * default))
         self.clock, self.ids = Clock(), []
+        self.attributes = {}  # what the log shows of each player, if there are attributes
         same = {"arms": setup["arms"], "horizon": setup["horizon"]}
         same["players"] = setup["players"] + CROWD[: self.crowd]
         policy = self.policy
@@ -109,10 +116,17 @@ class Machine(RuleBasedStateMachine):
             first, *rest = policy.constants()  # ε or spread, in the units of the rewards
             policy = type(policy)(first * (self.high - self.low), *rest, forget=policy.forget)
         mixed = {"floor": setup["floor"], "holdout": setup["holdout"], "patience": patience}
+        given, told = same["players"], {}
+        if setup["attributes"]:
+            self.attributes = dict(zip(NAMES, SHOWN, strict=True)) | dict.fromkeys(PLAYERS + CROWD, SHOWN[1])
+            told = {"kinds": ATTRIBUTES, "values": [VALUES[1]] * len(given)}
+            given = dict.fromkeys(given, COMBINATIONS[1])
         self.learner = self.learner_class(
             policy,
-            **same,
+            **same | {"players": given},
             **mixed,
+            attributes=told.get("kinds"),
+            player_limit=9 + self.crowd,
             seed=setup["seed"],
             reward_range=(self.low, self.high),
             default_reward=default,
@@ -124,6 +138,7 @@ class Machine(RuleBasedStateMachine):
             policy,
             **same,
             **mixed,
+            **told,
             low=self.low,
             high=self.high,
             default=default,
@@ -177,7 +192,8 @@ class Machine(RuleBasedStateMachine):
 
     def some(self, among, picks):
         """Some of the names, in an order that the picks give."""
-        among = [name for name in among if picks[(PLAYERS + CROWD if name not in ARMS else ARMS).index(name) % 6]]
+        places = ARMS if among and among[0] in ARMS else PLAYERS + CROWD + NAMES
+        among = [name for name in among if picks[places.index(name) % 6]]
         return among[::-1] if picks[-1] else among
 
     picks = st.lists(st.booleans(), min_size=6, max_size=6)
@@ -200,6 +216,25 @@ class Machine(RuleBasedStateMachine):
         else:
             decisions = self.learner.choose(players, available or None)
         self.decided(decisions, players, foretold)
+
+    @precondition(lambda self: self.attributes)
+    @rule(which=st.lists(st.integers(0, 3), min_size=1, max_size=3), one=st.booleans())
+    def choose_for_combinations(self, which, one):
+        """Combinations join by themselves, in the order in which they are named; one may come several times."""
+        given, names = [COMBINATIONS[place] for place in which], [NAMES[place] for place in which]
+        if gone := [name for name in names if name in self.slow.players and name not in self.slow.active]:
+            with pytest.raises(ValueError, match="has retired"):
+                self.learner.choose(given)
+            self.learner.join(gone[0])
+            self.slow.join(gone[0], True)
+            return
+        self.slow.tick(self.clock.now)
+        for name in dict.fromkeys(names[:1] if one else names):
+            if name not in self.slow.players:
+                self.slow.join(name, True, VALUES[NAMES.index(name)])
+        names = names[:1] if one else names
+        foretold = self.foretell(names, None)
+        self.decided([self.learner.choose(given[0])] if one else self.learner.choose(given), names, foretold)
 
     @precondition(lambda self: self.slow.active)
     @rule(pick=st.integers(0, 9))
@@ -299,8 +334,9 @@ class Machine(RuleBasedStateMachine):
             with pytest.raises(ValueError, match="is here already"):
                 self.learner.join(player, knows_others=knows_others)
         else:
-            self.learner.join(player, knows_others=knows_others)
-            self.slow.join(player, knows_others)
+            attributes = COMBINATIONS[1] if self.attributes else None
+            self.learner.join(player, attributes, knows_others=knows_others)
+            self.slow.join(player, knows_others, VALUES[1] if self.attributes else ())
 
     @rule(player=st.sampled_from(PLAYERS))
     def retire(self, player):
@@ -370,10 +406,11 @@ class Machine(RuleBasedStateMachine):
     @rule(way=st.sampled_from(["load", "load", "replay", "Parquet"]), go_on=st.booleans(), choose=st.booleans())
     def come_back(self, way, go_on, choose):
         """A learner that was loaded or replayed is in the same state and decides the same."""
+        self.slow.tick(self.clock.now)
         if way == "load" or not self.slow.keep_log:
             other = self.saved_and_loaded()
+            other.counts()  # brings its time up to date
         else:
-            self.slow.tick(self.clock.now)
             other = self.replayed(way == "Parquet")
         self.compare(other)
         if choose:
@@ -423,7 +460,10 @@ class Machine(RuleBasedStateMachine):
         self.slow.tick(self.clock.now)
         for learner in (self.learner, other):
             if self.slow.keep_log:
-                assert learner.log().to_pylist() == self.slow.log()
+                expected = self.slow.log()
+                for entry in expected if self.attributes else []:
+                    entry |= zip(ATTRIBUTES, self.attributes[entry["player"]], strict=True)
+                assert learner.log().to_pylist() == expected
             else:
                 with pytest.raises(ValueError, match="keeps no log"):
                     learner.log()
@@ -531,6 +571,13 @@ class ForgetsTheFloor(posse.Learner):
     def _begin(self, setup, *arguments):
         super()._begin(setup, *arguments)
         object.__setattr__(self.setup, "floor", 0.0)
+
+
+class ForgetsThatACombinationJoined(posse.Learner):
+    def _change(self, kind, name, knows_others=True, values=None):
+        super()._change(kind, name, knows_others, values)
+        if values is not None:
+            self.changes[-1].pop("attributes")
 
 
 class LoadsWithoutWhatWaits(posse.Learner):

@@ -9,6 +9,7 @@ its values, and an effect is estimated for each column: see `Coded`.
 from __future__ import annotations
 
 import bisect
+import hashlib
 import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,13 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.checks import number
+from posse.checks import number, whole
 
 CATEGORY = "category"
 Value = str | int | None
 """A player's value of an attribute: a category's name, a number's bin, or None if it is missing."""
 Kind = str | tuple[str, ...] | tuple[float, ...]
 MOST, MOST_VALUES, LONGEST = 12, 1000, 100  # attributes, values of one that are listed, characters of a name or a value
+LONGEST_NAME, DIGEST = 200, 16  # characters of a player's name, and of the digest at the end of one that was cut
 
 
 class Attributes:
@@ -63,23 +65,58 @@ class Attributes:
 
     def values(self, given: Mapping[str, Any]) -> tuple[Value, ...]:
         """A player's values in the order of the declaration, checked; None for what is missing or None."""
-        if not isinstance(given, Mapping):
+        if not isinstance(given, (dict, Mapping)):
             raise TypeError(f"attributes={given!r:.60}, but expected {{name: value}}")
-        unknown = [name for name in given if name not in self.kinds]
-        if unknown:
+        if not given.keys() <= self.kinds.keys():
+            unknown = next(name for name in given if name not in self.kinds)
             declared = ", ".join(self.kinds) or "none"
-            raise ValueError(f"attribute {unknown[0]!r:.60} was not declared; declared: {declared}")
-        return tuple(_value(name, kind, given.get(name)) for name, kind in self.kinds.items())
+            raise ValueError(f"attribute {unknown!r:.60} was not declared; declared: {declared}")
+        return tuple([_value(name, kind, given.get(name)) for name, kind in self.kinds.items()])
+
+    def check(self, values: Sequence[Any]) -> tuple[Value, ...]:
+        """Values that were made before, from a file for example, checked again."""
+        if not isinstance(values, (list, tuple)) or len(values) != len(self.kinds):
+            raise ValueError(f"attributes={values!r:.60}, but expected {len(self.kinds)} values")
+        named = zip(self.kinds.items(), values, strict=True)
+        return tuple(_bin(name, kind, v) if _is_number(kind) else _value(name, kind, v) for (name, kind), v in named)
 
     def shown(self, values: Sequence[Value]) -> dict[str, str]:
         """Values as people read them, {attribute: value}, without those that are missing."""
         named = zip(self.kinds.items(), values, strict=True)
         return {name: _shown(kind, value) for (name, kind), value in named if value is not None}
 
+    def table(self, rows: Sequence[Sequence[Value]]) -> dict[str, tuple[str | None, ...]] | None:
+        """Players' values as people read them, {attribute: value of each player}; None without attributes."""
+        made = {}
+        for place, (name, kind) in enumerate(self.kinds.items()):
+            column = [values[place] for values in rows]
+            texts = {value: None if value is None else _shown(kind, value) for value in set(column)}
+            made[name] = tuple(texts[value] for value in column)
+        return made or None
+
+    def texts(self, name: str) -> list[str]:
+        """All values of an attribute as people read them, in their order; none for a category of any strings."""
+        kind = self.kinds[name]
+        if isinstance(kind, str):
+            return []
+        return [_shown(kind, value) for value in range(len(kind) + 1)] if _is_number(kind) else [str(v) for v in kind]
+
+    def example(self) -> dict[str, str | float]:
+        """A value for each attribute, as somebody may give them."""
+        return {n: n if kind == CATEGORY else kind[0] for n, kind in self.kinds.items()}
+
     def name(self, values: Sequence[Value]) -> str:
-        """The name of a player that is nothing but a combination of values."""
+        """The name of a player that is nothing but a combination of values.
+
+        A name that would be longer than `LONGEST_NAME` is cut, and ends in a digest of all of it: a decision should not
+        be refused because a value is long.
+        """
         texts = [f"{name}={_quoted(shown)}" for name, shown in self.shown(values).items()]
-        return ", ".join(texts) or "no attributes"
+        full = ", ".join(texts) or "no attributes"
+        if len(full) <= LONGEST_NAME:
+            return full
+        digest = hashlib.sha256(full.encode()).hexdigest()[:DIGEST]
+        return f"{full[: LONGEST_NAME - DIGEST - 2]}… {digest}"
 
 
 class Coded(NamedTuple):
@@ -198,14 +235,18 @@ def _value(name: str, kind: Kind, given: Any) -> Value:
     return value
 
 
+def _bin(name: str, kind: Kind, value: Any) -> int | None:
+    return None if value is None else whole(f"the bin of attribute {name}", value, least=0, most=len(kind))
+
+
 def _shown(kind: Kind, value: Value) -> str:
     if not _is_number(kind) or not isinstance(value, int):
         return str(value)
     if value == 0:
-        return f"below {kind[0]:g}"
+        return f"below {kind[0]:.15g}"
     if value == len(kind):
-        return f"{kind[-1]:g} and more"
-    return f"{kind[value - 1]:g} to {kind[value]:g}"
+        return f"{kind[-1]:.15g} and more"
+    return f"{kind[value - 1]:.15g} to {kind[value]:.15g}"
 
 
 def _quoted(text: str) -> str:

@@ -15,15 +15,14 @@ def number(
     name: str, value: Any, *, least: float = -math.inf, most: float = math.inf, above: float = -math.inf
 ) -> float:
     """`value` as a float if it is a finite real number in [least, most] and greater than `above`."""
-    expected = _range(least, most, above)
     if isinstance(value, (bool, str, bytes, np.bool_)):
-        raise TypeError(f"{name}={value!r}, but expected {expected}")
+        raise TypeError(f"{name}={value!r}, but expected {_range(least, most, above)}")
     try:
         real = float(value)
     except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name}={value!r}, but expected {expected}") from None
+        raise TypeError(f"{name}={value!r}, but expected {_range(least, most, above)}") from None
     if not (math.isfinite(real) and least <= real <= most and real > above):
-        raise ValueError(f"{name}={value!r}, but expected {expected}")
+        raise ValueError(f"{name}={value!r}, but expected {_range(least, most, above)}")
     return real
 
 

@@ -7,6 +7,7 @@ import json
 import pytest
 from fleet import needs_service, new_postgres_database
 
+from posse.attributes import Attributes
 from posse.bench import service as bench
 from posse.cli import main
 from posse.service.storage import queries
@@ -32,10 +33,21 @@ def test_the_service_is_measured_on_both_databases(capsys, monkeypatch, tmp_path
         crowd = tables["players"][f"{name}, 100 players"]
         assert crowd.keys() == {"opening", "decision", "reward", "join"}
         assert all(figure["value"] > 0 for figure in crowd.values())
+        newcomers = tables["combinations"][f"{name}, 100 combinations"]
+        assert newcomers.keys() == {"joins/s", "slowest ms", "MB", "opening s", "p50 ms", "p99 ms"}
+        assert 0 < newcomers["p50 ms"]["value"] <= newcomers["p99 ms"]["value"]
         assert all(row in shown for row in (*loads, *grown))
     (memory,) = tables["memory"].values()
     assert memory["pairs"]["value"] > 0
     assert memory["at most"]["value"] >= memory["in the end"]["value"] > 10
+
+
+def test_there_are_as_many_combinations_as_there_should_be():
+    made = {json.dumps(bench.combination(number)) for number in range(bench.COMBINATIONS)}
+    assert len(made) == bench.COMBINATIONS
+    declared = Attributes(bench.ATTRIBUTES)
+    values = {declared.values(json.loads(text)) for text in made}
+    assert len(values) == bench.COMBINATIONS
 
 
 def test_the_past_is_as_long_as_it_should_be(tmp_path):

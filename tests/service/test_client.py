@@ -146,7 +146,7 @@ def test_the_verbs_of_the_learner(client, http):
     client.change(name, paused=True)
     now = client.experiment(name)
     assert [arm["here"] for arm in now["arms"]] == [False, True, True]
-    assert client.players(name) == now["players"]
+    assert client.players(name) == [each | {"attributes": {}} for each in now["players"]]
     assert (now["rewards"], now["paused"]) == (5, True)
     assert name in [each["name"] for each in client.experiments()]
     assert client.state(name)["pulls"][0][0] >= 1
@@ -156,6 +156,32 @@ def test_the_verbs_of_the_learner(client, http):
     assert kinds.count("record") == 2
     assert client.log(name, after=2) == client.log(name)[2:]
     assert "north" not in client.erase(name, "north")
+
+
+def test_a_combination_joins_once_though_answers_are_lost(client, line, http):
+    name = f"visitors of {type(client).__name__}"
+    declared = {"region": "category", "age": [18, 30]}
+    client.create(name, ["tea", "coffee"], {"shop": {"age": 3}}, seed=1, attributes=declared, player_limit=4)
+    twin = posse.Learner(posse.PosseTS(), ["tea", "coffee"], {"shop": {"age": 3}}, seed=1, attributes=declared)
+    line.words = ["lost", "busy"]
+    decision = client.choose(name, {"region": "south", "age": 44})
+    expected = twin.choose({"region": "south", "age": 44})
+    assert (decision.player, decision.arm) == (expected.player, expected.arm)
+    assert decision.probabilities == expected.probabilities
+    both = client.choose(name, [{"region": "south"}, {"age": 31, "region": "south"}])
+    assert [each.player for each in both] == ["region=south", "region=south, age=30 and more"]
+    client.join(name, "late", {"region": "north"})
+    assert [each["attributes"] for each in client.players(name)] == [
+        {"age": "below 18"},
+        {"region": "south", "age": "30 and more"},
+        {"region": "south"},
+        {"region": "north"},
+    ]
+    with pytest.raises(ValueError, match="5 players, but player_limit=4"):
+        client.choose(name, {"region": "east"})
+    with pytest.raises(TypeError, match="by name and by attributes"):
+        client.choose(name, ["shop", {"region": "south"}])
+    assert client.experiment(name)["player_count"] == 4
 
 
 def test_errors_are_the_learners(client, offers):

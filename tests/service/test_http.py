@@ -86,6 +86,43 @@ def test_players_who_act_in_the_same_round(client, path):
     ]
 
 
+def test_combinations_of_attributes_are_players_that_join_by_themselves(client):
+    declared = {"region": "category", "device": ["phone", "desktop"], "age": [18, 30, 50]}
+    body = {"name": "visitors", "arms": ["coupon", "nothing"], "attributes": declared, "player_limit": 4}
+    made = client.post("/v1/experiments", json={**body, "players": {"Lyon": {"region": "south"}}}).json()
+    assert (made["attributes"], made["player_limit"]) == (declared, 4)
+    path, headers = "/v1/experiments/visitors", {"Idempotency-Key": "k"}
+    one = {"attributes": {"region": "south", "age": 44}}
+    first = client.post(f"{path}/decisions", json=one, headers=headers)
+    assert first.json()["decisions"][0]["player"] == "region=south, age=30 to 50"
+    assert client.post(f"{path}/decisions", json=one, headers=headers).json() == first.json()
+    several = {"attributes": [{"age": 44.5, "region": "south"}, {"device": "phone"}], "available": ["coupon"]}
+    names = [each["player"] for each in client.post(f"{path}/decisions", json=several).json()["decisions"]]
+    assert names == ["region=south, age=30 to 50", "device=phone"]
+    assert client.patch(path, json={"join": {"Nice": {"age": 3}}}).json()["player_count"] == 4
+    assert client.get(f"{path}/players?limit=2").json() == {
+        "players": [
+            {"name": "Lyon", "here": True, "attributes": {"region": "south"}},
+            {"name": names[0], "here": True, "attributes": {"region": "south", "age": "30 to 50"}},
+        ],
+        "next": 2,
+    }
+    for wrong, said in [
+        ({"attributes": {"region": "new"}}, "5 players, but player_limit=4"),
+        ({"attributes": {"regio": "south"}}, "'regio' was not declared"),
+        ({"attributes": {"age": "old"}}, "age='old'"),
+        ({"attributes": {"age": [1]}}, "attributes"),
+        ({"attributes": []}, "attributes"),
+        ({"attributes": {"age": 3}, "player": "Lyon"}, "player"),
+    ]:
+        answer = client.post(f"{path}/decisions", json=wrong)
+        assert answer.status_code in (409, 422)
+        assert said in answer.text
+    assert client.get(path).json()["player_count"] == 4
+    bad = {**body, "name": "other", "attributes": {"reward": "category"}}
+    assert problem_of(client.post("/v1/experiments", json=bad), 422) == "invalid"
+
+
 def test_each_reward_of_a_batch_has_its_own_outcome(client, path):
     first, second = (each["id"] for each in decide(client, path, ["Lyon", "Nice"]))
     pairs = [(first, 1), (first, 1), (first, 0), ("7-00000000", 1), (second, 9)]
@@ -168,7 +205,7 @@ def test_many_players_are_counted_and_listed_page_by_page(client, path):
         players, after = players + page["players"], page["next"]
     assert [each["name"] for each in players] == ["Lyon", "Nice", *names]
     assert [each["name"] for each in players if not each["here"]] == ["shop 3", "shop 1499"]
-    assert players[:1000] == found["players"]
+    assert players[:1000] == [each | {"attributes": {}} for each in found["players"]]
     answer = client.post(f"{path}/decisions", json={"player": "shop 1400"}).json()
     assert answer["decisions"][0]["player"] == client.get(f"{path}/log?after=1502").json()["rows"][-1]["player"]
 

@@ -115,6 +115,7 @@ FIRST_EXPERIMENTS = [
     *(f"DROP TABLE {name}" for name in ("stats", "summaries")),
     *(f"ALTER TABLE experiments DROP COLUMN {name}" for name in ("rewards", "waiting")),
     "ALTER TABLE experiments ADD COLUMN summary BYTEA",
+    "ALTER TABLE players DROP COLUMN attributes",
 ]
 FIRST_STATS = """
     CREATE TABLE stats (

@@ -8,6 +8,7 @@ import math
 import random
 import statistics
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +19,15 @@ from posse.learner import Learner
 from posse.policies.base import Policy
 from posse.policies.hier_ts import HierTS
 from posse.policies.ind_ts import IndTS
+from posse.policies.posse_ts import PosseTS
 from posse.policies.propensity import propensities
 from posse.policies.robustagg import RobustAgg
 from posse.policies.robustagg_ts import RobustAggTS
 
 BLOCK = 40  # pairs that are timed together
 PAIR_BAR = 100.0  # µs for a choose and an observe
+ATTRIBUTE_BAR = 1.3  # times as long as by name may a choose by attributes take
+ATTRIBUTES = {"region": "category", "device": ["phone", "desktop"], "age": [30, 50]}
 PROPENSITY_BARS = {100: 50.0, 1_000_000: 200.0}  # µs, by the factor between the scales
 RIVALS = {"MABWiser": "mabwiser", "river": "river"}
 
@@ -60,6 +64,7 @@ def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> Itera
         "observe. MABWiser and river give no propensities.",
         rows,
     )
+    yield _measure_attributes(blocks)
     yield BenchTable(
         "propensities",
         f"Exact propensities of {ARMS} arms: µs, by the factor between their scales",
@@ -94,6 +99,25 @@ def _posse_pair(policy: Policy, past: int) -> Pair:
     for _ in range(past + 1):
         pair()
     return pair
+
+
+def _measure_attributes(blocks: int) -> BenchTable:
+    """A choose by name and by a combination of attributes, in turns, of one learner that knows all of them."""
+    choices = itertools.product(("north", "south", "east", "west"), ("phone", "desktop"), (20, 40, 60))
+    players = [dict(zip(ATTRIBUTES, each, strict=True)) for each in choices]
+    learner = Learner(arms=[str(arm) for arm in range(ARMS)], attributes=ATTRIBUTES)
+    learner.observe([(decision, 0.5) for decision in learner.choose(players)])
+    names = list(learner.players)
+    times = np.array([[timed(_choose_all, learner, each) for each in (names, players)] for _ in range(blocks)])
+    by_name, by_attributes = np.median(times[1:], axis=0) / len(players) * 1e6  # the first is to warm up
+    ratio = BenchFigure(float(by_attributes / by_name), most=ATTRIBUTE_BAR)
+    row = {"by name": BenchFigure(float(by_name)), "by attributes": BenchFigure(float(by_attributes)), "ratio": ratio}
+    return BenchTable("attributes", "A choose by name and by three attributes: µs", {PosseTS().label: row})
+
+
+def _choose_all(learner: Learner, players: list[Any]) -> None:
+    for player in players:
+        learner.choose(player)
 
 
 def _mabwiser_pair() -> Pair:

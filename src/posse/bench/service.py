@@ -39,6 +39,15 @@ SOAK = (4, 20)  # clients, and pairs in a request
 CROWDS = (100, 10_000, 100_000)  # players in experiments that are compared
 CROWD_PAST = 8000  # events before: fewer, and the policy would make a summary at almost every reward
 REPEATS, JOINS = 100, 20  # decisions and rewards, and joins, that are timed in each of them
+ATTRIBUTES = {
+    "region": "category",
+    "device": ["phone", "desktop"],
+    "age": [18, 30, 45, 60],
+    "hour": [6, 12, 18],
+    "plan": "category",
+}
+REGIONS, PLANS, AGES, HOURS = 100, 25, (9, 20, 40, 50, 70), (3, 9, 15, 21)  # 100,000 combinations in all
+COMBINATIONS, AT_ONCE, LATER = 100_000, 100, 500  # that join, in one request, and decisions that are timed after that
 COMMAND = "import sys; from posse.cli import main; sys.exit(main())"
 
 Note = Callable[[str], None]
@@ -61,6 +70,7 @@ def run(
     loads: Rows = {}
     growth: Rows = {}
     crowds: Rows = {}
+    newcomers: Rows = {}
     memory: Rows = {}
     with tempfile.TemporaryDirectory(prefix="posse-bench-") as folder:
         places = {"SQLite": f"sqlite:///{folder}/posse.db"} | ({"PostgreSQL": postgres} if postgres else {})
@@ -87,6 +97,9 @@ def run(
             for players in CROWDS[: 1 if quick else None]:
                 note(f"{name}, {players:,} players")
                 crowds[f"{name}, {players:,} players"] = _crowd(database, players)
+            count = AT_ONCE if quick else COMBINATIONS
+            note(f"{name}, {count:,} combinations of attributes")
+            newcomers[f"{name}, {count:,} combinations"] = _newcomers(database, count)
         if minutes:
             note("memory")
             memory = {f"SQLite, {minutes:g} minutes": _soak(f"sqlite:///{folder}/soak.db", minutes)}
@@ -96,6 +109,12 @@ def run(
         BenchTable("loads", "Durable pairs (a decision and its reward), and how long one request takes", loads),
         BenchTable("growth", grown, growth),
         BenchTable("players", "Without HTTP: median ms of a transaction with one command, by players × 5 arms", crowds),
+        BenchTable(
+            "combinations",
+            f"Combinations of {len(ATTRIBUTES)} attributes × {len(ARMS)} arms, which join as they come, {AT_ONCE} in a "
+            "request; then requests for one of them; memory; and seconds until a new service has answered the first",
+            newcomers,
+        ),
         BenchTable("memory", "Memory of all processes in MB; the growth is that of the last quarter's peak", memory),
     ]
     setup = f"The service, one worker, {len(PLAYERS)} players, {len(ARMS)} arms, on {machine}."
@@ -147,11 +166,44 @@ def _crowd(database: str, players: int) -> dict[str, BenchFigure]:
     return {kind: BenchFigure(float(np.median(each))) for kind, each in took.items()}
 
 
-def new_experiment(database: str, players: Sequence[str] = PLAYERS) -> str:
+def _newcomers(database: str, count: int) -> dict[str, BenchFigure]:
+    """An experiment in which so many combinations of attributes join as they come."""
+    name, random, found = new_experiment(database, (), ATTRIBUTES), np.random.default_rng(0), {}
+    everybody = [combination(number) for number in random.permutation(COMBINATIONS)[:count].tolist()]
+    batches = [{"attributes": everybody[start : start + AT_ONCE]} for start in range(0, count, AT_ONCE)]
+    singles = [{"attributes": everybody[place]} for place in random.integers(count, size=LATER).tolist()]
+    with service(database) as server:
+        joining = asyncio.run(_measure(server.url, name, [iter(batches)]))
+        later = asyncio.run(_measure(server.url, name, [iter(singles)]))
+        found = {"joins/s": joining["pairs/s"], "slowest ms": joining["slowest"], "MB": server.megabytes()}
+    began = time.perf_counter()
+    with service(database) as server:
+        asyncio.run(_measure(server.url, name, [iter(singles[:1])]))
+        found["opening s"] = time.perf_counter() - began
+    return {kind: BenchFigure(value) for kind, value in (found | {k: later[k] for k in ("p50 ms", "p99 ms")}).items()}
+
+
+def combination(number: int) -> dict[str, Any]:
+    """One of the combinations of attributes."""
+    number, region = divmod(number, REGIONS)
+    number, plan = divmod(number, PLANS)
+    number, age = divmod(number, len(AGES))
+    device, hour = divmod(number, len(HOURS))
+    device_name = ATTRIBUTES["device"][device]
+    return {
+        "region": f"region {region}",
+        "device": device_name,
+        "age": AGES[age],
+        "hour": HOURS[hour],
+        "plan": f"plan {plan}",
+    }
+
+
+def new_experiment(database: str, players: Sequence[str] = PLAYERS, attributes: dict[str, Any] | None = None) -> str:
     """An experiment of its own."""
     name = f"bench {uuid.uuid4().hex[:8]}"
     with closing(ServiceStore(database)) as store:
-        commit(store, Create(name, PosseTS(), ARMS, players, seed=1))
+        commit(store, Create(name, PosseTS(), ARMS, players, seed=1, attributes=attributes))
     return name
 
 
@@ -213,22 +265,30 @@ def measure(url: str, experiment: str, clients: int, batch: int, seconds: float)
     request as soon as the last one is answered, on its own connection. They speak just enough HTTP, in one thread,
     because a full client would take more time than the service.
     """
-    return asyncio.run(_measure(url, experiment, clients, batch, seconds))
+    return asyncio.run(_measure(url, experiment, [_rounds(batch, seed, seconds) for seed in range(clients)]))
 
 
-async def _measure(url: str, experiment: str, clients: int, batch: int, seconds: float) -> dict[str, float]:
+def _rounds(batch: int, seed: int, seconds: float) -> Iterator[Any]:
+    """Requests for decisions of some players, as long as there is time."""
+    random, until = np.random.default_rng(seed), time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        yield {"players": [PLAYERS[place] for place in random.choice(len(PLAYERS), batch, replace=False)]}
+
+
+async def _measure(url: str, experiment: str, clients: Sequence[Iterator[Any]]) -> dict[str, float]:
+    """What clients get done, each with these requests for decisions."""
     took: list[float] = []
     began = time.perf_counter()
-    work = [_client(url, experiment, batch, seed, began + seconds, took) for seed in range(clients)]
+    work = [_client(url, experiment, requests, took) for requests in clients]
     pairs = sum(await asyncio.gather(*work))
     elapsed = time.perf_counter() - began
     p50, p99, slowest = (1000 * np.quantile(took, [0.5, 0.99, 1.0])).tolist()
     return {"pairs": pairs, "pairs/s": pairs / elapsed, "p50 ms": p50, "p99 ms": p99, "slowest": slowest}
 
 
-async def _client(url: str, experiment: str, batch: int, seed: int, until: float, took: list[float]) -> int:
+async def _client(url: str, experiment: str, requests: Iterator[Any], took: list[float]) -> int:
     """How many pairs one client got done. It adds the seconds that each request took to `took`."""
-    parts, random, pairs = urlsplit(url), np.random.default_rng(seed), 0
+    parts, random, pairs = urlsplit(url), np.random.default_rng(0), 0
     reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24)
 
     async def post(part: str, body: Any, key: str = "") -> Any:
@@ -246,9 +306,8 @@ async def _client(url: str, experiment: str, batch: int, seed: int, until: float
         took.append(time.perf_counter() - began)
         return answer
 
-    while time.perf_counter() < until:
-        chosen = [PLAYERS[place] for place in random.choice(len(PLAYERS), batch, replace=False)]
-        made = await post("decisions", {"players": chosen}, uuid.uuid4().hex)
+    for request in requests:
+        made = await post("decisions", request, uuid.uuid4().hex)
         rewards = [{"decision": each["id"], "reward": float(random.random() < 0.4)} for each in made["decisions"]]
         answer = await post("rewards", {"rewards": rewards})
         pairs += answer["taken"]

@@ -125,7 +125,7 @@ class Core:
                 new.of_value[:, :, column] = new.of_value[:, :, new.part_of[column]]  # as a value not seen before
         if self.policy.summary is not None and player > 0:
             self.kernels.welcome(new, player, log_T, self.constants)
-        elif new.of_arm.size:
+        elif new.of_arm.size or self.policy.summary is not None:
             self.kernels.share_everything(new, log_T, self.constants)
         if new.seen.size:
             shown = new if knows_others else Core(self.policy, Attributes()).empty([()] * (player + 1), arms, log_T)
@@ -155,10 +155,14 @@ class Core:
     def restored(self, players: Sequence[Sequence[Value]], arms: int, arrays: Mapping[str, Any], log_T: float) -> State:
         """The state with these arrays, those named by `kept`; the others are formed from them.
 
-        A summary with other numbers than the policy's, as another version may have kept, is made anew.
+        A summary with other numbers than the policy's, as another version may have kept, is made anew. One that lacks
+        the last columns of attributes is from before their values came.
         """
         state = self._new(players, arms)
         kept = {name: np.array(arrays.get(name, ()), getattr(state, name).dtype) for name in self.kept}
+        if 0 < kept.get("of_value", np.zeros(0)).size < state.of_value.size:
+            known = kept["of_value"].reshape(*state.of_value.shape[:2], -1)
+            kept["of_value"] = np.append(known, known[:, :, state.part_of[known.shape[2] :]], axis=2)
         if "summed" in kept and kept["summed"].size < 3:  # of a version that made a summary whenever somebody joined
             kept["summed"] = np.append(kept["summed"], 0)  # nobody: so the next join makes one
             if not self.policy.of_pair:

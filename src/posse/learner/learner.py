@@ -12,14 +12,15 @@ from typing import Any, overload
 
 import numpy as np
 
+from posse.attributes import Attributes, Value
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
+from posse.learner.frames import as_reports, given_players
 from posse.learner.ledger import Answer, Ledger, Row, RowLog, UnknownDecision, parse_id
-from posse.learner.setup import Name, Setup, check_names
-from posse.learner.state import Decision, LearnerState, as_number, listed
+from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
+from posse.learner.state import Decision, LearnerState
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
-from posse.text import listed as listed_names
 
 
 class ConflictingReward(ValueError):
@@ -41,7 +42,8 @@ class Learner:
         policy: `posse.PosseTS()`, which needs to know nothing, or another, such as `posse.RobustAggTS(0.1)`; its ε is
             in the units of the rewards. With `forget=...`, a half-life in events, old rewards count less.
         arms: their names, strings or whole numbers; the number 7 becomes the name "7".
-        players: their names, likewise; more may `join` later.
+        players: their names, likewise; more may `join` later. With attributes, {name: {attribute: value}}, or a data
+            frame or Arrow table with the column `player` and a column for each attribute that is known.
         horizon: how many rounds are planned, which the policies' ln T takes; None for the anytime form, ln t. Past the
             horizon, ln t takes over.
         seed: two learners with one seed draw the same random numbers, so give each its own.
@@ -53,6 +55,10 @@ class Learner:
         waiting_limit: how many decisions may wait for their rewards; the oldest beyond it is given up.
         keep_log: keep every answered decision for `log`. False bounds the memory for good; then a reward is told from
             its repetition only for the `waiting_limit` newest answers.
+        attributes: what is known of players, each with its kind, such as {"region": "category", "device": ["phone",
+            "desktop"], "age": [18, 30, 50]}: any strings, these strings, or a number cut into bins. Then
+            `choose({"region": "south", "age": 44})` is for the player that is this combination; it joins by itself.
+        player_limit: how many players there may be, retired ones included.
         clock: gives the time in seconds.
     """
 
@@ -60,7 +66,7 @@ class Learner:
         self,
         policy: Policy = PosseTS(),
         arms: Iterable[Name] = (),
-        players: Iterable[Name] = (),
+        players: Iterable[Name] | Mapping[Name, Mapping[str, Any]] | Any = (),
         horizon: int | None = None,
         *,
         seed: int = 0,
@@ -71,46 +77,58 @@ class Learner:
         patience: float | None = None,
         waiting_limit: int = 100_000,
         keep_log: bool = True,
+        attributes: Mapping[str, Any] | None = None,
+        player_limit: int = PLAYER_LIMIT,
         clock: Callable[[], float] = time.time,
     ) -> None:
         try:
             low, high = reward_range
         except (TypeError, ValueError):
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
-        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log
+        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, Attributes(attributes), player_limit
         setup = Setup(policy, horizon, seed, low, high, *fixed)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
-        self._begin(setup, check_names("arm", arms), check_names("player", players), clock)
+        self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)
 
-    def _begin(self, setup: Setup, arms: list[str], players: list[str], clock: Callable[[], float]) -> None:
-        """Set everything up, before the first event."""
-        self.state = LearnerState(setup, arms, players)
+    def _begin(self, setup: Setup, first: dict[str, list[Any]], clock: Callable[[], float]) -> None:
+        """Set everything up, before the first event; `first` has the arms, the players and the players' attributes."""
+        values = [setup.attributes.check(each) for each in first.get("attributes", ())]
+        self.state = LearnerState(setup, first["arms"], first["players"], values)
         self.ledger = Ledger(setup.waiting_limit, setup.keep_log)
         self.changes: list[dict[str, Any]] = []  # who and what came and went, with the number of the event
-        self.first = {"arms": arms, "players": players}
+        self.first = first
         self._clock, self._now = clock, -math.inf
         self._lock = threading.RLock()
 
     # ---------------------------------------------------------------- decisions
 
     @overload
-    def choose(self, player: Name, available: Iterable[Name] | None = None) -> Decision: ...
+    def choose(self, player: Name | Mapping[str, Any], available: Iterable[Name] | None = None) -> Decision: ...
     @overload
     def choose(
-        self, player: list[str] | list[int] | tuple[Name, ...], available: Iterable[Name] | None = None
+        self,
+        player: list[str] | list[int] | list[dict[str, Any]] | tuple[Name | Mapping[str, Any], ...],
+        available: Iterable[Name] | None = None,
     ) -> list[Decision]: ...
     def choose(self, player: Any, available: Iterable[Name] | None = None) -> Any:
         """Choose an arm for a player, or one for each of several who act in the same round.
 
+        A dictionary {attribute: value} is the player that has this combination of attributes. It joins if it is new.
         `available` restricts the choice to some of the arms.
         """
-        one = isinstance(player, (str, int, np.integer))
+        by_name = isinstance(player, (str, int, np.integer))
+        one = by_name or isinstance(player, Mapping)
         with self._lock:
-            names = [player] if one else check_names("player", player)
-            places = [self.state.player_roster.current(name) for name in names]
-            offered = self.state.offered(available)
-            made = self.state.choose(places, offered, self._tick())
+            state, roster = self.state, self.state.player_roster
+            names, new = ([player], {}) if by_name else state.named([player] if one else player)
+            places = [roster.current(name) for name in names if name not in new]
+            offered, now = state.offered(available), self._tick()
+            if new:
+                for name, values in new.items():
+                    self._change("join", name, values=values)
+                places = [roster.place(name) for name in names]
+            made = state.choose(places, offered, now)
             for _, row in made:
                 self._wait(row)
             decisions = [decision for decision, _ in made]
@@ -121,22 +139,32 @@ class Learner:
         for given_up in self.ledger.wait(row):
             self.state.wait(given_up, -1)
 
-    def probabilities(self, player: Name, available: Iterable[Name] | None = None) -> dict[str, float]:
-        """The probability of each arm if the player were to choose now; nothing is decided."""
+    def probabilities(
+        self, player: Name | Mapping[str, Any], available: Iterable[Name] | None = None
+    ) -> dict[str, float]:
+        """The probability of each arm if the player were to choose now; nothing is decided.
+
+        A combination of attributes that was never seen has none yet: `choose` lets it join.
+        """
         with self._lock:
-            offered, place = self.state.offered(available), self.state.player_roster.current(player)
+            offered, place = self.state.offered(available), self._current(player)
             self._tick()
             shares = self.state.probabilities(self.state.evaluate(place), offered).tolist()
             return {self.state.arm_roster.names[arm]: p for arm, p in enumerate(shares) if offered[arm]}
 
-    def indices(self, player: Name) -> dict[str, tuple[float, float]]:
+    def _current(self, player: Name | Mapping[str, Any]) -> int:
+        """The place of a player that is here."""
+        (name,), _ = self.state.named([player])
+        return self.state.player_roster.current(name)
+
+    def indices(self, player: Name | Mapping[str, Any]) -> dict[str, tuple[float, float]]:
         """Center and scale of each arm's index for the player, for rewards mapped to [0, 1].
 
         A center is no estimate of a mean: it has the bonus of a policy that explores by one, and that of PosseTS and
         Ind-TS-V is on the scale x^¼ − (1−x)^¼. Beta-TS has (a, b) of its Beta law here, IMED its mean and count.
         """
         with self._lock:
-            place = self.state.player_roster.current(player)
+            place = self._current(player)
             self._tick()
             center, scale, _, _ = self.state.evaluate(place).tolist()
             return {name: (center[arm], scale[arm]) for arm, name in self.state.arm_roster.listed()}
@@ -220,15 +248,18 @@ class Learner:
 
     # ---------------------------------------------------------------- players and arms
 
-    def join(self, player: Name, *, knows_others: bool = True) -> None:
-        """Let a player join, or come back with all it had learnt.
+    def join(self, player: Name, attributes: Mapping[str, Any] | None = None, *, knows_others: bool = True) -> None:
+        """Let a player join, or come back with all it had learnt and the attributes that it first came with.
 
         A new one starts from what the others know, unless `knows_others=False`: then it takes others' data for an arm
         into account only once it has pulled it, as in the paper. Only policies refreshed at own pulls differ in this.
         """
         if not isinstance(knows_others, bool):
             raise TypeError(f"knows_others={knows_others!r}, but expected True or False")
-        self._change("join", player, knows_others)
+        with self._lock:
+            values = None if attributes is None else self.setup.attributes.values(attributes)
+            self.state.check_join(player, values)
+            self._change("join", player, knows_others, values)
 
     def retire(self, player: Name) -> None:
         """Let a player leave. What it has learnt stays with the others, and its late rewards are still taken."""
@@ -242,10 +273,13 @@ class Learner:
         """Offer an arm no longer. Its late rewards are still taken."""
         self._change("retire arm", arm)
 
-    def _change(self, kind: str, name: Name, knows_others: bool = True) -> None:
+    def _change(
+        self, kind: str, name: Name, knows_others: bool = True, values: tuple[Value, ...] | None = None
+    ) -> None:
         with self._lock:
-            self.state.change(kind, name, knows_others)
-            self.changes.append({"event": self.events, "kind": kind, "name": str(name), "knows_others": knows_others})
+            self.state.change(kind, name, knows_others, values)
+            change = {"event": self.events, "kind": kind, "name": str(name), "knows_others": knows_others}
+            self.changes.append(change if values is None else change | {"attributes": list(values)})
 
     @property
     def setup(self) -> Setup:
@@ -297,9 +331,9 @@ class Learner:
             if not self.setup.keep_log:
                 raise ValueError("this learner keeps no log: it was made with keep_log=False")
             about = log.describe(self.state, log.Past(self.first, self.changes, self.ledger.given_up, self._now))
-            ledger = self.ledger.copy()
+            ledger, attributes = self.ledger.copy(), self.state.attributes()
         waiting = RowLog((row, None) for row in ledger["waiting"])  # from here on, others may choose
-        return log.arrow_table(about, ledger["answered"] + waiting.parts())
+        return log.arrow_table(about, ledger["answered"] + waiting.parts(), attributes)
 
     @classmethod
     def replay(cls, table: Any, clock: Callable[[], float] = time.time) -> Learner:
@@ -329,37 +363,3 @@ class Learner:
         here = f"{self.state.player_roster.count} players, {self.state.arm_roster.count} arms"
         done = f"{self.decisions:,} decisions, {len(self.ledger.waiting):,} waiting"
         return f"<Learner {self.setup.policy.label}: {here}, {done}>"
-
-
-def as_reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
-    """Reports as a list of (id, reward), from anything that `Learner.observe` takes."""
-    if isinstance(decision, (str, Decision)):
-        if reward is None:
-            raise TypeError(f"reward=None for {decision!r}, but expected a number")
-        return [(decision if isinstance(decision, str) else decision.id, as_number(reward))]
-    if reward is not None:
-        raise TypeError("got many decisions with one reward; expected pairs (decision, reward)")
-    pairs = list(decision.items()) if isinstance(decision, Mapping) else _rows_of(decision)
-    pairs = listed("decisions", decision) if pairs is None else pairs
-    for pair in pairs:
-        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-            raise TypeError(f"{pair!r}, but expected a pair (decision, reward)")
-    return [(one.id if isinstance(one, Decision) else one, as_number(value)) for one, value in pairs]
-
-
-def _rows_of(frame: Any) -> list[tuple[Any, Any]] | None:
-    """Decision and reward of each row of a data frame or an Arrow table; None if it is neither."""
-    if hasattr(frame, "__arrow_c_stream__") and not hasattr(frame, "columns"):
-        import pyarrow
-
-        frame = pyarrow.table(frame)
-    names = getattr(frame, "column_names", getattr(frame, "columns", None))  # Arrow has both
-    if names is None:
-        return None
-    identity = "decision" if "decision" in names else "id"
-    if not {identity, "reward"} <= set(names):
-        found = listed_names(map(str, names))
-        raise ValueError(f"the columns are {found}, but expected 'decision' or 'id', and 'reward'")
-    columns = [frame[name] for name in (identity, "reward")]
-    values = [column.to_pylist() if hasattr(column, "to_pylist") else list(column) for column in columns]
-    return list(zip(*values, strict=True))

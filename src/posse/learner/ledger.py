@@ -40,6 +40,8 @@ NO_ANSWER = Answer(math.nan, 0, math.nan, False)
 WHOLE = {"serial", "tag", "round", "player", "arm", "holdout", "observed", "defaulted", "arms"}  # without a fraction
 FIELDS = (*Row._fields[:-1], *Answer._fields, "arms")  # `arms` is how many probabilities there are
 PART = 512 * len(FIELDS)  # numbers in a part of the log
+COLUMNS = ["decision", "round", "player", "arm", "propensity", "probabilities", "holdout", "shared"]
+COLUMNS += ["reward", "observed", "defaulted", "decided_at", "observed_at"]  # of the log as a table
 
 
 class UnknownDecision(ValueError):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from posse.learner.ledger import Answer, PackedRows, Row, RowLog, parse_id, unpack, write_id
+from posse.attributes import Value
+from posse.learner.ledger import COLUMNS, Answer, PackedRows, Row, RowLog, parse_id, unpack, write_id
 from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
 
@@ -18,14 +19,12 @@ if TYPE_CHECKING:
     from posse.learner.learner import Learner
 
 SCHEMA = 2
-COLUMNS = ["decision", "round", "player", "arm", "propensity", "probabilities", "holdout", "shared"]
-COLUMNS += ["reward", "observed", "defaulted", "decided_at", "observed_at"]
 
 
 class Past(NamedTuple):
     """What a log tells beside its rows."""
 
-    first: dict[str, list[str]]  # the arms and players at the start
+    first: dict[str, list[Any]]  # the arms and players at the start, and the players' attributes
     changes: list[dict[str, Any]]  # who and what came and went, with the number of the event
     given_up: int  # decisions that are not in the log
     time: float  # −∞ before the first event
@@ -33,7 +32,7 @@ class Past(NamedTuple):
 
 def to_arrow(state: LearnerState, past: Past, rows: list[tuple[Row, Answer | None]]) -> Any:
     """The log as an Arrow table, from decisions and rewards of the past, each with what came of it."""
-    return arrow_table(describe(state, past), RowLog(rows).parts())
+    return arrow_table(describe(state, past), RowLog(rows).parts(), state.attributes())
 
 
 def describe(state: LearnerState, past: Past) -> dict[str, Any]:
@@ -59,17 +58,23 @@ def describe(state: LearnerState, past: Past) -> dict[str, Any]:
     }
 
 
-def arrow_table(about: dict[str, Any], parts: list[PackedRows]) -> Any:
-    """The log as an Arrow table, in the order of rounds and decisions, with `about` in its metadata."""
+def arrow_table(about: dict[str, Any], parts: list[PackedRows], attributes: Mapping[str, Any] | None) -> Any:
+    """The log as an Arrow table, in the order of rounds and decisions, with `about` in its metadata.
+
+    `attributes` has the value of each player, by attribute; each is a column more.
+    """
     import pyarrow
 
     columns, probabilities = unpack(parts)
     past, waits = columns["serial"] < 0, columns["observed"] == 0
     missing = {"propensity": past} | dict.fromkeys(("reward", "observed", "defaulted", "observed_at"), waits)
 
+    def taken(texts: Any, places: np.ndarray) -> Any:
+        return pyarrow.array(texts, pyarrow.string()).take(pyarrow.array(places))
+
     def column(name: str) -> Any:
         if name in ("player", "arm"):
-            return pyarrow.array(about[f"{name}s"], pyarrow.string()).take(pyarrow.array(columns[name]))
+            return taken(about[f"{name}s"], columns[name])
         values = columns[name].astype(np.bool_) if name in ("holdout", "defaulted") else columns[name]
         return pyarrow.array(values, mask=missing.get(name))
 
@@ -82,7 +87,8 @@ def arrow_table(about: dict[str, Any], parts: list[PackedRows]) -> Any:
         mask=pyarrow.array(columns["arms"] == 0),
     )
     made = {"decision": pyarrow.array(written, pyarrow.string()), "probabilities": each_arm}
-    table = pyarrow.table({name: made[name] if name in made else column(name) for name in COLUMNS})
+    more = {name: taken(values, columns["player"]) for name, values in (attributes or {}).items()}
+    table = pyarrow.table({name: made[name] if name in made else column(name) for name in COLUMNS} | more)
     metadata = json.dumps(about | {"rows": len(written), "recorded": int(past.sum())}, sort_keys=True)
     order = np.lexsort((columns["serial"], columns["round"]))
     return table.take(order).replace_schema_metadata({"posse": metadata})
@@ -91,7 +97,7 @@ def arrow_table(about: dict[str, Any], parts: list[PackedRows]) -> Any:
 def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     """Begin a learner and take it through everything that a log tells."""
     about, entries = read(table)
-    learner._begin(Setup.from_dict(about["setup"]), about["first"]["arms"], about["first"]["players"], clock)
+    learner._begin(Setup.from_dict(about["setup"]), about["first"], clock)
     rewards: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for entry in entries:
         rewards[0 if entry["reward"] is None else entry["observed"]].append(entry)
@@ -99,7 +105,7 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     for event in range(1, about["events"] + 1):
         if event in changes:
             change = changes[event]
-            learner._change(change["kind"], change["name"], change["knows_others"])
+            learner._change(change["kind"], change["name"], change["knows_others"], values_of(learner.setup, change))
         elif event in rewards:
             _observe(learner, rewards[event])
         else:
@@ -109,6 +115,11 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     learner.state.rounds, learner.state.decisions = about["rounds"], about["decisions"]
     learner.ledger.given_up = about["given_up"]
     learner._now = -math.inf if about["time"] is None else about["time"]
+
+
+def values_of(setup: Setup, change: dict[str, Any]) -> tuple[Value, ...] | None:
+    """The values of the attributes of a player that joined; None if it was not given any."""
+    return setup.attributes.check(change["attributes"]) if "attributes" in change else None
 
 
 def read(table: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:

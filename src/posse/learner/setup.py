@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from posse.attributes import Attributes
+from posse.attributes import LONGEST_NAME, Attributes
 from posse.checks import number, store, whole
+from posse.learner.ledger import COLUMNS
 from posse.policies.base import OwnLabel, Policy, all_policies
 from posse.streams import check_seed
 
 Name = str | int
 """A player or an arm, as users name it."""
-LONGEST_NAME = 200
+PLAYER_LIMIT = 100_000
+UNLIMITED = 10**15  # of files from before there was a limit
 NARROWEST, WIDEST = 1e-100, 1e100  # of reward ranges
 
 
@@ -35,6 +37,7 @@ class Setup:
     waiting_limit: int
     keep_log: bool
     attributes: Attributes = field(default_factory=Attributes)
+    player_limit: int = PLAYER_LIMIT
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -48,6 +51,9 @@ class Setup:
             raise ValueError(f"{given}, but expected {expected}")
         if not isinstance(self.keep_log, bool):
             raise TypeError(f"keep_log={self.keep_log!r}, but expected True or False")
+        for name in self.attributes.kinds:
+            if name in COLUMNS:
+                raise ValueError(f"attribute {name!r} has the name of a column of the log; call it something else")
         self.policy.for_rewards(low, high)
         store(
             self,
@@ -58,6 +64,7 @@ class Setup:
             floor=number("floor", self.floor, least=0, most=1),
             holdout=number("holdout", self.holdout, least=0, most=1),
             waiting_limit=whole("waiting_limit", self.waiting_limit, least=1),
+            player_limit=whole("player_limit", self.player_limit, least=1),
         )
         if self.default_reward is not None:
             default = number("default_reward", self.default_reward, least=low, most=high)
@@ -72,10 +79,16 @@ class Setup:
         if self.floor * arms > 1:
             raise ValueError(f"floor={self.floor:g}, but {arms} arms can have at most {1 / arms:.4g} each")
 
+    def check_players(self, players: int) -> None:
+        """Check that there may be so many players."""
+        if players > self.player_limit:
+            raise ValueError(f"{players:,} players, but player_limit={self.player_limit:,}, retired ones included")
+
     def to_dict(self) -> dict[str, Any]:
         """The set-up as plain values."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "attributes"}
-        plain |= {"attributes": self.attributes.to_dict()} if self.attributes else {}
+        if self.attributes:  # as pairs: the order matters, and JSON is written in the order of keys
+            plain["attributes"] = [list(pair) for pair in self.attributes.to_dict().items()]
         plain["policy"] = {
             "name": type(self.policy).__name__,
             "module": _module(type(self.policy)),
@@ -94,7 +107,8 @@ class Setup:
             name = ".".join(wanted)
             raise ValueError(f"the policy {name} is not known here; import the module that defines it first")
         made = known[wanted](**policy["constants"], label=policy["label"] or "")
-        return cls(**{**plain, "policy": made, "attributes": Attributes(plain.get("attributes"))})
+        attributes = Attributes(dict(plain.get("attributes", ())))
+        return cls(**{"player_limit": UNLIMITED, **plain, "policy": made, "attributes": attributes})
 
 
 def _module(policy: type[Policy]) -> str:

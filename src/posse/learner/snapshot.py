@@ -91,7 +91,8 @@ def _digest(body: dict[str, Any]) -> str:
 
 def _body(learner: Learner) -> dict[str, Any]:
     state = learner.state
-    return {
+    values = {"values": list(state.values)} if state.setup.attributes else {}  # of each player's attributes
+    return values | {
         "setup": state.setup.to_dict(),
         "first": learner.first,
         "changes": list(learner.changes),
@@ -168,8 +169,8 @@ def _from_schema_2(body: dict[str, Any]) -> dict[str, Any]:
 
 def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float]) -> None:
     setup = Setup.from_dict(body["setup"])
-    learner._begin(setup, body["first"]["arms"], body["first"]["players"], clock)
-    learner.first, learner.changes = body["first"], body["changes"]
+    learner._begin(setup, body["first"], clock)
+    learner.changes = body["changes"]
     learner._now = -np.inf if body["time"] is None else body["time"]
     ledger = body["ledger"]
     ledger["waiting"] = [Row._make([*row[:-1], base64.b64decode(row[-1])]) for row in ledger["waiting"]]
@@ -181,6 +182,8 @@ def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float])
     names = [statistic.name for statistic in setup.policy.statistics]
     if body["statistics"] != names:
         raise ValueError(f"it has the statistics {body['statistics']}, but {setup.policy.label} keeps {names}")
-    state.restore(body["players"], body["arms"], np.zeros((len(body["arms"]), len(body["players"]))), body["known"])
+    values = [setup.attributes.check(each) for each in body["values"]] if "values" in body else None
+    waiting = np.zeros((len(body["arms"]), len(body["players"])))
+    state.restore(body["players"], body["arms"], waiting, body["known"], values)
     for row in learner.ledger.waiting.values():
         state.wait(row)

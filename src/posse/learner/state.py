@@ -15,11 +15,11 @@ import numpy as np
 
 from posse.attributes import Value
 from posse.learner import kernel
-from posse.learner.core import Core, roomy
+from posse.learner.core import OF_SUMMARY, Core, roomy
 from posse.learner.counts import Counts
 from posse.learner.ledger import Row, write_id
 from posse.learner.roster import Roster
-from posse.learner.setup import Name, Setup, check_names
+from posse.learner.setup import Name, Setup, check_name, check_names
 from posse.policies.state import fades_at
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
@@ -64,6 +64,7 @@ class LearnerState:
         self.values = list(values or [setup.attributes.values({})] * len(players))  # of attributes, of each player
         self.known = self.core.empty(self.values, len(arms), self._log_T())  # what the policy knows
         self._wait_for(np.zeros((len(arms), len(players)), np.int64))
+        self._combinations: dict[tuple[Value, ...], str] = {}  # names of those that have been seen
         self._key = stream_key(setup.seed)
 
     # ---------------------------------------------------------------- decisions
@@ -212,8 +213,61 @@ class LearnerState:
 
     # ---------------------------------------------------------------- players and arms
 
+    def named(self, players: Iterable[Any]) -> tuple[list[str], dict[str, tuple[Value, ...]]]:
+        """The names of players, each given by name or as a combination of attributes; and those that have yet to join.
+
+        A combination may come several times, once for each decision; a name may not.
+        """
+        names, plain = [], []
+        new: dict[str, tuple[Value, ...]] = {}
+        for player in listed("players", players):
+            if isinstance(player, (dict, Mapping)):  # the first is the usual one, and quicker to tell
+                names.append(self._combination(player, new))
+            else:
+                names.append(check_name("player", player))
+                plain.append(names[-1])
+        if len(plain) > 1:
+            check_names("player", plain)
+        self.setup.check_players(len(self.player_roster.names) + len(new))
+        return names, new
+
+    def _combination(self, given: Mapping[str, Any], new: dict[str, tuple[Value, ...]]) -> str:
+        """The name of a combination of attributes, which is added to `new` if it was not seen before."""
+        attributes = self.setup.attributes
+        if not attributes:
+            raise ValueError(f"{given!r:.60}, but no attributes were declared: expected the name of a player")
+        values = attributes.values(given)
+        known = self._combinations.get(values)
+        if known is not None:
+            return known
+        name = attributes.name(values)
+        if name in self.player_roster:
+            self.check_join(name, values)
+            self._combinations[values] = name
+        else:
+            new[name] = values
+        return name
+
+    def check_join(self, name: Name, values: tuple[Value, ...] | None) -> None:
+        """An error if a player is one too many, or was here with other values of the attributes."""
+        roster = self.player_roster
+        checked = check_name("player", name)
+        if checked not in roster:
+            self.setup.check_players(len(roster.names) + 1)
+        elif values is not None and values != (own := self.values[roster.place(checked)]):
+            attributes = self.setup.attributes
+            told = f"{attributes.name(own)}; not {attributes.name(values)}"
+            raise ValueError(f"player {checked!r} has the attributes it came with, {told}")
+
     def change(self, kind: str, name: Name, knows_others: bool = True, values: tuple[Value, ...] | None = None) -> None:
-        """One event: a player or an arm comes or goes. A player that is new has these values of the attributes."""
+        """One event: a player or an arm comes or goes. A player that is new has these values of the attributes.
+
+        With "erase", a player's attributes are forgotten: what follows from them is formed anew without them.
+        """
+        if kind == "erase":
+            self.events += 1
+            self._erase(self.player_roster.place(name))
+            return self._forget()
         roster = self.player_roster if kind in ("join", "retire") else self.arm_roster
         if kind == "add arm":
             self.setup.check_floor(roster.count + 1)
@@ -234,6 +288,13 @@ class LearnerState:
             self.known = self.core.grown(self.known, arms, self._log_T())
             self._wait_for(np.pad(self.waiting, ((0, 1), (0, 0))))
         self._forget()
+
+    def _erase(self, player: int) -> None:
+        self.values[player] = self.setup.attributes.values({})
+        self._combinations.clear()
+        kept = {name: getattr(self.known, name) for name in self.core.kept if name not in OF_SUMMARY}
+        self.core = Core(self.core.policy, self.setup.attributes)
+        self.known = self.core.restored(self.values, len(self.arm_roster.names), kept, self._log_T())
 
     def restore(
         self,
@@ -264,7 +325,12 @@ class LearnerState:
         low, high, pulls = self.setup.low, self.setup.high, self.known.statistics[COUNT].T.copy()
         sums = low * pulls + (high - low) / GRID * self.known.statistics[SUM].T
         players, arms = tuple(self.player_roster.names), tuple(self.arm_roster.names)
-        return Counts(players, arms, pulls, sums, low, high, getattr(self.setup.policy, "epsilon", None))
+        epsilon = getattr(self.setup.policy, "epsilon", None)
+        return Counts(players, arms, pulls, sums, low, high, epsilon, self.attributes())
+
+    def attributes(self) -> dict[str, tuple[str | None, ...]] | None:
+        """Each player's values as people read them, by attribute; None if none were declared."""
+        return self.setup.attributes.table(self.values)
 
 
 def as_number(reward: Any) -> Any:

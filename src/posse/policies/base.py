@@ -116,8 +116,8 @@ class Policy:
     taken for that joins before the next summary. `of_value` is [number][arm, column] and `of_pair` [number][arm,
     player]. `columns`, `weights` and `part_of` are the attributes, as `posse.attributes.Coded` has them; `log_T` is the
     logarithm of the horizon. `work` is scratch: `work_tables` tables [arm, player] one below the other, then
-    `work_rows` rows with a place for each arm, player or column, and at least 16, then `work_columns` tables with a
-    row for each column. It may build on what it filled the last time; before the first time that is 0.
+    `work_rows` rows with a place for each arm, player or column, and at least 16, then `work_columns` tables
+    [arm, column]. It may build on what it filled the last time; before the first time that is 0.
     """
 
     work_tables: ClassVar[int] = 0

@@ -34,7 +34,7 @@ class LinTS(Policy):
     refresh = Refresh.SCHEDULE
     shared = ()
     of_player, of_pair, of_value = MixedTS.of_player, MixedTS.of_pair, MixedTS.of_value
-    work_rows, work_columns = ROWS, 1
+    work_rows = ROWS
     moved_by_others = MixedTS.moved_by_others
     others_weight = staticmethod(MixedTS.others_weight)
 

@@ -17,7 +17,7 @@ from posse.policies.statistics import STEP
 
 MOST = 128
 PLACE, RIGHT, EFFECT, ROW, MATRIX = 0, 1, 2, 3, 4  # rows of `work`; Λ, and then L, begins at the last
-ROWS = MATRIX + 1  # so that with a table for columns, Λ has a row more than there are columns
+ROWS = MATRIX + MOST
 OWN = 0  # place in `of_player`
 
 

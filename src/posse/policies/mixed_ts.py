@@ -42,7 +42,7 @@ class MixedTS(Policy):
     of_player = ("own_variance",)
     of_pair = ("expected", "variance")
     of_value = ("effect",)
-    work_rows, work_columns = ROWS, 1
+    work_rows = ROWS
     moved_by_others = "expected"
     differences = ("own", "effects", "pairs")
 

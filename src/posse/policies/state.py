@@ -67,7 +67,7 @@ def state_shapes(
     """
     pairs, shared = (arms, players), len(policy.shared)
     parts, columns = (parts, columns) if policy.of_value else (0, 0)
-    rows = policy.work_tables * arms + policy.work_rows + policy.work_columns * columns
+    rows = policy.work_tables * arms + policy.work_rows + (policy.work_columns * arms if columns else 0)
     sums = policy.contribution is None and policy.summary is None
     shapes: dict[str, tuple[type, tuple[int, ...]]] = {
         "statistics": (np.int64, (len(statistics), *pairs)),

@@ -8,15 +8,16 @@ among the others. Commands about tokens are in auth/tokens.py; those that import
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.learner.learner import as_reports
+from posse.attributes import LONGEST_NAME, Attributes
+from posse.learner.frames import as_reports, given_players
 from posse.learner.ledger import UnknownDecision, parse_id, write_id
-from posse.learner.setup import LONGEST_NAME, Setup, check_names
+from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.state import Decision
 from posse.policies.base import Policy
 from posse.service.storage.errors import ConflictingKey, Damaged, Paused
@@ -34,17 +35,19 @@ NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
 class Choose(NamedTuple):
     """Choose an arm for each of the players, as one round. Result: a `Decision` for each.
 
-    The same key again gives the same decisions again.
+    A combination of attributes is a player that joins when it is first seen. The same key again gives the same
+    decisions again.
     """
 
     experiment: str
-    players: Sequence[str]
+    players: Sequence[str | Mapping[str, Any]]
+    """Names, or combinations {attribute: value}."""
     available: Sequence[str] | None = None
     key: str | None = None
 
     def apply(self, transaction: Transaction) -> list[Decision]:
         live = transaction.live(self.experiment)
-        names = check_names("player", self.players)
+        names, new = live.state.named(self.players)
         if not names:
             raise ValueError("players=[], but expected at least one")
         available = None if self.available is None else check_names("arm", self.available)
@@ -54,9 +57,14 @@ class Choose(NamedTuple):
                 return _repeated(live, made, names, available, self.key)
         if live.paused:
             raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
-        places = [live.state.player_roster.current(name) for name in names]
-        offered = live.state.offered(available)
-        return live.choose(places, offered, available is not None, transaction.now(live), self.key)
+        roster, offered = live.state.player_roster, live.state.offered(available)
+        places = [roster.current(name) for name in names if name not in new]
+        now = transaction.now(live)
+        if new:
+            for name, values in new.items():
+                live.change("join", name, now, values=values)
+            places = [roster.place(name) for name in names]
+        return live.choose(places, offered, available is not None, now, self.key)
 
 
 def _check_key(key: Any) -> str:
@@ -184,7 +192,7 @@ class Create(NamedTuple):
     experiment: str
     policy: Policy
     arms: Sequence[str]
-    players: Sequence[str] = ()
+    players: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
     horizon: int | None = None
     seed: int | None = None
     """Drawn at random if None."""
@@ -193,25 +201,29 @@ class Create(NamedTuple):
     holdout: float = 0.0
     default_reward: float | None = None
     patience: float | None = None
+    attributes: Mapping[str, Any] | None = None
+    player_limit: int = PLAYER_LIMIT
 
     def apply(self, transaction: Transaction) -> Experiment:
-        name, policy, arms, players, horizon, seed, reward_range, floor, holdout, default_reward, patience = self
         try:
-            low, high = reward_range
+            low, high = self.reward_range
         except (TypeError, ValueError):
-            raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
-        seed = secrets.randbits(53) if seed is None else seed
-        setup = Setup(policy, horizon, seed, low, high, floor, holdout, default_reward, patience, NO_LIMIT, True)
-        checked = check_names("arm", arms), check_names("player", players)
-        transaction.create(name, setup, *checked, float(transaction.clock()))
-        return transaction.describe(name)
+            raise TypeError(f"reward_range={self.reward_range!r}, but expected (lowest, highest)") from None
+        seed = secrets.randbits(53) if self.seed is None else self.seed
+        fixed = self.floor, self.holdout, self.default_reward, self.patience, NO_LIMIT, True
+        attributes = Attributes(self.attributes)
+        setup = Setup(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit)
+        first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
+        transaction.create(self.experiment, setup, first, float(transaction.clock()))
+        return transaction.describe(self.experiment)
 
 
 class Change(NamedTuple):
     """Let players and arms come and go, pause and resume: all of it or nothing. Result: the `Experiment`."""
 
     experiment: str
-    join: Sequence[str] = ()
+    join: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
+    """Names, or {name: {attribute: value}}."""
     retire: Sequence[str] = ()
     add_arms: Sequence[str] = ()
     retire_arms: Sequence[str] = ()
@@ -225,12 +237,14 @@ class Change(NamedTuple):
         live = transaction.live(self.experiment)
         steps = [("add arm", arm) for arm in check_names("arm", self.add_arms)]
         steps += [("retire arm", arm) for arm in check_names("arm", self.retire_arms)]
-        steps += [("join", player) for player in check_names("player", self.join)]
+        joins = given_players(live.state.setup, self.join)
+        values = dict(zip(joins["players"], map(tuple, joins.get("attributes", ())), strict=False))
+        steps += [("join", player) for player in joins["players"]]
         steps += [("retire", player) for player in check_names("player", self.retire)]
-        live.check_changes(steps)
+        live.check_changes(steps, values)
         now = transaction.now(live)
         for kind, who in steps:
-            live.change(kind, who, now, self.knows_others)
+            live.change(kind, who, now, self.knows_others, values.get(who) if kind == "join" else None)
         if self.paused is not None and self.paused != live.paused:
             live.append_change("pause" if self.paused else "resume", 0, now)
             live.paused = self.paused
@@ -238,7 +252,7 @@ class Change(NamedTuple):
 
 
 class Erase(NamedTuple):
-    """Retire a player and replace its name for good. Result: the name that stands there now."""
+    """Retire a player, replace its name for good and forget its attributes. Result: the name that is there now."""
 
     experiment: str
     player: str

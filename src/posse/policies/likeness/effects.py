@@ -57,35 +57,35 @@ def first_effects(tables):
 
 @out_of_line
 def score_values(tables, part, groups):
-    """Score and information of each value's effect on each arm, as rows of `scores` for each column."""
+    """Score and information of each value's effect on each arm."""
     arms, players = tables.means.shape
-    parts, all_columns = tables.columns.shape[1], tables.part_of.size
-    for column in range(all_columns):
-        for arm in range(arms):
+    parts = tables.columns.shape[1]
+    for arm in range(arms):
+        for column in range(tables.part_of.size):
             if tables.part_of[column] == part:
-                tables.scores[column, arm], tables.scores[all_columns + column, arm] = 0.0, 0.0
+                tables.scores[arm, column], tables.scores[arms + arm, column] = 0.0, 0.0
     for player in range(players):
         column, weight = tables.columns[player, part], tables.weights[player, part]
         if column >= parts:
             for arm in range(arms):
                 center, _ = expected(tables, arm, player, groups)
                 h = weight * tables.effective[arm, player]
-                tables.scores[column, arm] += h * (tables.means[arm, player] - center)
-                tables.scores[all_columns + column, arm] += weight * h * center * (1.0 - center)
+                tables.scores[arm, column] += h * (tables.means[arm, player] - center)
+                tables.scores[arms + arm, column] += weight * h * center * (1.0 - center)
 
 
 def weigh_variances(tables, part, arm):
     """Where each value's effect on an arm would step to, in place of its score, and the evidence for each variance."""
-    scores, rows, all_columns = tables.scores, tables.rows, tables.part_of.size
+    scores, rows, arms = tables.scores, tables.rows, tables.means.shape[0]
     for number in range(len(VARIANCES)):
         rows[LIKELIHOOD + number, arm] = 0.0
-    for column in range(tables.columns.shape[1], all_columns):
+    for column in range(tables.columns.shape[1], tables.part_of.size):
         if tables.part_of[column] == part:
-            information = scores[all_columns + column, arm]
-            step = min(max(scores[column, arm] / (information + 0.5), -TOO_LARGE), TOO_LARGE)
-            scores[column, arm] = tables.of_value[EFFECT][arm, column] + step
+            information = scores[arms + arm, column]
+            step = min(max(scores[arm, column] / (information + 0.5), -TOO_LARGE), TOO_LARGE)
+            scores[arm, column] = tables.of_value[EFFECT][arm, column] + step
             for number in range(len(VARIANCES)):
-                rows[LIKELIHOOD + number, arm] += evidence_of(VARIANCES[number], information, scores[column, arm])
+                rows[LIKELIHOOD + number, arm] += evidence_of(VARIANCES[number], information, scores[arm, column])
 
 
 def shrink_values(tables, part, arm):
@@ -93,7 +93,7 @@ def shrink_values(tables, part, arm):
     for column in range(tables.part_of.size):
         if tables.part_of[column] == part:
             known = column >= tables.columns.shape[1]
-            step = tables.scores[column, arm] if known else 0.0
-            precision = tables.scores[tables.part_of.size + column, arm] if known else 0.0
+            step = tables.scores[arm, column] if known else 0.0
+            precision = tables.scores[tables.means.shape[0] + arm, column] if known else 0.0
             effect, doubt = averaged(tables.rows[LIKELIHOOD:, arm], precision, step)
             tables.of_value[EFFECT][arm, column], tables.of_value[EFFECT_DOUBT][arm, column] = effect, doubt

@@ -49,7 +49,7 @@ class Tables(NamedTuple):
     shift: Any
     odds: Any
     rows: Any  # [row, place]
-    scores: Any  # [column, arm], of effects; below it, as many rows of information
+    scores: Any  # [arm, column], of effects; below it, as many rows of information
 
 
 def shifted(center, odds):

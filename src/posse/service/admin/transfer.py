@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from posse.checks import output_file
 from posse.learner.ledger import parse_id
-from posse.learner.log import read, row_of
+from posse.learner.log import read, row_of, values_of
 from posse.learner.setup import Setup, check_names
 from posse.service.commands import NO_LIMIT
 from posse.service.storage import log_rows, queries
@@ -44,10 +44,11 @@ def import_log(store: ServiceStore, name: str, path: Path) -> Experiment:
     try:
         about, entries = read(pyarrow.parquet.read_table(path))
         setup = dataclasses.replace(Setup.from_dict(about["setup"]), waiting_limit=NO_LIMIT, keep_log=True)
-        arms, players = check_names("arm", about["first"]["arms"]), check_names("player", about["first"]["players"])
+        first = {**about["first"], "arms": check_names("arm", about["first"]["arms"])}
+        first["players"] = check_names("player", first["players"])
     except (KeyError, pyarrow.ArrowException) as error:
         raise ValueError(f"{path} is not a log that this posse can read: {error!r}") from None
-    imported: Experiment = commit(store, ImportLog(name, setup, arms, players, about, entries))
+    imported: Experiment = commit(store, ImportLog(name, setup, first, about, entries))
     return imported
 
 
@@ -59,17 +60,16 @@ class ImportLog(NamedTuple):
 
     experiment: str
     setup: Setup
-    arms: list[str]
-    """Those that were there at the beginning."""
-    players: list[str]
+    first: dict[str, list[Any]]
+    """The arms and players that were there at the beginning, and the players' attributes."""
     about: dict[str, Any]
     """What the log says of itself."""
     entries: list[Entry]
 
     def apply(self, transaction: Transaction) -> Experiment:
-        name, setup, arms, players, about, entries = self
+        name, setup, first, about, entries = self
         times = [time for entry in entries for time in (entry["decided_at"], entry["observed_at"]) if time is not None]
-        live = transaction.create(name, setup, arms, players, min(times, default=float(transaction.clock())))
+        live = transaction.create(name, setup, first, min(times, default=float(transaction.clock())))
         _LogImport(transaction, live, entries).run(about)
         return transaction.describe(name)
 
@@ -96,7 +96,8 @@ class _LogImport:
         for event in range(1, about["events"] + 1):
             if event in changes:
                 change = changes[event]
-                live.change(change["kind"], change["name"], live.time, change["knows_others"])
+                values = values_of(state.setup, change)
+                live.change(change["kind"], change["name"], live.time, change["knows_others"], values)
             elif event in self.rewards:
                 self._observe(self.rewards[event])
             else:

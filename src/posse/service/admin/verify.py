@@ -109,9 +109,9 @@ class LogAudit:
         rows = self._checked()
         try:
             start = {"links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0, "rewards": 0}
-            players, arms = ([one["name"] for one in names] for names in self.names.values())
-            live = LiveExperiment({**row, **start}, first_state(row, arms, players))
-            live.replay(rows, lambda table, place: self.names[table][place]["name"])
+            state = first_state(row, self.names["arms"], self.names["players"])
+            live = LiveExperiment({**row, **start}, state)
+            live.replay(rows, lambda table, place: self.names[table][place])
         except exc.SQLAlchemyError:
             raise
         except Exception as error:  # a damaged log may fail anywhere; the digests then say why

@@ -12,11 +12,22 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, GetPydanticSchema, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetPydanticSchema,
+    Tag,
+    create_model,
+)
 from pydantic_core import CoreSchema
 
+from posse.attributes import LONGEST_NAME, MOST
 from posse.learner import Decision
-from posse.learner.setup import LONGEST_NAME, check_name, check_names
+from posse.learner.setup import PLAYER_LIMIT, check_name, check_names
 from posse.policies.base import Policy, all_policies
 from posse.service.commands import RewardOutcome
 from posse.service.settings import LARGEST_BATCH
@@ -50,6 +61,20 @@ SomeNames = Annotated[Names, Field(min_length=1)]
 Real = Annotated[float, Field(allow_inf_nan=False)]
 Whole = Annotated[int, BeforeValidator(_whole)]
 Key = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=r"^[!-~]+$")]
+Combination = Annotated[
+    dict[str, str | Real | None],
+    Field(
+        max_length=MOST,
+        json_schema_extra={"examples": [{"region": "south", "age": 44}]},
+        description="The values of attributes; what is missing or null is not known",
+    ),
+]
+Players = Annotated[
+    Annotated[Names, Tag("names")]
+    | Annotated[dict[Name, Combination], Field(max_length=LARGEST_BATCH), Tag("attributes")],
+    Discriminator(lambda given: "attributes" if isinstance(given, dict) else "names"),
+    Field(description="Names, or {name: {attribute: value}}"),
+]
 DecisionId = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, examples=["17-0badcafe"])]
 
 
@@ -108,7 +133,7 @@ class ExperimentBody(Body):
 
     name: ExperimentName
     arms: SomeNames
-    players: Names = []
+    players: Players = []
     policy: AnyPolicyBody = Field(default={"name": "PosseTS"}, validate_default=True)
     horizon: Whole | None = Field(None, ge=1, le=LARGEST)
     seed: Whole | None = Field(None, ge=0, le=LARGEST, description="Drawn at random unless given")
@@ -117,12 +142,19 @@ class ExperimentBody(Body):
     holdout: Real = Field(0.0, ge=0, le=1)
     default_reward: Real | None = None
     patience: Real | None = Field(None, gt=0)
+    attributes: dict[str, Literal["category"] | list[str] | list[Real]] = Field(
+        {},
+        max_length=MOST,
+        json_schema_extra={"examples": [{"region": "category", "device": ["phone", "desktop"], "age": [18, 30, 50]}]},
+        description="What is known of players: any strings, these strings, or a number cut into bins",
+    )
+    player_limit: Whole = Field(PLAYER_LIMIT, ge=1, le=LARGEST, description="Retired players included")
 
 
 class ChangeBody(Body):
     """What is to change in an experiment; all of it or nothing."""
 
-    join: Names = []
+    join: Players = []
     retire: Names = []
     add_arms: Names = []
     retire_arms: Names = []
@@ -147,6 +179,15 @@ class DecisionsBody(ChoiceBody):
     """Decisions for several players who act in the same round."""
 
     players: SomeNames
+
+
+class CombinationBody(ChoiceBody):
+    """A decision for the player that is a combination of attributes, or one for each of several.
+
+    A combination that was not seen before joins.
+    """
+
+    attributes: Combination | Annotated[list[Combination], Field(min_length=1, max_length=LARGEST_BATCH)]
 
 
 class RewardBody(Body):
@@ -192,6 +233,12 @@ class RosterEntry(BaseModel):
     here: bool = Field(description="False once it has retired")
 
 
+class PlayerEntry(RosterEntry):
+    """A player."""
+
+    attributes: dict[str, str] = Field(description="As people read them, without those that are not known")
+
+
 class PolicyAnswer(BaseModel):
     """A policy."""
 
@@ -215,6 +262,8 @@ class ExperimentAnswer(BaseModel):
     holdout: float
     default_reward: float | None
     patience: float | None
+    attributes: dict[str, str | list[str] | list[float]] = Field(description="What is known of players, as declared")
+    player_limit: int
     rounds: int
     decisions: int
     rewards: int
@@ -231,7 +280,7 @@ class ExperimentsAnswer(BaseModel):
 class PlayersAnswer(BaseModel):
     """Players, retired ones too."""
 
-    players: list[RosterEntry]
+    players: list[PlayerEntry]
     next: int | None = Field(description="Give it as `after` for the next players; null at the end")
 
 

@@ -96,7 +96,8 @@ async def read_players(
 ) -> bodies.PlayersAnswer:
     """All who ever joined, in the order in which they came."""
     found = await request.app.state.read_pool.query(queries.players, name, after, limit)
-    return bodies.PlayersAnswer(players=_entries(found), next=after + limit if len(found) == limit else None)
+    players = [bodies.PlayerEntry(name=each, here=here, attributes=shown) for each, here, shown in found]
+    return bodies.PlayersAnswer(players=players, next=after + limit if len(found) == limit else None)
 
 
 @endpoint("PATCH", EXPERIMENT, CHANGE, 404)
@@ -107,13 +108,14 @@ async def change_experiment(name: Name, body: bodies.ChangeBody, request: Reques
 
 @endpoint("POST", EXPERIMENT + "/erasures", CHANGE, 404)
 async def erase(name: Name, body: bodies.ErasureBody, request: Request) -> bodies.ErasureAnswer:
-    """Forget the name of a player; what it has learnt stays, under another name."""
+    """Forget the name of a player, and its attributes; what it has learnt stays, under another name."""
     return bodies.ErasureAnswer(player=await request.app.state.writer.apply(Erase(name, body.player)))
 
 
 def _described(experiment: queries.Experiment) -> ExperimentAnswer:
     setup, policy = experiment.setup, experiment.setup.policy
     shown: dict[str, Any] = {**vars(setup), **vars(experiment), "reward_range": [setup.low, setup.high]}
+    shown["attributes"] = setup.attributes.to_dict()
     shown["policy"] = bodies.PolicyAnswer(name=type(policy).__name__, constants=policy.arguments(), label=policy.label)
     return ExperimentAnswer(**shown | {names: _entries(shown[names]) for names in ("arms", "players")})
 
@@ -125,16 +127,20 @@ def _entries(names: list[tuple[str, bool]]) -> list[bodies.RosterEntry]:
 # ---------------------------------------------------------------- decisions and rewards
 
 
-def _form(several: str) -> Discriminator:
-    """Tell the body for several from the one for one, so that errors are about the right one."""
-    return Discriminator(lambda body: "several" if isinstance(body, dict) and several in body else "one")
+def _form(*others: str) -> Discriminator:
+    """Tell bodies apart by a field that only they have, so that errors are about the right one."""
+    fields = [*others]
+    return Discriminator(lambda body: next((f for f in fields if isinstance(body, dict) and f in body), "one"))
 
 
 AnyDecisionBody = Annotated[
-    Annotated[bodies.OneDecisionBody, Tag("one")] | Annotated[bodies.DecisionsBody, Tag("several")], _form("players")
+    Annotated[bodies.OneDecisionBody, Tag("one")]
+    | Annotated[bodies.DecisionsBody, Tag("players")]
+    | Annotated[bodies.CombinationBody, Tag("attributes")],
+    _form("players", "attributes"),
 ]
 AnyRewardBody = Annotated[
-    Annotated[bodies.RewardBody, Tag("one")] | Annotated[bodies.RewardsBody, Tag("several")], _form("rewards")
+    Annotated[bodies.RewardBody, Tag("one")] | Annotated[bodies.RewardsBody, Tag("rewards")], _form("rewards")
 ]
 
 
@@ -142,11 +148,21 @@ AnyRewardBody = Annotated[
 async def decide(
     name: Name, body: AnyDecisionBody, request: Request, idempotency_key: Key = None
 ) -> bodies.DecisionsAnswer:
-    """Choose an arm for a player, or one for each of several who act in the same round."""
+    """Choose an arm for a player, or one for each of several who act in the same round.
+
+    A player is a name, or a combination of attributes, which joins when it is first seen.
+    """
     key = idempotency_key or body.idempotency_key
     if body.idempotency_key not in (None, key):
         raise HttpProblem("conflicting-key", "Idempotency-Key and idempotency_key differ; give one of them.")
-    players = [body.player] if isinstance(body, bodies.OneDecisionBody) else body.players
+    players: Any
+    match body:
+        case bodies.OneDecisionBody(player=player):
+            players = [player]
+        case bodies.CombinationBody(attributes=given):
+            players = [given] if isinstance(given, dict) else given
+        case _:
+            players = body.players
     made = await request.app.state.writer.apply(Choose(name, players, body.available, key))
     return bodies.DecisionsAnswer(decisions=made)
 

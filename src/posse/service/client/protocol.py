@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, overload
 from urllib.parse import quote
 
+from posse.attributes import Attributes
 from posse.checks import number
 from posse.learner import ConflictingReward, Decision, UnknownDecision
-from posse.learner.learner import as_reports
+from posse.learner.frames import as_reports
 from posse.learner.ledger import parse_id, write_id
+from posse.learner.setup import PLAYER_LIMIT
 from posse.policies import Policy
 from posse.policies.posse_ts import PosseTS
 from posse.service.client.retry import ServiceError, Steps, Unreachable, ask
@@ -58,25 +60,35 @@ class ClientProtocol:
     # ---------------------------------------------------------------- decisions and rewards
 
     @overload
-    def choose(self, experiment: str, player: str, available: Iterable[str] | None = None) -> Steps[Decision]: ...
+    def choose(
+        self, experiment: str, player: str | Mapping[str, Any], available: Iterable[str] | None = None
+    ) -> Steps[Decision]: ...
     @overload
     def choose(
-        self, experiment: str, player: list[str] | tuple[str, ...], available: Iterable[str] | None = None
+        self,
+        experiment: str,
+        player: list[str] | list[dict[str, Any]] | tuple[str, ...],
+        available: Iterable[str] | None = None,
     ) -> Steps[list[Decision]]: ...
-    def choose(
-        self, experiment: str, player: str | list[str] | tuple[str, ...], available: Iterable[str] | None = None
-    ) -> Steps[Any]:
+    def choose(self, experiment: str, player: Any, available: Iterable[str] | None = None) -> Steps[Any]:
         """Choose an arm for a player, or one for each of several players who act in the same round.
 
+        A dictionary {attribute: value} is the player that has this combination of attributes. It joins if it is new.
         If no answer comes, the request is repeated with the same idempotency key, so it is carried out once.
         """
-        body: dict[str, Any] = {"player": player} if isinstance(player, str) else {"players": list(player)}
+        one = isinstance(player, (str, Mapping))
+        players = [player] if one else list(player)
+        combinations = [isinstance(each, Mapping) for each in players]
+        if any(combinations) and not all(combinations):
+            raise TypeError("players are given by name and by attributes, but expected one way in one request")
+        field = "attributes" if any(combinations) else "player" if one else "players"
+        body: dict[str, Any] = {field: players[0] if one else players}
         if available is not None:
             body["available"] = list(available)
         path, key = f"{_path(experiment)}/decisions", uuid.uuid4().hex
         answer = yield from ask("POST", path, body, patience=self.patience, key=key)
         decisions = [Decision(**each) for each in answer["decisions"]]
-        return decisions[0] if isinstance(player, str) else decisions
+        return decisions[0] if one else decisions
 
     def observe(
         self,
@@ -211,7 +223,7 @@ class ClientProtocol:
         self,
         experiment: str,
         arms: Iterable[str],
-        players: Iterable[str] = (),
+        players: Iterable[str] | Mapping[str, Mapping[str, Any]] = (),
         policy: Policy = PosseTS(),
         horizon: int | None = None,
         *,
@@ -221,20 +233,23 @@ class ClientProtocol:
         holdout: float = 0.0,
         default_reward: float | None = None,
         patience: float | None = None,
+        attributes: Mapping[str, Any] | None = None,
+        player_limit: int = PLAYER_LIMIT,
     ) -> Steps[dict[str, Any]]:
         """Create an experiment with the arguments of `posse.Learner`; return its description."""
         constants = policy.arguments()
-        body: dict[str, Any] = {"name": experiment, "arms": list(arms), "players": list(players)}
+        body: dict[str, Any] = {"name": experiment, "arms": list(arms), "players": _given(players)}
         body |= {"policy": {"name": type(policy).__name__, "constants": constants}, "horizon": horizon, "seed": seed}
         body |= {"reward_range": list(reward_range), "floor": floor, "holdout": holdout}
-        body |= {"default_reward": default_reward, "patience": patience}
+        body |= {"default_reward": default_reward, "patience": patience, "player_limit": player_limit}
+        body |= {"attributes": Attributes(attributes).to_dict()}
         return self._change("POST", "/v1/experiments", body)
 
     def change(
         self,
         experiment: str,
         *,
-        join: Iterable[str] = (),
+        join: Iterable[str] | Mapping[str, Mapping[str, Any]] = (),
         retire: Iterable[str] = (),
         add_arms: Iterable[str] = (),
         retire_arms: Iterable[str] = (),
@@ -243,13 +258,16 @@ class ClientProtocol:
     ) -> Steps[dict[str, Any]]:
         """Let players and arms come and go, pause or resume: all of it or nothing. Return the new description."""
         names = {"join": join, "retire": retire, "add_arms": add_arms, "retire_arms": retire_arms}
-        body: dict[str, Any] = {kind: list(of_kind) for kind, of_kind in names.items()}
+        body: dict[str, Any] = {kind: _given(of_kind) for kind, of_kind in names.items()}
         body |= {"paused": paused, "knows_others": knows_others}
         return self._change("PATCH", _path(experiment), body)
 
-    def join(self, experiment: str, player: str, *, knows_others: bool = True) -> Steps[dict[str, Any]]:
+    def join(
+        self, experiment: str, player: str, attributes: Mapping[str, Any] | None = None, *, knows_others: bool = True
+    ) -> Steps[dict[str, Any]]:
         """Let a player join, or come back with everything it had learned."""
-        return self.change(experiment, join=[player], knows_others=knows_others)
+        join = [player] if attributes is None else {player: attributes}
+        return self.change(experiment, join=join, knows_others=knows_others)
 
     def retire(self, experiment: str, player: str) -> Steps[dict[str, Any]]:
         """Let a player leave. What it has learned stays with the others, and its late rewards still count."""
@@ -264,7 +282,7 @@ class ClientProtocol:
         return self.change(experiment, retire_arms=[arm])
 
     def erase(self, experiment: str, player: str) -> Steps[str]:
-        """Let the service forget the name of a player; return the name that takes its place."""
+        """Let the service forget the name and attributes of a player; return the name that takes its place."""
         return (yield from self._change("POST", f"{_path(experiment)}/erasures", {"player": player}))["player"]
 
     def _change(self, method: str, path: str, body: Any) -> Steps[Any]:
@@ -308,6 +326,10 @@ class ClientProtocol:
 
     def _get(self, path: str) -> Steps[Any]:
         return ask("GET", path, patience=self.patience)
+
+
+def _given(names: Iterable[str] | Mapping[str, Mapping[str, Any]]) -> Any:
+    return dict(names) if isinstance(names, Mapping) else list(names)
 
 
 def _is_final(error: BaseException) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from posse.insight import diagnose
+from posse.insight import Diagnosis, diagnose
+from posse.insight.diagnosis.attributes import LEAST
 from posse.insight.diagnosis.text import SIGNIFICANT
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import fit
@@ -51,7 +52,22 @@ def diagnosis(counts: Counts, squares: np.ndarray) -> dict[str, Any]:
         "at_all": found.differ,
     }
     verdict = {"state": state, "epsilon": epsilon, "likely": found.spread.value, "worst": worst, **differ}
+    verdict["explained"] = explained(found)
     return dict(plain({**verdict, "rows": rows, "broken": found.broken}))
+
+
+def explained(found: Diagnosis) -> list[dict[str, Any]] | None:
+    """How much each attribute explains of how players differ in what the arms do, most first, then what is their own.
+
+    None if there are no attributes, or nothing to explain.
+    """
+    if found.shares is None or found.shares.contrasts is None:
+        return None
+    shares, names = found.shares.contrasts.interval(found.level), list(found.shares.values)
+    if not (found.model.contrast_p < SIGNIFICANT or np.any(shares.low[:-1] >= LEAST)):
+        return None
+    order = [*np.argsort(-shares.value[:-1], kind="stable").tolist(), len(names)]
+    return [{"name": [*names, ""][place], **shares.at(place)._asdict()} for place in order]
 
 
 def savings(

@@ -11,6 +11,7 @@ import numpy as np
 
 from posse.service.dashboard import words
 from posse.service.dashboard.analysis_process import AnalysisProcess
+from posse.service.dashboard.by_attribute import by_attribute
 from posse.service.dashboard.snapshots import Snapshot
 from posse.service.dashboard.templates import experiment_address
 from posse.service.storage.queries import Indices
@@ -36,9 +37,14 @@ class ShownArm(NamedTuple):
     """Of all decisions."""
 
 
-def contents(snapshot: Snapshot, analyses: AnalysisProcess, search: str, page_number: int) -> dict[str, Any]:
-    """Everything that the page of an experiment shows, for the templates."""
+def contents(
+    snapshot: Snapshot, analyses: AnalysisProcess, search: str, page_number: int, attribute: str = ""
+) -> dict[str, Any]:
+    """Everything that the page of an experiment shows, for the templates; `attribute` is the one that was chosen."""
+    shown = shown_columns(snapshot)
     return {
+        "values": by_attribute(snapshot, attribute, [arm.place for arm in shown]),
+        "columns": shown,
         "snapshot": snapshot,
         "address": experiment_address(snapshot.name),
         "arms": shown_arms(snapshot),
@@ -67,6 +73,12 @@ def shown_arms(snapshot: Snapshot) -> tuple[ShownArm, ...]:
         ShownArm(place, name, here, int(color[place]), float(total[place]) / everything)
         for place, (name, here) in enumerate(snapshot.arms)
     )
+
+
+def shown_columns(snapshot: Snapshot) -> list[ShownArm]:
+    """The arms that tables have columns for: those most chosen."""
+    by_share = sorted(shown_arms(snapshot), key=lambda arm: (not arm.here, -arm.share))
+    return sorted(by_share[:COLUMNS], key=lambda arm: arm.place)
 
 
 def favorite_arms(snapshot: Snapshot, players: Sequence[int] | np.ndarray, indices: Indices) -> np.ndarray:
@@ -126,8 +138,7 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any
     upper end, first as rewards and then from 0 to 100 on the bars' common scale; the share of the decisions, the weight
     of other players' data, and the rewards of the player's own.
     """
-    arms = shown_arms(snapshot)
-    shown = sorted(sorted(arms, key=lambda arm: (not arm.here, -arm.share))[:COLUMNS], key=lambda arm: arm.place)
+    shown = shown_columns(snapshot)
     found: Sequence[int] = range(len(snapshot.players))
     if search:
         found = [place for place in found if search.casefold() in snapshot.players[place][0].casefold()]
@@ -156,7 +167,7 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any
         "pages": pages,
         "search": search,
         "found": len(found),
-        "hidden_arms": len(arms) - len(shown),
+        "hidden_arms": len(snapshot.arms) - len(shown),
     }
 
 

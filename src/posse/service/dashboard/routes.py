@@ -193,9 +193,10 @@ async def _contents(request: Request) -> dict[str, Any]:
     snapshot, state = await _snapshot(request), request.app.state
     search, number = request.query_params.get("q", "")[:200], request.query_params.get("page", "1")
     page_number = int(number) if number.isdecimal() and len(number) < 9 else 1
-    shown = await state.read_pool.run(contents, snapshot, state.analyses, search, page_number)
+    attribute = request.query_params.get("by", "")
+    shown = await state.read_pool.run(contents, snapshot, state.analyses, search, page_number, attribute)
     numbers = snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS)
-    seen = _digest((*numbers, shown["diagnosis"], shown["savings"], search, page_number))
+    seen = _digest((*numbers, shown["diagnosis"], shown["savings"], search, page_number, attribute))
     return {**shown, "seen": seen, "may_change": access.allows(request.state.grant, CHANGE, snapshot.name)}
 
 

@@ -58,6 +58,13 @@ class Snapshot:
         self.sampled = queries.indices(state, self.sample)
         self._state = state
 
+    def values_of(self, attribute: str) -> tuple[list[str | None], np.ndarray, np.ndarray]:
+        """The values of an attribute, which of them each player has, and how many players have each."""
+        places: dict[str | None, int] = {}
+        texts = (self.counts.attributes or {})[attribute]
+        found = np.array([places.setdefault(text, len(places)) for text in texts], np.int64)
+        return list(places), found, np.bincount(found, minlength=len(places))
+
     def indices(self, players: Sequence[int]) -> queries.Indices:
         """What the next decisions of the players at these places would rest on."""
         return queries.indices(self._state, players)

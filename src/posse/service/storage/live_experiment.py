@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
+from posse.attributes import Value
 from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
@@ -61,12 +62,19 @@ class LiveExperiment:
 
     @classmethod
     def create(
-        cls, connection: Connection, name: str, setup: Setup, arms: list[str], players: list[str], now: float
+        cls,
+        connection: Connection,
+        name: str,
+        setup: Setup,
+        arms: list[str],
+        players: list[str],
+        now: float,
+        values: list[tuple[Value, ...]] | None = None,
     ) -> LiveExperiment:
-        """A new experiment, written to the database."""
+        """A new experiment, written to the database; `values` are the players' attributes."""
         if setup.policy.forget is not None:
             raise ValueError(f"forget={setup.policy.forget}, but the service has no policies that forget; see Learner")
-        state = LearnerState(setup, arms, players)
+        state = LearnerState(setup, arms, players, values)
         row: dict[str, Any] = {"name": name, "created_at": now, "first_players": len(players), "first_arms": len(arms)}
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
@@ -98,7 +106,8 @@ class LiveExperiment:
     def load(cls, connection: Connection, row: Values) -> LiveExperiment:
         """The experiment from the statistics beside the log: the cost does not depend on the log's length."""
         players, arms = (log_rows.read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
-        state = first_state(row, [name for name, _ in arms], [name for name, _ in players])
+        first = [name for name, _ in arms[: row["first_arms"]]]  # without players, which would take long if many
+        state = LearnerState(Setup.from_dict(json.loads(row["setup"])), first, [])
         live = cls(row, state)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         live.statistics.load(connection, row, state, players, arms)
@@ -135,8 +144,8 @@ class LiveExperiment:
         self.statistics.keep(self.state)
         return True
 
-    def replay(self, rows: Iterable[tuple[str, Values]], name_of: Any) -> None:
-        """Go through rows of the log, in order; `name_of` gives the name at a place of a table."""
+    def replay(self, rows: Iterable[tuple[str, Values]], entry_of: Callable[[str, int], Values]) -> None:
+        """Go through rows of the log, in order; `entry_of` gives the row at a place of a table of names."""
         batch: list[tuple[Row, float]] = []
         event = 0
         for table, row in rows:
@@ -151,7 +160,7 @@ class LiveExperiment:
                 batch.append(self._replay_reward(row))
                 event = row["event"]
             else:
-                self._replay_change(row, name_of)
+                self._replay_change(row, entry_of)
             self._trim()
         if batch:
             self.state.observe(batch)
@@ -166,14 +175,20 @@ class LiveExperiment:
             self.answers[known.serial] = (known.tag, row["reward"], bool(row["defaulted"]))
         return log_rows.past_row(row, max(row["serial"], -1)), row["reward"]
 
-    def _replay_change(self, row: Values, name_of: Any) -> None:
+    def _replay_change(self, row: Values, entry_of: Callable[[str, int], Values]) -> None:
         kind, place = row["kind"], row["place"]
         if kind in (*log_rows.PLAYER_CHANGES, *log_rows.ARM_CHANGES):
-            roster = self._roster_of(kind)
-            name = roster.names[place] if place < len(roster.names) else name_of(f"{roster.kind}s", place)
-            self.state.change(kind, name, bool(row["knows_others"]))
+            roster, values = self._roster_of(kind), None
+            if place < len(roster.names):
+                name = roster.names[place]
+            else:
+                entry = entry_of(f"{roster.kind}s", place)
+                name = entry["name"]
+                if kind == "join":
+                    values = log_rows.parse_values(self.state.setup.attributes, entry["attributes"])
+            self.state.change(kind, name, bool(row["knows_others"]), values)
         elif kind == "erase":
-            self.state.player_roster.rename(place, name_of("players", place))
+            self._erase(place, entry_of("players", place)["name"])
         elif kind == "rounds":
             self.state.rounds = place
         elif kind in ("pause", "resume"):
@@ -241,8 +256,15 @@ class LiveExperiment:
                 self.waiting.pop(row.serial, None)
                 self.answers[row.serial] = (row.tag, reward, defaulted)
 
-    def check_changes(self, steps: list[tuple[str, str]]) -> None:
-        """An error if one of these changes, each a kind and a name, cannot be made after those before it."""
+    def check_changes(self, steps: list[tuple[str, str]], values: Mapping[str, tuple[Value, ...]]) -> None:
+        """An error if one of these changes, each a kind and a name, cannot be made after those before it.
+
+        `values` are the attributes of players who join, as far as they are given.
+        """
+        new = [name for kind, name in steps if kind == "join" and name not in self.state.player_roster]
+        self.state.setup.check_players(len(self.state.player_roster.names) + len(new))
+        for name, given in values.items():
+            self.state.check_join(name, given)
         names = [name for _, name in steps]
         players, arms = self.state.player_roster.copy_of(names), self.state.arm_roster.copy_of(names)
         for kind, name in steps:
@@ -256,19 +278,35 @@ class LiveExperiment:
                     self._roster_of(kind).place(name)  # its error says who there is
                 roster.retire(name)
 
-    def change(self, kind: str, name: str, now: float, knows_others: bool = True) -> None:
-        """One event: a player or an arm comes or goes."""
-        self.state.change(kind, name, knows_others)
+    def change(
+        self,
+        kind: str,
+        name: str,
+        now: float,
+        knows_others: bool = True,
+        values: tuple[Value, ...] | None = None,
+    ) -> None:
+        """One event: a player or an arm comes or goes. A player that is new has these values of the attributes."""
+        if kind == "erase":
+            return self.erase(name, name, now)
+        self.state.change(kind, name, knows_others, values)
         roster = self._roster_of(kind)
         place = roster.place(name)
         self._append_name(roster, place)
         self.append_change(kind, place, now, self.state.events, knows_others)
 
     def erase(self, player: str, replacement: str, now: float) -> None:
+        """Replace a player's name. Its attributes are forgotten, which is an event where there are any."""
         place = self.state.player_roster.place(player)
-        self.state.player_roster.rename(place, replacement)
+        self._erase(place, replacement)
         self._append_name(self.state.player_roster, place)
-        self.append_change("erase", place, now)
+        self.append_change("erase", place, now, self.state.events if self.state.setup.attributes else 0)
+
+    def _erase(self, place: int, replacement: str) -> None:
+        self.state.player_roster.rename(place, replacement)
+        if self.state.setup.attributes:
+            self.state.change("erase", replacement)
+            self.statistics.expect_summary()
 
     def append_change(self, kind: str, place: int, now: float, event: int = 0, knows_others: bool = True) -> None:
         """Write a change to the log."""
@@ -284,7 +322,8 @@ class LiveExperiment:
 
     def _append_name(self, roster: Roster, place: int) -> None:
         table = f"{roster.kind}s"
-        row = log_rows.name_row(table, self.id, place, roster.names[place], bool(roster.here[place]))
+        more = {"attributes": log_rows.written_values(self.state.values[place])} if roster.kind == "player" else {}
+        row = log_rows.name_row(table, self.id, place, roster.names[place], bool(roster.here[place]), **more)
         self._rows[table].append(row)
 
     def _trim(self) -> None:
@@ -323,7 +362,10 @@ class LiveExperiment:
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}
 
 
-def first_state(row: Values, arms: list[str], players: list[str]) -> LearnerState:
+def first_state(row: Values, arms: list[Values], players: list[Values]) -> LearnerState:
     """The learner's state before the first row of the log, with those arms and players that were there then."""
     setup = Setup.from_dict(json.loads(row["setup"]))
-    return LearnerState(setup, arms[: row["first_arms"]], players[: row["first_players"]])
+    first = players[: row["first_players"]]
+    values = [log_rows.parse_values(setup.attributes, player["attributes"]) for player in first]
+    names = [player["name"] for player in first]
+    return LearnerState(setup, [arm["name"] for arm in arms[: row["first_arms"]]], names, values)

@@ -10,15 +10,17 @@ one chain for each experiment, from its set-up to its last row, whose digest the
 from __future__ import annotations
 
 import hashlib
+import json
 import operator
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
+from posse.attributes import Attributes, Value
 from posse.learner.ledger import Row
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
@@ -33,10 +35,11 @@ PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
 class RowLayout:
     """How a table's row becomes bytes: its numbers, then what varies in length or may be missing."""
 
-    def __init__(self, whole: str, real: str, varying: str) -> None:
+    def __init__(self, whole: str, real: str, varying: str, optional: str = "") -> None:
         self.numbers = operator.itemgetter(*whole.split(), *real.split())
         self.pack = struct.Struct(f">{len(whole.split())}q{len(real.split())}d").pack
         self.varying = varying.split()
+        self.optional = optional.split()  # columns that came later: where they are empty, digests are as before
 
 
 NAMES = RowLayout("experiment place", "", "name")
@@ -49,7 +52,7 @@ LAYOUTS = {
     "rewards": RowLayout("link serial event round player arm defaulted", "reward seen_n seen_s observed_at", ""),
     "changes": RowLayout("link event place knows_others", "at", "kind"),
     "experiments": RowLayout("first_players first_arms", "created_at", "name setup"),
-    "players": NAMES,
+    "players": RowLayout("experiment place", "", "name", "attributes"),
     "arms": NAMES,
     "tokens": RowLayout("id", "created_at", "hash scopes label experiment expires_at revoked_at"),
 }
@@ -65,6 +68,7 @@ def row_digest(table: str, row: Values, previous: bytes = b"") -> bytes:
     content = previous + table.encode() + layout.pack(*layout.numbers(row))
     if layout.varying:
         content += b"".join(_sized(row[name]) for name in layout.varying)
+        content += b"".join(_sized(row[name]) for name in layout.optional if row[name] is not None)
     return hashlib.sha256(content).digest()
 
 
@@ -177,24 +181,45 @@ def by_link(entry: tuple[str, Values]) -> int:
 # ---------------------------------------------------------------- names
 
 
-def name_row(table: str, experiment: int, place: int, name: str, here: bool) -> dict[str, Any]:
-    row: dict[str, Any] = {"experiment": experiment, "place": place, "name": name, "here": int(here)}
+def name_row(table: str, experiment: int, place: int, name: str, here: bool, **more: str | None) -> dict[str, Any]:
+    row: dict[str, Any] = {"experiment": experiment, "place": place, "name": name, "here": int(here), **more}
     row["digest"] = row_digest(table, row)
     return row
 
 
-def read_names(
-    connection: Connection, table: sql.Table, experiment: int, after: int = 0, limit: int | None = None
-) -> list[tuple[str, bool]]:
-    """Names, and whether each is here, by place; all of them, or at most so many after the first few."""
-    query = sql.select(table.c.name, table.c.here).where(table.c.experiment == experiment, table.c.place >= after)
-    return [(name, bool(here)) for name, here in connection.execute(query.order_by(table.c.place).limit(limit)).all()]
+def read_names(connection: Connection, table: sql.Table, experiment: int) -> list[tuple[str, bool]]:
+    """Names, and whether each is here, by place."""
+    query = sql.select(table.c.name, table.c.here).where(table.c.experiment == experiment).order_by(table.c.place)
+    return [(name, bool(here)) for name, here in connection.execute(query).all()]
 
 
-def read_name(connection: Connection, table: str, experiment: int, place: int) -> str:
-    column = tables.metadata.tables[table].c
-    query = sql.select(column.name).where(column.experiment == experiment, column.place == place)
-    name = connection.execute(query).scalar()
-    if name is None:
+def read_name(connection: Connection, table: str, experiment: int, place: int) -> Values:
+    """The row of the one at a place."""
+    names = tables.metadata.tables[table]
+    query = sql.select(names).where(names.c.experiment == experiment, names.c.place == place)
+    found = connection.execute(query).mappings().first()
+    if found is None:
         raise Damaged(f"{table} of experiment {experiment} has nobody at place {place}")
-    return str(name)
+    return found
+
+
+# ---------------------------------------------------------------- attributes
+
+
+def read_values(connection: Connection, attributes: Attributes, experiment: int) -> list[tuple[Value, ...]] | None:
+    """Each player's values of the attributes, by place; None if there are no attributes."""
+    if not attributes:
+        return None
+    column = tables.players.c
+    query = sql.select(column.attributes).where(column.experiment == experiment).order_by(column.place)
+    return [parse_values(attributes, text) for text in connection.execute(query).scalars()]
+
+
+def parse_values(attributes: Attributes, text: str | None) -> tuple[Value, ...]:
+    """A player's values from the column of the table."""
+    return attributes.values({}) if text is None else attributes.check(json.loads(text))
+
+
+def written_values(values: Sequence[Value]) -> str | None:
+    """A player's values for the column; nothing if it has none."""
+    return None if all(value is None for value in values) else json.dumps(values, ensure_ascii=False)

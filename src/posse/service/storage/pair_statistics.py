@@ -19,7 +19,7 @@ from posse.policies.statistics import COUNT
 from posse.service.storage import schema as tables
 from posse.service.storage.database import upsert
 from posse.service.storage.errors import Damaged
-from posse.service.storage.log_rows import Values
+from posse.service.storage.log_rows import Values, read_values
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here
@@ -38,6 +38,7 @@ class PairStatistics:
 
     def load(self, connection: Connection, row: Values, state: LearnerState, players: Entries, arms: Entries) -> None:
         """Put the state where the tables say it stands; `row` is the experiment's."""
+        values = read_values(connection, state.setup.attributes, row["id"])
         table, shape, names = tables.stats, (len(arms), len(players)), number_names(state)
         numbers = np.zeros((1 + len(names), *shape), np.int64)  # what waits comes first
         columns = table.c.arm, table.c.player, table.c.waiting, table.c.numbers
@@ -67,8 +68,9 @@ class PairStatistics:
             start += len(array)
         try:
             summary = _read_summary(connection, row["id"], state, len(players), totals[0])
-            state.restore(players, arms, numbers[0], arrays | summary)
-            same = all(getattr(state.known, name).size == summary[name].size for name in _summary_names(state))
+            state.restore(players, arms, numbers[0], arrays | summary, values)
+            names_of = [name for name in _summary_names(state) if name != "of_value"]  # which may lack new values
+            same = all(getattr(state.known, name).size == summary[name].size for name in names_of)
         except (struct.error, KeyError, ValueError):
             same = False
         if not same:
@@ -77,6 +79,10 @@ class PairStatistics:
                 "version of posse made it; `posse db rebuild` makes it anew from the log"
             )
         self.keep(state)
+
+    def expect_summary(self) -> None:
+        """Take the next summary for another than the database has, though nobody came and nothing was pulled."""
+        self._summary = NO_SUMMARY
 
     def keep(self, state: LearnerState) -> None:
         """Take the state for what the database has."""
@@ -115,16 +121,13 @@ class PairStatistics:
 
 
 def _which_summary(state: LearnerState) -> tuple[int, ...]:
-    """What tells a summary from the one before: when it was made, the size of what it says, and how many players.
+    """What tells a summary from the one before: everybody's pulls and the players when it was made, and the arms.
 
     A policy that can welcome players with what the last summary says need not make one when another player joins.
     """
     if "summed" not in state.core.kept:
         return NO_SUMMARY
-    size = sum(getattr(state.known, name).size for name in _summary_names(state) if name != "of_player")
-    players = state.waiting.shape[1]
-    counted = min(players, 1) if getattr(state.setup.policy, "welcome", None) else players
-    return *state.known.summed[1:].tolist(), size, counted
+    return *state.known.summed[1:].tolist(), len(state.waiting)
 
 
 def _pairs_with_data(state: LearnerState, first_arm: int = 0, players: slice = slice(None)) -> np.ndarray:
@@ -173,6 +176,9 @@ def summary_of(state: LearnerState, joined: int = 0) -> bytes:
     for name in _summary_names(state):
         array = getattr(state.known, name)
         part = array[1:] if name == "summed" else array[: len(array) - joined] if name == "of_player" else array
+        if name == "of_value" and joined:
+            known = state.known.columns[: len(state.known.columns) - joined]
+            part = array[:, :, : max(state.core.coder.parts, known.max(initial=-1) + 1)]
         content += struct.pack("<q", part.size) + part.astype(part.dtype.newbyteorder("<")).tobytes()
     return content
 

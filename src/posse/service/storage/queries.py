@@ -99,9 +99,20 @@ def experiment(connection: Connection, name: str) -> Experiment:
     return experiments(connection, find(connection, name)["id"])[0]
 
 
-def players(connection: Connection, name: str, after: int = 0, limit: int = LARGEST_PAGE) -> list[tuple[str, bool]]:
-    """At most so many players after the first few: names, and whether each is here, in the order in which they came."""
-    return log_rows.read_names(connection, tables.players, find(connection, name)["id"], after, limit)
+def players(
+    connection: Connection, name: str, after: int = 0, limit: int = LARGEST_PAGE
+) -> list[tuple[str, bool, dict[str, str]]]:
+    """At most so many players after the first few, in the order in which they came.
+
+    Each has its name, whether it is here, and its attributes as people read them.
+    """
+    row, table = find(connection, name), tables.players
+    declared = Setup.from_dict(json.loads(row["setup"])).attributes
+    query = sql.select(table).where(table.c.experiment == row["id"], table.c.place >= after).order_by(table.c.place)
+    return [
+        (each.name, bool(each.here), declared.shown(log_rows.parse_values(declared, each.attributes)))
+        for each in connection.execute(query.limit(limit))
+    ]
 
 
 def described(connection: Connection, live: LiveExperiment) -> Experiment:
@@ -224,10 +235,19 @@ def log_table(connection: Connection, name: str) -> Any:
             answer = Answer(one["reward"], one["event"], one["observed_at"], bool(one["defaulted"]))
             rows[one["serial"]] = (made, answer)
         elif one["event"] > 0:
-            who = (players if one["kind"] in log_rows.PLAYER_CHANGES else arms)[one["place"]]
-            change = {"event": one["event"], "kind": one["kind"], "name": who}
-            changes.append(change | {"knows_others": bool(one["knows_others"])})
-    first = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}
+            who = (arms if one["kind"] in log_rows.ARM_CHANGES else players)[one["place"]]
+            change = {
+                "event": one["event"],
+                "kind": one["kind"],
+                "name": who,
+                "knows_others": bool(one["knows_others"]),
+            }
+            if one["kind"] == "join" and live.state.setup.attributes:
+                change["attributes"] = list(live.state.values[one["place"]])
+            changes.append(change)
+    first: dict[str, list[Any]] = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}
+    if live.state.setup.attributes:
+        first["attributes"] = [list(values) for values in live.state.values[: row["first_players"]]]
     given_up = live.state.decisions - sum(serial >= 0 for serial in rows)
     in_order = sorted(rows.values(), key=lambda pair: (pair[0].round, pair[0].serial))
     return to_arrow(live.state, Past(first, changes, given_up, live.time), in_order)

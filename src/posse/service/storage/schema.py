@@ -6,6 +6,8 @@ small integers: a boolean type would read 2 as true, and so hide a damaged value
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sql
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, LargeBinary, SmallInteger, Text
 
@@ -36,7 +38,7 @@ experiments = sql.Table(
 )
 
 
-def _names(table: str) -> sql.Table:
+def _names(table: str, *more: Column[Any]) -> sql.Table:
     return sql.Table(
         table,
         metadata,
@@ -44,12 +46,13 @@ def _names(table: str) -> sql.Table:
         Column("place", Integer, primary_key=True, autoincrement=False),
         Column("name", Text, nullable=False),
         Column("here", SmallInteger, nullable=False),
-        Column("digest", LargeBinary, nullable=False),  # of place and name
+        *more,
+        Column("digest", LargeBinary, nullable=False),  # of place, name, and attributes if there are any
         sql.UniqueConstraint("experiment", "name"),
     )
 
 
-players = _names("players")
+players = _names("players", Column("attributes", Text))  # values as JSON, as `posse.attributes` has them
 arms = _names("arms")
 
 decisions = sql.Table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sql
@@ -167,9 +167,12 @@ class Transaction:
             raise UnknownExperiment(f"no experiment {name!r}")
         return self.touched[name]
 
-    def create(self, name: str, setup: Setup, arms: list[str], players: list[str], now: float) -> LiveExperiment:
+    def create(self, name: str, setup: Setup, first: Mapping[str, list[Any]], now: float) -> LiveExperiment:
+        """Begin an experiment; `first` has its arms, its players and their attributes, as a learner's log has it."""
         check_experiment_name(name)
-        self.touched[name] = LiveExperiment.create(self.connection, name, setup, arms, players, now)
+        values = [setup.attributes.check(each) for each in first.get("attributes", ())]
+        arms, players = first["arms"], first["players"]
+        self.touched[name] = LiveExperiment.create(self.connection, name, setup, arms, players, now, values)
         return self.touched[name]
 
     def write(self) -> None:

@@ -1,10 +1,13 @@
-"""Only pairs with data have a row; totals in the experiment's row; a policy's summary in a table of its own."""
+"""Only pairs with data have a row; totals in the experiment's row; a policy's summary in a table of its own.
+
+Players may have attributes. Those of before have none, and their digests stay as they are.
+"""
 
 from __future__ import annotations
 
 import sqlalchemy as sql
 from alembic import op
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Text
 
 revision = "0003"
 down_revision = "0002"
@@ -26,6 +29,7 @@ def upgrade() -> None:
         for name in ("rewards", "waiting"):
             op.alter_column("experiments", name, server_default=None)
     op.drop_column("experiments", "summary")
+    op.add_column("players", Column("attributes", Text))
     op.create_table(
         "summaries",
         Column("experiment", Integer, primary_key=True, autoincrement=False),
