@@ -384,7 +384,8 @@ class Estimate:
         u, at_most = phi / self.n[p][i], c * (1 - c)
         v = u + (1 - u) * rho + self.doubt(p, i) * at_most + between / at_most
         all_h = sum(self.h(other, i) for other in self.players if self.n[other][i] > 0)
-        left = (1 - self.h(p, i) / (2 + all_h)) * max(1 - self.h(p, i) * at_most * (self.doubt(p, i) - self.v[p]), 0.1)
+        fitted = [self.effect(k, v, i)[1] * x**2 for k, (v, x) in enumerate(self.parts[p]) if v is not None]
+        left = (1 - self.h(p, i) / (2 + all_h)) * max(1 - self.h(p, i) * at_most * sum(fitted), 0.1)
         x = at_most / u
         return -x / (x + 0.2) * (math.log(v / u) + (self.y(p, i) - c) ** 2 / (at_most * left * v)) / 2
 

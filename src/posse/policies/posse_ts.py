@@ -106,7 +106,7 @@ def expect(player, of_arm, of_player, of_pair, of_value, columns, weights, epsil
     known = of_player[player]
     for arm in range(of_arm.shape[0]):
         said = of_arm[arm]
-        offset, offset_doubt = offset_of(arm, player, of_value, columns, weights)
+        offset, doubt_of_effects, missing = offset_of(arm, player, of_value, columns, weights)
         odds = known[LEVEL] * math.exp(offset) if offset != 0.0 else known[LEVEL]
         own = min(own_share(said[OWN], known[ODD]) / said[HELD], UNLIKE)
         mean, square, doubt, between = 0.0, 0.0, 0.0, 0.0
@@ -120,7 +120,7 @@ def expect(player, of_arm, of_player, of_pair, of_value, columns, weights, epsil
                 mean += share * x
                 square += share * x * x
                 doubt += share * said[DOUBT + group] * slope * slope
-                between += share * at_most * (own + (known[LEVEL_DOUBT] + offset_doubt) * at_most)
+                between += share * at_most * (own + (known[LEVEL_DOUBT] + (doubt_of_effects + missing)) * at_most)
         between += max(square - mean * mean, 0.0)
         alone = of_player.shape[0] == 2  # one player and the row for who joins: nobody to share with
         of_pair[EXPECTED][arm, player] = 0.5 if alone else clip(mean, 1e-9)

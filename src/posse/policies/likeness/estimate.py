@@ -166,8 +166,8 @@ def strengths(tables, groups):
             if n > 1.0:
                 center, between = expected(tables, arm, player, groups)
                 at_most = center * (1.0 - center)
-                _, doubt = offset_of(arm, player, tables.of_value, tables.columns, tables.weights)
-                known = (of_player[player, LEVEL_DOUBT] + doubt) * at_most + between / at_most
+                _, doubt, missing = offset_of(arm, player, tables.of_value, tables.columns, tables.weights)
+                known = (of_player[player, LEVEL_DOUBT] + (doubt + missing)) * at_most + between / at_most
                 away, h = tables.means[arm, player] - center, effective[arm, player]
                 left = (1.0 - h / total) * max(1.0 - h * at_most * doubt, 0.1)  # centers and effects follow the data
                 square = away * away / (at_most * left)

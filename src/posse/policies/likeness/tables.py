@@ -75,21 +75,12 @@ def weigh(tables, part):
         for player in range(tables.pulls.shape[1]):
             n = tables.pulls[arm, player] / noise_of(arm, player, of_arm, of_player)
             own = own_share(of_arm[arm, OWN], of_player[player, ODD])
-            if tables.columns.shape[1] > 0:
-                own = min(own + not_known(tables, arm, player), 0.5)
+            if tables.columns.shape[1] > 0:  # what attributes with a missing value would explain is its own too
+                _, _, missing = offset_of(arm, player, tables.of_value, tables.columns, tables.weights)
+                mean = shifted(of_arm[arm, CENTER], tables.odds[arm, player])
+                own = min(own + missing * mean * (1.0 - mean), 0.5)
             strength = 1.0 / (part * own) - 1.0
             tables.effective[arm, player] = n * strength / (n + strength)
-
-
-@out_of_line
-def not_known(tables, arm, player):
-    """What attributes with a missing value would explain: it adds to what is a player's own, in the same units."""
-    parts, doubt = tables.columns.shape[1], 0.0
-    for part in range(parts):
-        if tables.columns[player, part] < parts:
-            doubt += tables.weights[player, part] * tables.of_value[EFFECT_DOUBT][arm, tables.columns[player, part]]
-    mean = shifted(tables.of_arm[arm, CENTER], tables.odds[arm, player])
-    return doubt * mean * (1.0 - mean)
 
 
 def expected(tables, arm, player, groups):
@@ -138,19 +129,26 @@ def shift_player(tables, player):
     odds = tables.of_player[player, LEVEL]
     level = math.log(odds)
     for arm in range(tables.means.shape[0]):
-        offset, _ = offset_of(arm, player, tables.of_value, tables.columns, tables.weights)
+        offset, _, _ = offset_of(arm, player, tables.of_value, tables.columns, tables.weights)
         tables.shift[arm, player] = level + offset
         tables.odds[arm, player] = odds * math.exp(offset) if offset != 0.0 else odds
 
 
 def offset_of(arm, player, of_value, columns, weights):
-    """What a player's attributes do to an arm in all, on the logit scale, and the variance of that."""
-    offset, doubt = 0.0, 0.0
+    """What a player's attributes do to an arm in all, on the logit scale, and the variance of that.
+
+    The variance comes in two parts: that of estimated effects, and that of values that are missing.
+    """
+    offset, doubt, missing = 0.0, 0.0, 0.0
     for part in range(columns.shape[1]):
         column, weight = columns[player, part], weights[player, part]
         offset += weight * of_value[EFFECT][arm, column]
-        doubt += weight * weight * of_value[EFFECT_DOUBT][arm, column]
-    return offset, doubt
+        variance = weight * weight * of_value[EFFECT_DOUBT][arm, column]
+        if column < columns.shape[1]:
+            missing += variance
+        else:
+            doubt += variance
+    return offset, doubt, missing
 
 
 def evidence_of(variance, precision, value):
