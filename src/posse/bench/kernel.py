@@ -17,8 +17,9 @@ import numpy as np
 from posse.bench.report import BenchFigure, Rows
 from posse.bench.setting import ARMS, PLAYERS, Stopwatch, timed
 from posse.compile import bind
-from posse.generate import subpar, uniform
+from posse.generate import structured, subpar, uniform
 from posse.policies import Policy
+from posse.policies.posse_ts import PosseTS
 from posse.problem import Problem
 from posse.schedule import Concurrent
 from posse.simulation import simulate
@@ -120,6 +121,16 @@ def time_doubling(watch: Stopwatch, policy: Policy, horizon: int) -> None:
         run = new_run(subpar(arms // 2, seed=1, players=players, arms=arms)[0], policy, rounds)
         for piece in range(PIECES):
             watch.time(("doubling", name, piece), run.advance, rounds * (piece + 1) // PIECES)
+
+
+def time_attributes(watch: Stopwatch, horizon: int) -> None:
+    """Time PosseTS on a problem whose players have attributes with eight values in all, told them and not."""
+    options: dict[str, Any] = {"players": PLAYERS, "arms": ARMS, "explained": 0.5, "spread": 0.277}
+    told = structured(attributes={"region": 2, "device": 2, "channel": 4}, low=0.3, high=0.7, **options)[0]
+    for name, problem in (("told", told), ("not told", told.without_attributes())):
+        run = new_run(problem, PosseTS(), horizon)
+        for piece in range(PIECES):
+            watch.time(("attributes", name, piece), run.advance, horizon * (piece + 1) // PIECES)
 
 
 def measure_large(policy: Policy, rounds: int) -> float:

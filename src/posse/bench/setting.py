@@ -31,9 +31,9 @@ def shipped() -> dict[str, type[Policy]]:
 
 
 def example(cls: type[Policy]) -> Policy:
-    """The policy as it is measured. Where it needs them, it gets ε = 0.15 or the spread that goes with it."""
+    """The policy as it is measured. Where it needs them, it gets ε = 0.15 or the deviations that go with it."""
     needed = {field.name for field in dataclasses.fields(cls) if field.default is dataclasses.MISSING}
-    given: dict[str, Any] = {"epsilon": EPSILON, "spread": EPSILON / math.sqrt(12)}
+    given: dict[str, Any] = {"epsilon": EPSILON} | dict.fromkeys(("spread", "own", "effects"), EPSILON / math.sqrt(12))
     missing = needed - set(given)
     if missing:
         raise ValueError(

@@ -32,6 +32,7 @@ POLICY_BARS: dict[str, float] = {
     "IndUCB": 0.15,
 }
 MOST_GROWTH = 2.3
+MOST_FOR_ATTRIBUTES = 1.5
 MOST_START_UP = 1.5  # seconds
 LEAST_SPEED_UP = 200  # over naive.py
 LEAST_TWO_THREADS = 1.8
@@ -77,6 +78,7 @@ def run(
         note(f"two threads, doubling, start-up, {number} of {repetitions}")
         kernel.time_threads(watch, robust, horizon)
         kernel.time_doubling(watch, robust, horizon // 2)
+        kernel.time_attributes(watch, HORIZON)
         watch.time(("start-up",), peak_megabytes, SIMULATE, "100")  # from the start to a first result
 
     note("plain Python, size and memory")
@@ -93,6 +95,9 @@ def run(
             f"doubling {name}, × the time": single(watch.total("doubling", name) / base, most=MOST_GROWTH)
             for name in ("T", "M", "K")
         },
+        "PosseTS told attributes of eight values, × not told": single(
+            watch.total("attributes", "told") / watch.total("attributes", "not told"), most=MOST_FOR_ATTRIBUTES
+        ),
         "2,000 players and 200 arms, ns a player-round": single(kernel.measure_large(robust, 20 if quick else 100)),
         **{
             f"peak memory at T = {rounds:,}, MB": single(peak_megabytes(SIMULATE, str(rounds)))

@@ -45,8 +45,9 @@ def replay(
 
     Such a row is used with probability least propensity / propensity. Then a row is equally likely to be used whatever
     arm the policy wants, so the rows used are a run of the policy itself (Li, Chu, Langford and Wang, 2011, Theorem 1).
+    It is told the players' attributes.
     """
-    present = np.unique(rows.player)
+    attributes, players = _known(rows)
     least = float(rows.propensity.min())
     cells, _ = _cells(rows)
     times = np.zeros(rows.reward.size)
@@ -55,10 +56,11 @@ def replay(
         learner = Learner(
             policy,
             rows.arms,
-            [rows.players[player] for player in present],
+            players,
             max(1, round(rows.reward.size * least)),  # how many rows will be used
             reward_range=(rows.low, rows.high),
             keep_log=False,
+            attributes=attributes,
             clock=lambda: 0.0,
         )
         used = _one_pass(rows, learner, least / rows.propensity, np.random.default_rng([seed, number]))
@@ -68,6 +70,21 @@ def replay(
         if progress is not None:
             progress((number + 1) / passes)
     return Replay(policy.label, times, counts, means)
+
+
+def _known(rows: Rows) -> tuple[dict[str, str], dict[str, dict[str, str | None]]]:
+    """The log's attributes, declared, and what is known of each player; by numbers, as a log may have any names."""
+    columns = [
+        {value: f"value {number}" for number, value in enumerate(dict.fromkeys(values)) if value is not None}
+        for values in rows.attributes.values()
+    ]
+    players = {}
+    for player in np.unique(rows.player).tolist():
+        given = zip(columns, rows.attributes.values(), strict=True)
+        players[rows.players[player]] = {
+            f"attribute_{place}": named.get(values[player]) for place, (named, values) in enumerate(given)
+        }
+    return {f"attribute_{place}": "category" for place in range(len(columns))}, players
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,5 +1,7 @@
 """What players' attributes do to arms: crossed random effects on the logit scale."""
 
+import math
+
 from posse.compile import out_of_line
 from posse.policies.likeness.tables import (
     EFFECT,
@@ -11,7 +13,6 @@ from posse.policies.likeness.tables import (
     evidence_of,
     expected,
     share_out,
-    shift_player,
     tie,
 )
 
@@ -23,7 +24,7 @@ def effects(tables, groups):
     Each takes a step of scoring, shrunken for each of `VARIANCES`; the results are averaged by their evidence, for
     which arms share a prior that is estimated too.
     """
-    arms, players = tables.means.shape
+    arms = tables.means.shape[0]
     for part in range(tables.columns.shape[1]):
         if values_of(tables, part) > 0:
             score_values(tables, part, groups)
@@ -33,8 +34,7 @@ def effects(tables, groups):
             for arm in range(arms):
                 share_out(tables.rows[LIKELIHOOD:, arm])
                 shrink_values(tables, part, arm)
-            for player in range(players):
-                shift_player(tables, player)
+            move_players(tables, part)
 
 
 def values_of(tables, part):
@@ -89,11 +89,27 @@ def weigh_variances(tables, part, arm):
 
 
 def shrink_values(tables, part, arm):
-    """Each value's effect on an arm and its doubt, averaged over the variances by their weights."""
+    """Each value's effect on an arm and its doubt, averaged over the variances by their weights.
+
+    How far the effect has moved stands in the place of its score.
+    """
     for column in range(tables.part_of.size):
         if tables.part_of[column] == part:
             known = column >= tables.columns.shape[1]
             step = tables.scores[arm, column] if known else 0.0
             precision = tables.scores[tables.means.shape[0] + arm, column] if known else 0.0
             effect, doubt = averaged(tables.rows[LIKELIHOOD:, arm], precision, step)
+            tables.scores[arm, column] = effect - tables.of_value[EFFECT][arm, column]
             tables.of_value[EFFECT][arm, column], tables.of_value[EFFECT_DOUBT][arm, column] = effect, doubt
+
+
+def move_players(tables, part):
+    """Move players' means by how far the effects of a part have moved."""
+    arms, players = tables.means.shape
+    for player in range(players):
+        column, weight = tables.columns[player, part], tables.weights[player, part]
+        for arm in range(arms):
+            moved = weight * tables.scores[arm, column]
+            if moved != 0.0:
+                tables.shift[arm, player] += moved
+                tables.odds[arm, player] = math.exp(tables.shift[arm, player])
