@@ -1,9 +1,9 @@
 """Contexts: a shop whose visitors have a region, a device and an age: what is it worth to tell a policy?
 
 A player is a combination of the three, 60 in all, and chooses among five offers. The attributes explain 90 % of how
-combinations differ; the rest is a combination's own. PosseTS is told the attributes or not, LinTS and
-TreeTS are told, and Ind-TS-V learns for each combination alone. Left, everybody's regret; right, that of the first 50
-decisions of a combination that joins after 400 rounds (`schedule.Late`).
+combinations differ; the rest is a combination's own. PosseTS is told the attributes or not, LinTS and TreeTS are told,
+and Ind-TS-V learns for each combination alone. Left, everybody's regret; right, that of the first 50 decisions of a
+combination that joins after 400 rounds (`schedule.Late`).
 
     python examples/contexts.py --figure docs/images/contexts.png    # under a minute
     python examples/contexts.py --quick                              # seconds, rougher
@@ -23,7 +23,6 @@ import posse
 from posse.figures import canvas
 from posse.figures.policy_looks import variant
 from posse.figures.style import PRINT, SOFT
-from posse.policies.base import Look
 
 EXPLAINED, FIRST = 0.9, 50  # the share that attributes explain; how many decisions of the new combination
 TOLD, NOT_TOLD, ALONE = "PosseTS, told", "PosseTS, not told", "segments alone"
@@ -67,14 +66,14 @@ def ratio(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     return estimate, 1.96 * (a - estimate * b).std(ddof=1) / (len(a) ** 0.5 * b.mean())
 
 
-def draw_curves(axes: Axes, x: np.ndarray, found: dict[str, np.ndarray], looks: dict[str, Look]) -> None:
+def draw_curves(axes: Axes, x: np.ndarray, found: dict[str, np.ndarray]) -> None:
     """A line for each policy's mean over problems, and the mean's 95 % interval around it."""
     x = np.insert(x, 0, 0)
     for label, after in found.items():
         regret = np.insert(after, 0, 0.0, axis=1)  # nothing is lost before the first decision
         mean, half = regret.mean(axis=0), 1.96 * regret.std(axis=0, ddof=1) / len(regret) ** 0.5
-        axes.fill_between(x, mean - half, mean + half, color=looks[label].color, alpha=0.18, linewidth=0)
-        axes.plot(x, mean, **canvas.curve_style(label, looks[label]._replace(marker="")))
+        axes.fill_between(x, mean - half, mean + half, color=LOOKS[label].color, alpha=0.18, linewidth=0)
+        axes.plot(x, mean, **canvas.curve_style(label, LOOKS[label]._replace(marker="")))
     axes.set_xlim(0, x[-1])
     axes.set_ylim(0, 1.06 * axes.get_ylim()[1])
     canvas.round_numbers(axes.xaxis, 5, whole=True)
@@ -86,9 +85,9 @@ def figure_of(rounds: np.ndarray, everybody: dict[str, np.ndarray], new: dict[st
     with matplotlib.rc_context(PRINT):
         figure = canvas.new_figure(9.6, 3.6)
         left, right = figure.subplots(1, 2)
-        draw_curves(left, rounds, everybody, LOOKS)
+        draw_curves(left, rounds, everybody)
         left.set(title="Everybody: 60 combinations of attributes", xlabel="round", ylabel="rewards lost")
-        draw_curves(right, np.arange(1, FIRST + 1), new, LOOKS)
+        draw_curves(right, np.arange(1, FIRST + 1), new)
         right.set(
             title="A combination that nobody has seen before", xlabel="decisions of its own", ylabel="rewards lost"
         )
