@@ -9,6 +9,7 @@ it lies in; the file has nothing else about patients. Judged from the log alone,
 
     python examples/stroke_contexts.py stroke-trial.csv            # some minutes
     python examples/stroke_contexts.py stroke-trial.csv --quick    # fewer passes, rougher
+    python examples/stroke_contexts.py                             # a made-up trial with the same columns
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import numpy as np
 import pyarrow
 import pyarrow.csv
 
@@ -33,20 +35,32 @@ REGIONS = {
 OUTCOMES = ("alive_14_days", "independent_6_months")
 
 
-def with_regions(path: Path) -> pyarrow.Table:
+ARMS = [f"{aspirin}+{heparin}-heparin" for aspirin in ("aspirin", "no-aspirin") for heparin in ("no", "low", "medium")]
+
+
+def made_up() -> pyarrow.Table:
+    """A trial with the same columns in which no treatment does anything."""
+    chance = np.random.default_rng(1)
+    shares = np.array([0.25, 0.125, 0.125] * 2)
+    arm = chance.choice(6, p=shares, size=3000)
+    outcomes = {name: chance.integers(2, size=3000) for name in OUTCOMES}
+    country = chance.choice(["UK", "ITAL", "SWIT", "POLA", "NETH", "ARGE", "AUSL", "CZEC"], size=3000)
+    return pyarrow.table({"player": country, "arm": np.array(ARMS)[arm], "propensity": shares[arm], **outcomes})
+
+
+def with_regions(table: pyarrow.Table) -> pyarrow.Table:
     """The log with a column for the region."""
-    table = pyarrow.csv.read_csv(path)
     of = {country: region for region, countries in REGIONS.items() for country in countries.split()}
     return table.append_column("region", [[of.get(country) for country in table["player"].to_pylist()]])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("log", type=Path, help="the trial as a CSV file with player, arm, propensity and the outcomes")
+    parser.add_argument("log", type=Path, nargs="?", help="the trial as a CSV file; a made-up one if omitted")
     parser.add_argument("--quick", action="store_true", help="2 passes of the replay, not 10")
     given = parser.parse_args()
     passes = 2 if given.quick else 10
-    log = with_regions(given.log)
+    log = with_regions(made_up() if given.log is None else pyarrow.csv.read_csv(given.log))
     for outcome in OUTCOMES:
         print(f"\n===== {outcome}\n")
         found = diagnose(log, reward=outcome, attributes=["region"])

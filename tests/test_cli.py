@@ -76,7 +76,7 @@ def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
     assert main(["bench", "--quick", *names, "--import", str(own), "--json", str(out)]) == 0
     shown = capsys.readouterr().out
     tables = {table["name"]: table["rows"] for table in json.loads(out.read_text())["tables"]}
-    assert list(tables) == ["policies", "simulator", "learner", "propensities"]
+    assert list(tables) == ["policies", "simulator", "learner", "attributes", "propensities"]
     *policies, numpy, floor = tables["policies"]
     assert policies == ["Ind-UCB", "RobustAgg-TS(0.15)", "MeasuredTS(factor=0.25)"]
     costs = {name: {how: figure["value"] for how, figure in row.items()} for name, row in tables["policies"].items()}
