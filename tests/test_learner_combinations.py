@@ -232,7 +232,8 @@ class TestPlayers:
         frame = {"player": ["shop 1", "shop 2", "3"], "region": ["south", None, None]}
         frame |= {"age": [44, None, None], "device": [None, "phone", None]}
         pandas = pytest.importorskip("pandas")
-        for players in (mapping, pa.table(frame), pandas.DataFrame(frame)):
+        nullable = pandas.DataFrame(frame).astype({"region": "string", "age": "Int64", "device": "category"})
+        for players in (mapping, pa.table(frame), pandas.DataFrame(frame), nullable):
             learner = learner_of(players=players)
             assert learner.players == ("shop 1", "shop 2", "3")
             assert learner.state.values == values
@@ -254,6 +255,7 @@ class TestPlayers:
             (pa.table({"player": ["shop"], "size": [3]}), "player 'shop': attribute 'size' was not declared"),
             (pa.table({"shop": ["shop"], "age": [3]}), "the columns are shop, age, but expected 'player'"),
             (pa.table({"player": ["a", "a"], "age": [3, 4]}), "player 'a' is named twice"),
+            (pa.table([["a"], [3], [4]], ["player", "age", "age"]), "the column 'age' is there twice, but expected"),
         ],
     )
     def test_wrong_ones(self, players, error):
