@@ -206,6 +206,14 @@ class TestChoose:
         assert learner.events == 1
 
 
+def test_a_log_with_attributes_of_too_few_or_too_many_players_is_refused():
+    learner = learner_of(players={"shop": {"age": 3}, "other": {}})
+    for values in (learner.first["attributes"][:1], learner.first["attributes"] * 2):
+        learner.first["attributes"] = values
+        with pytest.raises(ValueError, match=rf"attributes of {len(values)} players, but there are 2"):
+            posse.Learner.replay(learner.log())
+
+
 class TestNames:
     def test_a_long_name_is_cut_and_stays_unique(self):
         kinds = {f"attribute_{number}": "category" for number in range(3)}
