@@ -44,6 +44,10 @@ class TestDeclaration:
             ({"region": ["a", "b\n"]}, ValueError, r"attribute region='b\\n', but expected .* printable"),
             ({"age": [30, 18]}, ValueError, r"attribute 'age' is cut at \[30, 18\], but expected rising numbers"),
             ({"age": [30, 30]}, ValueError, "expected rising numbers"),
+            ({"age": [1, 1 + 2**-52]}, ValueError, "expected rising numbers that differ in their first 15 digits"),
+            ({"age": {18: 1, 30: 2}}, TypeError, r"attribute 'age' is \{18: 1, 30: 2\}, but expected 'category'"),
+            ({"age": b"ab"}, TypeError, "attribute 'age' is b'ab', but expected 'category'"),
+            ({"age": [30, 10**400]}, ValueError, "a cut of attribute 'age' is too large, but expected a finite"),
             ({"age": [30, math.inf]}, ValueError, "a cut of attribute 'age'"),
             ({"age": [30, math.nan]}, ValueError, "a cut of attribute 'age'"),
             ({"age": [30, "old"]}, TypeError, "a cut of attribute 'age'='old'"),
@@ -69,6 +73,10 @@ class TestDeclaration:
         assert made != KINDS
         assert (bool(made), bool(Attributes()), bool(Attributes({}))) == (True, False, False)
         assert repr(Attributes({"age": [18]})) == "Attributes({'age': [18.0]})"
+
+    def test_arrays_are_lists(self):
+        kinds = {"age": np.array([18, 30.5], np.float32), "device": np.array(["phone", "desktop"])}
+        assert Attributes(kinds).to_dict() == {"age": [18.0, 30.5], "device": ["phone", "desktop"]}
 
     def test_the_largest_are_allowed(self):
         """The negative control of the limits."""
@@ -96,6 +104,8 @@ class TestValues:
             ({"region": "x" * 101}, ValueError, "but expected a string of 1 to 100 printable characters"),
             ({"region": "a\0"}, ValueError, "printable"),
             ({"age": "18"}, TypeError, "attribute age='18'"),
+            ({"age": "9" * 10**6}, TypeError, "^attribute age='9{199}, but expected a finite number$"),
+            ({"age": 10**5000}, ValueError, "attribute age is too large, but expected a finite number"),
             ({"age": math.nan}, ValueError, "attribute age=nan"),
             ({"age": True}, TypeError, "attribute age=True"),
         ],
@@ -139,6 +149,13 @@ class TestNames:
         combinations = [declared.values({"a": a, "b": b}) for a, b in itertools.product(texts, repeat=2)]
         names = {declared.name(values) for values in combinations}
         assert len(names) == len(combinations) == 100
+
+    def test_nor_does_one_have_the_cut_name_of_another(self):
+        declared = Attributes({"a": "category", "b": "category", "c": "category"})
+        cut = declared.name(("x" * 100, "y" * 100, "z"))
+        forged = declared.values({"a": "x" * 100, "b": cut.split("b=")[1]})
+        assert cut.startswith("a=xxx")
+        assert declared.name(forged) != cut
 
     def test_values_are_shown_as_people_read_them(self):
         declared = Attributes(KINDS)

@@ -88,6 +88,11 @@ class TestAttributes:
         assert variances(problems, 0)[1] == pytest.approx(0.08**2, rel=0.08)
         assert is_uniform(place_within(np.array(slopes), -np.abs(slopes).max(), np.abs(slopes).max()).ravel())
 
+    @pytest.mark.parametrize("first", [-1e300, 0.0, 1e20])
+    def test_every_bin_has_players_however_large_its_cuts(self, first):
+        (problem,) = structured(attributes={"age": [first, 2e20]}, arms=2)
+        assert sorted(problem.values) == [(0,), (1,), (2,)]
+
     def test_a_share_of_the_values_is_not_told_and_nothing_else_changes(self):
         whole, holes = attributed(count=20), attributed(count=20, missing=0.2)
         found = [value for problem in holes for values in problem.values for value in values]

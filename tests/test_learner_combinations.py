@@ -206,6 +206,14 @@ class TestChoose:
         assert learner.events == 1
 
 
+def test_a_log_with_attributes_of_too_few_or_too_many_players_is_refused():
+    learner = learner_of(players={"shop": {"age": 3}, "other": {}})
+    for values in (learner.first["attributes"][:1], learner.first["attributes"] * 2):
+        learner.first["attributes"] = values
+        with pytest.raises(ValueError, match=rf"attributes of {len(values)} players, but there are 2"):
+            posse.Learner.replay(learner.log())
+
+
 class TestNames:
     def test_a_long_name_is_cut_and_stays_unique(self):
         kinds = {f"attribute_{number}": "category" for number in range(3)}
@@ -232,7 +240,8 @@ class TestPlayers:
         frame = {"player": ["shop 1", "shop 2", "3"], "region": ["south", None, None]}
         frame |= {"age": [44, None, None], "device": [None, "phone", None]}
         pandas = pytest.importorskip("pandas")
-        for players in (mapping, pa.table(frame), pandas.DataFrame(frame)):
+        nullable = pandas.DataFrame(frame).astype({"region": "string", "age": "Int64", "device": "category"})
+        for players in (mapping, pa.table(frame), pandas.DataFrame(frame), nullable):
             learner = learner_of(players=players)
             assert learner.players == ("shop 1", "shop 2", "3")
             assert learner.state.values == values
@@ -254,6 +263,7 @@ class TestPlayers:
             (pa.table({"player": ["shop"], "size": [3]}), "player 'shop': attribute 'size' was not declared"),
             (pa.table({"shop": ["shop"], "age": [3]}), "the columns are shop, age, but expected 'player'"),
             (pa.table({"player": ["a", "a"], "age": [3, 4]}), "player 'a' is named twice"),
+            (pa.table([["a"], [3], [4]], ["player", "age", "age"]), "the column 'age' is there twice, but expected"),
         ],
     )
     def test_wrong_ones(self, players, error):

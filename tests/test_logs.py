@@ -46,6 +46,11 @@ class TestReading:
         assert log.player.tolist() == [1, 0, 0, 1]
         assert log.arm.tolist() == [1, 0, 1, 1]
 
+    @pytest.mark.parametrize("kind", ["float32", "float64"])
+    def test_nan_is_a_missing_value_of_an_attribute(self, kind):
+        size = pyarrow.array(np.array([2, np.nan, np.nan, 2], kind))
+        assert read_log(TABLE.append_column("size", size), attributes="size").attributes == {"size": (None, "2")}
+
     def test_what_is_unknown_is_nan(self):
         log = read_log(TABLE, also=EVERYTHING)
         assert np.isnan(log.reward).tolist() == [False, False, False, True]
@@ -327,6 +332,7 @@ class TestRefusing:
             (TABLE.rename_columns(["player;arm;reward", "a", "b", "c"]), "separated by semicolons"),
             (TABLE.rename_columns(["player\tarm\treward", "a", "b", "c"]), "separated by tabs"),
             (with_column("player", [["a"], ["b"], ["a"], ["b"]]), "column 'player' holds list<.*, but expected names"),
+            (with_column("player", [1.0, np.nan, 1.0, 2.0]), "row 2 has no player; every row needs one"),
             (with_column("arm", [b"\xff", b"y", b"y", b"y"]), "column 'arm' holds binary, but expected names"),
         ],
     )

@@ -152,7 +152,7 @@ def _is_number(kind: Any) -> bool:
 
 def _examples(kind: Any) -> list[Any]:
     """A value of each category, or a number in each bin."""
-    return [kind[0] - 1, *kind] if _is_number(kind) else list(kind)
+    return [math.nextafter(kind[0], -math.inf), *kind] if _is_number(kind) else list(kind)
 
 
 def _shares(explained: Any, names: list[str]) -> list[float]:

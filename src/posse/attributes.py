@@ -199,9 +199,9 @@ def _is_number(kind: Kind) -> bool:
 def _kind(name: str, kind: Any) -> Kind:
     """The kind of an attribute, checked."""
     expected = "'category', a list of categories, or a list of rising numbers to cut at"
-    if kind == CATEGORY:
+    if isinstance(kind, str) and kind == CATEGORY:
         return CATEGORY
-    if isinstance(kind, str) or not isinstance(kind, Iterable):
+    if isinstance(kind, (str, bytes, Mapping)) or not isinstance(kind, Iterable):
         raise TypeError(f"attribute {name!r} is {kind!r:.60}, but expected {expected}")
     listed = list(kind)
     if not 0 < len(listed) <= MOST_VALUES:
@@ -212,8 +212,10 @@ def _kind(name: str, kind: Any) -> Kind:
             raise ValueError(f"attribute {name!r} lists a category twice: {listed!r:.100}")
         return values
     cuts = tuple(number(f"a cut of attribute {name!r}", value) for value in listed)
-    if any(first >= second for first, second in itertools.pairwise(cuts)):
-        raise ValueError(f"attribute {name!r} is cut at {listed!r:.100}, but expected rising numbers")
+    shown = [float(_digits(cut)) for cut in cuts]
+    if any(first >= second for first, second in itertools.pairwise(shown)):
+        expected = "rising numbers that differ in their first 15 digits"
+        raise ValueError(f"attribute {name!r} is cut at {listed!r:.100}, but expected {expected}")
     return cuts
 
 
@@ -243,12 +245,16 @@ def _shown(kind: Kind, value: Value) -> str:
     if not _is_number(kind) or not isinstance(value, int):
         return str(value)
     if value == 0:
-        return f"below {kind[0]:.15g}"
+        return f"below {_digits(kind[0])}"
     if value == len(kind):
-        return f"{kind[-1]:.15g} and more"
-    return f"{kind[value - 1]:.15g} to {kind[value]:.15g}"
+        return f"{_digits(kind[-1])} and more"
+    return f"{_digits(kind[value - 1])} to {_digits(kind[value])}"
+
+
+def _digits(cut: Any) -> str:
+    return f"{cut:.15g}"
 
 
 def _quoted(text: str) -> str:
-    """A value as it stands, or in quotes where it could be taken for more than one."""
-    return json.dumps(text, ensure_ascii=False) if any(mark in text for mark in ',="') else text
+    """A value as it stands, or in quotes where it could be taken for more than one, or for the end of a cut name."""
+    return json.dumps(text, ensure_ascii=False) if any(mark in text for mark in ',="…') else text

@@ -16,11 +16,13 @@ def number(
 ) -> float:
     """`value` as a float if it is a finite real number in [least, most] and greater than `above`."""
     if isinstance(value, (bool, str, bytes, np.bool_)):
-        raise TypeError(f"{name}={value!r}, but expected {_range(least, most, above)}")
+        raise TypeError(f"{name}={value!r:.200}, but expected {_range(least, most, above)}")
     try:
         real = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise TypeError(f"{name}={value!r}, but expected {_range(least, most, above)}") from None
+    except OverflowError:  # and too long to show
+        raise ValueError(f"{name} is too large, but expected {_range(least, most, above)}") from None
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}={value!r:.200}, but expected {_range(least, most, above)}") from None
     if not (math.isfinite(real) and least <= real <= most and real > above):
         raise ValueError(f"{name}={value!r}, but expected {_range(least, most, above)}")
     return real

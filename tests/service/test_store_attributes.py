@@ -126,6 +126,17 @@ def test_an_export_replays_and_is_imported(policy, tmp_path):
         assert made == replayed.choose(COMBINATIONS[3])
 
 
+@by_label
+def test_who_joined_after_the_last_summary_is_no_part_of_it(policy, tmp_path):
+    """Among many, a join makes no summary: the one in the database stays, and all adds up."""
+    with stores("sqlite", tmp_path, 2) as (store, other):
+        new(store, policy, players=[f"shop {number}" for number in range(20)])
+        commit(store, Record("teas", [(f"shop {number}", "tea", 0.5) for number in range(20)]))
+        commit(store, Choose("teas", [{"region": "south"}]))
+        assert verify(store) == []
+        assert_same(state_of(other), state_of(store))
+
+
 class TestRequests:
     def test_with_a_key_a_combination_joins_once(self, tmp_path):
         with stores("sqlite", tmp_path) as (store,):

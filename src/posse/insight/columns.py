@@ -200,6 +200,7 @@ def _encoded(table: Any, column: str, what: str, missing: str | None = None) -> 
     values = table[column].unify_dictionaries().combine_chunks()
     kind = values.type
     if pyarrow.types.is_floating(kind):
+        values = pyarrow.array(values.to_numpy(zero_copy_only=False), from_pandas=True)  # NaN is no name either
         with contextlib.suppress(pyarrow.ArrowInvalid):
             values = values.cast(pyarrow.int64())  # whole numbers, in a column that has gaps elsewhere
     try:

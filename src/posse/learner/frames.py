@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,7 +48,9 @@ def given_players(setup: Setup, players: Any) -> dict[str, list[Any]]:
     elif columns is not None:
         names = [name for name in columns if name != "player"]
         players, *values = _values(columns, "player", *names, expected="'player', and attributes")
-        given = [{n: v for n, v in zip(names, row, strict=True) if v == v} for row in zip(*values, strict=True)]
+        none = getattr(sys.modules.get("pandas"), "NA", None)  # which is neither equal to itself nor unequal, as NaN is
+        rows = zip(*values, strict=True)
+        given = [{n: v for n, v in zip(names, row, strict=True) if v is not none and v == v} for row in rows]
         given = given or [{}] * len(players)
     checked = check_names("player", players)
     setup.check_players(len(checked))
@@ -69,7 +72,13 @@ def _columns_of(table: Any) -> dict[str, Any] | None:
 
         table = pyarrow.table(table)
     names = getattr(table, "column_names", getattr(table, "columns", None))  # Arrow has both
-    return None if names is None else {name: table[name] for name in names}
+    if names is None:
+        return None
+    names = list(names)
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the column {name!r} is there twice, but expected each once")
+    return {name: table[name] for name in names}
 
 
 def _values(columns: dict[str, Any], *names: str, expected: str) -> list[list[Any]]:

@@ -61,11 +61,19 @@ class LearnerState:
         self.core = Core(setup.policy.for_rewards(setup.low, setup.high), setup.attributes)
         self.arm_roster, self.player_roster = Roster("arm", arms), Roster("player", players)
         self.rounds = self.events = self.decisions = 0
-        self.values = list(values or [setup.attributes.values({})] * len(players))  # of attributes, of each player
+        self.values = self._values_of_all(values)  # of attributes, of each player
         self.known = self.core.empty(self.values, len(arms), self._log_T())  # what the policy knows
         self._wait_for(np.zeros((len(arms), len(players)), np.int64))
         self._combinations: dict[tuple[Value, ...], str] = {}  # names of those that have been seen
         self._key = stream_key(setup.seed)
+
+    def _values_of_all(self, values: Sequence[tuple[Value, ...]] | None) -> list[tuple[Value, ...]]:
+        """Each player's values of the attributes; nothing is known of anybody if none are given."""
+        players = len(self.player_roster.names)
+        made = list(values or [self.setup.attributes.values({})] * players)
+        if len(made) != players:
+            raise ValueError(f"attributes of {len(made)} players, but there are {players}: expected one row for each")
+        return made
 
     # ---------------------------------------------------------------- decisions
 
@@ -309,7 +317,7 @@ class LearnerState:
         `values` are each player's values of the attributes.
         """
         self.player_roster, self.arm_roster = Roster.of("player", list(players)), Roster.of("arm", list(arms))
-        self.values = list(values or [self.setup.attributes.values({})] * len(self.player_roster.names))
+        self.values = self._values_of_all(values)
         shape = (len(self.arm_roster.names), len(self.values))
         self._wait_for(np.array(waiting, np.int64).reshape(shape))
         self.core = Core(self.core.policy, self.setup.attributes)

@@ -175,7 +175,9 @@ def summary_of(state: LearnerState, joined: int = 0) -> bytes:
     content = b""
     for name in _summary_names(state):
         array = getattr(state.known, name)
-        part = array[1:] if name == "summed" else array[: len(array) - joined] if name == "of_player" else array
+        part = array[1:] if name == "summed" else array
+        if name == "of_player" and joined:  # the last row is for a player about whom nothing is known
+            part = np.concatenate([array[: -1 - joined], array[-1:]])
         if name == "of_value" and joined:
             known = state.known.columns[: len(state.known.columns) - joined]
             part = array[:, :, : max(state.core.coder.parts, known.max(initial=-1) + 1)]
