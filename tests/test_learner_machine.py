@@ -513,8 +513,8 @@ def test_whoever_joins_a_crowd_is_taken_for_a_newcomer(policy):
 
 
 class MakesASummaryForEverybody(posse.Learner):
-    def join(self, player, **more):
-        super().join(player, **more)
+    def join(self, player, *given, **more):
+        super().join(player, *given, **more)
         state = self.state
         state.known.of_player[len(state.values) - 1] = 0.0
         state.core.kernels.share_everything(state.known, 0.0, state.core.constants)
