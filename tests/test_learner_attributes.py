@@ -129,7 +129,7 @@ class TestNewPlayers:
             for state in (later, early):
                 record(state, [(p, a, float(p % 2 == a)) for p in range(40) for a in range(2)])
         later.change("join", "new", values=here[40])
-        early.core.kernels.share_everything(early.known, 1.0, early.core.constants)
+        early.core.share_everything(early.known, 1.0)
         assert indices(later)[40] == pytest.approx(indices(early)[40], rel=5e-3)
         assert not np.allclose(indices(later)[40], indices(early)[39], rtol=1e-2)  # negative control: one with data
 
@@ -164,7 +164,7 @@ class TestRoom:
         rewards = [(p, a, float((p + a) % 3 == 0)) for p in range(0, 200, 3) for a in range(2)]
         for state in (one_by_one, at_once):
             record(state, rewards)
-            state.core.kernels.share_everything(state.known, 1.0, state.core.constants)
+            state.core.share_everything(state.known, 1.0)
         for name in ("columns", "weights", "part_of", "statistics", "totals", "of_arm", "of_pair", "of_value", "seen"):
             found, expected = getattr(one_by_one.known, name), getattr(at_once.known, name)
             if expected.size:

@@ -517,7 +517,7 @@ class MakesASummaryForEverybody(posse.Learner):
         super().join(player, *given, **more)
         state = self.state
         state.known.of_player[len(state.values) - 1] = 0.0
-        state.core.kernels.share_everything(state.known, 0.0, state.core.constants)
+        state.core.share_everything(state.known, 0.0)
 
 
 def test_a_learner_that_makes_a_summary_for_everybody_is_caught():

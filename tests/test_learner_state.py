@@ -312,7 +312,7 @@ class TestFile:
         learner = busy(posse.PosseTS(), rounds=40)[0]
         state = learner.state
         state.known.of_arm[:] = 0  # as if nothing was ever estimated
-        state.core.kernels.share_everything(state.known, state._log_T(), state.core.constants)
+        state.core.share_everything(state.known, state._log_T())
         learner.save(tmp_path / "learner.json")
         content = json.loads((tmp_path / "learner.json").read_text())
         known = content["learner"]["known"]

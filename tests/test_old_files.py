@@ -40,7 +40,7 @@ def _with_a_new_summary(path: Path) -> dict:
     learner = Learner.replay(parquet.read_table(path.with_suffix(".parquet")), clock=lambda: 100.0)
     state = learner.state
     state.known.of_arm[:] = 0  # as if nothing was ever estimated
-    state.core.kernels.share_everything(state.known, state._log_T(), state.core.constants)
+    state.core.share_everything(state.known, state._log_T())
     expected = {player: learner.probabilities(player) for player in learner.players}
     learner.choose(learner.players[0])
     return expected | {"next": [learner.choose("south").arm for _ in range(20)]}

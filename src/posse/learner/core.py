@@ -17,13 +17,13 @@ from posse.policies.beta_propensity import BETA_SCRATCH
 from posse.policies.bindings import bindings, class_of
 from posse.policies.propensity import SCRATCH
 from posse.policies.refresh import Refresh
-from posse.policies.state import State, expect_everybody, fade, share_everything, state_shapes, welcome
+from posse.policies.state import State, expect_everybody, fade, state_shapes, welcome
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 
 KERNELS = (
     *(kernel.choose, kernel.observe, kernel.evaluate, kernel.weigh, kernel.believe),
-    *(share_everything, expect_everybody, welcome, fade),
+    *(expect_everybody, welcome, fade),
 )
 KEPT_TOO = {
     Refresh.SCHEDULE: ("indexed", "of_arm", "of_player", "of_value", "summed"),
@@ -31,6 +31,7 @@ KEPT_TOO = {
 }
 OF_SUMMARY = {"of_arm", "of_player", "of_value"}
 BY_PLAYER = ("statistics", "contributions", "of_pair", "indexed", "seen")  # [number, arm, player]
+NOBODY = np.zeros(0, np.int64)
 ROOM = 16  # players, and columns of attributes, that arrays have room for at first
 
 
@@ -124,9 +125,10 @@ class Core:
                 new.part_of[column] = self.coder.part_of[column]
                 new.of_value[:, :, column] = new.of_value[:, :, new.part_of[column]]  # as a value not seen before
         if self.policy.summary is not None and player > 0:
-            self.kernels.welcome(new, player, log_T, self.constants)
+            if not self.kernels.welcome(new, player, log_T, self.constants):
+                self.share_everything(new, log_T)
         elif new.of_arm.size or self.policy.summary is not None:
-            self.kernels.share_everything(new, log_T, self.constants)
+            self.share_everything(new, log_T)
         if new.seen.size:
             shown = new if knows_others else Core(self.policy, Attributes()).empty([()] * (player + 1), arms, log_T)
             new.seen[:, :, player] = self._shared(shown)
@@ -174,15 +176,19 @@ class Core:
         if state.totals.size:
             state.totals[:] = state.statistics[: SUM + 1].sum(axis=2)
         if players and (self.policy.contribution is not None or other):
-            self.kernels.share_everything(state, log_T, self.constants)
+            self.share_everything(state, log_T)
         elif players and self.policy.welcome is not None:
             self.kernels.expect_everybody(state, log_T, self.constants)
         return state
 
+    def share_everything(self, state: State, log_T: float) -> None:
+        """Form everything that is shared anew."""
+        self.kernels.observe(state, NOBODY, NOBODY, NOBODY, 0, log_T, self.constants)
+
     def _share(self, state: State, log_T: float) -> None:
         """Form everything that is shared, and let every player see it."""
         if state.columns.shape[0]:  # nothing is shared by nobody
-            self.kernels.share_everything(state, log_T, self.constants)
+            self.share_everything(state, log_T)
         if state.seen.size:
             state.seen[:] = self._shared(state)[:, :, None]
 

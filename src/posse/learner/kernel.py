@@ -13,7 +13,7 @@ from posse.policies.beta_propensity import fill_beta_propensities
 from posse.policies.bound import expected_at, own_of
 from posse.policies.imed import least_evidence
 from posse.policies.propensity import draw, fill_propensities
-from posse.policies.state import count_reward, share_round, shared_as_seen
+from posse.policies.state import count_reward, share_everything, share_round, shared_as_seen
 from posse.streams import DECISION, block
 
 BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
@@ -146,7 +146,13 @@ def choose(
 
 
 def observe(state, players, arms, rewards, event, log_T, constants):
-    """Take in one round's rewards, in grid steps: all counts and sums first, then what players see."""
+    """Take in one round's rewards, in grid steps: all counts and sums first, then what players see.
+
+    Event 0 has none: everything that is shared is formed anew. One kernel for both, because it takes long to compile.
+    """
+    if event == 0:
+        share_everything(state, log_T, constants)
+        return
     for place in range(players.size):
         count_reward(state, arms[place], players[place], rewards[place], event)
     share_round(state, players, arms, players.size, event, True, log_T, constants)

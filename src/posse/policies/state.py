@@ -206,19 +206,19 @@ def fade(state, step, log_T, constants):
 
 
 def welcome(state, player, log_T, constants):
-    """Take in a player that has just joined, in the last place, with nothing of its own.
+    """Take in a player that has just joined, in the last place, with nothing of its own; or return False.
 
-    Everything is formed anew when an eighth of the players have come since the last summary: so a join costs little
-    among many players, and few players know of each other at once.
+    Then everything must be formed anew: when an eighth of the players have come since the last summary. So a join costs
+    little among many players, and few players know of each other at once.
     """
     if WELCOMES and 8 * (player + 1 - state.summed[2]) < player + 1:
         for place in range(state.of_player.shape[1]):
             state.of_player[player + 1, place] = state.of_player[player, place]
         greet(state, player, log_T, constants)
-    else:
-        for place in range(state.of_player.shape[1]):
-            state.of_player[player, place] = 0.0  # nothing is known of it, so that the summary looks at it
-        share_everything(state, log_T, constants)
+        return True
+    for place in range(state.of_player.shape[1]):
+        state.of_player[player, place] = 0.0  # nothing is known of it, so that the summary looks at it
+    return False
 
 
 def expect_everybody(state, log_T, constants):
