@@ -16,7 +16,7 @@ from posse.policies import all_policies
 from posse.simulation import trace
 from strategies import POLICIES, problems, schedules, with_attributes
 
-EXAMPLES = 15 if os.environ.get("POSSE_SMALL") else 120
+EXAMPLES = 15 if os.environ.get("POSSE_SMALL") else 60
 
 
 def assert_same(policy, problem, horizon, who, seed=0, anytime=False):
