@@ -8,6 +8,7 @@ import struct
 
 import numpy as np
 import pytest
+from fleet import FULL
 
 import posse
 from posse.service.admin.verify import rebuild, verify
@@ -70,7 +71,7 @@ def steps(chance, worker):
 
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.label)
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, 2] if FULL else [2])
 def test_what_is_stored_is_what_memory_has_after_every_step(policy, workers, tmp_path):
     chance, behind = random.Random(workers), 0
     with stores("sqlite", tmp_path, workers) as opened:
