@@ -173,7 +173,8 @@ class Coder:
                 self._columns[key] = len(self.part_of)
                 self.part_of.append(part)
             columns.append(self._columns[key])
-            weights.append(2.0 * float(seen[0]) / self._cuts[of[0]] - 1.0 if slope else 1.0)  # type: ignore[arg-type]
+            bin_ = seen[0]
+            weights.append(2.0 * bin_ / self._cuts[of[0]] - 1.0 if slope and isinstance(bin_, int) else 1.0)
         return columns, weights
 
     def coded(self, rows: Iterable[Sequence[Value]]) -> Coded:
@@ -233,7 +234,8 @@ def _value(name: str, kind: Kind, given: Any) -> Value:
         return bisect.bisect_right(kind, number(f"attribute {name}", given))
     value = _category(name, given)
     if kind != CATEGORY and value not in kind:
-        raise ValueError(f"attribute {name}={value!r:.60}, but declared are only {', '.join(kind)[:200]}")  # type: ignore[arg-type]
+        declared = ", ".join(map(str, kind))
+        raise ValueError(f"attribute {name}={value!r:.60}, but declared are only {declared[:200]}")
     return value
 
 
