@@ -30,8 +30,8 @@ $(STAMP): pyproject.toml requirements.lock
 paper: $(STAMP) ## reproduce the paper's whole evaluation into results/paper (PAPER="--quick" for a small one)
 	$(BIN)/posse paper $(PAPER)
 
-test: $(STAMP) ## run the tests and the doctests; the service has a target of its own
-	$(BIN)/python -m pytest -n auto --ignore=tests/service
+test: $(STAMP) ## run the tests and the doctests (FULL=1: with more cases); the service has a target of its own
+	POSSE_FULL=$(FULL) $(BIN)/python -m pytest -n auto --ignore=tests/service
 	@echo "The service's tests, which start servers, PostgreSQL and a browser: make test-service"
 
 test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling

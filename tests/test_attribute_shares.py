@@ -9,6 +9,7 @@ import math
 import numpy as np
 import pyarrow
 import pytest
+from sizes import FULL
 
 from posse.cli import main
 from posse.insight import diagnose
@@ -109,7 +110,7 @@ def made(random, players=30, arms=3, pulls=200, values=(4, 3), effect=0.4, own=0
     "setting", [{"effect": 0.3, "own": 0.3}, {"values": (2, 2), "players": 20, "effect": 0.0, "own": 0.4}]
 )
 def test_intervals_hold_and_narrow_ones_would_not_and_nothing_is_not_taken_for_something(setting):
-    runs, held, narrow, wrong = 12, np.zeros(3), np.zeros(3), 0
+    runs, held, narrow, wrong = 12 if FULL else 6, np.zeros(3), np.zeros(3), 0
     for run in range(runs):
         counts, true = made(np.random.default_rng([3, run]), **setting)
         found = attribute_shares(counts, fit(counts)).contrasts.interval()

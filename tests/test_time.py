@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import FULL
 from slow_time import SlowRun, kept, step_at
 
 import posse
@@ -21,6 +22,7 @@ from posse.policies.statistics import part_of
 from posse.simulation import Feedback, trace
 from strategies import POLICIES, problems, schedules
 
+SOME = "PosseTS", "RobustAggTS", "RobustAgg", "IndTSV", "HierTS", "BetaTS", "IMED", "MixedTS"  # one of each kind
 EXAMPLES = 8 if os.environ.get("POSSE_SMALL") else 12
 SWAP = posse.Problem([[0.9, 0.5, 0.1], [0.8, 0.6, 0.2]], changes={31: [[0.1, 0.5, 0.9], [0.2, 0.6, 0.8]]})
 
@@ -53,7 +55,7 @@ def assert_same(policy, problem, horizon, who, feedback, seed=0, anytime=False):
     assert result.late_pulls.sum() == (late >= 0).sum()
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", POLICIES if FULL else SOME)
 @settings(max_examples=EXAMPLES, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_every_policy_over_time(name, data):
