@@ -5,9 +5,10 @@ Only `log_table`, the whole log, costs more as the log grows.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -123,17 +124,20 @@ def described(connection: Connection, live: LiveExperiment) -> Experiment:
     return _described(find(connection, live.name), state.setup, *who)
 
 
-def with_patience(connection: Connection) -> list[str]:
-    """Names of experiments whose decisions take the default after a while; their policy need not be known here."""
-    table = tables.experiments
-    found = []
-    for name, setup in connection.execute(sql.select(table.c.name, table.c.setup).order_by(table.c.id)):
-        try:
-            patience = json.loads(setup)["patience"]
-        except (ValueError, KeyError, TypeError) as error:  # the command that opens it says what is wrong with it
-            patience = error
-        if patience is not None:
-            found.append(name)
+def where_decisions_wait(connection: Connection) -> dict[int, str]:
+    """Names of the experiments with decisions that wait for their rewards, by id."""
+    column = tables.experiments.c
+    return dict(connection.execute(sql.select(column.id, column.name).where(column.waiting > 0)).all())
+
+
+def without_patience(connection: Connection, ids: Collection[int]) -> list[int]:
+    """Those of these experiments whose decisions never take a default; their policy need not be known here."""
+    found, column = [], tables.experiments.c
+    query = sql.select(column.id, column.setup).where(column.id.in_(ids))
+    for number, setup in connection.execute(query):
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # the command that opens it says what is wrong
+            if json.loads(setup)["patience"] is None:
+                found.append(number)
     return found
 
 
