@@ -12,6 +12,7 @@ from sqlalchemy.engine import URL, Engine, ExceptionContext
 
 LOCK_SECONDS = 8  # that a statement waits for another transaction
 IDLE_SECONDS = 60  # in a transaction, after which the server takes a process for hanging and lets others go on
+AWAY_SECONDS = 1  # in which nobody else waits for a server that has just not answered
 RECYCLE_SECONDS = 1800  # after which a connection is made anew
 READ_ONLY = "25006"  # what a server says that has become a standby
 NETWORK = {  # what the operating system does about packets that nobody answers; within about 10 seconds
@@ -33,10 +34,20 @@ def connect(address: URL, patience: int, silence: float | None) -> Engine:
     options = {name: value for name, value in options.items() if name not in address.query}
     pool = {"pool_size": 4, "max_overflow": 64, "pool_pre_ping": True, "pool_recycle": RECYCLE_SECONDS}
     engine = sql.create_engine(address, connect_args=options, **pool)
+    away_until = 0.0
 
     @sql.event.listens_for(engine, "do_connect")
     def _connect(dialect: Any, record: Any, arguments: list[Any], named: dict[str, Any]) -> ImpatientConnection:
-        made = ImpatientConnection.connect(*arguments, **named)
+        nonlocal away_until
+        began = time.monotonic()
+        if began < away_until:
+            raise psycopg.OperationalError("it did not answer a moment ago")
+        try:
+            made = ImpatientConnection.connect(*arguments, **named)
+        except psycopg.OperationalError:
+            if time.monotonic() > began + AWAY_SECONDS:  # where it is refused at once, the next try costs nothing
+                away_until = time.monotonic() + AWAY_SECONDS
+            raise
         made.silence = silence
         made.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
         made.execute(f"SET idle_in_transaction_session_timeout = '{silence or IDLE_SECONDS:g}s'")
