@@ -236,7 +236,7 @@ def log_table(connection: Connection, name: str) -> Any:
 
 def log_tables(connection: Connection, name: str) -> Iterator[Any]:
     """The whole log as Arrow tables of at most `TABLE_ROWS` rows each, at least one."""
-    row, where = find(connection, name), {"yield_per": 1000}
+    row, by_parts = find(connection, name), {"yield_per": min(TABLE_ROWS, 1000)}
     live = LiveExperiment.load(connection, row)
     here = {"experiment": live.id}
     decisions, recorded = (
@@ -245,8 +245,8 @@ def log_tables(connection: Connection, name: str) -> Iterator[Any]:
     )
     about = describe(live.state, _past(connection, row, live, live.state.decisions - decisions))
     attributes, said = live.state.attributes(), metadata(about, decisions + recorded, recorded)
-    made = map(_decision, connection.execute(log_rows.DECISIONS, here, execution_options=where).mappings())
-    past = map(_recorded, connection.execute(log_rows.PAST_REWARDS, here, execution_options=where).mappings())
+    made = map(_decision, connection.execute(log_rows.DECISIONS, here, execution_options=by_parts).mappings())
+    past = map(_recorded, connection.execute(log_rows.PAST_REWARDS, here, execution_options=by_parts).mappings())
     rows = heapq.merge(made, past, key=lambda pair: (pair[0].round, pair[0].serial))
     for _ in range(0, max(decisions + recorded, 1), TABLE_ROWS):
         some = RowLog(itertools.islice(rows, TABLE_ROWS))
