@@ -8,8 +8,9 @@ import sqlite3
 import pytest
 
 import posse
+from posse.service.admin.rebuild import rebuild
 from posse.service.admin.transfer import export_log, import_log
-from posse.service.admin.verify import rebuild, verify
+from posse.service.admin.verify import verify
 from posse.service.commands import Change, Choose, Create, Erase, Observe, Record
 from posse.service.storage import queries
 from posse.service.storage.errors import ConflictingKey, Paused

@@ -16,8 +16,9 @@ import posse
 import posse.service.storage.migrations
 from posse.cli import main
 from posse.policies.refresh import Refresh
+from posse.service.admin.rebuild import rebuild
 from posse.service.admin.transfer import export_log, import_log
-from posse.service.admin.verify import rebuild, verify
+from posse.service.admin.verify import verify
 from posse.service.commands import Change, Choose, Erase, Observe, Record, TakeDefaults
 from posse.service.storage import database, queries
 from posse.service.storage import schema as tables

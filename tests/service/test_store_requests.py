@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 
 import pytest
@@ -286,9 +287,11 @@ class TestRewards:
         new(one, name="patient")
         waiting = commit(one, Choose("patient", ["north"]))[0]
         clock.now += 60
-        assert other.read(queries.with_patience) == ["teas", "beers"]
-        for name in other.read(queries.with_patience):
-            commit(other, TakeDefaults(name))
+        found = other.read(queries.where_decisions_wait)
+        assert list(found.values()) == ["teas", "beers", "patient"]
+        assert other.read(queries.without_patience, list(found)) == [3]
+        for name in ("teas", "beers"):
+            assert commit(other, TakeDefaults(name)) == math.inf
         assert [one.read(queries.experiment, name).waiting for name in ("teas", "beers", "patient")] == [0, 0, 1]
         before = whole(one)
         commit(other, TakeDefaults("teas"))

@@ -11,7 +11,8 @@ import pytest
 from fleet import FULL
 
 import posse
-from posse.service.admin.verify import rebuild, verify
+from posse.service.admin.rebuild import rebuild
+from posse.service.admin.verify import verify
 from posse.service.commands import Change, Choose, Observe, Record
 from posse.service.storage import queries
 from posse.service.storage import schema as tables

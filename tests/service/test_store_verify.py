@@ -9,7 +9,8 @@ import sqlite3
 import pytest
 
 import posse
-from posse.service.admin.verify import rebuild, verify
+from posse.service.admin.rebuild import rebuild
+from posse.service.admin.verify import verify
 from posse.service.auth.tokens import CreateToken
 from posse.service.commands import Change, Choose, Observe, Record
 from posse.service.storage import queries
@@ -24,10 +25,17 @@ BESIDE = ("paused", "rounds", "decisions", "events", "time", "rewards", "waiting
 
 
 @pytest.fixture
-def path(tmp_path):
+def path(written, tmp_path):
     """A database in which everything has happened, closed."""
-    clock = Clock()
-    with stores("sqlite", tmp_path, 1, clock) as (store,):
+    (tmp_path / "posse.db").write_bytes(written)
+    return tmp_path / "posse.db"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """What is in its file."""
+    clock, folder = Clock(), tmp_path_factory.mktemp("written")
+    with stores("sqlite", folder, 1, clock) as (store,):
         for name, policy in (("teas", posse.PosseTS()), ("beers", posse.RobustAggTS(0.1))):
             new(store, policy, name, default_reward=0.0, patience=50)
             commit(store, Record(name, [("north", "tea", 0.5)]))
@@ -38,7 +46,7 @@ def path(tmp_path):
             commit(store, Change(name, join=["west"], retire=["north"], add_arms=["juice"], paused=True))
         commit(store, CreateToken(["decide", "reward"], "teas", 3600, "a label"))
         assert verify(store) == []
-    return tmp_path / "posse.db"
+    return (folder / "posse.db").read_bytes()
 
 
 def findings(path, name=None):

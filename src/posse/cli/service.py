@@ -184,7 +184,7 @@ def _verify(store: ServiceStore, options: argparse.Namespace) -> None:
 
 
 def _rebuild(store: ServiceStore, options: argparse.Namespace) -> None:
-    from posse.service.admin.verify import rebuild
+    from posse.service.admin.rebuild import rebuild
 
     for name in rebuild(store, options.experiment):
         print(f"{name}: made anew from its log")

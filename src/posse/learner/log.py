@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from posse.attributes import Value
-from posse.learner.ledger import COLUMNS, Answer, PackedRows, Row, RowLog, parse_id, unpack, write_id
+from posse.learner.ledger import COLUMNS, PackedRows, Row, parse_id, unpack, write_id
 from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
 
@@ -28,11 +28,6 @@ class Past(NamedTuple):
     changes: list[dict[str, Any]]  # who and what came and went, with the number of the event
     given_up: int  # decisions that are not in the log
     time: float  # −∞ before the first event
-
-
-def to_arrow(state: LearnerState, past: Past, rows: list[tuple[Row, Answer | None]]) -> Any:
-    """The log as an Arrow table, from decisions and rewards of the past, each with what came of it."""
-    return arrow_table(describe(state, past), RowLog(rows).parts(), state.attributes())
 
 
 def describe(state: LearnerState, past: Past) -> dict[str, Any]:
@@ -63,9 +58,26 @@ def arrow_table(about: dict[str, Any], parts: list[PackedRows], attributes: Mapp
 
     `attributes` has the value of each player, by attribute; each is a column more.
     """
+    columns, probabilities = unpack(parts)
+    order = np.lexsort((columns["serial"], columns["round"]))
+    table = arrow_rows(about, columns, probabilities, attributes).take(order)
+    return table.replace_schema_metadata(metadata(about, len(order), int((columns["serial"] < 0).sum())))
+
+
+def metadata(about: dict[str, Any], rows: int, recorded: int) -> dict[str, str]:
+    """What a table of so many rows has for its metadata; `recorded` of them are rewards of the past."""
+    return {"posse": json.dumps(about | {"rows": rows, "recorded": recorded}, sort_keys=True)}
+
+
+def arrow_rows(
+    about: dict[str, Any],
+    columns: dict[str, np.ndarray],
+    probabilities: np.ndarray,
+    attributes: Mapping[str, Any] | None,
+) -> Any:
+    """Rows of the log as an Arrow table, as they were unpacked."""
     import pyarrow
 
-    columns, probabilities = unpack(parts)
     past, waits = columns["serial"] < 0, columns["observed"] == 0
     missing = {"propensity": past} | dict.fromkeys(("reward", "observed", "defaulted", "observed_at"), waits)
 
@@ -88,10 +100,7 @@ def arrow_table(about: dict[str, Any], parts: list[PackedRows], attributes: Mapp
     )
     made = {"decision": pyarrow.array(written, pyarrow.string()), "probabilities": each_arm}
     more = {name: taken(values, columns["player"]) for name, values in (attributes or {}).items()}
-    table = pyarrow.table({name: made[name] if name in made else column(name) for name in COLUMNS} | more)
-    metadata = json.dumps(about | {"rows": len(written), "recorded": int(past.sum())}, sort_keys=True)
-    order = np.lexsort((columns["serial"], columns["round"]))
-    return table.take(order).replace_schema_metadata({"posse": metadata})
+    return pyarrow.table({name: made[name] if name in made else column(name) for name in COLUMNS} | more)
 
 
 def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
@@ -122,22 +131,31 @@ def values_of(setup: Setup, change: dict[str, Any]) -> tuple[Value, ...] | None:
     return setup.attributes.check(change["attributes"]) if "attributes" in change else None
 
 
-def read(table: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What a log says about itself, and its rows in order, if all of them are there."""
-    metadata = getattr(getattr(table, "schema", None), "metadata", None) or {}
-    about = json.loads(metadata.get(b"posse", b"{}"))
+def read_about(schema: Any) -> tuple[dict[str, Any], list[str]]:
+    """What a log says about itself, and the columns that it has, from its table's schema."""
+    about = json.loads((getattr(schema, "metadata", None) or {}).get(b"posse", b"{}"))
     if about.get("kind") != "learner log":
         raise ValueError("this is not a learner's log: expected an Arrow table as `log` gives it, with its metadata")
     if about["schema"] > SCHEMA:
         raise ValueError(f"the log has schema {about['schema']}, but this posse reads up to {SCHEMA}; use a newer one")
     columns = [name for name in COLUMNS if about["schema"] > 1 or name != "probabilities"]
-    missing = [name for name in columns if name not in table.column_names]
+    missing = [name for name in columns if name not in schema.names]
     if missing:
         raise ValueError(f"the log has no column {missing[0]!r}")
+    return about, columns
+
+
+def check_rows(about: dict[str, Any], rows: int, decisions: int) -> None:
+    """An error unless a log has all of its rows; `decisions` of them are decisions, each counted once."""
+    if rows != about["rows"] or decisions != about["rows"] - about["recorded"]:
+        raise ValueError(f"the log was written with {about['rows']} rows, but has {rows}, or some twice")
+
+
+def read(table: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What a log says about itself, and its rows in order, if all of them are there."""
+    about, columns = read_about(getattr(table, "schema", None))
     entries = table.select(columns).to_pylist()
-    ids = [entry["decision"] for entry in entries if entry["decision"] is not None]
-    if len(entries) != about["rows"] or len(set(ids)) != about["rows"] - about["recorded"]:
-        raise ValueError(f"the log was written with {about['rows']} rows, but has {len(entries)}, or some twice")
+    check_rows(about, len(entries), len({entry["decision"] for entry in entries} - {None}))
     order = {id(entry): parse_id(entry["decision"])[0] if entry["decision"] else -1 for entry in entries}
     return about, sorted(entries, key=lambda entry: (entry["round"], order[id(entry)]))
 

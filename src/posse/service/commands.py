@@ -7,6 +7,7 @@ among the others. Commands about tokens are in auth/tokens.py; those that import
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -175,12 +176,15 @@ class Record(NamedTuple):
 
 
 class TakeDefaults(NamedTuple):
-    """Take the default reward for every decision that has waited too long."""
+    """Take the default reward for every decision that has waited too long. Result: when the next may be due."""
 
     experiment: str
 
-    def apply(self, transaction: Transaction) -> None:
-        transaction.now(transaction.live(self.experiment))
+    def apply(self, transaction: Transaction) -> float:
+        live = transaction.live(self.experiment)
+        transaction.now(live)
+        patience = live.state.setup.patience
+        return math.inf if patience is None else live.oldest + patience
 
 
 # ---------------------------------------------------------------- experiments

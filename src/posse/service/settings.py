@@ -26,5 +26,7 @@ class Settings:
     """How often default rewards that are due are taken; None if another worker takes them."""
     trust_seconds: float = 1.0
     """For how long a token that was found good is not looked up again."""
+    silence_seconds: float = 10.0
+    """For how long PostgreSQL may say nothing before it counts as away."""
     import_file: str | None = None
     """A Python file that defines policies, imported before anything else."""

@@ -1,55 +1,163 @@
-"""Logs out of the database and into it, as Parquet files that the learner reads and writes too."""
+"""Logs out of the database and into it, as Parquet files that the learner reads and writes too.
+
+A log may be long, so neither way has more than a part of its rows in memory.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict, deque
-from collections.abc import Callable
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from posse.checks import output_file
-from posse.learner.ledger import parse_id
-from posse.learner.log import read, row_of, values_of
+from posse.learner.ledger import Row, parse_id
+from posse.learner.log import check_rows, read_about, row_of, values_of
 from posse.learner.setup import Setup, check_names
 from posse.service.commands import NO_LIMIT
-from posse.service.storage import log_rows, queries
+from posse.service.storage import database, log_rows, queries
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.queries import Experiment
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit
 
-AT_ONCE = 10_000  # rows that are kept in memory on their way in
+AT_ONCE = 10_000  # rows that are in memory on their way in
 
 Entry = dict[str, Any]
 """A row of a log, by the names of the learner's columns."""
 
 
 def export_log(store: ServiceStore, name: str, path: Path) -> int:
-    """Write an experiment's log to a Parquet file; return how many rows it has."""
+    """Write an experiment's log to a Parquet file, which only its owner may read; return how many rows it has."""
     import pyarrow.parquet
 
     output_file(path)
-    table = store.read(queries.log_table, name)
-    pyarrow.parquet.write_table(table, path)
-    return int(table.num_rows)
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no file, but expected a file to write to")
+    rows, part = 0, path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with database.reading(store.engine) as connection:
+            tables = queries.log_tables(connection, name)
+            first = next(tables)
+            with (
+                open(part, "wb", opener=lambda file, flags: os.open(file, flags, database.PRIVATE)) as file,
+                pyarrow.parquet.ParquetWriter(file, first.schema) as writer,
+            ):
+                for table in itertools.chain([first], tables):
+                    writer.write_table(table)
+                    rows += table.num_rows
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return rows
 
 
 def import_log(store: ServiceStore, name: str, path: Path) -> Experiment:
     """Begin an experiment with the log of a learner, or of an experiment elsewhere, from a Parquet file."""
-    import pyarrow.parquet
+    import pyarrow
 
     if not path.exists():
         raise ValueError(f"there is no file {path}")
     try:
-        about, entries = read(pyarrow.parquet.read_table(path))
-        setup = dataclasses.replace(Setup.from_dict(about["setup"]), waiting_limit=NO_LIMIT, keep_log=True)
-        first = {**about["first"], "arms": check_names("arm", about["first"]["arms"])}
+        log = LogFile(path)
+        setup = dataclasses.replace(Setup.from_dict(log.about["setup"]), waiting_limit=NO_LIMIT, keep_log=True)
+        first = {**log.about["first"], "arms": check_names("arm", log.about["first"]["arms"])}
         first["players"] = check_names("player", first["players"])
     except (KeyError, pyarrow.ArrowException) as error:
         raise ValueError(f"{path} is not a log that this posse can read: {error!r}") from None
-    imported: Experiment = commit(store, ImportLog(name, setup, first, about, entries))
+    imported: Experiment = commit(store, ImportLog(name, setup, first, log))
     return imported
+
+
+class RewardEntry(NamedTuple):
+    """What an import needs to know of a row of the log when its reward comes."""
+
+    serial: int  # −1 for a reward of the past
+    tag: int
+    round: int
+    observed: int  # the number of the event that brought it; 0 if nothing has come
+    player: int  # a place in the names of the file
+    arm: int  # likewise
+    reward: float
+    decided_at: float
+    observed_at: float
+    defaulted: bool
+
+
+class LogFile:
+    """A learner's log in a Parquet file. Of each row a few numbers are in memory; the rest is read when it is due."""
+
+    NUMBERS = np.dtype(
+        list(zip(RewardEntry._fields, (*[np.int64] * 4, *[np.int32] * 2, *[float] * 3, bool), strict=True))
+    )
+
+    def __init__(self, path: Path) -> None:
+        import pyarrow.parquet
+
+        self._path = path
+        self.names: list[str] = []
+        """Of players and arms; `player` and `arm` are places in it."""
+        with pyarrow.parquet.ParquetFile(path) as file:
+            self.about, self._columns = read_about(file.schema_arrow)
+            self.numbers = np.zeros(file.metadata.num_rows, self.NUMBERS)
+            self._read(file.iter_batches(AT_ONCE, columns=[one for one in self._columns if one != "probabilities"]))
+        serials = self.numbers["serial"]
+        check_rows(self.about, len(serials), len(np.unique(serials[serials >= 0])))
+        self._order = np.lexsort((serials, self.numbers["round"]))  # in which decisions were made
+        observed = self.numbers["observed"][self._order]
+        by_event = np.argsort(observed, kind="stable")
+        self._events = observed[by_event]
+        self._by_event = self._order[by_event]
+
+    def _read(self, batches: Iterator[Any]) -> None:
+        places: dict[str, int] = {}
+        start = 0
+        for batch in batches:
+            self.numbers[start : start + len(batch)] = [_numbers(entry, places) for entry in batch.to_pylist()]
+            start += len(batch)
+        self.names = list(places)
+
+    def first_time(self, otherwise: float) -> float:
+        """When something happened first; `otherwise` if nothing has."""
+        first = min(
+            float(np.fmin.reduce(self.numbers[name], initial=math.inf)) for name in ("decided_at", "observed_at")
+        )
+        return first if math.isfinite(first) else otherwise
+
+    def rewards(self, event: int) -> list[RewardEntry]:
+        """The rewards that an event brought, in the order of their decisions."""
+        start, stop = np.searchsorted(self._events, (event, event + 1))
+        return [RewardEntry(*row) for row in self.numbers[self._by_event[start:stop]].tolist()]
+
+    def decisions(self) -> Iterator[Entry]:
+        """The decisions, in order."""
+        for batch in self._batches():
+            yield from (entry for entry in batch.to_pylist() if entry["decision"] is not None)
+
+    def _batches(self) -> Iterator[Any]:
+        import pyarrow.parquet
+
+        if (np.diff(self._order) == 1).all():
+            with pyarrow.parquet.ParquetFile(self._path) as file:
+                yield from file.iter_batches(AT_ONCE, columns=self._columns)
+        else:  # somebody has sorted it: that takes memory
+            yield from (
+                pyarrow.parquet.read_table(self._path, columns=self._columns).take(self._order).to_batches(AT_ONCE)
+            )
+
+
+def _numbers(entry: Entry, places: dict[str, int]) -> RewardEntry:
+    serial, tag = (-1, 0) if entry["decision"] is None else parse_id(entry["decision"])
+    player, arm = (places.setdefault(entry[name], len(places)) for name in ("player", "arm"))
+    observed = 0 if entry["reward"] is None else entry["observed"] or 0
+    values = [math.nan if entry[name] is None else entry[name] for name in ("reward", "decided_at", "observed_at")]
+    made = (serial, tag, entry["round"], observed, player, arm, *values, bool(entry["defaulted"]))
+    return RewardEntry._make(made)
 
 
 class ImportLog(NamedTuple):
@@ -62,16 +170,13 @@ class ImportLog(NamedTuple):
     setup: Setup
     first: dict[str, list[Any]]
     """The arms and players that were there at the beginning, and the players' attributes."""
-    about: dict[str, Any]
-    """What the log says of itself."""
-    entries: list[Entry]
+    log: LogFile
 
     def apply(self, transaction: Transaction) -> Experiment:
-        name, setup, first, about, entries = self
-        times = [time for entry in entries for time in (entry["decided_at"], entry["observed_at"]) if time is not None]
-        live = transaction.create(name, setup, first, min(times, default=float(transaction.clock())))
-        _LogImport(transaction, live, entries).run(about)
-        return transaction.describe(name)
+        began = self.log.first_time(float(transaction.clock()))
+        live = transaction.create(self.experiment, self.setup, self.first, began)
+        _LogImport(transaction, live, self.log).run(self.log.about)
+        return transaction.describe(self.experiment)
 
 
 class _LogImport:
@@ -82,13 +187,11 @@ class _LogImport:
     earlier rounds than it records.
     """
 
-    def __init__(self, transaction: Transaction, live: LiveExperiment, entries: list[Entry]) -> None:
-        self.connection, self.live = transaction.connection, live
-        self.decisions = deque(entry for entry in entries if entry["decision"] is not None)  # still to be written
-        self.rewards: defaultdict[int, list[Entry]] = defaultdict(list)  # by event
-        for entry in entries:
-            if entry["reward"] is not None:
-                self.rewards[entry["observed"]].append(entry)
+    def __init__(self, transaction: Transaction, live: LiveExperiment, log: LogFile) -> None:
+        self.connection, self.live, self.log = transaction.connection, live, log
+        self.decisions = log.decisions()  # still to be written, after the next
+        self.next = next(self.decisions, None)
+        self.written = 0  # rows of the experiment's log
 
     def run(self, about: dict[str, Any]) -> None:
         live, state = self.live, self.live.state
@@ -98,8 +201,8 @@ class _LogImport:
                 change = changes[event]
                 values = values_of(state.setup, change)
                 live.change(change["kind"], change["name"], live.time, change["knows_others"], values)
-            elif event in self.rewards:
-                self._observe(self.rewards[event])
+            elif entries := self.log.rewards(event):
+                self._observe(entries)
             else:
                 raise ValueError(f"the log lacks event {event} of {about['events']}: rows are missing")
         self._write_decisions(lambda _: True)
@@ -109,24 +212,38 @@ class _LogImport:
         if state.decisions != about["decisions"]:
             raise ValueError(f"the log has {state.decisions} decisions, but says {about['decisions']}")
 
-    def _observe(self, entries: list[Entry]) -> None:
-        state, at = self.live.state, entries[0]["observed_at"]
-        round_ = max((entry["round"] for entry in entries if entry["decision"] is None), default=0)
-        serial = max(parse_id(entry["decision"])[0] if entry["decision"] else -1 for entry in entries)
+    def _observe(self, entries: list[RewardEntry]) -> None:
+        state, at = self.live.state, entries[0].observed_at
+        round_ = max((entry.round for entry in entries if entry.serial < 0), default=0)
+        serial = max(entry.serial for entry in entries)
         self._write_decisions(
             lambda entry: entry["decided_at"] < at or entry["round"] < round_ or state.decisions <= serial
         )
         state.rounds = max(state.rounds, round_)
         check = state.setup.check_reward
-        answered = [(row_of(state, entry), check("reward in the log", entry["reward"])) for entry in entries]
-        self.live.observe(answered, at, bool(entries[0]["defaulted"]))
+        answered = [(self._row(entry), check("reward in the log", entry.reward)) for entry in entries]
+        self.live.observe(answered, at, entries[0].defaulted)
+        self._write()
+
+    def _row(self, entry: RewardEntry) -> Row:
+        """The decision, or the reward of the past, as far as it matters to its reward."""
+        state, names = self.live.state, self.log.names
+        player, arm = state.player_roster.place(names[entry.player]), state.arm_roster.place(names[entry.arm])
+        return Row(entry.serial, entry.tag, entry.round, player, arm, 0.0, False, 0.0, entry.decided_at)
 
     def _write_decisions(self, is_earlier: Callable[[Entry], bool]) -> None:
         """Write the next decisions down, as long as they are earlier."""
-        while self.decisions and is_earlier(self.decisions[0]):
-            row = row_of(self.live.state, self.decisions.popleft())
+        while self.next is not None and is_earlier(self.next):
+            row = row_of(self.live.state, self.next)
             self.live.state.rounds, self.live.state.decisions = row.round, row.serial + 1
             stored = log_rows.stored_probabilities(row)
             self.live.append_decision(row, **stored, restricted=0, request_key=None, position=0)
-            if row.serial % AT_ONCE == 0:
-                self.live.write_log(self.connection)
+            self._write()
+            self.next = next(self.decisions, None)
+
+    def _write(self) -> None:
+        """Write to the database and forget, once there is much."""
+        if self.live.links - self.written > AT_ONCE:
+            self.live.write_log(self.connection)
+            self.live.trim()
+            self.written = self.live.links

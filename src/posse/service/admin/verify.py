@@ -1,28 +1,30 @@
-"""Check a database against its logs, and rebuild everything that follows from the logs."""
+"""Check a database against its logs."""
 
 from __future__ import annotations
 
 import heapq
+import logging
 import struct
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
 from posse.service.storage import database
-from posse.service.storage import schema as tables
-from posse.service.storage.errors import Damaged, UnknownExperiment
+from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment, first_state
 from posse.service.storage.log_rows import Values, row_digest
-from posse.service.storage.pair_statistics import PairStatistics, all_rows, number_names, summary_of
+from posse.service.storage.pair_statistics import all_rows, number_names, summary_of
 from posse.service.storage.store import ServiceStore
-from posse.service.storage.transaction import Transaction, commit
 
 TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at"}
 NOT_OF_ITS_KIND = (struct.error, TypeError, AttributeError)  # what a digest says of a wrong value in a column
+LOGGER = logging.getLogger("posse.service")
+TELL_SECONDS = 5  # after which the log of the service says how far a long log is read
 MOST_LISTED = 10  # findings that are alike
 
 
@@ -55,7 +57,7 @@ def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
     try:
         with database.reading(store.engine) as connection:
             _check_file(connection, about(""))
-            for row in _experiments(connection, name):
+            for row in stored_experiments(connection, name):
                 _verify(LogAudit(connection, row, about(str(row["name"]))))
             if name is None:
                 _check_orphans(connection, about(""))
@@ -67,15 +69,18 @@ def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
     return findings
 
 
-def _stored_rows(connection: Connection, table: str, experiment: int | None, order: str) -> Iterator[Values]:
+def _stored_rows(
+    connection: Connection, table: str, experiment: int | None, order: str, after: int | None = None
+) -> Iterator[Values]:
     """Rows as they are stored, a few at a time; no column type converts a wrong value into a right one."""
-    where = "" if experiment is None else "WHERE experiment = :experiment"
-    query = sql.text(f"SELECT * FROM {table} {where} ORDER BY {order}")
-    options = {} if experiment is None else {"experiment": experiment}
-    yield from connection.execute(query, options, execution_options={"yield_per": 1000}).mappings()
+    where = {"experiment =": experiment, f"{order} >": after}
+    given = {f"value{number}": value for number, value in enumerate(where.values()) if value is not None}
+    terms = [f"{what} :value{number}" for number, what in enumerate(where) if f"value{number}" in given]
+    query = sql.text(f"SELECT * FROM {table} {'WHERE' if terms else ''} {' AND '.join(terms)} ORDER BY {order}")
+    yield from connection.execute(query, given, execution_options={"yield_per": 1000}).mappings()
 
 
-def _experiments(connection: Connection, name: str | None) -> list[Values]:
+def stored_experiments(connection: Connection, name: str | None) -> list[Values]:
     rows: list[Values] = [dict(row) for row in _stored_rows(connection, "experiments", None, "id")]
     chosen = [row for row in rows if name in (None, row["name"])]
     if name is not None and not chosen:
@@ -90,13 +95,19 @@ class LogAudit:
     """One experiment's log: reads it row by row, checks the digests, and replays it."""
 
     def __init__(self, connection: Connection, row: Values, report: AddFinding) -> None:
-        self.connection, self.row, self.report = connection, row, report
-        self.names = {table: list(_stored_rows(connection, table, row["id"], "place")) for table in ("players", "arms")}
+        self.row, self.report = row, report
         self.links = 0
         self.head: bytes = row["origin"]
         self.time: float = row["created_at"]
         self.whole = True  # so far
+        self.live: LiveExperiment | None = None
         self._other = self.head  # what the last row's digest should be, where it is not
+        self._look(connection)
+
+    def _look(self, connection: Connection) -> None:
+        self.connection = connection
+        tables = ("players", "arms")
+        self.names = {table: list(_stored_rows(connection, table, self.row["id"], "place")) for table in tables}
 
     def run(self) -> LiveExperiment | None:
         """Go through the log; return the experiment that it leads to, None if the log is damaged."""
@@ -106,11 +117,22 @@ class LogAudit:
                 self._damaged("experiments", "name, setup, created_at, first_players, first_arms do not match origin")
         except NOT_OF_ITS_KIND as error:
             self._damaged("experiments", f"a column of the set-up is not of its kind: {error}")
+        return self._replay(self._begin)
+
+    def go_on(self, connection: Connection) -> LiveExperiment | None:
+        """Go through the rows that have come since, on another connection."""
+        self._look(connection)
+        return self._replay(lambda: self.live)
+
+    def _begin(self) -> LiveExperiment:
+        start = {"links": 0, "head": self.row["origin"], "time": self.row["created_at"], "paused": 0, "rewards": 0}
+        return LiveExperiment({**self.row, **start}, first_state(self.row, self.names["arms"], self.names["players"]))
+
+    def _replay(self, begin: Callable[[], LiveExperiment | None]) -> LiveExperiment | None:
         rows = self._checked()
         try:
-            start = {"links": 0, "head": row["origin"], "time": row["created_at"], "paused": 0, "rewards": 0}
-            state = first_state(row, self.names["arms"], self.names["players"])
-            live = LiveExperiment({**row, **start}, state)
+            live = begin()
+            assert live is not None
             live.replay(rows, lambda table, place: self.names[table][place])
         except exc.SQLAlchemyError:
             raise
@@ -121,7 +143,8 @@ class LogAudit:
                 self._damaged("log", f"cannot be replayed: {type(error).__name__}: {error}")
             return None
         live.links, live.head, live.time = self.links, self.head, self.time
-        return live if self.whole else None
+        self.live = live if self.whole else None
+        return self.live
 
     def _damaged(self, where: str, what: str) -> None:
         self.whole = False
@@ -129,13 +152,19 @@ class LogAudit:
 
     def _checked(self) -> Iterator[tuple[str, Values]]:
         """The rows in order, each checked against the one before."""
+        tell_at = time.monotonic() + TELL_SECONDS
         for _, table, row in heapq.merge(*map(self._stream, TIMES), key=lambda entry: entry[0]):
             self._check(table, row)
             yield table, row
+            if self.links % 1000 == 0 and time.monotonic() > tell_at:
+                tell_at += TELL_SECONDS
+                LOGGER.info("experiment %r: row %d of %s of its log", self.row["name"], self.links, self.row["links"])
 
     def _stream(self, table: str) -> Iterator[tuple[int, str, Values]]:
-        order = "serial" if table == "decisions" else "link"  # which is the same order, but has an index
-        for row in _stored_rows(self.connection, table, self.row["id"], order):
+        order, after = "link", None if self.live is None else self.links
+        if table == "decisions":  # which have no index of links, but serial numbers have the same order
+            order, after = "serial", None if self.live is None else self.live.state.decisions - 1
+        for row in _stored_rows(self.connection, table, self.row["id"], order, after):
             if not isinstance(row["link"], int):
                 self._damaged(_place(table, row), f"link is {row['link']!r}, but expected a whole number")
             else:
@@ -310,43 +339,3 @@ def _check_tokens(connection: Connection, report: AddFinding) -> None:
     for row in _stored_rows(connection, "tokens", None, "id"):
         if not _matches("tokens", row):
             report(f"tokens, id {row['id']}", "does not match its digest")
-
-
-# ---------------------------------------------------------------- rebuild
-
-
-def rebuild(store: ServiceStore, name: str | None = None) -> list[str]:
-    """Make everything beside the log anew from it, in one experiment or in all; return their names.
-
-    The log itself cannot be rebuilt: if it is damaged, an error says how, and nothing changes.
-    """
-    names = [name] if name is not None else [str(row["name"]) for row in store.read(_experiments, None)]
-    for one in names:
-        commit(store, Rebuild(one))
-    return names
-
-
-class Rebuild(NamedTuple):
-    """Make everything beside an experiment's log anew from the log."""
-
-    experiment: str
-
-    def apply(self, transaction: Transaction) -> None:
-        connection, name, table = transaction.connection, self.experiment, tables.experiments
-        connection.execute(sql.select(table.c.id).where(table.c.name == name).with_for_update())
-        row = _experiments(connection, name)[0]
-        found: list[AuditFinding] = []
-        audit = LogAudit(connection, row, lambda where, what: found.append(AuditFinding(name, where, what)))
-        live = audit.run()
-        if live is None or audit.links < row["links"]:
-            first = found[0] if found else f"it ends with row {audit.links} of {row['links']}"
-            raise Damaged(f"the log of {name!r} is damaged, restore a backup: {first}")
-        for beside in (tables.stats, tables.summaries):
-            connection.execute(sql.delete(beside).where(beside.c.experiment == live.id))
-        for kind, roster in ((tables.players, live.state.player_roster), (tables.arms, live.state.arm_roster)):
-            for place, here in enumerate(roster.here.tolist()):
-                same = sql.and_(kind.c.experiment == live.id, kind.c.place == place)
-                connection.execute(sql.update(kind).where(same), {"here": int(here)})
-        live.statistics = PairStatistics()
-        live.append_change("rebuild", 0, audit.time)  # so that other processes load everything anew
-        live.write(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -25,6 +26,8 @@ from posse.service.storage.store import ReadPool, ServiceStore
 from posse.service.writer import Writer
 from posse.version import __version__
 
+RETRY_SECONDS = 10  # until default rewards are tried again that could not be taken
+
 
 def create_app(settings: Settings) -> FastAPI:
     """The service on a database that is there; `supervisor.prepare` makes one."""
@@ -43,7 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
     state = app.state
     state.settings = settings
     state.metrics = Metrics()
-    state.store = ServiceStore(settings.database)
+    state.store = ServiceStore(settings.database, silence=settings.silence_seconds)
     state.writer = Writer(state.store, metrics=state.metrics)
     state.read_pool = ReadPool(state.store)
     state.authenticator = Authenticator(settings, state.read_pool, state.store.clock)
@@ -69,14 +72,24 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def _take_defaults(app: FastAPI) -> None:
-    """Now and then, take the default rewards that are due."""
-    seconds = app.state.settings.defaults_seconds
+    """Now and then, take the default rewards that are due. An experiment in which nothing waits costs nothing."""
+    state, seconds = app.state, app.state.settings.defaults_seconds
+    due: dict[int, float] = {}  # when to look at an experiment again, by id; ∞ where no default is ever taken
     while seconds is not None:
         await asyncio.sleep(seconds)
         with _logged("of all experiments"):
-            for name in await app.state.read_pool.query(queries.with_patience):
+            now = state.store.clock()
+            waiting = await state.read_pool.query(queries.where_decisions_wait)
+            if new := waiting.keys() - due.keys():
+                due |= dict.fromkeys(await state.read_pool.query(queries.without_patience, new), math.inf)
+            for number, name in waiting.items():
+                if due.get(number, now) > now:
+                    continue
+                due[number] = now + RETRY_SECONDS
                 with _logged(f"of {name!r}"):  # if one experiment has a problem, the others still take theirs
-                    await asyncio.wrap_future(app.state.writer.submit(TakeDefaults(name)))
+                    due[number] = await state.writer.apply(TakeDefaults(name))
+                    if math.isinf(due[number]):  # nothing waits any more
+                        del due[number]
 
 
 @contextmanager

@@ -28,6 +28,7 @@ import uvicorn
 from posse.checks import whole
 from posse.policies.user import import_file
 from posse.service import metrics
+from posse.service.admin.rebuild import rebuild_outdated
 from posse.service.api.middleware import TokenFilter
 from posse.service.auth import tokens
 from posse.service.auth.permissions import is_loopback
@@ -86,7 +87,10 @@ def url_of(listener: socket.socket) -> str:
 
 
 def prepare(settings: Settings, host: str) -> None:
-    """Import the user's policies, create the database if there is none, and refuse an open service without a token."""
+    """Import the user's policies, refuse an open service without a token, and make the database ready.
+
+    It is created if there is none, and what another version of posse kept in another form is made anew from the logs.
+    """
     if settings.import_file is not None:
         import_file(settings.import_file)
     with closing(ServiceStore(settings.database, create=True)) as store:
@@ -95,6 +99,7 @@ def prepare(settings: Settings, host: str) -> None:
                 f"host={host!r} can be reached from other machines, but there is no token yet, so anybody could do "
                 "anything; make one first, with the same --database: posse token create --scope admin"
             )
+        rebuild_outdated(store)
 
 
 class Supervisor:

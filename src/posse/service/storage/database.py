@@ -6,6 +6,7 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,23 +21,28 @@ from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.schema import SCHEMA, metadata
 
 LOGGER = logging.getLogger("posse.service")
-PATIENCE = 5  # seconds that a transaction waits to write
+PATIENCE = 5  # seconds that SQLite waits to write, and PostgreSQL may take to let us in
+PRIVATE = 0o600  # the rights of every file that is made: its owner reads and writes, and nobody else
 UPGRADE_LOCK = 0x706F737365  # "posse": PostgreSQL's advisory lock while the schema changes
 RETRIED = {"40001", "40P01"}  # PostgreSQL: serialization failure and deadlock; nothing was committed
 FULL, READ_ONLY, SHUTTING_DOWN = "53", "25006", "57"  # classes of its errors, and one of them
 DAMAGE = ("malformed", "not a database", "file is encrypted", "unsupported file format", "corrupt", "no such")
 
 
-def connect(url: str) -> Engine:
-    """An engine for a database's address; nothing is opened yet."""
+def connect(url: str, silence: float | None = None) -> Engine:
+    """An engine for a database's address; nothing is opened yet.
+
+    With `silence`, a PostgreSQL that says nothing for so many seconds counts as away, even in a long statement.
+    """
     address = _address(url)
-    local = address.get_backend_name() == "sqlite"
-    patience = {"timeout" if local else "connect_timeout": PATIENCE}
-    engine = sql.create_engine(address, connect_args=patience, pool_size=4, max_overflow=64, pool_pre_ping=not local)
-    sql.event.listen(engine, "connect", _prepare_sqlite if local else _prepare_postgres)
-    if local:
+    if address.get_backend_name() == "sqlite":
+        engine = sql.create_engine(address, connect_args={"timeout": PATIENCE}, pool_size=4, max_overflow=64)
+        sql.event.listen(engine, "connect", _prepare_sqlite)
         sql.event.listen(engine, "begin", _begin_sqlite)
-    return engine
+        return engine
+    from posse.service.storage import postgres
+
+    return postgres.connect(address, PATIENCE, silence)
 
 
 def _address(url: str) -> URL:
@@ -44,10 +50,13 @@ def _address(url: str) -> URL:
     expected = "expected sqlite:///FILE or postgresql://USER:PASSWORD@HOST/DATABASE"
     if not isinstance(url, str):
         raise TypeError(f"database={url!r}, but {expected}")
+    several = re.fullmatch(r"(postgres(?:ql)?://(?:[^/]*@)?)([^/@,]*(?:,[^/@,]*)+)(/.*)?", url)
     try:
-        address = sql.make_url(url)
-    except exc.ArgumentError:
+        address = sql.make_url(url if several is None else f"{several[1]}{several[3] or ''}")
+    except (exc.ArgumentError, ValueError):
         raise ValueError(f"database={url[:20]!r}, but {expected}") from None
+    if several is not None:
+        address = address.update_query_dict({"host": several[2].split(",")})
     if address.drivername == "sqlite" and address.database not in (None, "", ":memory:"):
         return address
     if address.drivername in ("postgresql", "postgres"):
@@ -62,13 +71,6 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA secure_delete = ON")  # an erased name is gone from the file too
-
-
-def _prepare_postgres(connection: Any, _: Any) -> None:
-    """A worker that hangs does not block the others for ever."""
-    connection.execute(f"SET lock_timeout = '{2 * PATIENCE}s'")
-    connection.execute(f"SET idle_in_transaction_session_timeout = '{12 * PATIENCE}s'")
-    connection.commit()
 
 
 def _begin_sqlite(connection: Connection) -> None:
@@ -95,22 +97,29 @@ def explained(engine: Engine) -> Iterator[None]:
     except exc.DBAPIError as error:
         raise explain(engine, error) from error
     except exc.InvalidRequestError as error:  # a table or a column that is not there
-        raise Damaged(f"{engine.url.render_as_string(hide_password=True)}: {error}") from error
+        LOGGER.error("the database %s: %s", _place(engine), error)
+        raise Damaged(f"the database: {error}") from error
 
 
 def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
-    """What an error of the database means to us."""
-    place = engine.url.render_as_string(hide_password=True)
+    """What an error of the database means to us. Clients may see it, so where the database is goes to the log only."""
     said = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
     code = getattr(error.orig, "sqlstate", None) or ""
-    if any(word in said for word in DAMAGE) and engine.dialect.name == "sqlite":
-        return Damaged(f"{place}: {said}; restore a backup")
+    LOGGER.warning("the database %s: %s", _place(engine), said)
+    local = engine.dialect.name == "sqlite"
+    if any(word in said for word in DAMAGE) and local:
+        return Damaged(f"the database: {said}; restore a backup")
     if isinstance(error.orig, UnicodeDecodeError) or "Could not decode" in said:
-        return Damaged(f"{place}: {said}")
+        return Damaged(f"the database: {said}")
     passing = isinstance(error, exc.OperationalError | exc.InterfaceError) or code == READ_ONLY
     if passing or code[:2] in (FULL, SHUTTING_DOWN):
-        return Unavailable(f"the database {place} cannot do it now: {said}")
-    return Damaged(f"{place}: {said}")
+        reason = f": {said}" if local else ", and the log says why"  # PostgreSQL may name its host and its user
+        return Unavailable(f"the database cannot do it now{reason}")
+    return Damaged(f"the database: {said}")
+
+
+def _place(engine: Engine) -> str:
+    return engine.url.render_as_string(hide_password=True)
 
 
 def can_retry(error: exc.DBAPIError) -> bool:
@@ -144,7 +153,7 @@ def version(connection: Connection) -> str | None:
 
 def check_version(engine: Engine) -> None:
     """An error that says what to do, unless the schema is the one that this posse works with."""
-    place = engine.url.render_as_string(hide_password=True)
+    place = _place(engine)
     check_file(engine)
     with reading(engine) as connection:
         found = version(connection)
@@ -157,7 +166,7 @@ def check_version(engine: Engine) -> None:
 
 
 def check_file(engine: Engine, create: bool = False) -> None:
-    """An error unless SQLite's file is there, or with `create` can be made."""
+    """An error unless SQLite's file is there; with `create` it is made, and others who may read it are warned of."""
     if engine.dialect.name != "sqlite":
         return
     path = Path(str(engine.url.database))
@@ -167,6 +176,13 @@ def check_file(engine: Engine, create: bool = False) -> None:
         raise ValueError(f"there is no database {path}; `posse db init --database {engine.url}` makes one")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent} for the database {path.name}")
+    if create:
+        with contextlib.suppress(OSError):  # SQLite then says what is wrong
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, PRIVATE))  # its -wal and -shm get the same rights
+        files = [str(path), *(f"{path}-{kind}" for kind in ("wal", "shm") if os.path.exists(f"{path}-{kind}"))]
+        if os.name == "posix" and path.exists() and any(os.stat(file).st_mode & 0o077 for file in files):
+            advice = f"unless that is wanted, run `chmod 600 {' '.join(files)}`"
+            LOGGER.warning("other users of this machine may open the database %s: %s", path, advice)
 
 
 def upgrade(url: str) -> None:
@@ -223,6 +239,8 @@ def backup(engine: Engine, target: Path) -> None:
         raise ValueError("posse backs up SQLite databases; for PostgreSQL use pg_dump, which sees one moment too")
     if target.exists():
         raise ValueError(f"{target} exists already; expected the name of a new file")
+    with contextlib.suppress(OSError):  # SQLite then says what is wrong
+        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, PRIVATE))
     with explained(engine), engine.connect() as connection, contextlib.closing(sqlite3.connect(target)) as copy:
         source = connection.connection.dbapi_connection
         assert isinstance(source, sqlite3.Connection)

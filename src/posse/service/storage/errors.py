@@ -34,3 +34,7 @@ class Overloaded(Unavailable):
 
 class Damaged(RuntimeError):
     """What was read from the database cannot be right."""
+
+
+class OtherVersion(Damaged):
+    """What is kept beside a log has another form than this version of the policy gives it; a rebuild makes it anew."""

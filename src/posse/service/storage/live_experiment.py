@@ -161,7 +161,7 @@ class LiveExperiment:
                 event = row["event"]
             else:
                 self._replay_change(row, entry_of)
-            self._trim()
+            self.trim()
         if batch:
             self.state.observe(batch)
 
@@ -326,7 +326,7 @@ class LiveExperiment:
         row = log_rows.name_row(table, self.id, place, roster.names[place], bool(roster.here[place]), **more)
         self._rows[table].append(row)
 
-    def _trim(self) -> None:
+    def trim(self) -> None:
         """Forget all but the recent decisions and answers."""
         for known in (self.waiting, self.answers):
             while len(known) > RECENT:
@@ -346,7 +346,7 @@ class LiveExperiment:
 
     def write(self, connection: Connection) -> None:
         """Write everything that is not yet there."""
-        self._trim()
+        self.trim()
         if self.links == self._written:
             return
         self.write_log(connection)

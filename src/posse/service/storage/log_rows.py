@@ -101,6 +101,17 @@ MADE_BEFORE = (  # bounded by serial numbers: times have no index, and the query
     .where(_FROM_SERIAL, _MADE.serial < sql.bindparam("until"), _MADE.decided_at < sql.bindparam("time"))
     .order_by(_MADE.serial)
 )
+DECISIONS = (
+    sql.select(*_ROW, _MADE.offered, _GIVEN.reward, _GIVEN.event, _GIVEN.observed_at, _GIVEN.defaulted)
+    .select_from(tables.decisions.outerjoin(tables.rewards, SAME_DECISION))
+    .where(_HERE)
+    .order_by(_MADE.serial)
+)
+PAST_REWARDS = (  # in the order in which they came
+    sql.select(tables.rewards)
+    .where(_GIVEN.experiment == sql.bindparam("experiment"), _GIVEN.serial < 0)
+    .order_by(_GIVEN.serial.desc())
+)
 WITH_REWARDS = (
     sql.select(*_ROW, _GIVEN.reward.label("given"), _GIVEN.defaulted)
     .select_from(tables.decisions.outerjoin(tables.rewards, SAME_DECISION))

@@ -7,6 +7,8 @@ are all 0 has no row. Only what changed is looked at and written, so the cost do
 
 from __future__ import annotations
 
+import json
+import math
 import struct
 from typing import Any
 
@@ -14,12 +16,14 @@ import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
+from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
+from posse.policies.state import state_shapes
 from posse.policies.statistics import COUNT
 from posse.service.storage import schema as tables
 from posse.service.storage.database import upsert
-from posse.service.storage.errors import Damaged
-from posse.service.storage.log_rows import Values, read_values
+from posse.service.storage.errors import Damaged, OtherVersion
+from posse.service.storage.log_rows import Values, read_names, read_values
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here
@@ -45,12 +49,8 @@ class PairStatistics:
         found = connection.execute(sql.select(*columns).where(table.c.experiment == row["id"]))
         for rows in found.partitions(AT_ONCE):
             *places, waiting, packed = zip(*rows, strict=True)
-            if wrong := set(map(len, packed)) - {8 * len(names)}:
-                raise Damaged(
-                    f"experiment {row['id']} has {min(wrong)} bytes of numbers for a pair, but "
-                    f"{state.setup.policy.label} keeps {len(names)} numbers: {', '.join(names)}; "
-                    "`posse db rebuild` makes them anew from the log"
-                )
+            for size in set(map(len, packed)):
+                _check_size(size, row["id"], state)
             stored = np.frombuffer(b"".join(packed), "<i8").reshape(-1, len(names)).T
             pairs = np.array(places, np.int64)
             inside = ((pairs >= 0) & (pairs < np.array([shape]).T)).all(axis=0)
@@ -66,18 +66,11 @@ class PairStatistics:
         for name, array in _arrays(state).items():
             arrays[name] = numbers[start : start + len(array)].view(array.dtype)
             start += len(array)
+        summary = _read_summary(connection, row["id"], state, (len(players), len(arms)), totals[0])
         try:
-            summary = _read_summary(connection, row["id"], state, len(players), totals[0])
             state.restore(players, arms, numbers[0], arrays | summary, values)
-            names_of = [name for name in _summary_names(state) if name != "of_value"]  # which may lack new values
-            same = all(getattr(state.known, name).size == summary[name].size for name in names_of)
-        except (struct.error, KeyError, ValueError):
-            same = False
-        if not same:
-            raise Damaged(
-                f"the summary of {state.setup.policy.label} in experiment {row['id']} is missing, or as another "
-                "version of posse made it; `posse db rebuild` makes it anew from the log"
-            )
+        except ValueError:
+            raise _other_summary(row["id"], state) from None
         self.keep(state)
 
     def expect_summary(self) -> None:
@@ -137,6 +130,29 @@ def _pairs_with_data(state: LearnerState, first_arm: int = 0, players: slice = s
     return found + np.array([[first_arm], [players.start or 0]])
 
 
+def check_form(connection: Connection, row: Values) -> None:
+    """Raise OtherVersion if what is kept beside a log is as another version of the policy has it; `row` is the log's.
+
+    It reads one pair and the summary.
+    """
+    names = [len(read_names(connection, table, row["id"])) for table in (tables.players, tables.arms)]
+    state = LearnerState(Setup.from_dict(json.loads(row["setup"])), [str(arm) for arm in range(names[1])], [])
+    column = tables.stats.c
+    query = sql.select(sql.func.length(column.numbers)).where(column.experiment == row["id"]).limit(1)
+    for size in connection.execute(query).scalars():
+        _check_size(size, row["id"], state)
+    _read_summary(connection, row["id"], state, (names[0], names[1]), row["rewards"])
+
+
+def _check_size(size: int, experiment: int, state: LearnerState) -> None:
+    names = number_names(state)
+    if size != 8 * len(names):
+        raise OtherVersion(
+            f"experiment {experiment} has {size} bytes of numbers for a pair, but {state.setup.policy.label} keeps "
+            f"{len(names)} numbers: {', '.join(names)}; `posse db rebuild` makes them anew from the log"
+        )
+
+
 def number_names(state: LearnerState) -> list[str]:
     """What the numbers of a pair are called, in their order."""
     policy = state.setup.policy
@@ -190,23 +206,38 @@ def _summary_names(state: LearnerState) -> list[str]:
 
 
 def _read_summary(
-    connection: Connection, experiment: int, state: LearnerState, players: int, pulls: int
+    connection: Connection, experiment: int, state: LearnerState, shape: tuple[int, int], pulls: int
 ) -> dict[str, np.ndarray]:
-    """The summary's arrays by name. A player who joined after it is taken for what the last row says of players."""
+    """The summary's arrays by name, for so many players and arms.
+
+    A player who joined after it is taken for what the last row says of players.
+    """
     table, arrays, start = tables.summaries, {}, 0
+    shapes = state_shapes(state.core.policy, state.core.policy.statistics, *shape)
     found = connection.execute(sql.select(table).where(table.c.experiment == experiment)).first()
-    if found is None:
-        return {}
-    for name in _summary_names(state):
-        array, (size,) = getattr(state.known, name), struct.unpack_from("<q", found.content, start)
-        values = np.frombuffer(found.content, array.dtype.newbyteorder("<"), size, start + 8)
-        start += 8 + 8 * size
-        if name == "summed":
-            values = np.array([pulls, *values])
-        elif name == "of_player" and size:
-            rows = values.reshape(-1, array.shape[1])
-            values = np.concatenate([rows, np.repeat(rows[-1:], players - found.players, axis=0)])
-        arrays[name] = values
-    if start != len(found.content):
-        raise ValueError(f"the summary has {len(found.content)} bytes, but expected {start}")
+    content, joined = (b"", 0) if found is None else (found.content, shape[0] - found.players)
+    try:
+        for name in _summary_names(state):
+            array, (size,) = getattr(state.known, name), struct.unpack_from("<q", content, start)
+            values = np.frombuffer(content, array.dtype.newbyteorder("<"), size, start + 8)
+            start += 8 + 8 * size
+            if name == "summed":
+                values = np.array([pulls, *values])
+            elif name == "of_player" and size:
+                rows = values.reshape(-1, array.shape[1])
+                values = np.concatenate([rows, np.repeat(rows[-1:], joined, axis=0)])
+            if name != "of_value" and values.size != math.prod(shapes[name][1]):  # that one may lack new values
+                raise ValueError(f"{name} has {values.size} numbers")
+            arrays[name] = values
+        if start != len(content):
+            raise ValueError(f"the summary has {len(content)} bytes")
+    except (struct.error, ValueError):
+        raise _other_summary(experiment, state) from None
     return arrays
+
+
+def _other_summary(experiment: int, state: LearnerState) -> OtherVersion:
+    return OtherVersion(
+        f"the summary of {state.setup.policy.label} in experiment {experiment} is missing, or as another version of "
+        "posse made it; `posse db rebuild` makes it anew from the log"
+    )

@@ -1,13 +1,16 @@
 """Questions about experiments, asked of one moment of the database.
 
-Only `log_table`, the whole log, costs more as the log grows.
+Only `log_table` and `log_tables`, the whole log, cost more as the log grows.
 """
 
 from __future__ import annotations
 
+import contextlib
+import heapq
+import itertools
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,8 +19,8 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.checks import whole
-from posse.learner.ledger import Answer, Row, write_id
-from posse.learner.log import Past, to_arrow
+from posse.learner.ledger import Answer, Row, RowLog, unpack, write_id
+from posse.learner.log import Past, arrow_rows, describe, metadata
 from posse.learner.setup import Setup, check_name
 from posse.learner.state import LearnerState
 from posse.service.settings import LARGEST_BATCH, LARGEST_PAGE
@@ -26,6 +29,8 @@ from posse.service.storage import schema as tables
 from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import Values
+
+TABLE_ROWS = 50_000  # rows of the log that are in memory at once
 
 
 @dataclass(frozen=True)
@@ -123,17 +128,20 @@ def described(connection: Connection, live: LiveExperiment) -> Experiment:
     return _described(find(connection, live.name), state.setup, *who)
 
 
-def with_patience(connection: Connection) -> list[str]:
-    """Names of experiments whose decisions take the default after a while; their policy need not be known here."""
-    table = tables.experiments
-    found = []
-    for name, setup in connection.execute(sql.select(table.c.name, table.c.setup).order_by(table.c.id)):
-        try:
-            patience = json.loads(setup)["patience"]
-        except (ValueError, KeyError, TypeError) as error:  # the command that opens it says what is wrong with it
-            patience = error
-        if patience is not None:
-            found.append(name)
+def where_decisions_wait(connection: Connection) -> dict[int, str]:
+    """Names of the experiments with decisions that wait for their rewards, by id."""
+    column = tables.experiments.c
+    return dict(connection.execute(sql.select(column.id, column.name).where(column.waiting > 0)).all())
+
+
+def without_patience(connection: Connection, ids: Collection[int]) -> list[int]:
+    """Those of these experiments whose decisions never take a default; their policy need not be known here."""
+    found, column = [], tables.experiments.c
+    query = sql.select(column.id, column.setup).where(column.id.in_(ids))
+    for number, setup in connection.execute(query):
+        with contextlib.suppress(ValueError, KeyError, TypeError):  # the command that opens it says what is wrong
+            if json.loads(setup)["patience"] is None:
+                found.append(number)
     return found
 
 
@@ -221,33 +229,55 @@ def _log_entry(table: str, row: Values, players: Mapping[int, str], arms: list[s
 
 def log_table(connection: Connection, name: str) -> Any:
     """The whole log as an Arrow table, as the learner gives it."""
-    row = find(connection, name)
+    import pyarrow
+
+    return pyarrow.concat_tables(log_tables(connection, name))
+
+
+def log_tables(connection: Connection, name: str) -> Iterator[Any]:
+    """The whole log as Arrow tables of at most `TABLE_ROWS` rows each, at least one."""
+    row, by_parts = find(connection, name), {"yield_per": min(TABLE_ROWS, 1000)}
     live = LiveExperiment.load(connection, row)
-    players, arms = live.state.player_roster.names, live.state.arm_roster.names
-    rows: dict[int, tuple[Row, Answer | None]] = {}
-    changes = []
-    for table, one in log_rows.read_log(connection, live.id):
-        if table == "decisions":
-            decision = log_rows.with_availability(log_rows.decision_row(one), one["offered"])
-            rows[one["serial"]] = (decision, None)
-        elif table == "rewards":
-            made = rows[one["serial"]][0] if one["serial"] >= 0 else log_rows.past_row(one)
-            answer = Answer(one["reward"], one["event"], one["observed_at"], bool(one["defaulted"]))
-            rows[one["serial"]] = (made, answer)
-        elif one["event"] > 0:
-            who = (arms if one["kind"] in log_rows.ARM_CHANGES else players)[one["place"]]
-            change = {
-                "event": one["event"],
-                "kind": one["kind"],
-                "name": who,
-                "knows_others": bool(one["knows_others"]),
-            }
-            if one["kind"] == "join" and live.state.setup.attributes:
-                change["attributes"] = list(live.state.values[one["place"]])
-            changes.append(change)
+    here = {"experiment": live.id}
+    decisions, recorded = (
+        connection.execute(sql.select(sql.func.count()).select_from(each.subquery()), here).scalar_one()
+        for each in (log_rows.DECISIONS, log_rows.PAST_REWARDS)
+    )
+    about = describe(live.state, _past(connection, row, live, live.state.decisions - decisions))
+    attributes, said = live.state.attributes(), metadata(about, decisions + recorded, recorded)
+    made = map(_decision, connection.execute(log_rows.DECISIONS, here, execution_options=by_parts).mappings())
+    past = map(_recorded, connection.execute(log_rows.PAST_REWARDS, here, execution_options=by_parts).mappings())
+    rows = heapq.merge(made, past, key=lambda pair: (pair[0].round, pair[0].serial))
+    for _ in range(0, max(decisions + recorded, 1), TABLE_ROWS):
+        some = RowLog(itertools.islice(rows, TABLE_ROWS))
+        yield arrow_rows(about, *unpack(some.parts()), attributes).replace_schema_metadata(said)
+
+
+def _decision(row: Values) -> tuple[Row, Answer | None]:
+    made = log_rows.with_availability(log_rows.decision_row(row), row["offered"])
+    return made, None if row["reward"] is None else _answer(row)
+
+
+def _recorded(row: Values) -> tuple[Row, Answer | None]:
+    return log_rows.past_row(row), _answer(row)
+
+
+def _answer(row: Values) -> Answer:
+    return Answer(row["reward"], row["event"], row["observed_at"], bool(row["defaulted"]))
+
+
+def _past(connection: Connection, row: Values, live: LiveExperiment, given_up: int) -> Past:
+    """What the log tells beside decisions and rewards."""
+    state, changes, table = live.state, [], tables.changes
+    players, arms = state.player_roster.names, state.arm_roster.names
+    query = sql.select(table).where(table.c.experiment == live.id, table.c.event > 0).order_by(table.c.link)
+    for one in connection.execute(query):
+        who = (arms if one.kind in log_rows.ARM_CHANGES else players)[one.place]
+        change = {"event": one.event, "kind": one.kind, "name": who, "knows_others": bool(one.knows_others)}
+        if one.kind == "join" and state.setup.attributes:
+            change["attributes"] = list(state.values[one.place])
+        changes.append(change)
     first: dict[str, list[Any]] = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}
-    if live.state.setup.attributes:
-        first["attributes"] = [list(values) for values in live.state.values[: row["first_players"]]]
-    given_up = live.state.decisions - sum(serial >= 0 for serial in rows)
-    in_order = sorted(rows.values(), key=lambda pair: (pair[0].round, pair[0].serial))
-    return to_arrow(live.state, Past(first, changes, given_up, live.time), in_order)
+    if state.setup.attributes:
+        first["attributes"] = [list(values) for values in state.values[: row["first_players"]]]
+    return Past(first, changes, given_up, live.time)

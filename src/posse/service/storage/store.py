@@ -30,12 +30,15 @@ class ServiceStore:
         url: `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`.
         create: make the database, or bring it to the newest schema, if need be.
         clock: gives the time in seconds.
+        silence: for how many seconds PostgreSQL may say nothing before it counts as away; None for any time.
     """
 
-    def __init__(self, url: str, create: bool = False, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, url: str, create: bool = False, clock: Callable[[], float] = time.time, silence: float | None = None
+    ) -> None:
         if create:
             database.upgrade(url)
-        self.engine = database.connect(url)
+        self.engine = database.connect(url, silence)
         self.clock = clock
         self.live: dict[str, LiveExperiment] = {}
         self.lock = threading.Lock()

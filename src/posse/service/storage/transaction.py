@@ -24,6 +24,7 @@ from posse.service.storage.store import ServiceStore
 Result = TypeVar("Result")
 TRIES = 4  # of a transaction that another one got in the way of
 PAUSE = 0.05  # seconds before the second try, then twice as long each time
+LONGEST = 5.0  # seconds after which nothing is tried again: whoever asked waits
 BUSY = 100  # experiments whose recent decisions stay in memory; those of others are asked of the database
 MANY = 10_000  # serial numbers of overdue decisions that take the default as one event
 SLACK = 1.0  # seconds by which the database is asked for more than is due; each time is then checked exactly
@@ -70,12 +71,12 @@ def commit_group(store: ServiceStore, commands: Sequence[Command]) -> list[Any]:
 def _commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Result:
     """Do work in a transaction, again where the database made it fail without having committed anything."""
     with store.lock, database.explained(store.engine):
-        attempt = 1
+        attempt, until = 1, time.monotonic() + LONGEST
         while True:
             try:
                 return _try_to_commit(store, work)
             except exc.DBAPIError as error:
-                if attempt == TRIES or not database.can_retry(error):
+                if attempt == TRIES or time.monotonic() > until or not database.can_retry(error):
                     raise
                 time.sleep(PAUSE * 2 ** (attempt - 1))
                 attempt += 1
@@ -102,7 +103,7 @@ def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -
 
 def _was_committed(store: ServiceStore, transaction: Transaction) -> bool:
     """Whether the database has what a transaction wrote, though the connection broke before it could say so."""
-    touched = list(transaction.touched.values())
+    touched, until = list(transaction.touched.values()), time.monotonic() + LONGEST
     for attempt in range(TRIES):
         time.sleep(PAUSE * 2**attempt)
         try:
@@ -110,6 +111,8 @@ def _was_committed(store: ServiceStore, transaction: Transaction) -> bool:
                 return bool(touched) and all(queries.has_last_row(connection, live) for live in touched)
         except exc.DBAPIError as error:
             last = error
+            if time.monotonic() > until:
+                break
     reason = database.explain(store.engine, last)  # not a database error, which would repeat the transaction
     raise Unavailable(f"it is not known whether the database took what was written: {reason}") from last
 
