@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from posse.service.steady_clock import offset_now
 
 DATABASE = "sqlite:///posse.db"
 LARGEST_BODY = 1 << 20  # bytes
@@ -28,3 +30,5 @@ class Settings:
     """For how long a token that was found good is not looked up again."""
     import_file: str | None = None
     """A Python file that defines policies, imported before anything else."""
+    clock_offset: float = field(default_factory=offset_now)
+    """What the clock of every worker goes on from, also of one that is started later: see `SteadyClock`."""

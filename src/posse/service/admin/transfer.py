@@ -127,6 +127,6 @@ class _LogImport:
             row = row_of(self.live.state, self.decisions.popleft())
             self.live.state.rounds, self.live.state.decisions = row.round, row.serial + 1
             stored = log_rows.stored_probabilities(row)
-            self.live.append_decision(row, **stored, restricted=0, request_key=None, position=0)
+            self.live.append_decision(row, **stored, restricted=0, position=0)
             if row.serial % AT_ONCE == 0:
                 self.live.write_log(self.connection)

@@ -54,6 +54,7 @@ LAYOUTS = {
     "experiments": RowLayout("first_players first_arms", "created_at", "name setup"),
     "players": RowLayout("experiment place", "", "name", "attributes"),
     "arms": NAMES,
+    "requests": RowLayout("experiment in_log", "", "key request players answer"),
     "tokens": RowLayout("id", "created_at", "hash scopes label experiment expires_at revoked_at"),
 }
 
@@ -61,7 +62,7 @@ LAYOUTS = {
 def row_digest(table: str, row: Values, previous: bytes = b"") -> bytes:
     """The digest of a row. `previous` is the digest of the row before it in the log.
 
-    An experiment's row is the first in its chain. The rows of names and tokens are in no chain, so that a name can be
+    An experiment's row is the first in its chain. Rows of names, keys and tokens are in no chain, so that they can be
     erased without breaking one. Raises struct.error or TypeError where a value is not of its column's kind.
     """
     layout = LAYOUTS[table]
@@ -95,7 +96,7 @@ _ANSWERED = sql.select(_GIVEN.serial).where(SAME_DECISION).scalar_subquery().lab
 NEXT_DECISION = (
     sql.select(_MADE.serial, _MADE.decided_at, _MADE.link).where(_FROM_SERIAL).order_by(_MADE.serial).limit(1)
 )
-KNOWN_KEYS = sql.select(_MADE.request_key).where(_HERE, _MADE.request_key.in_(sql.bindparam("keys", expanding=True)))
+MADE_IN = sql.select(tables.decisions).where(_FROM_SERIAL, _MADE.serial < sql.bindparam("end")).order_by(_MADE.serial)
 MADE_BEFORE = (  # bounded by serial numbers: times have no index, and the query would read all that are not yet due
     sql.select(*_ROW, _ANSWERED)
     .where(_FROM_SERIAL, _MADE.serial < sql.bindparam("until"), _MADE.decided_at < sql.bindparam("time"))
