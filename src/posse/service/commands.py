@@ -24,6 +24,7 @@ from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.state import Decision
 from posse.policies.base import Policy
 from posse.service.storage.errors import Paused
+from posse.service.storage.keyed_requests import as_json
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import MADE_IN, PLAYER_CHANGES
 from posse.service.storage.queries import Experiment
@@ -55,7 +56,7 @@ class Choose(NamedTuple):
         available = None if self.available is None else check_names("arm", self.available)
         request = transaction.requests.ask(live.id, self.key, "choose", names, available and sorted(available))
         if request.before is not None:
-            return _made_before(transaction, live, *request.before)
+            return _made_before(transaction, live, *request.before[:2])
         if live.paused:
             raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
         roster, offered = live.state.player_roster, live.state.offered(available)
@@ -155,7 +156,7 @@ class Record(NamedTuple):
 
     def apply(self, transaction: Transaction) -> int:
         live = transaction.live(self.experiment)
-        request = transaction.requests.ask(live.id, self.key, "record", self.rewards)
+        request = transaction.requests.ask(live.id, self.key, "record", as_json({"rewards": self.rewards}))
         if request.before is not None:
             return int(request.before)
         checked = live.state.check_records(self.rewards)
@@ -202,7 +203,7 @@ class Create(NamedTuple):
 
     def apply(self, transaction: Transaction) -> Experiment:
         asked = self._asdict() | {"policy": [type(self.policy).__name__, self.policy.arguments()], "key": None}
-        request = transaction.ask_to_create(self.key, "create", asked)
+        request = transaction.ask_to_create(self.key, "create", as_json(asked))
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
         try:
@@ -258,7 +259,7 @@ class Change(NamedTuple):
             if not (isinstance(value, bool) or (value is None and flag == "paused")):
                 raise TypeError(f"{flag}={value!r}, but expected True or False")
         live = transaction.live(self.experiment)
-        request = transaction.requests.ask(live.id, self.key, "change", self._replace(key=None)._asdict())
+        request = transaction.requests.ask(live.id, self.key, "change", as_json(self._replace(key=None)._asdict()))
         if request.before is not None:
             return _as_it_was(live, request.before)
         steps = [("add arm", arm) for arm in check_names("arm", self.add_arms)]

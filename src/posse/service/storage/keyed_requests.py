@@ -9,26 +9,29 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.attributes import LONGEST_NAME
+from posse.service.storage import database
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import ConflictingKey
-from posse.service.storage.log_rows import Values, row_digest
+from posse.service.storage.log_rows import Values
 
 NO_EXPERIMENT = 0  # where keys of requests belong that create an experiment
-SIZE = 16  # bytes of a digest
-AT_ONCE = 500  # keys looked up in one query
+SIZE = 24  # hexadecimal digits of a digest
+IN_LOG = '"in log"]'  # how an answer ends if the log has the key too, from before version 4
 
 _ROW, _MADE = tables.requests.c, tables.decisions.c
 _INSERT = sql.insert(tables.requests)
-_KNOWN = sql.select(tables.requests).where(
-    _ROW.experiment == sql.bindparam("experiment"), _ROW.key.in_(sql.bindparam("keys", expanding=True))
-)
+_SELECT = "SELECT key, request, answer FROM requests WHERE experiment = "
+_KNOWN = {  # with all keys as one parameter: a list of parameters would cost more than the query
+    "sqlite": _SELECT + ":experiment AND key IN (SELECT value FROM json_each(:keys))",
+    "postgresql": _SELECT + "%(experiment)s AND key = ANY(%(keys)s)",
+}
 _BLANK_KEYS = (
     sql.update(tables.decisions)
     .where(_MADE.experiment == sql.bindparam("of"), _MADE.request_key.is_not(None))
@@ -42,46 +45,48 @@ class KeyedRequests:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._known: dict[tuple[int, bytes], Values | None] = {}  # None: looked up, and not there
+        self._known: dict[tuple[int, str], tuple[str, Values | None]] = {}  # digest of the key; None: not there
         self._new: list[dict[str, Any]] = []  # to be written
 
     def look_up(self, experiment: int, keys: Iterable[str]) -> None:
         """Look up many keys at once."""
-        digests = list(set(map(key_digest, keys)))
-        for start in range(0, len(digests), AT_ONCE):
-            some = digests[start : start + AT_ONCE]
-            self._known |= dict.fromkeys((experiment, digest) for digest in some)
-            for row in self._connection.execute(_KNOWN, {"experiment": experiment, "keys": some}).mappings():
-                self._known[experiment, row["key"]] = row
+        digests, dialect = {digest_of(key): key for key in keys}, self._connection.dialect.name
+        for digest, key in digests.items():
+            self._known[experiment, key] = digest, None
+        wanted = {"experiment": experiment, "keys": json.dumps([*digests]) if dialect == "sqlite" else [*digests]}
+        for row in self._connection.exec_driver_sql(_KNOWN[dialect], wanted).mappings():
+            self._known[experiment, digests[row["key"]]] = row["key"], row
 
     def ask(self, experiment: int, key: str | None, *asked: Any) -> KeyedRequest:
         """A request about to be carried out; `asked` is its kind, and all that tells it from other requests."""
         if key is None:
-            return KeyedRequest(self)
+            return KeyedRequest(None)
         if not isinstance(key, str) or not (0 < len(key) <= LONGEST_NAME and key.isprintable()):
             expected = f"expected 1 to {LONGEST_NAME} printable characters"
             raise ValueError(f"idempotency key {str(key)[:30]!r}, but {expected}")
-        place = experiment, key_digest(key)
-        if place not in self._known:
+        if (experiment, key) not in self._known:
             self.look_up(experiment, [key])
-        known, digest = self._known[place], request_digest(key, *asked)
+        (digest, known), request = self._known[experiment, key], request_digest(key, *asked)
         if known is None:
-            return KeyedRequest(self, {"experiment": experiment, "key": place[1], "request": digest})
-        if known["request"] != digest:
+            return KeyedRequest(self, (experiment, key, digest, request))
+        if known["request"] != request:
             said = f"the idempotency key {key!r} came before with another request; use a new key for a new one"
             raise ConflictingKey(said)
-        return KeyedRequest(self, before=json.loads(known["answer"]))
+        return KeyedRequest(None, before=json.loads(known["answer"]))
 
-    def remember(self, row: dict[str, Any]) -> None:
+    def remember(self, asked: tuple[int, str, str, str], players: str, answer: str) -> None:
         """Remember a request that was carried out."""
-        row["digest"] = row_digest("requests", row)
-        self._known[row["experiment"], row["key"]] = row
+        experiment, key, digest, request = asked
+        row: dict[str, Any]
+        row = {"experiment": experiment, "key": digest, "request": request, "players": players, "answer": answer}
+        row["digest"] = seal(**row)
+        self._known[experiment, key] = digest, row
         self._new.append(row)
 
     def write(self) -> None:
         """Write those that are new."""
         if self._new:
-            self._connection.execute(_INSERT, self._new)
+            database.execute(self._connection, _INSERT, self._new)
             self._new = []
 
     def forget(self, experiment: int, player: int) -> None:
@@ -90,9 +95,9 @@ class KeyedRequests:
         self._known.clear()
         created = sql.and_(_ROW.experiment == NO_EXPERIMENT, _ROW.players.startswith(f"{experiment},"))
         about = sql.or_(_ROW.experiment == experiment, created), _ROW.players.contains(f",{player},")
-        in_log = sql.select(_ROW.answer).where(*about, _ROW.in_log == 1)
+        in_log = sql.select(_ROW.answer).where(*about, _ROW.answer.endswith(IN_LOG))
         for answer in self._connection.execute(in_log).scalars().all():
-            first, end = json.loads(answer)
+            first, end, *_ = json.loads(answer)
             self._connection.execute(_BLANK_KEYS, {"of": experiment, "first": first, "end": end})
         self._connection.execute(sql.delete(tables.requests).where(*about))
 
@@ -100,22 +105,28 @@ class KeyedRequests:
 class KeyedRequest:
     """One request. `before` is what it takes to answer it if it came before; None if it is new, or has no key."""
 
-    def __init__(self, requests: KeyedRequests, row: dict[str, Any] | None = None, before: Any = None) -> None:
-        self._requests, self._row, self.before = requests, row, before
+    __slots__ = ("_asked", "_requests", "before")
+
+    def __init__(self, requests: KeyedRequests | None, asked: Any = None, before: Any = None) -> None:
+        self._requests, self._asked, self.before = requests, asked, before
 
     def remember(self, answer: Any, players: Iterable[int], created: int | None = None) -> None:
         """If it has a key, remember what it takes to answer it, and which players it is about, by place.
 
         `created` is the id of the experiment that it created.
         """
-        if self._row is not None:
-            about = places_text(players, created)
-            self._requests.remember(self._row | {"players": about, "answer": json.dumps(answer), "in_log": 0})
+        if self._requests is not None:
+            self._requests.remember(self._asked, places_text(players, created), json.dumps(answer))
 
 
-def request_digest(key: str, *asked: Any) -> bytes:
+def request_digest(key: str, *asked: Any) -> str:
     """The digest of a request. Databases hold such digests, so it has to stay as it is."""
-    return key_digest(json.dumps([key, *asked], sort_keys=True, default=str))
+    return digest_of(ascii((key, *asked)))
+
+
+def as_json(fields: Mapping[str, Any]) -> str:
+    """What was asked, as a text in which the order of names does not matter."""
+    return json.dumps(fields, sort_keys=True, default=str)
 
 
 def places_text(players: Iterable[int], created: int | None = None) -> str:
@@ -123,6 +134,10 @@ def places_text(players: Iterable[int], created: int | None = None) -> str:
     return f"{'' if created is None else created},{','.join(map(str, players))},"
 
 
-def key_digest(text: str) -> bytes:
-    """The digest of a key."""
-    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:SIZE]
+def seal(experiment: int, key: str, request: str, players: str, answer: str) -> str:
+    """The digest of a row."""
+    return digest_of(f"{experiment} {key} {request} {players} {answer}")
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:SIZE]

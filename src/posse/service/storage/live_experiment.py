@@ -224,8 +224,9 @@ class LiveExperiment:
     def append_decision(self, row: Row, **request: Any) -> None:
         """Write a decision to the log, and let it wait for its reward."""
         self._wait(row)
-        values = row._asdict() | {"holdout": int(row.holdout), "request_key": None}
-        self._append("decisions", row.decided_at, values | request)
+        values = row._asdict()
+        values.update(request, holdout=int(row.holdout), request_key=None)
+        self._append("decisions", row.decided_at, values)
 
     def _wait(self, row: Row) -> None:
         self.state.wait(row)
@@ -346,7 +347,7 @@ class LiveExperiment:
                 insert = INSERTS.get(name)
                 if insert is None:
                     insert = database.upsert(tables.metadata.tables[name], connection.dialect.name)
-                connection.execute(insert, rows)
+                database.execute(connection, insert, rows)
                 rows.clear()
 
     def write(self, connection: Connection) -> None:

@@ -54,7 +54,6 @@ LAYOUTS = {
     "experiments": RowLayout("first_players first_arms", "created_at", "name setup"),
     "players": RowLayout("experiment place", "", "name", "attributes"),
     "arms": NAMES,
-    "requests": RowLayout("experiment in_log", "", "key request players answer"),
     "tokens": RowLayout("id", "created_at", "hash scopes label experiment expires_at revoked_at"),
 }
 
@@ -62,25 +61,29 @@ LAYOUTS = {
 def row_digest(table: str, row: Values, previous: bytes = b"") -> bytes:
     """The digest of a row. `previous` is the digest of the row before it in the log.
 
-    An experiment's row is the first in its chain. Rows of names, keys and tokens are in no chain, so that they can be
+    An experiment's row is the first in its chain. The rows of names and tokens are in no chain, so that a name can be
     erased without breaking one. Raises struct.error or TypeError where a value is not of its column's kind.
     """
     layout = LAYOUTS[table]
     content = previous + table.encode() + layout.pack(*layout.numbers(row))
     if layout.varying:
-        content += b"".join(_sized(row[name]) for name in layout.varying)
-        content += b"".join(_sized(row[name]) for name in layout.optional if row[name] is not None)
+        content += b"".join([_sized(row[name]) for name in layout.varying])
+        content += b"".join([_sized(row[name]) for name in layout.optional if row[name] is not None])
     return hashlib.sha256(content).digest()
+
+
+_length = struct.Struct(">q").pack
+NOTHING = _length(-1)
 
 
 def _sized(value: bytes | str | float | None) -> bytes:
     """A value after its length; length −1 if there is none."""
     if value is None:
-        return struct.pack(">q", -1)
+        return NOTHING
     if isinstance(value, (int, float)):
         value = repr(float(value))
     content = value.encode() if isinstance(value, str) else bytes(value)
-    return struct.pack(">q", len(content)) + content
+    return _length(len(content)) + content
 
 
 # ---------------------------------------------------------------- decisions and rewards

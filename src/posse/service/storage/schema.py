@@ -117,12 +117,11 @@ requests = sql.Table(  # those with an idempotency key: `keyed_requests`
     "requests",
     metadata,
     Column("experiment", Integer, primary_key=True, autoincrement=False),  # 0 for those that created one
-    Column("key", LargeBinary, primary_key=True),  # its digest
-    Column("request", LargeBinary, nullable=False),  # the digest of what was asked
+    Column("key", Text, primary_key=True),  # its digest
+    Column("request", Text, nullable=False),  # the digest of what was asked
     Column("players", Text, nullable=False),  # places of those that it is about
     Column("answer", Text, nullable=False),  # what it takes to answer again, as JSON
-    Column("in_log", SmallInteger, nullable=False),  # whether the log has the key too, from before version 4
-    Column("digest", LargeBinary, nullable=False),  # of the columns before it
+    Column("digest", Text, nullable=False),  # of the columns before it
     sqlite_with_rowid=False,
 )
 

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sql
 from alembic import op
-from sqlalchemy import Column, Integer, LargeBinary, SmallInteger, Text
+from sqlalchemy import Column, Integer, Text
 
-from posse.service.storage.keyed_requests import key_digest, places_text, request_digest
-from posse.service.storage.log_rows import row_digest
+from posse.service.storage.keyed_requests import digest_of, places_text, request_digest, seal
 
 revision = "0004"
 down_revision = "0003"
@@ -35,12 +34,11 @@ def upgrade() -> None:
     requests = op.create_table(
         "requests",
         Column("experiment", Integer, primary_key=True, autoincrement=False),
-        Column("key", LargeBinary, primary_key=True),
-        Column("request", LargeBinary, nullable=False),
+        Column("key", Text, primary_key=True),
+        Column("request", Text, nullable=False),
         Column("players", Text, nullable=False),
         Column("answer", Text, nullable=False),
-        Column("in_log", SmallInteger, nullable=False),
-        Column("digest", LargeBinary, nullable=False),
+        Column("digest", Text, nullable=False),
         sqlite_with_rowid=False,
     )
     names = {
@@ -65,14 +63,13 @@ def upgrade() -> None:
         new.append(
             {
                 "experiment": experiment,
-                "key": key_digest(key),
+                "key": digest_of(key),
                 "request": request_digest(key, "choose", players, available),
                 "players": places_text(row.player for row in made),
-                "answer": json.dumps([made[0].serial, made[-1].serial + 1]),
-                "in_log": 1,
+                "answer": json.dumps([made[0].serial, made[-1].serial + 1, "in log"]),
             }
         )
-        new[-1]["digest"] = row_digest("requests", new[-1])
+        new[-1]["digest"] = seal(**new[-1])
         if len(new) == AT_ONCE:
             connection.execute(sql.insert(requests), new)
             new = []
