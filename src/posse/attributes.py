@@ -27,6 +27,10 @@ MOST, MOST_VALUES, LONGEST = 12, 1000, 100  # attributes, values of one that are
 LONGEST_NAME, DIGEST = 200, 16  # characters of a player's name, and of the digest at the end of one that was cut
 
 
+class WrongValue(ValueError):
+    """A value of an attribute that no player can have."""
+
+
 class Attributes:
     """The attributes that players have, declared once, each with its kind.
 
@@ -70,7 +74,7 @@ class Attributes:
         if not given.keys() <= self.kinds.keys():
             unknown = next(name for name in given if name not in self.kinds)
             declared = ", ".join(self.kinds) or "none"
-            raise ValueError(f"attribute {unknown!r:.60} was not declared; declared: {declared}")
+            raise WrongValue(f"attribute {unknown!r:.60} was not declared; declared: {declared}")
         return tuple([_value(name, kind, given.get(name)) for name, kind in self.kinds.items()])
 
     def check(self, values: Sequence[Any]) -> tuple[Value, ...]:
@@ -223,7 +227,7 @@ def _kind(name: str, kind: Any) -> Kind:
 def _category(name: str, value: Any) -> str:
     if not (isinstance(value, str) and len(value.strip()) > 0 and len(value) <= LONGEST and value.isprintable()):
         expected = f"a string of 1 to {LONGEST} printable characters"
-        raise ValueError(f"attribute {name}={value!r:.60}, but expected {expected}")
+        raise WrongValue(f"attribute {name}={value!r:.60}, but expected {expected}")
     return str(value)
 
 
@@ -235,7 +239,7 @@ def _value(name: str, kind: Kind, given: Any) -> Value:
     value = _category(name, given)
     if kind != CATEGORY and value not in kind:
         declared = ", ".join(map(str, kind))
-        raise ValueError(f"attribute {name}={value!r:.60}, but declared are only {declared[:200]}")
+        raise WrongValue(f"attribute {name}={value!r:.60}, but declared are only {declared[:200]}")
     return value
 
 

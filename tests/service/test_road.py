@@ -14,7 +14,7 @@ from posse.service.settings import Settings
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
 
-MOST = 15
+MOST = 16
 COUNTED = ("posse.service.", "posse.learner.", "posse.policies.")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.attributes import Value
+from posse.attributes import Value, WrongValue
 from posse.learner import kernel
 from posse.learner.core import OF_SUMMARY, Core, roomy
 from posse.learner.counts import Counts
@@ -243,7 +243,7 @@ class LearnerState:
         """The name of a combination of attributes, which is added to `new` if it was not seen before."""
         attributes = self.setup.attributes
         if not attributes:
-            raise ValueError(f"{given!r:.60}, but no attributes were declared: expected the name of a player")
+            raise WrongValue(f"{given!r:.60}, but no attributes were declared: expected the name of a player")
         values = attributes.values(given)
         known = self._combinations.get(values)
         if known is not None:

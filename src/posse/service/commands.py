@@ -3,6 +3,9 @@
 A command names the experiment that it is about. The writer groups the commands that wait, a transaction applies them
 in order, and each has its own result. Each is checked before it changes anything, so a refused one leaves no trace
 among the others. Commands about tokens are in auth/tokens.py; those that import or rebuild are in admin/.
+
+A command may have an idempotency key. Then it is carried out once, and the same command with the same key has the same
+result again (storage/keyed_requests.py).
 """
 
 from __future__ import annotations
@@ -15,15 +18,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.attributes import LONGEST_NAME, Attributes
+from posse.attributes import Attributes
 from posse.learner.frames import as_reports, given_players
 from posse.learner.ledger import UnknownDecision, parse_id, write_id
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.state import Decision
 from posse.policies.base import Policy
-from posse.service.storage.errors import ConflictingKey, Damaged, Paused
+from posse.service.storage.errors import Paused
+from posse.service.storage.keyed_requests import as_json
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_rows import Values
+from posse.service.storage.log_rows import MADE_IN, PLAYER_CHANGES
 from posse.service.storage.queries import Experiment
 from posse.service.storage.transaction import Transaction
 
@@ -36,8 +40,7 @@ NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
 class Choose(NamedTuple):
     """Choose an arm for each of the players, as one round. Result: a `Decision` for each.
 
-    A combination of attributes is a player that joins when it is first seen. The same key again gives the same
-    decisions again.
+    A combination of attributes is a player that joins when it is first seen.
     """
 
     experiment: str
@@ -52,10 +55,9 @@ class Choose(NamedTuple):
         if not names:
             raise ValueError("players=[], but expected at least one")
         available = None if self.available is None else check_names("arm", self.available)
-        if self.key is not None:
-            made = transaction.made_for(live, _check_key(self.key))
-            if made:
-                return _repeated(live, made, names, available, self.key)
+        request = transaction.requests.ask(live.id, self.key, "choose", names, available and sorted(available))
+        if request.before is not None:
+            return _made_before(transaction, live, *request.before[:2])
         if live.paused:
             raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
         roster, offered = live.state.player_roster, live.state.offered(available)
@@ -65,34 +67,21 @@ class Choose(NamedTuple):
             for name, values in new.items():
                 live.change("join", name, now, values=values)
             places = [roster.place(name) for name in names]
-        return live.choose(places, offered, available is not None, now, self.key)
+        made = live.choose(places, offered, available is not None, now)
+        request.remember([live.state.decisions - len(made), live.state.decisions], places)
+        return made
 
 
-def _check_key(key: Any) -> str:
-    if not isinstance(key, str) or not (0 < len(key) <= LONGEST_NAME and key.isprintable()):
-        raise ValueError(f"idempotency key {str(key)[:30]!r}, but expected 1 to {LONGEST_NAME} printable characters")
-    return key
-
-
-def _repeated(
-    live: LiveExperiment, made: list[Values], names: list[str], available: list[str] | None, key: str
-) -> list[Decision]:
-    """Decisions that were made before, if the request is the one that they were made for."""
+def _made_before(transaction: Transaction, live: LiveExperiment, first: int, end: int) -> list[Decision]:
+    """Decisions that were made before, from one serial number to another."""
+    live.write_log(transaction.connection)
     players, arms = live.state.player_roster.names, live.state.arm_roster.names
-    if made[0]["offered"] is None:
-        raise Damaged("a decision with an idempotency key does not say which arms were offered")
-    offered = np.unpackbits(np.frombuffer(made[0]["offered"], np.uint8)).tolist()
-    same = [players[row["player"]] for row in made] == names and bool(made[0]["restricted"]) == (available is not None)
-    if same and available is not None:
-        same = {arm for arm, open_ in zip(arms, offered, strict=False) if open_} == set(available)
-    if not same:
-        raise ConflictingKey(
-            f"the idempotency key {key!r} came before with another request; use a new key for a new one"
-        )
     decisions = []
-    for row in made:
+    wanted = {"experiment": live.id, "serial": first, "end": end}
+    for row in transaction.connection.execute(MADE_IN, wanted).mappings():
         id_, player, arm = write_id(row["serial"], row["tag"]), players[row["player"]], arms[row["arm"]]
         values = np.frombuffer(row["probabilities"], "<f8").tolist()
+        offered = np.unpackbits(np.frombuffer(row["offered"], np.uint8)).tolist()
         probabilities = {arms[place]: p for place, p in enumerate(values) if offered[place]}
         rest = row["round"], row["shared"], bool(row["holdout"])
         decisions.append(Decision(id_, player, arm, row["propensity"], probabilities, *rest))
@@ -164,14 +153,20 @@ class Record(NamedTuple):
     experiment: str
     rewards: Sequence[tuple[str, str, float]]
     """Player, arm and reward."""
+    key: str | None = None
 
     def apply(self, transaction: Transaction) -> int:
         live = transaction.live(self.experiment)
+        request = transaction.requests.ask(live.id, self.key, "record", as_json({"rewards": self.rewards}))
+        if request.before is not None:
+            return int(request.before)
         checked = live.state.check_records(self.rewards)
         if not checked:
             raise ValueError("rewards=[], but expected at least one")
         now = transaction.now(live)
-        live.observe(live.state.record(checked, now), now)
+        past = live.state.record(checked, now)
+        live.observe(past, now)
+        request.remember(len(checked), {row.player for row, _ in past})
         return len(checked)
 
 
@@ -207,8 +202,14 @@ class Create(NamedTuple):
     patience: float | None = None
     attributes: Mapping[str, Any] | None = None
     player_limit: int = PLAYER_LIMIT
+    key: str | None = None
+    """Keys of requests that create are apart from those of any experiment."""
 
     def apply(self, transaction: Transaction) -> Experiment:
+        asked = self._asdict() | {"policy": [type(self.policy).__name__, self.policy.arguments()], "key": None}
+        request = transaction.ask_to_create(self.key, "create", as_json(asked))
+        if request.before is not None:
+            return _as_it_was(transaction.live(self.experiment), request.before)
         try:
             low, high = self.reward_range
         except (TypeError, ValueError):
@@ -218,8 +219,30 @@ class Create(NamedTuple):
         attributes = Attributes(self.attributes)
         setup = Setup(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit)
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
-        transaction.create(self.experiment, setup, first, float(transaction.clock()))
-        return transaction.describe(self.experiment)
+        live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
+        made = transaction.describe(self.experiment)
+        request.remember(_to_remember(made), range(len(first["players"])), created=live.id)
+        return made
+
+
+PROGRESS = ("player_count", "paused", "rounds", "decisions", "events", "rewards", "waiting", "created_at", "time")
+
+
+def _to_remember(made: Experiment) -> dict[str, Any]:
+    """What it takes to describe an experiment again as it is now, without any name."""
+    here = ["".join("01"[here] for _, here in names) for names in (made.players, made.arms)]
+    return {name: getattr(made, name) for name in PROGRESS} | {"here": here}
+
+
+def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
+    """The description of an experiment as it was; who was erased since has the name of now."""
+    rosters = live.state.player_roster.names, live.state.arm_roster.names
+    players, arms = (
+        [(name, flag == "1") for name, flag in zip(names, here, strict=False)]
+        for names, here in zip(rosters, remembered["here"], strict=True)
+    )
+    progress = {name: remembered[name] for name in PROGRESS}
+    return Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
 
 
 class Change(NamedTuple):
@@ -233,12 +256,16 @@ class Change(NamedTuple):
     retire_arms: Sequence[str] = ()
     paused: bool | None = None
     knows_others: bool = True
+    key: str | None = None
 
     def apply(self, transaction: Transaction) -> Experiment:
         for flag, value in (("paused", self.paused), ("knows_others", self.knows_others)):
             if not (isinstance(value, bool) or (value is None and flag == "paused")):
                 raise TypeError(f"{flag}={value!r}, but expected True or False")
         live = transaction.live(self.experiment)
+        request = transaction.requests.ask(live.id, self.key, "change", as_json(self._replace(key=None)._asdict()))
+        if request.before is not None:
+            return _as_it_was(live, request.before)
         steps = [("add arm", arm) for arm in check_names("arm", self.add_arms)]
         steps += [("retire arm", arm) for arm in check_names("arm", self.retire_arms)]
         joins = given_players(live.state.setup, self.join)
@@ -252,22 +279,34 @@ class Change(NamedTuple):
         if self.paused is not None and self.paused != live.paused:
             live.append_change("pause" if self.paused else "resume", 0, now)
             live.paused = self.paused
-        return transaction.describe(live.name)
+        made = transaction.describe(live.name)
+        players = {live.state.player_roster.place(who) for kind, who in steps if kind in PLAYER_CHANGES}
+        request.remember(_to_remember(made), players)
+        return made
 
 
 class Erase(NamedTuple):
-    """Retire a player, replace its name for good and forget its attributes. Result: the name that is there now."""
+    """Retire a player, replace its name for good, and forget its attributes and the keys of requests about it.
+
+    Result: the name that is there now. The key of the erasure itself is remembered, as a digest like any other.
+    """
 
     experiment: str
     player: str
+    key: str | None = None
 
     def apply(self, transaction: Transaction) -> str:
         live = transaction.live(self.experiment)
+        request = transaction.requests.ask(live.id, self.key, "erase", self.player)
+        if request.before is not None:
+            return str(request.before)
         place = live.state.player_roster.place(self.player)
         now = transaction.now(live)
         if live.state.player_roster.here[place]:
             live.change("retire", self.player, now)
         replacement = f"erased-{secrets.token_hex(8)}"
         live.erase(self.player, replacement, now)
+        transaction.requests.forget(live.id, place)
         transaction.erased = True
+        request.remember(replacement, [])
         return replacement

@@ -59,6 +59,7 @@ ERRORS: list[tuple[type[Exception], str, str]] = [
         "Use a new key for each new request, and the same one only to repeat it.",
     ),
     (storage.Paused, "paused", "PATCH the experiment with paused=false to go on."),
+    (storage.Invalid, "invalid", "Nothing was changed; correct it and send it again."),
     (storage.Refused, "refused", "Nothing was changed."),
     (storage.Overloaded, "overloaded", "Try again in a second, with the same idempotency key."),
     (storage.Unavailable, "unavailable", "Try again in a second, with the same idempotency key or the same reward."),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from posse.service.steady_clock import offset_now
 
 DATABASE = "sqlite:///posse.db"
 LARGEST_BODY = 1 << 20  # bytes
@@ -30,3 +32,5 @@ class Settings:
     """For how long PostgreSQL may say nothing before it counts as away."""
     import_file: str | None = None
     """A Python file that defines policies, imported before anything else."""
+    clock_offset: float = field(default_factory=offset_now)
+    """What the clock of every worker goes on from, also of one that is started later: see `SteadyClock`."""

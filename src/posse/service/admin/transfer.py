@@ -237,7 +237,7 @@ class _LogImport:
             row = row_of(self.live.state, self.next)
             self.live.state.rounds, self.live.state.decisions = row.round, row.serial + 1
             stored = log_rows.stored_probabilities(row)
-            self.live.append_decision(row, **stored, restricted=0, request_key=None, position=0)
+            self.live.append_decision(row, **stored, restricted=0, position=0)
             self._write()
             self.next = next(self.decisions, None)
 

@@ -20,6 +20,7 @@ from posse.service.dashboard.routes import add_dashboard
 from posse.service.metrics import Metrics
 from posse.service.problems import ProblemDetails, add_problems
 from posse.service.settings import Settings
+from posse.service.steady_clock import SteadyClock
 from posse.service.storage import queries
 from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.store import ReadPool, ServiceStore
@@ -46,7 +47,8 @@ def create_app(settings: Settings) -> FastAPI:
     state = app.state
     state.settings = settings
     state.metrics = Metrics()
-    state.store = ServiceStore(settings.database, silence=settings.silence_seconds)
+    clock = SteadyClock(settings.clock_offset)
+    state.store = ServiceStore(settings.database, clock=clock, silence=settings.silence_seconds)
     state.writer = Writer(state.store, metrics=state.metrics)
     state.read_pool = ReadPool(state.store)
     state.authenticator = Authenticator(settings, state.read_pool, state.store.clock)

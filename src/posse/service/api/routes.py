@@ -23,7 +23,7 @@ from posse.service.commands import Change, Choose, Create, Erase, Observe, Recor
 from posse.service.problems import HttpProblem, declared, problem_of
 from posse.service.settings import LARGEST_PAGE
 from posse.service.storage import database, queries
-from posse.service.storage.errors import Damaged, ExperimentExists, Unavailable
+from posse.service.storage.errors import ConflictingKey, Damaged, ExperimentExists, Unavailable
 from posse.text import plain
 
 ALWAYS = (401, 403, 421, 422, 500, 503)
@@ -60,12 +60,15 @@ def add_routes(app: FastAPI) -> None:
 
 
 @needs(CREATE)
-async def create_experiment(body: bodies.ExperimentBody, request: Request, response: Response) -> ExperimentAnswer:
+async def create_experiment(
+    body: bodies.ExperimentBody, request: Request, response: Response, idempotency_key: Key = None
+) -> ExperimentAnswer:
     """Create an experiment."""
     try:
         settings = body.model_dump(exclude={"name", "policy"})
-        made = await request.app.state.writer.apply(Create(body.name, body.policy.policy(), **settings))
-    except ExperimentExists:
+        command = Create(body.name, body.policy.policy(), **settings, key=idempotency_key)
+        made = await request.app.state.writer.apply(command)
+    except (ExperimentExists, ConflictingKey):
         raise
     except (ValueError, TypeError) as error:  # of the policy's constants, or Refused
         raise HttpProblem("invalid", f"{str(error)[:1000].rstrip('.')}. Nothing was changed.") from error
@@ -101,15 +104,20 @@ async def read_players(
 
 
 @endpoint("PATCH", EXPERIMENT, CHANGE, 404)
-async def change_experiment(name: Name, body: bodies.ChangeBody, request: Request) -> ExperimentAnswer:
+async def change_experiment(
+    name: Name, body: bodies.ChangeBody, request: Request, idempotency_key: Key = None
+) -> ExperimentAnswer:
     """Let players and arms come and go, pause and resume; all of it or nothing."""
-    return _described(await request.app.state.writer.apply(Change(name, **body.model_dump())))
+    return _described(await request.app.state.writer.apply(Change(name, **body.model_dump(), key=idempotency_key)))
 
 
 @endpoint("POST", EXPERIMENT + "/erasures", CHANGE, 404)
-async def erase(name: Name, body: bodies.ErasureBody, request: Request) -> bodies.ErasureAnswer:
-    """Forget the name of a player, and its attributes; what it has learnt stays, under another name."""
-    return bodies.ErasureAnswer(player=await request.app.state.writer.apply(Erase(name, body.player)))
+async def erase(
+    name: Name, body: bodies.ErasureBody, request: Request, idempotency_key: Key = None
+) -> bodies.ErasureAnswer:
+    """Forget a player's name, its attributes and the keys of requests about it; what it has learnt stays."""
+    command = Erase(name, body.player, idempotency_key)
+    return bodies.ErasureAnswer(player=await request.app.state.writer.apply(command))
 
 
 def _described(experiment: queries.Experiment) -> ExperimentAnswer:
@@ -181,10 +189,12 @@ async def reward(name: Name, body: AnyRewardBody, request: Request) -> RewardOut
 
 
 @endpoint("POST", EXPERIMENT + "/records", CHANGE, 404)
-async def record(name: Name, body: bodies.RecordsBody, request: Request) -> bodies.RecordsAnswer:
+async def record(
+    name: Name, body: bodies.RecordsBody, request: Request, idempotency_key: Key = None
+) -> bodies.RecordsAnswer:
     """Take rewards of the past, which the service did not decide; one request is one round."""
     rewards = [(each.player, each.arm, each.reward) for each in body.rewards]
-    return bodies.RecordsAnswer(taken=await request.app.state.writer.apply(Record(name, rewards)))
+    return bodies.RecordsAnswer(taken=await request.app.state.writer.apply(Record(name, rewards, idempotency_key)))
 
 
 # ---------------------------------------------------------------- what there is to see

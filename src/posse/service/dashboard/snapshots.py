@@ -126,7 +126,7 @@ class Snapshots:
     def _read(self, name: str, created_at: float, history: History) -> Snapshot:
         with database.reading(self._store.engine) as connection:
             live = queries.live_experiment(connection, name)
-            state, now = live.state, max(float(self._store.clock()), live.time)
+            state, now = live.state, live.time_at(float(self._store.clock()))
             shown, arms = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS], len(state.arm_roster.names)
             return Snapshot(
                 name,

@@ -7,6 +7,10 @@ class Refused(ValueError):
     """A command cannot be done as it stands. It has changed nothing."""
 
 
+class Invalid(Refused):
+    """It is wrong in itself, whatever the experiment stands at."""
+
+
 class UnknownExperiment(Refused):
     """There is no experiment of that name."""
 

@@ -58,6 +58,7 @@ class LiveExperiment:
         self.time: float = row["time"]
         self.paused = bool(row["paused"])
         self.rewards: int = row["rewards"]
+        self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
 
     @classmethod
@@ -202,25 +203,30 @@ class LiveExperiment:
 
     # ---------------------------------------------------------------- what happens
 
-    def choose(
-        self, players: list[int], offered: np.ndarray, restricted: bool, now: float, key: str | None
-    ) -> list[Decision]:
+    def time_at(self, clock: float) -> float:
+        """The experiment's time when the clock says this. Where the log is ahead of the clock, it goes on from there.
+
+        What another process has written since sets it anew, so processes whose clocks differ agree.
+        """
+        self._ahead = max(self._ahead, self.time - clock)
+        return max(clock + self._ahead, self.time)  # rounding must not bring it back
+
+    def choose(self, players: list[int], offered: np.ndarray, restricted: bool, now: float) -> list[Decision]:
         """One round; `restricted` says that the request named the arms that are offered."""
         request = {"offered": np.packbits(offered).tobytes(), "restricted": int(restricted)}
         made = self.state.choose(players, offered, now)
         for position, (decision, row) in enumerate(made):
             probabilities = np.zeros(offered.size, "<f8")
             probabilities[offered] = list(decision.probabilities.values())
-            asked = request | {"request_key": key, "position": position}
-            self.append_decision(row, probabilities=probabilities.tobytes(), **asked)
+            self.append_decision(row, probabilities=probabilities.tobytes(), position=position, **request)
         return [decision for decision, _ in made]
 
     def append_decision(self, row: Row, **request: Any) -> None:
         """Write a decision to the log, and let it wait for its reward."""
         self._wait(row)
         values = row._asdict()
-        values["holdout"] = int(row.holdout)
-        self._append("decisions", row.decided_at, values | request)
+        values.update(request, holdout=int(row.holdout), request_key=None)
+        self._append("decisions", row.decided_at, values)
 
     def _wait(self, row: Row) -> None:
         self.state.wait(row)
@@ -341,7 +347,7 @@ class LiveExperiment:
                 insert = INSERTS.get(name)
                 if insert is None:
                     insert = database.upsert(tables.metadata.tables[name], connection.dialect.name)
-                connection.execute(insert, rows)
+                database.execute(connection, insert, rows)
                 rows.clear()
 
     def write(self, connection: Connection) -> None:

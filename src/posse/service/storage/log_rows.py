@@ -67,19 +67,23 @@ def row_digest(table: str, row: Values, previous: bytes = b"") -> bytes:
     layout = LAYOUTS[table]
     content = previous + table.encode() + layout.pack(*layout.numbers(row))
     if layout.varying:
-        content += b"".join(_sized(row[name]) for name in layout.varying)
-        content += b"".join(_sized(row[name]) for name in layout.optional if row[name] is not None)
+        content += b"".join([_sized(row[name]) for name in layout.varying])
+        content += b"".join([_sized(row[name]) for name in layout.optional if row[name] is not None])
     return hashlib.sha256(content).digest()
+
+
+_length = struct.Struct(">q").pack
+NOTHING = _length(-1)
 
 
 def _sized(value: bytes | str | float | None) -> bytes:
     """A value after its length; length −1 if there is none."""
     if value is None:
-        return struct.pack(">q", -1)
+        return NOTHING
     if isinstance(value, (int, float)):
         value = repr(float(value))
     content = value.encode() if isinstance(value, str) else bytes(value)
-    return struct.pack(">q", len(content)) + content
+    return _length(len(content)) + content
 
 
 # ---------------------------------------------------------------- decisions and rewards
@@ -95,7 +99,7 @@ _ANSWERED = sql.select(_GIVEN.serial).where(SAME_DECISION).scalar_subquery().lab
 NEXT_DECISION = (
     sql.select(_MADE.serial, _MADE.decided_at, _MADE.link).where(_FROM_SERIAL).order_by(_MADE.serial).limit(1)
 )
-KNOWN_KEYS = sql.select(_MADE.request_key).where(_HERE, _MADE.request_key.in_(sql.bindparam("keys", expanding=True)))
+MADE_IN = sql.select(tables.decisions).where(_FROM_SERIAL, _MADE.serial < sql.bindparam("end")).order_by(_MADE.serial)
 MADE_BEFORE = (  # bounded by serial numbers: times have no index, and the query would read all that are not yet due
     sql.select(*_ROW, _ANSWERED)
     .where(_FROM_SERIAL, _MADE.serial < sql.bindparam("until"), _MADE.decided_at < sql.bindparam("time"))

@@ -1,7 +1,8 @@
-"""The tables. Decisions, rewards and changes are the log, and the truth; all else but the names follows from it.
+"""The tables. Decisions, rewards and changes are the log, and the truth; all else but names and keys follows from it.
 
-The log refers to players and arms by their places, so that a name can be erased without touching the log. Flags are
-small integers: a boolean type would read 2 as true, and so hide a damaged value from the digest.
+The log refers to players and arms by their places, and idempotency keys are beside it, so that a person can be erased
+without touching the log. Flags are small integers: a boolean type would read 2 as true, and so hide a damaged value
+from the digest.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, LargeBinary, SmallInteger, Text
 
-SCHEMA = "0003"  # the revision that this posse writes and reads
+SCHEMA = "0004"  # the revision that this posse writes and reads
 
 metadata = sql.MetaData()
 
@@ -72,19 +73,10 @@ decisions = sql.Table(
     Column("probabilities", LargeBinary),  # float64 for each arm; none if imported from an old log
     Column("offered", LargeBinary),  # a bit for each arm, likewise
     Column("restricted", SmallInteger, nullable=False),  # whether the request named the arms available
-    Column("request_key", Text),
+    Column("request_key", Text),  # of before version 4: `requests` has newer ones; "" once a player of it was erased
     Column("position", Integer, nullable=False),  # in its request
     Column("digest", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
-)
-sql.Index(
-    "decisions_by_key",
-    decisions.c.experiment,
-    decisions.c.request_key,
-    decisions.c.position,
-    unique=True,
-    sqlite_where=decisions.c.request_key.is_not(None),
-    postgresql_where=decisions.c.request_key.is_not(None),
 )
 
 rewards = sql.Table(
@@ -118,6 +110,18 @@ changes = sql.Table(
     Column("knows_others", SmallInteger, nullable=False),
     Column("at", Double, nullable=False),
     Column("digest", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+requests = sql.Table(  # those with an idempotency key: `keyed_requests`
+    "requests",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),  # 0 for those that created one
+    Column("key", Text, primary_key=True),  # its digest
+    Column("request", Text, nullable=False),  # the digest of what was asked
+    Column("players", Text, nullable=False),  # places of those that it is about
+    Column("answer", Text, nullable=False),  # what it takes to answer again, as JSON
+    Column("digest", Text, nullable=False),  # of the columns before it
     sqlite_with_rowid=False,
 )
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy.engine import Connection
 
+from posse.service.steady_clock import SteadyClock
 from posse.service.storage import database
 from posse.service.storage.errors import Overloaded, Refused
 from posse.service.storage.live_experiment import LiveExperiment
@@ -29,17 +29,21 @@ class ServiceStore:
     Args:
         url: `sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`.
         create: make the database, or bring it to the newest schema, if need be.
-        clock: gives the time in seconds.
+        clock: gives the time in seconds; a `SteadyClock` if None.
         silence: for how many seconds PostgreSQL may say nothing before it counts as away; None for any time.
     """
 
     def __init__(
-        self, url: str, create: bool = False, clock: Callable[[], float] = time.time, silence: float | None = None
+        self,
+        url: str,
+        create: bool = False,
+        clock: Callable[[], float] | None = None,
+        silence: float | None = None,
     ) -> None:
         if create:
             database.upgrade(url)
         self.engine = database.connect(url, silence)
-        self.clock = clock
+        self.clock = SteadyClock() if clock is None else clock
         self.live: dict[str, LiveExperiment] = {}
         self.lock = threading.Lock()
         """Held by whoever writes."""

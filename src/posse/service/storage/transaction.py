@@ -12,13 +12,15 @@ import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
+from posse.attributes import WrongValue
 from posse.learner.ledger import UnknownDecision, parse_id
 from posse.learner.setup import Setup, check_name
 from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import Refused, Unavailable, UnknownExperiment
+from posse.service.storage.errors import Invalid, Refused, Unavailable, UnknownExperiment
+from posse.service.storage.keyed_requests import NO_EXPERIMENT, KeyedRequest, KeyedRequests
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_rows import KNOWN_KEYS, MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, Values, decision_row
+from posse.service.storage.log_rows import MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, decision_row
 from posse.service.storage.store import ServiceStore
 
 Result = TypeVar("Result")
@@ -29,6 +31,7 @@ BUSY = 100  # experiments whose recent decisions stay in memory; those of others
 MANY = 10_000  # serial numbers of overdue decisions that take the default as one event
 SLACK = 1.0  # seconds by which the database is asked for more than is due; each time is then checked exactly
 AT_ONCE = 500  # decisions looked up in one query
+CREATE_LOCK = 0x637265617465  # "create": PostgreSQL's advisory lock of requests with keys that create experiments
 
 LOCKED = (
     sql.select(tables.experiments)
@@ -103,12 +106,12 @@ def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -
 
 def _was_committed(store: ServiceStore, transaction: Transaction) -> bool:
     """Whether the database has what a transaction wrote, though the connection broke before it could say so."""
-    touched, until = list(transaction.touched.values()), time.monotonic() + LONGEST
+    changed, until = transaction.changed(), time.monotonic() + LONGEST
     for attempt in range(TRIES):
         time.sleep(PAUSE * 2**attempt)
         try:
             with store.engine.begin() as connection:
-                return bool(touched) and all(queries.has_last_row(connection, live) for live in touched)
+                return bool(changed) and all(queries.has_last_row(connection, live) for live in changed)
         except exc.DBAPIError as error:
             last = error
             if time.monotonic() > until:
@@ -125,8 +128,9 @@ class Transaction:
         self.clock = store.clock
         self.touched: dict[str, LiveExperiment] = {}
         self.erased = False  # whether a name was; copies of it may be left in the database's files
-        self._new_keys: set[tuple[str, str]] = set()  # experiments and keys that were looked up together and not found
+        self.requests = KeyedRequests(connection)
         self._live = store.live
+        self._links: dict[str, int] = {}  # rows that the logs had before
 
     def apply_or_refuse(self, command: Command) -> Any:
         """The result of a command, or why it is refused; any other error is a fault, and undoes the transaction."""
@@ -134,7 +138,9 @@ class Transaction:
             return command.apply(self)
         except Refused as refused:
             return refused
-        except (ValueError, TypeError) as error:
+        except (WrongValue, TypeError) as error:
+            return Invalid(str(error))
+        except ValueError as error:
             return Refused(str(error))
 
     def lock(self, names: Iterable[str]) -> None:
@@ -146,21 +152,27 @@ class Transaction:
             live = self._live.pop(row["name"], None)  # if anything goes wrong from here on, it is loaded anew
             if live is None or live.id != row["id"] or not live.catch_up(self.connection, row):
                 live = LiveExperiment.load(self.connection, row)
-            self.touched[row["name"]] = live
+            self.touched[row["name"]], self._links[row["name"]] = live, live.links
+
+    def changed(self) -> list[LiveExperiment]:
+        """The experiments whose logs have new rows."""
+        return [live for name, live in self.touched.items() if live.links != self._links.get(name)]
 
     def look_up_keys(self, commands: Iterable[Command]) -> None:
         """Look up the idempotency keys of a group of commands at once."""
         by_name: dict[str, list[str]] = {}
         for command in commands:
             key = getattr(command, "key", None)
-            if key is not None and command.experiment is not None:
+            if isinstance(key, str) and command.experiment in self.touched:
                 by_name.setdefault(command.experiment, []).append(key)
-        for name in by_name.keys() & self.touched.keys():
-            for start in range(0, len(by_name[name]), AT_ONCE):
-                keys = by_name[name][start : start + AT_ONCE]
-                wanted = {"experiment": self.touched[name].id, "keys": keys}
-                found = self.connection.execute(KNOWN_KEYS, wanted).scalars()
-                self._new_keys |= {(name, key) for key in set(keys).difference(found)}
+        for name, keys in by_name.items():
+            self.requests.look_up(self.touched[name].id, keys)
+
+    def ask_to_create(self, key: str | None, *asked: Any) -> KeyedRequest:
+        """A request to create an experiment: there is none yet to lock, so all of them with keys take turns."""
+        if key is not None and self.connection.dialect.name == "postgresql":
+            self.connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})")
+        return self.requests.ask(NO_EXPERIMENT, key, *asked)
 
     def live(self, name: str) -> LiveExperiment:
         """An experiment, locked and up to date."""
@@ -182,6 +194,7 @@ class Transaction:
         """Write all that is not yet written."""
         for live in self.touched.values():
             live.write(self.connection)
+        self.requests.write()
 
     def describe(self, name: str) -> queries.Experiment:
         """An experiment as it stands now."""
@@ -193,7 +206,7 @@ class Transaction:
         now = float(self.clock())
         if not math.isfinite(now):
             raise ValueError(f"the clock says {now}, but expected seconds")
-        now = max(now, live.time)
+        now = live.time_at(now)
         setup = live.state.setup
         if setup.patience is not None and setup.default_reward is not None:
             while live.oldest + setup.patience <= now:
@@ -218,16 +231,6 @@ class Transaction:
             live.oldest = math.inf
         else:  # serial numbers may be missing: a learner gave those decisions up before its log was imported
             live.oldest_serial, live.oldest = following.serial, following.decided_at
-
-    def made_for(self, live: LiveExperiment, key: str) -> list[Values]:
-        """The decisions that were made for an idempotency key."""
-        if (live.name, key) in self._new_keys:
-            self._new_keys.discard((live.name, key))  # the next command with it is no longer the first
-            return []
-        live.write_log(self.connection)
-        table = tables.decisions
-        query = sql.select(table).where(table.c.experiment == live.id, table.c.request_key == key)
-        return list(self.connection.execute(query.order_by(table.c.position)).mappings())
 
     def look_up_decisions(self, live: LiveExperiment, ids: Iterable[str]) -> None:
         """Load what the database knows of these decisions."""
