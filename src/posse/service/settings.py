@@ -28,3 +28,13 @@ class Settings:
     """For how long a token that was found good is not looked up again."""
     import_file: str | None = None
     """A Python file that defines policies, imported before anything else."""
+    connections: int = 1000
+    """How many connections a worker has at most."""
+    connections_per_address: int = 250
+    """How many of them come from one address at most."""
+    head_seconds: float = 10.0
+    """How long the headers of a request may take to arrive."""
+    idle_seconds: float = 30.0
+    """How long a connection stays open without a request, and how long an answer waits for somebody to read it."""
+    log_format: str = "text"
+    """How log lines are written: "text" or "json"."""
