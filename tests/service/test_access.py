@@ -19,11 +19,11 @@ from starlette.datastructures import Headers
 
 from posse.policies.posse_ts import PosseTS
 from posse.service.api.app import create_app
-from posse.service.api.middleware import TokenFilter
 from posse.service.auth import permissions, tokens
 from posse.service.auth.permissions import COOKIE, needed
 from posse.service.auth.tokens import CreateToken, RevokeToken
 from posse.service.commands import Create
+from posse.service.logs import TokenFilter
 from posse.service.process.supervisor import bind, prepare, serve
 from posse.service.settings import Settings
 from posse.service.storage import queries

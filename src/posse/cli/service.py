@@ -46,6 +46,11 @@ def add(commands: Commands) -> None:
     serve.add_argument("--import", dest="import_file", metavar="FILE", help=own)
     serve.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
     serve.add_argument("--access-log", action="store_true", help="write a line for each request to standard error")
+    serve.add_argument("--log-format", choices=("text", "json"), default="text", help="of log lines (default: text)")
+    text = "open connections of a process (default: 1000); to make room, those that wait for their client are closed"
+    serve.add_argument("--connections", type=int, default=1000, metavar="N", help=text)
+    text = "of these, from one address (default: 250); behind a proxy, which has one address, take as many as for all"
+    serve.add_argument("--connections-per-address", type=int, default=250, metavar="N", help=text)
 
     text = "show the decision service at work, with made-up shops, in the browser"
     demo = add_command(commands, _demo, text, extra="service")
@@ -127,14 +132,16 @@ def _serve(options: argparse.Namespace) -> None:
     Needs no set-up: everything is kept in posse.db, in this folder. On an address that other machines reach, tokens are
     needed; `posse token create` makes them.
     """
-    from posse.service.process.supervisor import serve, write_log
+    from posse.service.logs import write_log
+    from posse.service.process.supervisor import serve
     from posse.service.settings import Settings
 
     def announce(url: str) -> None:
         print(f"posse: the dashboard is at {url}/ and the API at {url}/v1/; Ctrl-C stops", flush=True)
 
-    write_log()
-    settings = Settings(options.database, access_log=options.access_log, import_file=options.import_file)
+    write_log(options.log_format)
+    names = ("database", "access_log", "import_file", "connections", "connections_per_address", "log_format")
+    settings = Settings(**{name: getattr(options, name) for name in names})
     serve(options.host, options.port, settings, options.workers, announce)
 
 

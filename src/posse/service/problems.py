@@ -41,11 +41,13 @@ KINDS: dict[str, tuple[int, str]] = {
     "not-json-type": (415, "The body must be JSON"),
     "wrong-host": (421, "Wrong host name"),
     "invalid": (422, "The request is not valid"),
+    "headers-too-large": (431, "The headers are too large"),
     "damaged": (500, "The database is damaged"),
     "internal": (500, "The service failed"),
     "overloaded": (503, "Too many requests are waiting"),
     "unavailable": (503, "The storage cannot answer now"),
     "timeout": (503, "It took too long"),
+    "stopping": (503, "The service is stopping"),
 }
 """Every kind of problem: its status and title."""
 

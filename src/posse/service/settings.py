@@ -34,3 +34,13 @@ class Settings:
     """A Python file that defines policies, imported before anything else."""
     clock_offset: float = field(default_factory=offset_now)
     """What the clock of every worker goes on from, also of one that is started later: see `SteadyClock`."""
+    connections: int = 1000
+    """How many connections a worker has at most."""
+    connections_per_address: int = 250
+    """How many of them come from one address at most."""
+    head_seconds: float = 10.0
+    """How long the headers of a request may take to arrive."""
+    idle_seconds: float = 30.0
+    """How long a connection stays open without a request, and how long an answer waits for somebody to read it."""
+    log_format: str = "text"
+    """How log lines are written: "text" or "json"."""

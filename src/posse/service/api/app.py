@@ -12,7 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from posse.policies.user import import_file
-from posse.service.api.middleware import RequestLimits
+from posse.service.api.middleware import RequestLimits, RunningRequests
 from posse.service.api.routes import add_routes
 from posse.service.auth.permissions import Authenticator
 from posse.service.commands import TakeDefaults
@@ -55,7 +55,8 @@ def create_app(settings: Settings) -> FastAPI:
     add_routes(app)
     add_dashboard(app)
     add_problems(app)
-    app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics)
+    state.running = RunningRequests()
+    app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, running=state.running)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app
 

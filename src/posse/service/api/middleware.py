@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import re
+import secrets
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
@@ -13,9 +15,11 @@ from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic_core import from_json
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from posse.service.auth.permissions import Authenticator, check_origin, needed
+from posse.service.logs import ACCESS, request_id, without_tokens
 from posse.service.metrics import Metrics
 from posse.service.problems import HttpProblem, answer_of
 from posse.service.settings import LARGEST_BODY, Settings
@@ -34,81 +38,106 @@ HEADERS = {
 """What every answer says unless it says something else itself."""
 
 ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+NAMES = {name for name, _ in ENCODED}
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
 DRAINED = 16 * LARGEST_BODY  # of a body that is too large, so that its sender is still there to read the answer
-TOKEN = re.compile("posse_[0-9]+_[A-Za-z0-9_-]+")
+CLIENT_GONE = 499  # as other servers count a client that hung up before it was answered
+SANE_ID = re.compile(rb"[!-~]{1,128}")
 
-log = logging.getLogger("posse.access")
-
-
-class TokenFilter(logging.Filter):
-    """Removes whatever looks like a token from every line of a log."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = without_tokens(record.getMessage()), ()
-        if record.exc_info and not record.exc_text:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-        record.exc_text = without_tokens(record.exc_text) if record.exc_text else record.exc_text
-        return True
+log = logging.getLogger(ACCESS)
 
 
-def without_tokens(text: str) -> str:
-    """The text without tokens.
+class RunningRequests(set[asyncio.Timeout]):
+    """The time limits of all requests that are under way."""
 
-    >>> without_tokens("GET /posse_7_hushhush")
-    'GET /posse_…'
-    """
-    return TOKEN.sub("posse_…", text)
+    stopping = False
+
+    def stop(self) -> None:
+        """Let every request that is under way be answered now, with 503 unless it is done."""
+        self.stopping = True
+        for limit in self:
+            if not limit.expired():
+                limit.reschedule(asyncio.get_running_loop().time())
 
 
 class RequestLimits:
     """The outermost layer of the app: bounds each request, completes its answer, counts and logs it."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
-        self._app, self._settings, self._metrics = app, settings, metrics
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics, running: RunningRequests) -> None:
+        self._app, self._settings, self._metrics, self._running = app, settings, metrics, running
+        self._counters: dict[tuple[str, str, int], tuple[Callable[[], None], Callable[[float], None]]] = {}
+        prefix = secrets.token_hex(6)  # a worker's ids are this and a number: unique, and made in no time
+        self._new_ids = (f"{prefix}-{number:x}" for number in itertools.count())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         begun, status = time.perf_counter(), 0
+        identity, length, origin = None, b"0", None
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                length = value
+            elif name == b"origin":
+                origin = value
+            elif name == b"x-request-id" and SANE_ID.fullmatch(value):
+                identity = value.decode("ascii")
+        if identity is None or identity != without_tokens(identity):
+            identity = next(self._new_ids)
+        request_id.set(identity)
 
         async def send_on(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                said = {name for name, _ in message["headers"]}
-                message["headers"] = [*message["headers"], *(pair for pair in ENCODED if pair[0] not in said)]
+                said = [name for name, _ in message["headers"]]
+                more = ENCODED if NAMES.isdisjoint(said) else [pair for pair in ENCODED if pair[0] not in said]
+                message["headers"] = [*message["headers"], (b"x-request-id", identity.encode()), *more]
             await send(message)
 
+        limit = asyncio.timeout(self._settings.body_seconds + self._settings.answer_seconds)
         try:
-            headers = Headers(scope=scope)
-            check_origin(scope["method"], headers)
+            if origin is not None:
+                check_origin(scope["method"], Headers(scope=scope))
             bounded = BoundedBody(receive, self._settings.body_seconds)
-            await bounded.check_length(headers)
-            async with asyncio.timeout(self._settings.body_seconds + self._settings.answer_seconds):
+            await bounded.check_length(length)
+            async with limit:
+                self._running.add(limit)
                 await self._app(scope, bounded.receive, send_on)
+        except ClientDisconnect:
+            status = status or CLIENT_GONE
         except Exception as error:
             if status:  # half an answer is out already; the server breaks the connection off
                 raise
             if isinstance(error, TimeoutError):
-                detail = "It may have happened or not. Repeat it with the same idempotency key, or the same reward."
-                error = HttpProblem("timeout", detail, {"Retry-After": "1"})
+                error = self._out_of_time()
             await answer_of(error)(scope, receive, send_on)
         finally:
+            self._running.discard(limit)
             self._note(scope, status, time.perf_counter() - begun)
+
+    def _out_of_time(self) -> HttpProblem:
+        kind, why = ("stopping", "The service is stopping. ") if self._running.stopping else ("timeout", "")
+        detail = f"{why}It may have happened or not. Repeat it with the same idempotency key, or the same reward."
+        return HttpProblem(kind, detail, {"Retry-After": "1"})
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "none")
         method = scope["method"] if scope["method"] in METHODS else "other"
-        self._metrics.requests.labels(method, route, str(status)).inc()
-        self._metrics.seconds.labels(method, route).observe(seconds)
+        counters = self._counters.get((method, route, status))
+        if counters is None:  # Prometheus takes longer to find them than to count
+            counter, histogram = self._metrics.requests, self._metrics.seconds
+            counters = counter.labels(method, route, str(status)).inc, histogram.labels(method, route).observe
+            self._counters[method, route, status] = counters
+        count, observe = counters
+        count()
+        observe(seconds)
         if self._settings.access_log:
-            client = (scope.get("client") or ["?"])[0]
+            client, milliseconds = (scope.get("client") or ["?"])[0], round(1e3 * seconds, 1)
             path = without_tokens(ascii(scope["path"][:300])[1:-1])  # no query, and no line breaks
-            log.info("%s %s %s %d %.1f ms", client, method, path, status, 1e3 * seconds)
-
-
-METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
+            fields = {"method": method, "route": route, "status": status, "milliseconds": milliseconds}
+            line = "%s %s %s %d %.1f ms", client, method, path, status, milliseconds
+            log.info(*line, extra={"fields": {**fields, "client": client}})
 
 
 class BoundedBody:
@@ -118,10 +147,9 @@ class BoundedBody:
         self._receive, self._seconds = receive, seconds
         self._taken, self._complete, self._deadline = 0, False, 0.0
 
-    async def check_length(self, headers: Headers) -> None:
+    async def check_length(self, declared: bytes) -> None:
         """Refuse a body that says it is too large."""
-        declared = headers.get("content-length", "0")
-        if not declared.isdecimal() or int(declared[:20]) > LARGEST_BODY:
+        if not declared.isdigit() or int(declared[:20]) > LARGEST_BODY:
             await self._refuse()
 
     async def receive(self) -> Message:

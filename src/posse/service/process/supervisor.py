@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import math
 import multiprocessing
 import os
+import resource
 import signal
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -21,29 +22,30 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import FrameType
-from typing import Any
-
-import uvicorn
 
 from posse.checks import whole
 from posse.policies.user import import_file
 from posse.service import metrics
 from posse.service.admin.rebuild import rebuild_outdated
-from posse.service.api.middleware import TokenFilter
 from posse.service.auth import tokens
 from posse.service.auth.permissions import is_loopback
+from posse.service.logs import write_log
+from posse.service.process.server import BACKLOG, WorkerServer
 from posse.service.settings import Settings
+from posse.service.storage import database
 from posse.service.storage.store import ServiceStore
 
 PRELOADED = [  # by the process that workers are forked from, so that a new worker answers at once
     "posse.service.api.app",
+    "posse.service.process.server",
     "posse.service.process.warm_up",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",
-    "uvicorn.protocols.http.auto",
 ]
-FINISH_SECONDS = 20  # in which workers finish what they accepted, once the service is to stop
+KILL_SECONDS = 10  # after which a worker that has not stopped is killed
 LONGEST_PAUSE = 1.0  # seconds before a worker that failed to start is started again
+SAY_SECONDS = 10  # between two lines that say that the database is away
+FILES = 500  # that a worker opens beside its connections
 
 
 def serve(
@@ -55,11 +57,51 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; `announce` is called with the URL once it answers."""
     workers = whole("workers", workers, least=1, most=256)
-    with bind(host, whole("port", port, least=0, most=65535)) as listener:
+    port = whole("port", port, least=0, most=65535)
+    allow_files(settings)
+    bind(host, port).close()  # what is wrong with the address is said now; while the database is away, nobody listens
+    if not wait_for(settings.database):
+        return
+    with bind(host, port) as listener:
         settings = replace(settings, loopback=is_loopback(listener.getsockname()[0]))
         prepare(settings, host)
         with tempfile.TemporaryDirectory(prefix="posse-metrics-") as folder:
             Supervisor(listener, settings, workers, folder, lambda: announce(url_of(listener))).run()
+
+
+def allow_files(settings: Settings) -> None:
+    """Let the workers, which inherit the limit, open as many files as their connections need."""
+    most = whole("connections", settings.connections, least=1)
+    whole("connections_per_address", settings.connections_per_address, least=1)
+    needed = most + BACKLOG + FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise ValueError(
+            f"connections={most} needs {needed} open files, but this process may open {hard}; take fewer, or raise the "
+            "limit: `ulimit -Hn` in a shell, LimitNOFILE= in a unit of systemd, `ulimits` in a compose file"
+        )
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def wait_for(url: str) -> bool:
+    """Wait until the database's server can be reached; False if SIGTERM or Ctrl-C came first.
+
+    An error if waiting cannot help: a wrong address, user, password or name.
+    """
+    log, said_at = logging.getLogger("posse"), -math.inf
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        while (away := database.why_away(url)) is not None:
+            if time.monotonic() - said_at >= SAY_SECONDS:
+                log.warning("%s; posse starts when it is there", away)
+                said_at = time.monotonic()
+            time.sleep(0.5)
+        return True
+    except KeyboardInterrupt:
+        return False
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -70,7 +112,7 @@ def bind(host: str, port: int) -> socket.socket:
         raise ValueError(f"host={host!r}, but expected a name or an address of this machine: {error}") from None
     try:
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()  # at ::, IPv4 too
-        listener = socket.create_server(address, family=family, backlog=2048, dualstack_ipv6=both)
+        listener = socket.create_server(address, family=family, backlog=BACKLOG, dualstack_ipv6=both)
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         raise OSError(f"cannot listen on {host}:{port}: {reason}; --port takes another") from None
@@ -177,7 +219,7 @@ class Supervisor:
         for worker in self._workers.values():
             if worker.is_alive():
                 worker.terminate()
-        first, until = self._signals, time.monotonic() + FINISH_SECONDS + 5
+        first, until = self._signals, time.monotonic() + KILL_SECONDS
         for worker in self._workers.values():
             while worker.is_alive() and self._signals <= first and time.monotonic() < until:
                 worker.join(0.1)
@@ -190,9 +232,9 @@ def run_worker(listener: socket.socket, settings: Settings, number: int, folder:
     from posse.service.api.app import create_app
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everybody; the supervisor says when to stop
-    write_log()
+    write_log(settings.log_format)
     metrics.share(folder, number)
-    server = WorkerServer(configuration(create_app(settings)), lambda: ready.send_bytes(b"."))
+    server = WorkerServer(create_app(settings), settings, lambda: ready.send_bytes(b"."))
     threading.Thread(target=_stop_with_supervisor, args=(server,), daemon=True).start()
     server.run(sockets=[listener])
 
@@ -202,52 +244,6 @@ def _stop_with_supervisor(server: WorkerServer) -> None:
     if (supervisor := multiprocessing.parent_process()) is not None:
         supervisor.join()
         server.stop()
-
-
-class WorkerServer(uvicorn.Server):
-    """A server that says when it answers, and stops on SIGTERM only."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._say_ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._say_ready()
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Finish what was accepted, however often the signal comes."""
-        if sig == signal.SIGTERM:
-            self.stop()
-
-    def stop(self) -> None:
-        """Accept no more, finish, and end."""
-        self.should_exit = True
-
-
-def configuration(app: Any) -> uvicorn.Config:
-    return uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,  # it would write query strings; the middleware has its own
-        server_header=False,
-        proxy_headers=False,
-        ws="none",
-        lifespan="on",
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=FINISH_SECONDS,
-    )
-
-
-def write_log() -> None:
-    """Write log lines to standard error, without tokens."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    handler.addFilter(TokenFilter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
-    for noisy in ("uvicorn", "alembic"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
 @contextmanager
@@ -263,7 +259,7 @@ def background(settings: Settings | str) -> Iterator[str]:
     with bind("127.0.0.1", 0) as listener:
         url = url_of(listener)
         prepare(settings, "127.0.0.1")
-        server = WorkerServer(configuration(create_app(settings)), began.set)
+        server = WorkerServer(create_app(settings), settings, began.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="posse-service")
         thread.start()
         try:

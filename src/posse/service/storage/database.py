@@ -27,6 +27,8 @@ PRIVATE = 0o600  # the rights of every file that is made: its owner reads and wr
 UPGRADE_LOCK = 0x706F737365  # "posse": PostgreSQL's advisory lock while the schema changes
 RETRIED = {"40001", "40P01"}  # PostgreSQL: serialization failure and deadlock; nothing was committed
 FULL, READ_ONLY, SHUTTING_DOWN = "53", "25006", "57"  # classes of its errors, and one of them
+COMES_BACK = ("starting up", "shutting down", "recovery", "not yet accepting", "too many", "connection slots")
+"""Words of a server that will soon take connections, as far as it speaks English."""
 DAMAGE = ("malformed", "not a database", "file is encrypted", "unsupported file format", "corrupt", "no such")
 
 
@@ -121,6 +123,23 @@ def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
 
 def _place(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=True)
+
+
+def why_away(url: str) -> str | None:
+    """Why PostgreSQL's server cannot be reached now; None if it can. An error if it turns us away for good."""
+    engine = connect(url)
+    if engine.dialect.name == "sqlite":
+        return None
+    try:
+        with explained(engine), engine.connect():
+            return None
+    except Unavailable as error:
+        refused = "FATAL: " in str(error) and not any(word in str(error) for word in COMES_BACK)
+        if refused or "invalid" in str(error):
+            raise ValueError(f"{error}; check the user, the password and the names in the database's address") from None
+        return str(error)
+    finally:
+        engine.dispose()
 
 
 def can_retry(error: exc.DBAPIError) -> bool:
