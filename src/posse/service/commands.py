@@ -20,6 +20,7 @@ from posse.learner.ledger import UnknownDecision, parse_id, write_id
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.state import Decision
 from posse.policies.base import Policy
+from posse.service.storage import database
 from posse.service.storage.errors import ConflictingKey, Damaged, Paused
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import Values
@@ -249,6 +250,15 @@ class Change(NamedTuple):
             live.append_change("pause" if self.paused else "resume", 0, now)
             live.paused = self.paused
         return transaction.describe(live.name)
+
+
+class Probe(NamedTuple):
+    """Write something that changes nothing: its result comes only if the database can be written."""
+
+    experiment: None = None
+
+    def apply(self, transaction: Transaction) -> None:
+        database.write_probe(transaction.connection)
 
 
 class Erase(NamedTuple):

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from posse.service.auth.permissions import Authenticator, check_origin, needed
 from posse.service.metrics import Metrics
 from posse.service.problems import HttpProblem, answer_of
+from posse.service.reader import by_reader
 from posse.service.settings import LARGEST_BODY, Settings
 
 HEADERS = {
@@ -171,7 +172,7 @@ class AuthRoute(APIRoute):
     """A route that looks at the token first, as `permissions.needs` says, then at the body, then at anything else."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
+        handle = by_reader(self.endpoint, super().get_route_handler())
         permission = needed(self.endpoint)
         takes_body = self.body_field is not None
 

@@ -24,6 +24,7 @@ PATIENCE = 5  # seconds that a transaction waits to write
 UPGRADE_LOCK = 0x706F737365  # "posse": PostgreSQL's advisory lock while the schema changes
 RETRIED = {"40001", "40P01"}  # PostgreSQL: serialization failure and deadlock; nothing was committed
 FULL, READ_ONLY, SHUTTING_DOWN = "53", "25006", "57"  # classes of its errors, and one of them
+MAGIC = b"SQLite format 3\0"
 DAMAGE = ("malformed", "not a database", "file is encrypted", "unsupported file format", "corrupt", "no such")
 
 
@@ -113,6 +114,14 @@ def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
     return Damaged(f"{place}: {said}")
 
 
+def write_probe(connection: Connection) -> None:
+    """Write something that changes nothing; whoever commits it knows that the database can be written."""
+    local = connection.dialect.name == "sqlite"  # which writes no row that stays the same, but this number always
+    connection.exec_driver_sql(
+        "PRAGMA user_version = 1" if local else "UPDATE alembic_version SET version_num = version_num"
+    )
+
+
 def can_retry(error: exc.DBAPIError) -> bool:
     """Whether another try may do better: another transaction was in the way, or the connection broke."""
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in RETRIED
@@ -167,6 +176,11 @@ def check_file(engine: Engine, create: bool = False) -> None:
         raise ValueError(f"there is no database {path}; `posse db init --database {engine.url}` makes one")
     if not path.parent.is_dir():
         raise ValueError(f"there is no folder {path.parent} for the database {path.name}")
+    if path.exists():
+        with path.open("rb") as file:  # SQLite itself may go on for a while with what it has in memory
+            begins = file.read(len(MAGIC))
+        if begins not in (b"", MAGIC):
+            raise Damaged(f"{path}: file is not a database; restore a backup")
 
 
 def upgrade(url: str) -> None:
