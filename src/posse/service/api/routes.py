@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -15,10 +14,12 @@ from urllib.parse import quote
 import numpy as np
 from fastapi import FastAPI, Header, Path, Query, Request, Response
 from pydantic import Discriminator, Tag
+from pydantic_core import to_json
 
 from posse.attributes import LONGEST_NAME
 from posse.insight.diagnosis.api import diagnose
 from posse.insight.diagnosis.intervals import interval, shares
+from posse.learner import Counts
 from posse.learner.state import LearnerState
 from posse.service.api import bodies
 from posse.service.api.bodies import ExperimentAnswer
@@ -246,40 +247,54 @@ async def read_diagnosis(name: Name, request: Request) -> Response:
     return await _analyzed(request, name, _diagnosis)
 
 
-async def _analyzed(request: Request, name: str, analyze: Callable[..., bytes], *asked: int) -> Response:
-    """JSON about an experiment's state, made once for each moment of its log."""
+async def _analyzed(request: Request, name: str, analyze: Callable[..., Callable[[], Any]], *asked: int) -> Response:
+    """JSON about an experiment's state, made once for each moment of its log.
+
+    `analyze` takes what it needs from the state, which others wait for, and returns what makes the answer of it.
+    """
     state = request.app.state
     row = await state.read_pool.query(queries.find, name)
-    found = await state.answers.get(
-        (analyze, row["id"], row["head"], *asked),
-        lambda: state.kept_experiments.read(name, lambda live: analyze(live.state, *asked)),
-    )
+
+    async def make() -> bytes:
+        finish = await state.kept_experiments.read(name, lambda live: analyze(live.state, *asked))
+        return await state.read_pool.run(lambda: to_json(finish(), inf_nan_mode="null"))
+
+    found = await state.answers.get((analyze, row["id"], row["head"], *asked), make)
     return Response(found, media_type="application/json")
 
 
-def _diagnosis(state: LearnerState) -> bytes:
+def _diagnosis(state: LearnerState) -> Callable[[], dict[str, Any]]:
     players, arms = (len(roster.names) for roster in (state.player_roster, state.arm_roster))
     if players * arms > LARGEST_DIAGNOSIS:
         raise Refused(
             f"{players:,} players × {arms:,} arms are more than the {LARGEST_DIAGNOSIS:,} pairs that are diagnosed "
             "here; export the log with `posse db export`, and run `posse diagnose` on it"
         )
-    indices = queries.indices(state)
+    counts, indices = state.counts(), queries.indices(state)
     shared = (indices.weights * indices.probabilities).sum(axis=1)  # floor and holdout included
-    found = diagnose(SimpleNamespace(counts=state.counts, shared_weights=lambda: shared)).to_dict()
-    return json.dumps(found, allow_nan=False).encode()
+
+    def diagnosed() -> dict[str, Any]:
+        try:
+            return diagnose(SimpleNamespace(counts=lambda: counts, shared_weights=lambda: shared)).to_dict()
+        except ValueError as error:
+            raise Refused(str(error)) from error
+
+    return diagnosed
 
 
-def _state(state: LearnerState, after: int, limit: int) -> bytes:
+def _state(state: LearnerState, after: int, limit: int) -> Callable[[], bodies.StateAnswer]:
     counts, arms = state.counts(), len(state.arm_roster.names)
     some = slice(after, after + max(1, min(limit, LARGEST_STATE // max(arms, 1))))
-    players = counts.players[some]
-    indices = queries.indices(state, range(after, after + len(players)))
+    indices = queries.indices(state, range(after, after + len(counts.players[some])))
+    return functools.partial(_shown_state, counts, indices, some)
+
+
+def _shown_state(counts: Counts, indices: queries.Indices, some: slice) -> bodies.StateAnswer:
     unit, pulls, sums = counts.high - counts.low, counts.pulls[some], counts.sums[some]
-    level = LEVEL * np.outer(shares(len(counts.players))[some], shares(arms))
+    level = LEVEL * np.outer(shares(len(counts.players))[some], shares(len(counts.arms)))
     low, high = interval(pulls, np.clip((sums - pulls * counts.low) / unit, 0, pulls), level)
-    answer = bodies.StateAnswer(
-        players=list(players),
+    return bodies.StateAnswer(
+        players=list(counts.players[some]),
         arms=list(counts.arms),
         pulls=pulls.tolist(),
         means=plain(np.divide(sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0)),
@@ -291,7 +306,6 @@ def _state(state: LearnerState, after: int, limit: int) -> bytes:
         probabilities=plain(indices.probabilities),
         next=some.stop if some.stop < len(counts.players) else None,
     )
-    return answer.model_dump_json().encode()
 
 
 # ---------------------------------------------------------------- operation
