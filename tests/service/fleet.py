@@ -44,10 +44,27 @@ class Fleet:
             assert time.monotonic() < until, log.read_text()
             time.sleep(0.05)
 
+    def _forked(self, is_reader: bool) -> list[int]:
+        """The children of the process that forks them: the reader, which has a lower priority, or the others."""
+        started, found = children(), []
+        for process in (each for helper in started[self._supervisor.pid] for each in started[helper]):
+            with contextlib.suppress(ProcessLookupError):
+                low = os.getpriority(os.PRIO_PROCESS, process) > os.getpriority(os.PRIO_PROCESS, self._supervisor.pid)
+                if low == is_reader:
+                    found.append(process)
+        return found
+
     def workers(self) -> list[int]:
-        """The processes that answer: the children of the process that forks them."""
-        started = children()
-        return [worker for helper in started[self._supervisor.pid] for worker in started[helper]]
+        """The processes that answer."""
+        return self._forked(is_reader=False)
+
+    def reader(self) -> int:
+        """The process that answers what reads much."""
+        until = time.monotonic() + START_SECONDS
+        while not (found := self._forked(is_reader=True)):
+            assert time.monotonic() < until, self.log.read_text()
+            time.sleep(0.05)
+        return found[0]
 
     def kill(self, worker: int) -> None:
         """Let a worker die where it stands."""

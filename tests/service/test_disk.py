@@ -50,6 +50,7 @@ def check_that_it_waits_and_goes_on(service: Fleet, database: str, mend) -> None
         refused = work_until(client, memory, 503)
         assert refused.headers["content-type"] == "application/problem+json"
         assert refused.headers["retry-after"] == "1"
+        assert client.get("/readyz").status_code == 503
         assert client.get(PATH).json()["decisions"] == len(memory.decisions)  # it is read all the same
         mend()
         answer = work_until(client, memory, 200)
@@ -57,6 +58,8 @@ def check_that_it_waits_and_goes_on(service: Fleet, database: str, mend) -> None
             memory.decisions[each["id"]] = each["player"], each["arm"], each["propensity"], each["round"]
     with client_of(service.url, memory) as again:
         made = decide(again, memory, PLAYERS)
+        time.sleep(1.1)
+        assert httpx.get(f"{service.url}/readyz").status_code == 200
         report(again, memory, [(each.id, 1.0) for each in made])
     assert differences(database, [memory]) == []
     verified = run_posse("db", "verify", "--database", database)

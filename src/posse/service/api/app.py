@@ -19,10 +19,12 @@ from posse.service.commands import TakeDefaults
 from posse.service.dashboard.routes import add_dashboard
 from posse.service.metrics import Metrics
 from posse.service.problems import ProblemDetails, add_problems
+from posse.service.reader import ReaderClient
 from posse.service.settings import Settings
 from posse.service.steady_clock import SteadyClock
 from posse.service.storage import queries
 from posse.service.storage.errors import Damaged, Unavailable
+from posse.service.storage.read_cache import KeptExperiments, SharedAnswers
 from posse.service.storage.store import ReadPool, ServiceStore
 from posse.service.writer import Writer
 from posse.version import __version__
@@ -50,8 +52,10 @@ def create_app(settings: Settings) -> FastAPI:
     clock = SteadyClock(settings.clock_offset)
     state.store = ServiceStore(settings.database, clock=clock, silence=settings.silence_seconds)
     state.writer = Writer(state.store, metrics=state.metrics)
-    state.read_pool = ReadPool(state.store)
-    state.authenticator = Authenticator(settings, state.read_pool, state.store.clock)
+    state.reader = None if settings.reader is None else ReaderClient(settings.reader, settings.answer_seconds)
+    state.read_pool, state.quick_pool = ReadPool(state.store), ReadPool(state.store, threads=2)
+    state.answers, state.kept_experiments = SharedAnswers(), KeptExperiments(state.read_pool)
+    state.authenticator = Authenticator(settings, state.quick_pool, state.store.clock)
     add_routes(app)
     add_dashboard(app)
     add_problems(app)
@@ -71,6 +75,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
         defaults.cancel()
         await asyncio.to_thread(app.state.writer.close)
         await asyncio.to_thread(app.state.read_pool.close)
+        await asyncio.to_thread(app.state.quick_pool.close)
         app.state.store.close()
 
 

@@ -247,13 +247,12 @@ class PolicyAnswer(BaseModel):
     label: str
 
 
-class ExperimentAnswer(BaseModel):
-    """An experiment as it stands."""
+class ExperimentEntry(BaseModel):
+    """An experiment in a list."""
 
     name: str
     policy: PolicyAnswer
     arms: list[RosterEntry]
-    players: list[RosterEntry] = Field(description=f"The first {LARGEST_BATCH:,}; the path …/players has all")
     player_count: int = Field(description="Of all that are here")
     paused: bool
     horizon: int | None
@@ -271,10 +270,17 @@ class ExperimentAnswer(BaseModel):
     created_at: float = Field(description="In seconds since 1970")
 
 
-class ExperimentsAnswer(BaseModel):
-    """All experiments that the token may see."""
+class ExperimentAnswer(ExperimentEntry):
+    """An experiment as it stands."""
 
-    experiments: list[ExperimentAnswer]
+    players: list[RosterEntry] = Field(description=f"The first {LARGEST_BATCH:,}; the path …/players has all")
+
+
+class ExperimentsAnswer(BaseModel):
+    """Experiments that the token may see, by name."""
+
+    experiments: list[ExperimentEntry]
+    next: str | None = Field(description="Give it as `after` for the next experiments; null at the end")
 
 
 class PlayersAnswer(BaseModel):
@@ -320,7 +326,7 @@ class LogAnswer(BaseModel):
 
 
 class StateAnswer(BaseModel):
-    """The numbers behind the decisions, [player][arm]; null where nothing is known."""
+    """The numbers behind the decisions of some players, [player][arm]; null where nothing is known."""
 
     players: list[str]
     arms: list[str]
@@ -334,6 +340,7 @@ class StateAnswer(BaseModel):
     scales: list[list[float | None]]
     shared: list[list[float | None]] = Field(description="How much each index rests on other players' data, 0 to 1")
     probabilities: list[list[float | None]]
+    next: int | None = Field(description="Give it as `after` for the next players; null at the end")
 
 
 class HealthAnswer(BaseModel):

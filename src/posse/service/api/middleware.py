@@ -22,6 +22,7 @@ from posse.service.auth.permissions import Authenticator, check_origin, needed
 from posse.service.logs import ACCESS, request_id, without_tokens
 from posse.service.metrics import Metrics
 from posse.service.problems import HttpProblem, answer_of
+from posse.service.reader import by_reader
 from posse.service.settings import LARGEST_BODY, Settings
 
 HEADERS = {
@@ -199,7 +200,7 @@ class AuthRoute(APIRoute):
     """A route that looks at the token first, as `permissions.needs` says, then at the body, then at anything else."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        handle = super().get_route_handler()
+        handle = by_reader(self.endpoint, super().get_route_handler())
         permission = needed(self.endpoint)
         takes_body = self.body_field is not None
 

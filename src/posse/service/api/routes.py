@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import logging
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -11,19 +14,25 @@ from urllib.parse import quote
 import numpy as np
 from fastapi import FastAPI, Header, Path, Query, Request, Response
 from pydantic import Discriminator, Tag
-from sqlalchemy.engine import Connection
+from pydantic_core import to_json
 
+from posse.attributes import LONGEST_NAME
 from posse.insight.diagnosis.api import diagnose
 from posse.insight.diagnosis.intervals import interval, shares
+from posse.learner import Counts
+from posse.learner.state import LearnerState
 from posse.service.api import bodies
 from posse.service.api.bodies import ExperimentAnswer
 from posse.service.api.middleware import new_router
-from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Endpoint, Permission, allows, needs
-from posse.service.commands import Change, Choose, Create, Erase, Observe, Record, RewardOutcome
+from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Endpoint, Permission, needs
+from posse.service.commands import Change, Choose, Create, Erase, Observe, Probe, Record, RewardOutcome
+from posse.service.dashboard.analysis_process import LARGEST as LARGEST_DIAGNOSIS
 from posse.service.problems import HttpProblem, declared, problem_of
-from posse.service.settings import LARGEST_PAGE
+from posse.service.reader import in_reader
+from posse.service.settings import LARGEST_LIST, LARGEST_PAGE
 from posse.service.storage import database, queries
-from posse.service.storage.errors import ConflictingKey, Damaged, ExperimentExists, Unavailable
+from posse.service.storage.errors import ConflictingKey, Damaged, ExperimentExists, Refused, Unavailable
+from posse.service.writer import Writer
 from posse.text import plain
 
 ALWAYS = (401, 403, 421, 422, 500, 503)
@@ -32,6 +41,9 @@ EXPERIMENTS = "/v1/experiments"
 EXPERIMENT = EXPERIMENTS + "/{name}"
 LARGEST_NUMBER = 2**53  # of a row of the log
 LEVEL = 0.05  # the probability that any of the intervals is ever wrong
+LARGEST_STATE = 20_000  # pairs of a player and an arm in one answer
+PROBE_SECONDS = 1.0  # for which the service is ready after something could be written
+PROBE_LIMIT = 2.0  # seconds in which it has to be written
 REFUSED = {"conflict": "conflicting-reward", "unknown": "unknown-decision", "invalid": "invalid"}
 
 router = new_router()
@@ -40,11 +52,16 @@ Key = Annotated[bodies.Key | None, Header(description="Repeat a request with the
 LOCATION = {"headers": {"Location": {"description": "Where it is", "schema": {"type": "string"}}}}
 
 
-def endpoint(method: str, path: str, permission: Permission, *statuses: int) -> Callable[[Endpoint], Endpoint]:
-    """Declare what serves a method and a path, what it asks of a token, and which problems it has beside the usual."""
+def endpoint(
+    method: str, path: str, permission: Permission, *statuses: int, **more: Any
+) -> Callable[[Endpoint], Endpoint]:
+    """Declare what serves a method and a path, what it asks of a token, and which problems it has beside the usual.
+
+    What only reads is for the reader.
+    """
     usual = ALWAYS if method == "GET" else WITH_BODY
-    add = router.api_route(path, methods=[method], responses=declared(*statuses, *usual))
-    return lambda function: add(needs(permission)(function))
+    add = router.api_route(path, methods=[method], responses=declared(*statuses, *usual), **more)
+    return lambda function: add(needs(permission)(in_reader(function) if method == "GET" else function))
 
 
 def add_routes(app: FastAPI) -> None:
@@ -77,11 +94,18 @@ async def create_experiment(
 
 
 @endpoint("GET", EXPERIMENTS, READ)
-async def list_experiments(request: Request) -> bodies.ExperimentsAnswer:
-    """All experiments that the token may see."""
-    found = await request.app.state.read_pool.query(queries.experiments)
-    seen = [_described(each) for each in found if allows(request.state.grant, READ, each.name)]
-    return bodies.ExperimentsAnswer(experiments=seen)
+async def list_experiments(
+    request: Request,
+    after: Annotated[str, Query(max_length=LONGEST_NAME, description="The last name that is known")] = "",
+    limit: Annotated[int, Query(ge=1, le=LARGEST_LIST)] = 100,
+    search: Annotated[str, Query(max_length=LONGEST_NAME, description="A part of the name")] = "",
+) -> bodies.ExperimentsAnswer:
+    """Experiments that the token may see, by name."""
+    only = request.state.grant.experiment
+    ask = functools.partial(queries.experiments, only=only, search=search, after=after, limit=limit)
+    found = await request.app.state.read_pool.query(ask)
+    entries = [bodies.ExperimentEntry(**_shown(each)) for each in found]
+    return bodies.ExperimentsAnswer(experiments=entries, next=found[-1].name if len(found) == limit else None)
 
 
 @endpoint("GET", EXPERIMENT, READ, 404)
@@ -121,11 +145,15 @@ async def erase(
 
 
 def _described(experiment: queries.Experiment) -> ExperimentAnswer:
+    return ExperimentAnswer(**_shown(experiment))
+
+
+def _shown(experiment: queries.Experiment) -> dict[str, Any]:
     setup, policy = experiment.setup, experiment.setup.policy
     shown: dict[str, Any] = {**vars(setup), **vars(experiment), "reward_range": [setup.low, setup.high]}
     shown["attributes"] = setup.attributes.to_dict()
     shown["policy"] = bodies.PolicyAnswer(name=type(policy).__name__, constants=policy.arguments(), label=policy.label)
-    return ExperimentAnswer(**shown | {names: _entries(shown[names]) for names in ("arms", "players")})
+    return shown | {names: _entries(shown[names]) for names in ("arms", "players")}
 
 
 def _entries(names: list[tuple[str, bool]]) -> list[bodies.RosterEntry]:
@@ -212,62 +240,118 @@ async def read_log(
     return bodies.LogAnswer(rows=rows, next=rows[-1]["event"] if len(rows) == limit else None)
 
 
-@endpoint("GET", EXPERIMENT + "/state", READ, 404)
-async def read_state(name: Name, request: Request) -> bodies.StateAnswer:
-    """The numbers behind the decisions."""
-    return await request.app.state.read_pool.query(_state, name)
+@endpoint("GET", EXPERIMENT + "/state", READ, 404, response_model=bodies.StateAnswer)
+async def read_state(
+    name: Name,
+    request: Request,
+    after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="How many players are known")] = 0,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_LIST, description="With many arms there may be fewer")] = 100,
+) -> Response:
+    """The numbers behind the decisions of some players, in the order in which they came."""
+    return await _analyzed(request, name, _state, after, limit)
 
 
-@endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409)
-async def read_diagnosis(name: Name, request: Request) -> dict[str, Any]:
+@endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409, response_model=dict[str, Any])
+async def read_diagnosis(name: Name, request: Request) -> Response:
     """Is ε right? How far players are shown to differ, and an alarm when that is by more."""
-    return await request.app.state.read_pool.query(_diagnosis, name)
+    return await _analyzed(request, name, _diagnosis)
 
 
-def _diagnosis(connection: Connection, name: str) -> dict[str, Any]:
-    state = queries.live_experiment(connection, name).state
-    indices = queries.indices(state)
-    shared = (indices.weights * indices.probabilities).sum(axis=1)  # floor and holdout included
-    return diagnose(SimpleNamespace(counts=state.counts, shared_weights=lambda: shared)).to_dict()
+async def _analyzed(request: Request, name: str, analyze: Callable[..., Callable[[], Any]], *asked: int) -> Response:
+    """JSON about an experiment's state, made once for each moment of its log.
+
+    `analyze` takes what it needs from the state, which others wait for, and returns what makes the answer of it.
+    """
+    state = request.app.state
+    row = await state.read_pool.query(queries.find, name)
+
+    async def make() -> bytes:
+        finish = await state.kept_experiments.read(name, lambda live: analyze(live.state, *asked))
+        return await state.read_pool.run(lambda: to_json(finish(), inf_nan_mode="null"))
+
+    found = await state.answers.get((analyze, row["id"], row["head"], *asked), make)
+    return Response(found, media_type="application/json")
 
 
-def _state(connection: Connection, name: str) -> bodies.StateAnswer:
-    state = queries.live_experiment(connection, name).state
+def _diagnosis(state: LearnerState) -> Callable[[], dict[str, Any]]:
+    players, arms = (len(roster.names) for roster in (state.player_roster, state.arm_roster))
+    if players * arms > LARGEST_DIAGNOSIS:
+        raise Refused(
+            f"{players:,} players × {arms:,} arms are more than the {LARGEST_DIAGNOSIS:,} pairs that are diagnosed "
+            "here; export the log with `posse db export`, and run `posse diagnose` on it"
+        )
     counts, indices = state.counts(), queries.indices(state)
-    unit, pulls = counts.high - counts.low, counts.pulls
-    level = LEVEL * np.outer(shares(len(counts.players)), shares(len(counts.arms)))
-    low, high = interval(pulls, np.clip((counts.sums - pulls * counts.low) / unit, 0, pulls), level)
+    shared = (indices.weights * indices.probabilities).sum(axis=1)  # floor and holdout included
+
+    def diagnosed() -> dict[str, Any]:
+        try:
+            return diagnose(SimpleNamespace(counts=lambda: counts, shared_weights=lambda: shared)).to_dict()
+        except ValueError as error:
+            raise Refused(str(error)) from error
+
+    return diagnosed
+
+
+def _state(state: LearnerState, after: int, limit: int) -> Callable[[], bodies.StateAnswer]:
+    counts, arms = state.counts(), len(state.arm_roster.names)
+    some = slice(after, after + max(1, min(limit, LARGEST_STATE // max(arms, 1))))
+    indices = queries.indices(state, range(after, after + len(counts.players[some])))
+    return functools.partial(_shown_state, counts, indices, some)
+
+
+def _shown_state(counts: Counts, indices: queries.Indices, some: slice) -> bodies.StateAnswer:
+    unit, pulls, sums = counts.high - counts.low, counts.pulls[some], counts.sums[some]
+    level = LEVEL * np.outer(shares(len(counts.players))[some], shares(len(counts.arms)))
+    low, high = interval(pulls, np.clip((sums - pulls * counts.low) / unit, 0, pulls), level)
     return bodies.StateAnswer(
-        players=list(counts.players),
+        players=list(counts.players[some]),
         arms=list(counts.arms),
         pulls=pulls.tolist(),
-        means=plain(np.divide(counts.sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0)),
+        means=plain(np.divide(sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0)),
         low=plain(counts.low + unit * low),
         high=plain(counts.low + unit * high),
         centers=plain(indices.centers),
         scales=plain(indices.scales),
         shared=plain(indices.weights),
         probabilities=plain(indices.probabilities),
+        next=some.stop if some.stop < len(counts.players) else None,
     )
 
 
 # ---------------------------------------------------------------- operation
 
 
-@router.get("/healthz", openapi_extra={"security": []}, responses=declared(500, 503))
-@needs(NO_TOKEN)
+def health(path: str) -> Callable[[Endpoint], Endpoint]:
+    """Declare an answer about the process itself, which anybody may ask for."""
+
+    def add(function: Endpoint) -> Endpoint:
+        needs(NO_TOKEN)(function)
+        router.add_api_route(path, function, methods=["HEAD"], include_in_schema=False)
+        router.add_api_route(path, function, openapi_extra={"security": []}, responses=declared(500, 503))
+        return function
+
+    return add
+
+
+@health("/healthz")
 async def alive() -> bodies.HealthAnswer:
     """That the process is alive."""
     return bodies.HealthAnswer(status="alive")
 
 
-@router.get("/readyz", openapi_extra={"security": []}, responses=declared(500, 503))
-@needs(NO_TOKEN)
+@health("/readyz")
 async def ready(request: Request) -> bodies.HealthAnswer:
-    """That the database answers and is as this version expects it."""
+    """That the database is as this version expects it, and could be written a moment ago."""
+    state = request.app.state
     try:
-        await request.app.state.read_pool.run(database.check_version, request.app.state.store.engine)
-    except (ValueError, Unavailable, Damaged) as error:
+        async with asyncio.timeout(PROBE_LIMIT):
+            await state.quick_pool.run(database.check_version, state.store.engine)
+        if state.writer.failed_at > time.monotonic() - PROBE_SECONDS:
+            raise Unavailable("the last transaction could not be written")
+        failure = await state.answers.get("probe", lambda: _probe(state.writer), PROBE_SECONDS)
+        if failure is not None:
+            raise failure
+    except (ValueError, TimeoutError, Unavailable, Damaged) as error:
         logging.getLogger("posse").warning("not ready: %s", error)  # not in the answer, which needs no token
         detail = "The database does not answer, or not as this posse expects it; the log of the service says more."
         problem = problem_of(error)
@@ -276,8 +360,21 @@ async def ready(request: Request) -> bodies.HealthAnswer:
     return bodies.HealthAnswer(status="ready")
 
 
+async def _probe(writer: Writer) -> Exception | None:
+    """Why nothing can be written now; None if something was."""
+    try:
+        async with asyncio.timeout(PROBE_LIMIT):
+            await writer.apply(Probe())
+    except TimeoutError:
+        return Unavailable(f"nothing could be written in {PROBE_LIMIT:g} s")
+    except (Unavailable, Damaged) as error:
+        return error
+    return None
+
+
 @router.get("/metrics", include_in_schema=False)
 @needs(Permission("read", every_experiment=True))
+@in_reader
 async def metrics(request: Request) -> Response:
     """What is counted, for Prometheus."""
     text = await request.app.state.read_pool.run(request.app.state.metrics.text)

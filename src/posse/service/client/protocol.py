@@ -293,7 +293,12 @@ class ClientProtocol:
 
     def experiments(self) -> Steps[list[dict[str, Any]]]:
         """All experiments that the token may see."""
-        return (yield from self._get("/v1/experiments"))["experiments"]
+        found: list[dict[str, Any]] = []
+        after: str | None = ""
+        while after is not None:
+            answer = yield from self._get(f"/v1/experiments?limit={BATCH}&after={quote(after, safe='')}")
+            found, after = found + answer["experiments"], answer["next"]
+        return found
 
     def experiment(self, experiment: str) -> Steps[dict[str, Any]]:
         """The description of an experiment as it stands."""
@@ -304,8 +309,14 @@ class ClientProtocol:
         return self._pages(experiment, "players", "players")
 
     def state(self, experiment: str) -> Steps[dict[str, Any]]:
-        """The numbers behind the decisions."""
-        return self._get(f"{_path(experiment)}/state")
+        """The numbers behind the decisions. Many players come in several answers, each as things stood then."""
+        found: dict[str, Any] = {}
+        after: int | None = 0
+        while after is not None:
+            answer = yield from self._get(f"{_path(experiment)}/state?limit={BATCH}&after={after}")
+            after = answer.pop("next")
+            found = {field: found.get(field, []) + rows for field, rows in answer.items()} | {"arms": answer["arms"]}
+        return found
 
     def diagnosis(self, experiment: str) -> Steps[dict[str, Any]]:
         """Is ε right? What `posse.insight.diagnose` says."""

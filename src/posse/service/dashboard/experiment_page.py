@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posse.service.dashboard import words
-from posse.service.dashboard.analysis_process import AnalysisProcess
 from posse.service.dashboard.by_attribute import by_attribute
 from posse.service.dashboard.snapshots import Snapshot
 from posse.service.dashboard.templates import experiment_address
@@ -37,10 +36,8 @@ class ShownArm(NamedTuple):
     """Of all decisions."""
 
 
-def contents(
-    snapshot: Snapshot, analyses: AnalysisProcess, search: str, page_number: int, attribute: str = ""
-) -> dict[str, Any]:
-    """Everything that the page of an experiment shows, for the templates; `attribute` is the one that was chosen."""
+def contents(snapshot: Snapshot, search: str, page_number: int, attribute: str = "") -> dict[str, Any]:
+    """What the page of an experiment shows beside its analyses; `attribute` is the one that was chosen."""
     shown = shown_columns(snapshot)
     return {
         "values": by_attribute(snapshot, attribute, [arm.place for arm in shown]),
@@ -52,8 +49,6 @@ def contents(
         "rates": recent_rates(snapshot),
         "matrix": matrix(snapshot, search, page_number),
         "amount": amount_of(snapshot),
-        "diagnosis": analyses.latest("diagnosis", snapshot),
-        "savings": analyses.latest("savings", snapshot),
     }
 
 

@@ -6,12 +6,13 @@ import asyncio
 import functools
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI
+from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -19,18 +20,20 @@ from posse.service.auth import permissions as access
 from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Permission
 from posse.service.commands import Change, Create
 from posse.service.dashboard import forms
-from posse.service.dashboard.analysis_process import AnalysisProcess
+from posse.service.dashboard.analysis_process import REST, AnalysisProcess
 from posse.service.dashboard.experiment_page import chart, contents
-from posse.service.dashboard.snapshots import Snapshot, Snapshots
-from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, static_files
+from posse.service.dashboard.snapshots import FRESH, Snapshot, Snapshots
+from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, render, static_files
+from posse.service.problems import KINDS, HttpProblem
+from posse.service.reader import Handler, by_reader, in_reader
 from posse.service.storage import queries
 from posse.service.storage.errors import ExperimentExists, Unavailable, UnknownExperiment
+from posse.service.storage.store import ServiceStore
 
 IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
+CARDS = 48  # experiments on one page of the list
 SIGNED_IN_SECONDS = 12 * 3600
 FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
-
-Endpoint = Callable[[Request], Awaitable[Response]]
 
 router = APIRouter(include_in_schema=False)
 
@@ -55,21 +58,28 @@ def add_dashboard(app: FastAPI) -> None:
 # ---------------------------------------------------------------- who may look
 
 
-def _route(
-    path: str, permission: Permission, method: str = "GET", part: bool = False
-) -> Callable[[Endpoint], Endpoint]:
+def _route(path: str, permission: Permission, method: str = "GET", part: bool = False) -> Callable[[Handler], Handler]:
     """Add a page, or a part of one, for those whose token is enough; others are sent to the login, or told why not."""
 
-    def add(function: Endpoint) -> Endpoint:
+    def add(function: Handler) -> Handler:
+        if method == "GET" and permission != NO_TOKEN:  # it shows data
+            in_reader(function)
+        answer = by_reader(function, function)
+
         @access.needs(NO_TOKEN)  # the page looks at the cookie itself
         @functools.wraps(function)
         async def endpoint(request: Request) -> Response:
             try:
-                return await _refused(request, permission, part) or await function(request)
+                return await _refused(request, permission, part) or await answer(request)
             except forms.UnreadableForm as error:
                 return _trouble(400, "The form cannot be read", f"{error}.")
             except UnknownExperiment:
                 return _trouble(404, "No such experiment", "It may have another name, or belong to another service.")
+            except HttpProblem as error:
+                status, title = KINDS[error.kind]
+                if status != 503:
+                    raise
+                return _trouble(status, title, error.detail)
             except Unavailable as error:
                 return _trouble(503, "The storage cannot answer now", f"{error}. Nothing is lost; try again soon.")
 
@@ -103,34 +113,62 @@ def _trouble(status: int, title: str, text: str) -> Response:
 
 @_route("/", READ)
 async def _list(request: Request) -> Response:
-    return page("list.html", **await _listed(request), form={"typed": forms.DEFAULTS, "wrong": {}})
+    return await _list_page(request, {"typed": forms.DEFAULTS, "wrong": {}})
+
+
+async def _list_page(request: Request, form: dict[str, Any], status: int = 200) -> Response:
+    grant = request.state.grant
+    may = {"may_create": access.allows(grant, CREATE), "may_leave": access.COOKIE in request.cookies}
+    return page("list.html", status, **await _listed(request, 0.0), **may, form=form)
 
 
 @_route("/experiments", READ, part=True)
 async def _cards(request: Request) -> Response:
     if "hx-request" not in request.headers:
         return RedirectResponse("/", 303, PAGE_HEADERS)
-    return _unless_seen(request, "parts/experiments.html", await _listed(request))
+    listed = await _listed(request, FRESH)
+    return await _unless_seen(request, "parts/experiments.html", listed["seen"], lambda: listed)
 
 
-def _unless_seen(request: Request, template: str, values: dict[str, Any]) -> Response:
-    """A part of a page, or nothing if the browser has it already."""
-    if request.query_params.get("seen") == values["seen"]:
+async def _unless_seen(request: Request, template: str, seen: str, values: Callable[[], dict[str, Any]]) -> Response:
+    """A part of a page, made once for all who look; nothing if the browser has it already."""
+    if request.query_params.get("seen") == seen:
         return Response(status_code=204, headers=PAGE_HEADERS)
-    return page(template, **values)
+    state = request.app.state
+
+    def make() -> bytes:
+        return render(template, **{**values(), "seen": seen}).encode()
+
+    html = await state.answers.get((template, seen), lambda: state.read_pool.run(make))
+    return Response(html, 200, PAGE_HEADERS, "text/html; charset=utf-8")
 
 
-async def _listed(request: Request) -> dict[str, Any]:
-    grant, store = request.state.grant, request.app.state.store
-    found = await request.app.state.read_pool.run(store.read, queries.experiments)
-    mine, now = [each for each in found if access.allows(grant, READ, each.name)], float(store.clock())
-    return {
-        "experiments": mine,
-        "now": now,
-        "seen": _digest((mine, int(now / IDLE_SECONDS))),
-        "may_create": access.allows(grant, CREATE),
-        "may_leave": access.COOKIE in request.cookies,
-    }
+async def _listed(request: Request, seconds: float) -> dict[str, Any]:
+    """A page of the list, at most so many seconds old; one reading of it is for all who look."""
+    state, search = request.app.state, request.query_params.get("q", "")[:200]
+    asked = request.state.grant.experiment, search, _page_number(request)
+    read = functools.partial(_read_list, state.store, *asked)
+    found: dict[str, Any] = await state.answers.get(("list", *asked), lambda: state.read_pool.run(read), seconds)
+    return found
+
+
+def _page_number(request: Request) -> int:
+    number = request.query_params.get("page", "1")
+    return max(int(number), 1) if number.isdecimal() and len(number) < 9 else 1
+
+
+def _read_list(store: ServiceStore, only: str | None, search: str, number: int) -> dict[str, Any]:
+    def read(connection: Connection) -> tuple[int, int, int, list[queries.Experiment]]:
+        found = queries.count_experiments(connection, only=only, search=search)
+        pages = max(1, -(-found // CARDS))
+        skip = (min(number, pages) - 1) * CARDS
+        shown = queries.experiments(connection, only=only, search=search, skip=skip, limit=CARDS)
+        return found, pages, min(number, pages), shown
+
+    (found, pages, number, shown), now = store.read(read), float(store.clock())
+    seen = _digest((only, search, number, found, shown, int(now / IDLE_SECONDS)))
+    listed = {"experiments": shown, "found": found, "search": search, "page": number, "pages": pages}
+    return {**listed, "now": now, "seen": seen}
 
 
 def _digest(what: Any) -> str:
@@ -150,7 +188,7 @@ async def _create(request: Request) -> Response:
             wrong = {"name": "There is an experiment of this name already."}
         except (ValueError, TypeError) as error:
             wrong = {"form": f"{error}."}
-    return page("list.html", 422, **await _listed(request), form={"typed": typed, "wrong": wrong})
+    return await _list_page(request, {"typed": typed, "wrong": wrong}, 422)
 
 
 # ---------------------------------------------------------------- one experiment
@@ -158,20 +196,26 @@ async def _create(request: Request) -> Response:
 
 @_route("/experiments/{name}", READ)
 async def _experiment(request: Request) -> Response:
-    values = await _contents(request)
+    state, (seen, make) = request.app.state, await _contents(request)
     base = str(request.base_url).rstrip("/")
+    values = {**await state.read_pool.run(make), "seen": seen}
     return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, base=base)
 
 
 @_route("/experiments/{name}/live", READ, part=True)
 async def _live(request: Request) -> Response:
-    return _unless_seen(request, "live.html", await _contents(request))
+    return await _unless_seen(request, "live.html", *await _contents(request))
 
 
 @_route("/experiments/{name}/chart.json", READ, part=True)
 async def _chart(request: Request) -> Response:
-    data = chart(await _snapshot(request))
-    return Response(json.dumps(data, allow_nan=False), 200, PAGE_HEADERS, "application/json")
+    state, snapshot = request.app.state, await _snapshot(request)
+
+    def make() -> bytes:
+        return json.dumps(chart(snapshot), allow_nan=False).encode()
+
+    data = await state.answers.get(("chart", snapshot.name, snapshot.now), lambda: state.read_pool.run(make))
+    return Response(data, 200, PAGE_HEADERS, "application/json")
 
 
 @_route("/experiments/{name}/pause", CHANGE, "POST")
@@ -183,21 +227,22 @@ async def _pause(request: Request) -> Response:
 
 
 async def _snapshot(request: Request) -> Snapshot:
-    state = request.app.state
-    found: Snapshot = await state.read_pool.run(state.snapshots.of, request.path_params["name"])
+    state, name = request.app.state, request.path_params["name"]
+    found: Snapshot = await state.answers.get(
+        ("snapshot", name), lambda: state.read_pool.run(state.snapshots.of, name), seconds=0.0
+    )
     return found
 
 
-async def _contents(request: Request) -> dict[str, Any]:
-    """Everything that the page of an experiment, or its parts, show."""
-    snapshot, state = await _snapshot(request), request.app.state
-    search, number = request.query_params.get("q", "")[:200], request.query_params.get("page", "1")
-    page_number = int(number) if number.isdecimal() and len(number) < 9 else 1
-    attribute = request.query_params.get("by", "")
-    shown = await state.read_pool.run(contents, snapshot, state.analyses, search, page_number, attribute)
+async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]]:
+    """A digest of what the page of an experiment, or its parts, show, and a function that makes all of it."""
+    snapshot, analyses = await _snapshot(request), request.app.state.analyses
+    asked = request.query_params.get("q", "")[:200], _page_number(request), request.query_params.get("by", "")[:200]
+    may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
     numbers = snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS)
-    seen = _digest((*numbers, shown["diagnosis"], shown["savings"], search, page_number, attribute))
-    return {**shown, "seen": seen, "may_change": access.allows(request.state.grant, CHANGE, snapshot.name)}
+    latest = {kind: analyses.latest(kind, snapshot) for kind in REST}
+    seen = _digest((snapshot.name, *numbers, latest, asked, may_change))
+    return seen, lambda: {**contents(snapshot, *asked), **latest, "may_change": may_change}
 
 
 # ---------------------------------------------------------------- login and files

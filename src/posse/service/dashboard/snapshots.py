@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from posse.policies.statistics import SQUARES
 from posse.rewards import GRID
 from posse.service.dashboard.history import ChoiceHistory, History, Lateness, Traffic, lateness, latest_decisions
 from posse.service.storage import database, queries
+from posse.service.storage.read_cache import MOST_PAIRS, BoundedCache
 from posse.service.storage.store import ServiceStore
 
 SAMPLED = 2000  # players at most that are asked which arm looks best; asking takes some 10 µs a player
@@ -24,7 +24,7 @@ SHOWN_PLAYERS = 40  # in the picture of who chooses what
 FRESH = 1.0  # seconds for which a snapshot is kept,
 REST = 20.0  # or this many times as long as reading it took, so that it takes at most a twentieth of a processor,
 LONGEST = 10.0  # but no longer than this: the first reading may have waited for the compiler
-MOST = 100  # experiments whose past is kept
+LEAST_PAIRS = 10_000  # that a small experiment counts as, so that no more than a hundred are kept
 NORMAL_95 = 1.96  # so many standard deviations to either side hold 95 % of a normal distribution
 
 
@@ -94,34 +94,34 @@ def beliefs(state: LearnerState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @dataclass
 class _Kept:
-    """What is kept of one experiment. Whoever holds the lock may read it anew."""
+    """What is kept of one experiment."""
 
     history: History
-    lock: threading.Lock = field(default_factory=threading.Lock)
     snapshot: Snapshot | None = None
     until: float = 0.0
 
 
 class Snapshots:
-    """Reads snapshots from the database: one reader at a time for each experiment, and at most every second."""
+    """Reads snapshots from the database, of each experiment at most every second; those used last are kept."""
 
     def __init__(self, store: ServiceStore) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._kept = functools.lru_cache(MOST)(lambda name, number: _Kept(History(number)))
+        self._kept: BoundedCache[_Kept] = BoundedCache(MOST_PAIRS)
 
     def of(self, name: str) -> Snapshot:
         """The experiment as it was at most a moment ago."""
         row = self._store.read(queries.find, name)
+        with self._lock:  # taken out while it is used: another thread that asks for it would read it anew
+            kept = self._kept.take((name, row["id"])) or _Kept(History(row["id"]))
+        began, found = time.monotonic(), kept.snapshot
+        if found is None or began >= kept.until or found.paused != bool(row["paused"]):
+            kept.snapshot = found = self._read(name, row["created_at"], kept.history)
+            ended = time.monotonic()
+            kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
         with self._lock:
-            kept = self._kept(name, row["id"])
-        with kept.lock:
-            began = time.monotonic()
-            if kept.snapshot is None or began >= kept.until or kept.snapshot.paused != bool(row["paused"]):
-                kept.snapshot = self._read(name, row["created_at"], kept.history)
-                ended = time.monotonic()
-                kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
-            return kept.snapshot
+            self._kept.put((name, row["id"]), kept, LEAST_PAIRS + found.chosen.size)
+        return found
 
     def _read(self, name: str, created_at: float, history: History) -> Snapshot:
         with database.reading(self._store.engine) as connection:

@@ -30,6 +30,7 @@ from posse.service.admin.rebuild import rebuild_outdated
 from posse.service.auth import tokens
 from posse.service.auth.permissions import is_loopback
 from posse.service.logs import write_log
+from posse.service.process.reader_process import READER, become_reader, listen, settings_of
 from posse.service.process.server import BACKLOG, WorkerServer
 from posse.service.settings import Settings
 from posse.service.storage import database
@@ -65,7 +66,7 @@ def serve(
     with bind(host, port) as listener:
         settings = replace(settings, loopback=is_loopback(listener.getsockname()[0]))
         prepare(settings, host)
-        with tempfile.TemporaryDirectory(prefix="posse-metrics-") as folder:
+        with tempfile.TemporaryDirectory(prefix="posse-") as folder:
             Supervisor(listener, settings, workers, folder, lambda: announce(url_of(listener))).run()
 
 
@@ -150,7 +151,9 @@ class Supervisor:
     def __init__(
         self, listener: socket.socket, settings: Settings, workers: int, folder: str, announce: Callable[[], None]
     ) -> None:
-        self._listener, self._settings, self._folder, self._announce = listener, settings, folder, announce
+        self._listener, self._folder, self._announce = listener, folder, announce
+        self._reader_listener = listen(folder)
+        self._settings = replace(settings, reader=self._reader_listener.getsockname())
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
         self._workers: dict[int, BaseProcess] = {}
@@ -164,7 +167,7 @@ class Supervisor:
         """Start the workers, and replace those that die, until a signal comes."""
         before = {number: signal.signal(number, self._signalled) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
-            for number in range(self._count):
+            for number in (*range(self._count), READER):
                 self._start(number)
             while not self._signals:
                 self._wait()
@@ -181,11 +184,11 @@ class Supervisor:
 
     def _start(self, number: int) -> None:
         settings = self._settings if number == 0 else replace(self._settings, defaults_seconds=None)
-        worker = self._context.Process(
-            target=run_worker,
-            args=(self._listener, settings, number, self._folder, self._tell_ready),
-            name=f"posse-worker-{number}",
-        )
+        listener, name = self._listener, f"worker {number}"
+        if number == READER:
+            settings, listener, name = settings_of(settings), self._reader_listener, "the reader"
+        given = listener, settings, number, self._folder, self._tell_ready
+        worker = self._context.Process(target=run_worker, args=given, name=name)
         worker.start()
         self._workers[number] = worker
 
@@ -210,21 +213,26 @@ class Supervisor:
                 raise RuntimeError("the service could not start; the lines above say why")
             self._pause = min(2 * self._pause or 0.1, LONGEST_PAUSE)
             wait([self._wake_read], self._pause)
-        logging.getLogger("posse").warning("worker %d died (%d) and is started again", number, code)
+        logging.getLogger("posse").warning("%s died (%d) and is started again", worker.name, code)
         self._start(number)
 
     def _stop(self) -> None:
         """Let the workers finish what they accepted; a second signal ends them at once, and so does a time limit."""
         self._listener.close()  # from here on connections are refused, not left waiting
+        first, until = self._signals, time.monotonic() + KILL_SECONDS
+        reader = self._workers.pop(READER, None)
         for worker in self._workers.values():
             if worker.is_alive():
                 worker.terminate()
-        first, until = self._signals, time.monotonic() + KILL_SECONDS
         for worker in self._workers.values():
             while worker.is_alive() and self._signals <= first and time.monotonic() < until:
                 worker.join(0.1)
             worker.kill()
             worker.join()
+        if reader is not None:  # until now workers may have asked it; it only reads, so nothing is lost
+            reader.kill()
+            reader.join()
+        self._reader_listener.close()
 
 
 def run_worker(listener: socket.socket, settings: Settings, number: int, folder: str, ready: Connection) -> None:
@@ -233,8 +241,12 @@ def run_worker(listener: socket.socket, settings: Settings, number: int, folder:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everybody; the supervisor says when to stop
     write_log(settings.log_format)
-    metrics.share(folder, number)
-    server = WorkerServer(create_app(settings), settings, lambda: ready.send_bytes(b"."))
+    if number == READER:
+        become_reader(folder)
+    else:
+        metrics.share(folder, number)
+    say_ready = (lambda: None) if number == READER else (lambda: ready.send_bytes(b"."))
+    server = WorkerServer(create_app(settings), settings, say_ready)
     threading.Thread(target=_stop_with_supervisor, args=(server,), daemon=True).start()
     server.run(sockets=[listener])
 

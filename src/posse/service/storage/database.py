@@ -29,6 +29,7 @@ RETRIED = {"40001", "40P01"}  # PostgreSQL: serialization failure and deadlock; 
 FULL, READ_ONLY, SHUTTING_DOWN = "53", "25006", "57"  # classes of its errors, and one of them
 COMES_BACK = ("starting up", "shutting down", "recovery", "not yet accepting", "too many", "connection slots")
 """Words of a server that will soon take connections, as far as it speaks English."""
+MAGIC = b"SQLite format 3\0"
 DAMAGE = ("malformed", "not a database", "file is encrypted", "unsupported file format", "corrupt", "no such")
 
 
@@ -106,7 +107,7 @@ def explained(engine: Engine) -> Iterator[None]:
 
 def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
     """What an error of the database means to us. Clients may see it, so where the database is goes to the log only."""
-    said = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+    said = _said(error)
     code = getattr(error.orig, "sqlstate", None) or ""
     LOGGER.warning("the database %s: %s", _place(engine), said)
     local = engine.dialect.name == "sqlite"
@@ -121,6 +122,10 @@ def explain(engine: Engine, error: exc.DBAPIError) -> Exception:
     return Damaged(f"the database: {said}")
 
 
+def _said(error: exc.DBAPIError) -> str:
+    return (str(error.orig).strip() or type(error.orig).__name__).splitlines()[0]
+
+
 def _place(engine: Engine) -> str:
     return engine.url.render_as_string(hide_password=True)
 
@@ -131,15 +136,23 @@ def why_away(url: str) -> str | None:
     if engine.dialect.name == "sqlite":
         return None
     try:
-        with explained(engine), engine.connect():
+        with engine.connect():
             return None
-    except Unavailable as error:
-        refused = "FATAL: " in str(error) and not any(word in str(error) for word in COMES_BACK)
-        if refused or "invalid" in str(error):
-            raise ValueError(f"{error}; check the user, the password and the names in the database's address") from None
-        return str(error)
+    except exc.DBAPIError as error:
+        said = f"the database {_place(engine)} cannot be reached: {_said(error)}"
+        if ("FATAL: " in said and not any(word in said for word in COMES_BACK)) or "invalid" in said:
+            raise ValueError(f"{said}; check the user, the password and the names in the database's address") from None
+        return said
     finally:
         engine.dispose()
+
+
+def write_probe(connection: Connection) -> None:
+    """Write something that changes nothing; whoever commits it knows that the database can be written."""
+    local = connection.dialect.name == "sqlite"  # which writes no row that stays the same, but this number always
+    connection.exec_driver_sql(
+        "PRAGMA user_version = 1" if local else "UPDATE alembic_version SET version_num = version_num"
+    )
 
 
 def can_retry(error: exc.DBAPIError) -> bool:
@@ -218,6 +231,11 @@ def check_file(engine: Engine, create: bool = False) -> None:
         if os.name == "posix" and path.exists() and any(os.stat(file).st_mode & 0o077 for file in files):
             advice = f"unless that is wanted, run `chmod 600 {' '.join(files)}`"
             LOGGER.warning("other users of this machine may open the database %s: %s", path, advice)
+    if path.exists():
+        with path.open("rb") as file:  # SQLite itself may go on for a while with what it has in memory
+            begins = file.read(len(MAGIC))
+        if begins not in (b"", MAGIC):
+            raise Damaged(f"{path}: file is not a database; restore a backup")
 
 
 def upgrade(url: str) -> None:

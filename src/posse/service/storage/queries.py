@@ -11,7 +11,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,10 @@ class Experiment:
     name: str
     setup: Setup
     players: list[tuple[str, bool]]
-    """The names of the first `LARGEST_BATCH`, and whether each is here, in the order in which they came."""
+    """The names of the first `LARGEST_BATCH`, and whether each is here, in the order in which they came.
+
+    Empty in a list of experiments.
+    """
     player_count: int
     """Of all that are here."""
     arms: list[tuple[str, bool]]
@@ -72,25 +75,51 @@ class Indices(NamedTuple):
     """0 for arms that have retired."""
 
 
-def experiments(connection: Connection, only: int | None = None) -> list[Experiment]:
-    """All of them, by name; or only the one with an id."""
+def experiments(
+    connection: Connection,
+    *,
+    only: str | None = None,
+    search: str = "",
+    after: str = "",
+    skip: int = 0,
+    limit: int | None = None,
+) -> list[Experiment]:
+    """Experiments by name, without their players' names.
 
-    def rows(query: sql.Select[Any], of: sql.Column[Any]) -> Any:
-        return connection.execute(query if only is None else query.where(of == only))
-
-    everybody, found = tables.players, []
-    names: defaultdict[tuple[str, int], list[tuple[str, bool]]] = defaultdict(list)
-    for kind in (everybody, tables.arms):
-        query = sql.select(kind).order_by(kind.c.experiment, kind.c.place)
-        for row in rows(query.where(kind.c.place < LARGEST_BATCH) if kind is everybody else query, kind.c.experiment):
-            names[kind.name, row.experiment].append((row.name, bool(row.here)))
-    query = sql.select(everybody.c.experiment, sql.func.sum(everybody.c.here)).group_by(everybody.c.experiment)
-    here = dict(rows(query, everybody.c.experiment).all())
-    for row in rows(sql.select(tables.experiments).order_by(tables.experiments.c.name), tables.experiments.c.id):
+    Args:
+        only: the name of the only one that may be seen.
+        search: a part of the name; the letters a to z are the same in small and capital.
+        after: only those whose names come after this one.
+        skip: leave out so many more.
+        limit: so many at most.
+    """
+    table = tables.experiments
+    page = _matching(sql.select(table), only, search).where(table.c.name > after).order_by(table.c.name)
+    page = page.offset(skip).limit(limit)
+    ids = page.with_only_columns(table.c.id)
+    everybody, arms = tables.players, tables.arms
+    query = sql.select(arms).where(arms.c.experiment.in_(ids)).order_by(arms.c.experiment, arms.c.place)
+    names: defaultdict[int, list[tuple[str, bool]]] = defaultdict(list)
+    for row in connection.execute(query):
+        names[row.experiment].append((row.name, bool(row.here)))
+    query = sql.select(everybody.c.experiment, sql.func.sum(everybody.c.here)).where(everybody.c.experiment.in_(ids))
+    here = {row[0]: int(row[1]) for row in connection.execute(query.group_by(everybody.c.experiment))}
+    found = []
+    for row in connection.execute(page):
         setup = Setup.from_dict(json.loads(row.setup))
-        who = names["players", row.id], int(here.get(row.id, 0)), names["arms", row.id]
-        found.append(_described(row._mapping, setup, *who))
+        found.append(_described(row._mapping, setup, [], here.get(row.id, 0), names[row.id]))
     return found
+
+
+def count_experiments(connection: Connection, *, only: str | None = None, search: str = "") -> int:
+    """How many experiments match."""
+    return connection.execute(_matching(sql.select(sql.func.count()), only, search)).scalar_one()
+
+
+def _matching(query: sql.Select[Any], only: str | None, search: str) -> sql.Select[Any]:
+    name = tables.experiments.c.name
+    query = query.select_from(tables.experiments).where(name.icontains(search, autoescape=True))
+    return query if only is None else query.where(name == only)
 
 
 def _described(
@@ -101,7 +130,10 @@ def _described(
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
-    return experiments(connection, find(connection, name)["id"])[0]
+    number, table = find(connection, name)["id"], tables.players
+    query = sql.select(table).where(table.c.experiment == number, table.c.place < LARGEST_BATCH).order_by(table.c.place)
+    first = [(row.name, bool(row.here)) for row in connection.execute(query)]
+    return replace(experiments(connection, only=name)[0], players=first)
 
 
 def players(

@@ -59,11 +59,14 @@ class ServiceStore:
 
 
 class ReadPool:
-    """Runs functions that read in threads, so that the event loop never waits; refuses more when too many wait."""
+    """Runs functions that read in threads, so that the event loop never waits; refuses more when too many wait.
 
-    def __init__(self, store: ServiceStore) -> None:
+    Tokens and health have a pool of their own, so that no slow read is ever in front of them.
+    """
+
+    def __init__(self, store: ServiceStore, threads: int = READ_THREADS) -> None:
         self._store = store
-        self._threads = ThreadPoolExecutor(READ_THREADS, thread_name_prefix="posse-read")
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="posse-read")
         self._waiting = 0
 
     async def run(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
