@@ -15,8 +15,8 @@ class Settings:
     """What a worker needs to know."""
 
     database: str = DATABASE
-    loopback: bool = True
-    """Whether only this machine reaches the server; then, and while no token exists, none is asked for."""
+    open: bool = False
+    """Whether everybody on this machine may do everything, without a token, until the first one is made."""
     access_log: bool = False
     body_seconds: float = 10.0
     """How long a body may take to arrive."""
@@ -25,6 +25,6 @@ class Settings:
     defaults_seconds: float | None = 1.0
     """How often default rewards that are due are taken; None if another worker takes them."""
     trust_seconds: float = 1.0
-    """For how long a token that was found good is not looked up again."""
+    """How old what is known of the tokens may be: so long after it is revoked, a token is refused."""
     import_file: str | None = None
     """A Python file that defines policies, imported before anything else."""

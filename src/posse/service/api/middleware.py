@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn
@@ -15,9 +14,9 @@ from pydantic_core import from_json
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from posse.service.auth.permissions import Authenticator, check_origin, needed
+from posse.service.auth.permissions import Authenticator, check_origin, may_read, needed
 from posse.service.metrics import Metrics
-from posse.service.problems import HttpProblem, answer_of
+from posse.service.problems import HttpProblem, answer_of, without_tokens
 from posse.service.settings import LARGEST_BODY, Settings
 
 HEADERS = {
@@ -35,7 +34,6 @@ HEADERS = {
 
 ENCODED = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
 DRAINED = 16 * LARGEST_BODY  # of a body that is too large, so that its sender is still there to read the answer
-TOKEN = re.compile("posse_[0-9]+_[A-Za-z0-9_-]+")
 
 log = logging.getLogger("posse.access")
 
@@ -49,15 +47,6 @@ class TokenFilter(logging.Filter):
             record.exc_text = logging.Formatter().formatException(record.exc_info)
         record.exc_text = without_tokens(record.exc_text) if record.exc_text else record.exc_text
         return True
-
-
-def without_tokens(text: str) -> str:
-    """The text without tokens.
-
-    >>> without_tokens("GET /posse_7_hushhush")
-    'GET /posse_…'
-    """
-    return TOKEN.sub("posse_…", text)
 
 
 class RequestLimits:
@@ -93,7 +82,7 @@ class RequestLimits:
             if isinstance(error, TimeoutError):
                 detail = "It may have happened or not. Repeat it with the same idempotency key, or the same reward."
                 error = HttpProblem("timeout", detail, {"Retry-After": "1"})
-            await answer_of(error)(scope, receive, send_on)
+            await answer_of(error, may_read(scope))(scope, receive, send_on)
         finally:
             self._note(scope, status, time.perf_counter() - begun)
 

@@ -55,8 +55,7 @@ def serve(
     """Serve until SIGTERM or SIGINT; `announce` is called with the URL once it answers."""
     workers = whole("workers", workers, least=1, most=256)
     with bind(host, whole("port", port, least=0, most=65535)) as listener:
-        settings = replace(settings, loopback=is_loopback(listener.getsockname()[0]))
-        prepare(settings, host)
+        prepare(settings, listener.getsockname()[0])
         with tempfile.TemporaryDirectory(prefix="posse-metrics-") as folder:
             Supervisor(listener, settings, workers, folder, lambda: announce(url_of(listener))).run()
 
@@ -85,16 +84,21 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def prepare(settings: Settings, host: str) -> None:
-    """Import the user's policies, create the database if there is none, and refuse an open service without a token."""
+def prepare(settings: Settings, address: str) -> None:
+    """Import the user's policies, create the database if there is none, and refuse to be open where that is unsafe."""
     if settings.import_file is not None:
         import_file(settings.import_file)
     with closing(ServiceStore(settings.database, create=True)) as store:
-        if not settings.loopback and not store.read(tokens.exist):
-            raise ValueError(
-                f"host={host!r} can be reached from other machines, but there is no token yet, so anybody could do "
-                "anything; make one first, with the same --database: posse token create --scope admin"
-            )
+        known = store.read(tokens.exist)
+    outside = not is_loopback(address)
+    if settings.open and (known or outside):
+        why = f"host={address!r} can be reached from other machines" if outside else "its database has tokens"
+        raise ValueError(f"the service is to be open to everybody on this machine, but {why}; leave out --open")
+    if outside and not known:
+        raise ValueError(
+            f"host={address!r} can be reached from other machines, but there is no token yet, so nobody could use it; "
+            "make one first, with the same --database: posse token create --scope admin"
+        )
 
 
 class Supervisor:
@@ -253,7 +257,7 @@ def background(settings: Settings | str) -> Iterator[str]:
     """
     from posse.service.api.app import create_app
 
-    settings = Settings(settings) if isinstance(settings, str) else settings
+    settings = Settings(settings, open=True) if isinstance(settings, str) else settings
     began = threading.Event()
     with bind("127.0.0.1", 0) as listener:
         url = url_of(listener)

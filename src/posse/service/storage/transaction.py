@@ -13,10 +13,11 @@ from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
 from posse.learner.ledger import UnknownDecision, parse_id
+from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
 from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import Refused, Unavailable, UnknownExperiment
+from posse.service.storage.errors import OutcomeUnknown, Refused, UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import KNOWN_KEYS, MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, Values, decision_row
 from posse.service.storage.store import ServiceStore
@@ -111,7 +112,7 @@ def _was_committed(store: ServiceStore, transaction: Transaction) -> bool:
         except exc.DBAPIError as error:
             last = error
     reason = database.explain(store.engine, last)  # not a database error, which would repeat the transaction
-    raise Unavailable(f"it is not known whether the database took what was written: {reason}") from last
+    raise OutcomeUnknown(f"it is not known whether the database took what was written: {reason}") from last
 
 
 class Transaction:
@@ -131,6 +132,8 @@ class Transaction:
             return command.apply(self)
         except Refused as refused:
             return refused
+        except PlayerError as error:
+            return Refused(error.text, error.others)
         except (ValueError, TypeError) as error:
             return Refused(str(error))
 
