@@ -25,8 +25,10 @@ EVERYTHING = TokenGrant(frozenset({"admin"}), None)
 CHALLENGE = 'Bearer realm="posse"'
 HOW_TO_CREATE = "`posse token create --scope decide` makes one"
 LOOKS = 10  # at the tokens in `trust_seconds`, at most, however many unknown ones come
-FORWARDING = ("forwarded", "via", "x-forwarded", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip")
-FORWARDING += ("cf-", "fastly-", "x-amzn-", "x-azure-", "x-envoy-", "x-original-", "x-proxy")
+FORWARDING = (
+    *("forwarded", "via", "true-client-ip", "x-client-ip", "x-cluster-client-ip", "x-forwarded", "x-real-ip"),
+    *("cf-", "fastly-", "x-amzn-", "x-azure-", "x-envoy-", "x-original-", "x-proxy"),
+)
 """How the names of headers begin that proxies add."""
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
