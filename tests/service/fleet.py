@@ -30,7 +30,7 @@ class Fleet:
         self.log = log
         with log.open("ab") as errors:
             self._supervisor = subprocess.Popen(
-                [*POSSE, "serve", "--port", "0", "--workers", str(workers), "--database", database, *options],
+                [*POSSE, "serve", "--open", "--port", "0", "--workers", str(workers), "--database", database, *options],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

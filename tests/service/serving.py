@@ -18,9 +18,9 @@ NUMBERS = itertools.count()
 
 @contextmanager
 def service(folder: Path, **settings: Any) -> Iterator[httpx.Client]:
-    """A client of a new service on a SQLite file in the folder."""
+    """A client of a new service on a SQLite file in the folder; open, so that it asks for no token."""
     with (
-        background(Settings(f"sqlite:///{folder}/posse.db", **settings)) as url,
+        background(Settings(f"sqlite:///{folder}/posse.db", **{"open": True, **settings})) as url,
         httpx.Client(base_url=url, timeout=30) as client,
     ):
         yield client

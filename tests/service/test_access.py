@@ -4,193 +4,172 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
-import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from fastapi.routing import APIRoute
+from access_table import Attempt, Credential, answers, app_in, entrances, fill, outcome, printed
+from fastapi import FastAPI
 from serving import problem_of, service
 from starlette.datastructures import Headers
 
-from posse.policies.posse_ts import PosseTS
-from posse.service.api.app import create_app
+from posse.policies.ind_tsv import IndTSV
 from posse.service.auth import permissions, tokens
-from posse.service.auth.permissions import COOKIE, needed
+from posse.service.auth.permissions import COOKIE
 from posse.service.auth.tokens import CreateToken, RevokeToken
 from posse.service.commands import Create
 from posse.service.logs import TokenFilter
 from posse.service.process.supervisor import bind, prepare, serve
 from posse.service.settings import Settings
 from posse.service.storage import queries
+from posse.service.storage.errors import Damaged, OutcomeUnknown, Unavailable
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
 
-PAGES = {"/", "/experiments", "/experiments/{name}", "/experiments/{name}/live", "/experiments/{name}/chart.json"}
-PAGES |= {"/experiments/{name}/pause"}
-OPEN = {"/healthz", "/readyz", "/login", "/logout", "/static/{path:path}"}
-"""The routes that ask for no token: those of the contract. A new one is not among them by itself."""
-
-BODIES = {
-    "/v1/experiments": {"name": "new", "arms": ["a", "b"]},
-    "/v1/experiments/{name}": {"join": ["Lille"]},
-    "/v1/experiments/{name}/decisions": {"player": "Lyon"},
-    "/v1/experiments/{name}/rewards": {"rewards": [{"decision": "0-00000000", "reward": 1}]},
-    "/v1/experiments/{name}/records": {"rewards": [{"player": "Lyon", "arm": "a", "reward": 1}]},
-    "/v1/experiments/{name}/erasures": {"player": "Nice"},
-}
+RUNNING = Path(__file__).parents[2] / "docs" / "running.md"
+NOT_CHANGING = ("GET", "HEAD")
+FOREIGN = ("origin", "http://evil.example")
+PROXIES = [
+    ("forwarded", "for=192.0.2.1"),
+    ("x-forwarded-for", "192.0.2.1"),
+    ("x-forwarded-host", "posse.example"),
+    ("x-forwarded-proto", "https"),
+    ("x-real-ip", "192.0.2.1"),
+    ("via", "1.1 proxy"),
+]
 
 
 @dataclass(frozen=True)
 class Guarded:
     """A service with tokens of every kind."""
 
-    client: httpx.Client
-    store: ServiceStore
-    secrets: dict[str, str]
+    app: FastAPI
+    credentials: dict[str, Credential]
 
-    def ask(self, method: str, path: str, secret: str | None, by_cookie: bool = False) -> httpx.Response:
-        """The answer to a request with a token, about the experiment `ours`."""
-        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
-        if by_cookie:
-            headers = {} if secret is None else {"Cookie": f"{COOKIE}={secret}"}
-        body = BODIES.get(path) if method in ("POST", "PATCH") else None
-        return self.client.request(method, path.replace("{name}", "ours"), headers=headers, json=body)
+    def ask(self, method: str, path: str, kind: str = "none", **body: Any) -> httpx.Response:
+        """The answer to a request with a credential, as a bearer token or, on pages, as a cookie."""
+        secret = self.credentials[kind].secret
+        bearer = {"Authorization": f"Bearer {secret}"} if path.startswith("/v1") else {"Cookie": f"{COOKIE}={secret}"}
+
+        async def ask() -> httpx.Response:
+            transport = httpx.ASGITransport(self.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                return await client.request(method, path, headers=bearer, **body)
+
+        return asyncio.run(ask())
 
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("access")
-    store = ServiceStore(f"sqlite:///{folder}/posse.db", create=True)
-    for name in ("ours", "theirs"):
-        commit(store, Create(name, PosseTS(), ["a", "b"], ["Lyon", "Nice"]))
-    secrets = {scope: commit(store, CreateToken(scope)) for scope in tokens.SCOPES}
-    secrets |= {f"{scope} ours": commit(store, CreateToken(scope, "ours")) for scope in tokens.SCOPES}
-    secrets |= {f"{scope} theirs": commit(store, CreateToken(scope, "theirs")) for scope in tokens.SCOPES}
-    secrets["revoked"] = commit(store, CreateToken("admin"))
-    commit(store, RevokeToken(int(secrets["revoked"].split("_")[1])))
-    past = ServiceStore(f"sqlite:///{folder}/posse.db", clock=lambda: 1.0)
-    secrets["expired"] = commit(past, CreateToken("admin", expires=60))
-    past.close()
-    with service(folder, trust_seconds=0.0) as client:
-        yield Guarded(client, store, secrets)
-    store.close()
+    with app_in(tmp_path_factory.mktemp("access")) as app:
+        yield Guarded(app, fill(app.state.store))
 
 
-def all_routes() -> list[tuple[str, str, Callable[..., Any]]]:
-    """Method, path and endpoint of every route there is."""
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(f"sqlite:///{folder}/posse.db")
-        prepare(settings, "127.0.0.1")
-        app = create_app(settings)
-        app.state.writer.close()
-        app.state.store.close()
-    found = []
-    for route in app.routes:
-        assert isinstance(route, APIRoute), f"{route} is of a kind that these tests do not know"
-        found += [(method, route.path, route.endpoint) for method in sorted(route.methods)]
-    return found
+def expected(attempt: Attempt) -> str:
+    """What should become of a request: the rule, in other words than the code's."""
+    (method, path, (scope, every_experiment), page), credential = attempt.entrance, attempt.credential
+    if method not in NOT_CHANGING and FOREIGN in attempt.headers:
+        return "cross-site"
+    if scope == "nothing":
+        return "in"
+    if credential.scope is None or attempt.by_cookie is not page:
+        return "token"
+    if credential.scope not in ("admin", scope) and scope is not None:
+        return "forbidden"
+    if credential.experiment is not None and every_experiment:
+        return "forbidden"
+    if credential.experiment == "theirs" and "{name}" in path:
+        return "forbidden"
+    return "in"
 
 
-ROUTES = all_routes()
-API = [(method, path) for method, path, _ in ROUTES if path not in PAGES | OPEN]
-NEEDED = {  # the scope, and whether for every experiment; by hand, since what the code says cannot judge the code
-    ("POST", "/v1/experiments"): ("admin", True),
-    ("GET", "/v1/experiments"): ("read", False),
-    ("GET", "/v1/experiments/{name}"): ("read", False),
-    ("GET", "/v1/experiments/{name}/players"): ("read", False),
-    ("PATCH", "/v1/experiments/{name}"): ("admin", False),
-    ("POST", "/v1/experiments/{name}/decisions"): ("decide", False),
-    ("POST", "/v1/experiments/{name}/rewards"): ("reward", False),
-    ("POST", "/v1/experiments/{name}/records"): ("admin", False),
-    ("POST", "/v1/experiments/{name}/erasures"): ("admin", False),
-    ("GET", "/v1/experiments/{name}/log"): ("read", False),
-    ("GET", "/v1/experiments/{name}/state"): ("read", False),
-    ("GET", "/v1/experiments/{name}/diagnosis"): ("read", False),
-    ("GET", "/metrics"): ("read", True),
-    ("GET", "/openapi.json"): (None, False),
-}
+def surprises(app: FastAPI, attempts: list[Attempt], expected: Callable[[Attempt], str] = expected) -> list[str]:
+    """The requests of which something else became than should have."""
+    found = [outcome(answer) for answer in answers(app, attempts)]
+    return [f"{attempt}: {seen}" for attempt, seen in zip(attempts, found, strict=True) if seen != expected(attempt)]
 
 
-def test_every_route_is_known_to_these_tests():
-    assert {path for _, path, _ in ROUTES} - PAGES - OPEN == {path for _, path in API}
-    assert all(needed(endpoint)[0] == "nothing" for _, path, endpoint in ROUTES if path in PAGES | OPEN)
-    assert {(method, path): needed(endpoint) for method, path, endpoint in ROUTES if (method, path) in API} == NEEDED
+def test_every_route_lets_in_whom_it_says_and_nobody_else(guarded):
+    app, credentials = guarded.app, guarded.credentials
+    attempts = [
+        Attempt(entrance, credential, by_cookie)
+        for entrance in entrances(app)
+        for credential in credentials.values()
+        for by_cookie in (False, True)
+    ]
+    assert len(attempts) > 1000
+    assert surprises(app, attempts) == []
 
 
-def test_an_endpoint_that_says_nothing_asks_for_an_admin_of_every_experiment():
-    assert needed(lambda: None) == ("admin", True)
+def test_headers_open_nothing(guarded):
+    """With tokens, a request that comes through a proxy or by another name needs one, as any other."""
+    app, tokens = guarded.app, (guarded.credentials["none"], guarded.credentials["admin every"])
+    attempts = [
+        Attempt(entrance, token, entrance.page, headers)
+        for entrance in entrances(app)
+        for token in tokens
+        for headers in ((("host", "evil.example"),), (FOREIGN,), tuple(PROXIES))
+    ]
+    assert surprises(app, attempts) == []
 
 
-@pytest.mark.parametrize(("method", "path"), API)
-@pytest.mark.parametrize("kind", ["none", "wrong", "malformed", "expired", "revoked", "by cookie"])
-def test_without_a_good_token_every_route_is_closed(guarded, method, path, kind):
-    real = guarded.secrets["admin"]
-    wrong = real[:-4] + ("AAAA" if real[-4:] != "AAAA" else "BBBB")
-    others = {"none": None, "wrong": wrong, "malformed": "x" * 5000, "by cookie": real}
-    secret = others[kind] if kind in others else guarded.secrets[kind]
-    answer = guarded.ask(method, path, secret, by_cookie=kind == "by cookie")
-    assert problem_of(answer, 401) == ("no-token" if kind in ("none", "by cookie") else "bad-token")
-    assert answer.headers["www-authenticate"].startswith("Bearer")
+def test_a_service_without_tokens_lets_nobody_in(tmp_path):
+    with app_in(tmp_path) as app:
+        assert surprises(app, [Attempt(entrance) for entrance in entrances(app)]) == []
 
 
-@pytest.mark.parametrize(("method", "path"), API)
-@pytest.mark.parametrize("scope", tokens.SCOPES)
-def test_a_token_opens_what_its_scope_is_for_and_nothing_else(guarded, method, path, scope):
-    wanted, every_experiment = NEEDED[method, path]
-    right_scope = wanted in (None, scope) or scope == "admin"
-    for suffix, right_experiment in (
-        ("", True),
-        (" ours", not every_experiment),
-        (" theirs", not every_experiment and "{name}" not in path),
-    ):
-        answer = guarded.ask(method, path, guarded.secrets[scope + suffix])
-        if right_scope and right_experiment:
-            assert answer.status_code in (200, 201, 409), answer.text  # 409: it was created or erased before
-        else:
-            assert problem_of(answer, 403) == "forbidden"
+def test_an_open_service_is_open_to_its_machine_only(tmp_path):
+    def expected(attempt: Attempt) -> str:
+        if FOREIGN in attempt.headers and attempt.entrance.method not in NOT_CHANGING:
+            return "cross-site"
+        if attempt.entrance.permission.scope == "nothing" or attempt.headers[:1] in ((), (FOREIGN,)):
+            return "in" if attempt.http == "1.1" or attempt.entrance.permission.scope == "nothing" else "proxied"
+        return "wrong-host" if attempt.headers[0][0] == "host" else "proxied"
+
+    with app_in(tmp_path, open=True) as app:
+        commit(app.state.store, Create("ours", IndTSV(), ["a", "b"], ["Lyon", "Nice"]))
+        asked = [entrance for entrance in entrances(app) if entrance.method != "HEAD"]  # whose answers do not say why
+        for headers in ((), (FOREIGN,), (("host", "evil.example"),), *((header,) for header in PROXIES)):
+            assert surprises(app, [Attempt(entrance, headers=headers) for entrance in asked], expected) == []
+        assert surprises(app, [Attempt(entrance, http="1.0") for entrance in asked], expected) == []
+
+
+def test_a_route_that_forgets_to_ask_is_found_out(guarded):
+    async def forgetful() -> None:
+        """Asks for nothing and says nothing, which means an admin of every experiment."""
+
+    app = FastAPI()
+    app.add_api_route("/forgetful", forgetful)
+    forgotten = [entrance for entrance in entrances(app) if entrance.path == "/forgetful"]
+    assert [entrance.permission for entrance in forgotten] == [("admin", True)]
+    assert len(surprises(app, [Attempt(forgotten[0], each) for each in guarded.credentials.values()])) > 10
+
+
+def test_the_docs_show_what_each_scope_opens(guarded):
+    rows = printed(guarded.app, guarded.credentials)
+    assert "\n".join(rows) in RUNNING.read_text(), "print it with: python tests/service/access_table.py"
 
 
 def test_the_list_shows_what_the_token_is_for(guarded):
     def listed(kind):
-        answer = guarded.ask("GET", "/v1/experiments", guarded.secrets[kind])
-        return {each["name"] for each in answer.json()["experiments"]}
+        return {each["name"] for each in guarded.ask("GET", "/v1/experiments", kind).json()["experiments"]}
 
     assert listed("read ours") == {"ours"}
     assert listed("read theirs") == {"theirs"}
-    assert {"ours", "theirs"} <= listed("read")
+    assert {"ours", "theirs"} <= listed("read every")
+    page = guarded.ask("GET", "/", "read theirs")
+    assert "theirs" in page.text
+    assert "ours" not in page.text
 
 
 def test_an_experiment_that_is_not_there_is_not_told_from_one_that_is_anothers(guarded):
     for name in ("theirs", "nobody's"):
-        headers = {"Authorization": f"Bearer {guarded.secrets['admin ours']}"}
-        assert problem_of(guarded.client.get(f"/v1/experiments/{name}", headers=headers), 403) == "forbidden"
-
-
-@pytest.mark.parametrize(("method", "path"), [(method, path) for method, path, _ in ROUTES if path in PAGES])
-def test_pages_send_to_the_login_or_refuse(guarded, method, path):
-    for kind in (None, "wrong", "expired", "revoked", "decide", "reward", "read theirs"):
-        secret = "posse_1_" + 43 * "x" if kind == "wrong" else guarded.secrets.get(kind)
-        answer = guarded.ask(method, path, secret, by_cookie=True)
-        if kind in ("decide", "reward") or (kind == "read theirs" and ("{name}" in path or method == "POST")):
-            assert answer.status_code == 403
-        elif kind == "read theirs":
-            assert "ours" not in answer.text
-        else:
-            assert answer.status_code in (303, 401)
-            assert answer.headers.get("location", "/login").startswith("/login")
-            assert "ours" not in answer.text
-        bearer = guarded.ask(method, path, guarded.secrets["admin"])
-        assert bearer.status_code in (303, 401), "a page takes the cookie only"
-
-
-@pytest.mark.parametrize("path", sorted(OPEN - {"/logout", "/static/{path:path}"}))
-def test_what_is_open_stays_open(guarded, path):
-    assert guarded.ask("GET", path, None).status_code == 200
+        assert problem_of(guarded.ask("GET", f"/v1/experiments/{name}", "admin ours"), 403) == "forbidden"
 
 
 def test_a_token_counts_from_the_moment_it_is_made_and_no_longer_than_it_is_revoked(tmp_path):
@@ -207,47 +186,61 @@ def test_a_token_counts_from_the_moment_it_is_made_and_no_longer_than_it_is_revo
         assert problem_of(client.get("/v1/experiments"), 401) == "no-token"  # the last one, but nothing opens again
 
 
-def test_a_good_token_is_trusted_for_a_moment_and_a_bad_one_never(tmp_path, monkeypatch):
+class CountedReads:
+    """Reads of the tokens, counted; each finds the same."""
+
+    def __init__(self, *found: Any) -> None:
+        self.found, self.times = found, []
+
+    async def query(self, *_: Any) -> list[Any]:
+        self.times.append(time.monotonic())
+        await asyncio.sleep(0.002)
+        return list(self.found)
+
+
+def test_wrong_tokens_cost_the_database_next_to_nothing_and_keep_no_good_one_out(tmp_path):
     store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
-    secret = commit(store, CreateToken("read"))
+    good = commit(store, CreateToken("read"))
+    reads = CountedReads(*store.read(tokens.all_tokens))
     store.close()
-    asked = itertools.count()
-    grant_of = tokens.grant_of
-    monkeypatch.setattr(tokens, "grant_of", lambda *arguments: (next(asked), grant_of(*arguments))[1])
-    with service(tmp_path, trust_seconds=60) as client:
-        for _ in range(3):
-            assert client.get("/v1/experiments", headers={"Authorization": f"Bearer {secret}"}).status_code == 200
-        for _ in range(3):
-            assert client.get("/v1/experiments", headers={"Authorization": "Bearer posse_1_x"}).status_code == 401
-    assert next(asked) == 1 + 3
+
+    async def flood() -> list[float]:
+        authenticator = permissions.Authenticator(Settings("sqlite://", trust_seconds=0.2), reads, lambda: 0.0)
+        waited = []
+
+        async def attack(sender: int) -> None:
+            for number in range(20):
+                assert await authenticator.look_up(f"posse_{2 + 100 * sender + number}_{43 * 'x'}") is None
+                assert await authenticator.look_up(f"posse_1_{43 * 'x'}") is None
+                assert await authenticator.look_up("x" * 5000) is None
+
+        async def work() -> None:
+            for _ in range(100):
+                began = time.monotonic()
+                assert await authenticator.look_up(good) is not None
+                waited.append(time.monotonic() - began)
+                await asyncio.sleep(0.004)
+
+        await asyncio.gather(work(), *map(attack, range(50)))
+        return waited
+
+    began = time.monotonic()
+    waited = asyncio.run(flood())
+    assert len(reads.times) <= 2 + (time.monotonic() - began) * permissions.LOOKS / 0.2  # of 3,000 wrong tokens
+    assert sorted(waited)[len(waited) // 2] < 0.02
 
 
-def test_no_more_tokens_are_remembered_than_there_is_room_for(monkeypatch):
-    class EveryTokenIsGood:
-        async def query(self, *_):
-            return permissions.EVERYTHING
+def test_tokens_are_read_once_for_all_who_ask_and_again_when_they_are_old():
+    reads = CountedReads()
 
-    monkeypatch.setattr(permissions, "MOST_KNOWN", 3)
-    authenticator = permissions.Authenticator(Settings("sqlite://"), EveryTokenIsGood(), clock=lambda: 0.0)
-    sizes = []
-    for number in range(8):
-        asyncio.run(authenticator.look_up(f"token {number}"))
-        sizes.append(len(authenticator._known))
-    assert sizes == [1, 2, 3, 1, 2, 3, 1, 2]
+    async def ask() -> None:
+        authenticator = permissions.Authenticator(Settings("sqlite://", trust_seconds=0.1), reads, lambda: 0.0)
+        for _ in range(2):
+            await asyncio.gather(*(authenticator.look_up(f"posse_1_{43 * 'x'}") for _ in range(100)))
+            await asyncio.sleep(0.12)
 
-
-def test_a_token_that_is_revoked_is_forgotten():
-    class GoodOnce:
-        answers = iter([permissions.EVERYTHING, None])
-
-        async def query(self, *_):
-            return next(self.answers)
-
-    settings = Settings("sqlite://", trust_seconds=0.0)
-    authenticator = permissions.Authenticator(settings, GoodOnce(), clock=lambda: 0.0)
-    assert asyncio.run(authenticator.look_up("token")) == permissions.EVERYTHING
-    assert asyncio.run(authenticator.look_up("token")) is None
-    assert authenticator._known == {}
+    asyncio.run(ask())
+    assert len(reads.times) <= 4
 
 
 @pytest.mark.parametrize(
@@ -287,45 +280,26 @@ def test_which_hosts_are_this_machine(host, local):
     assert permissions.is_loopback(host) is local
 
 
-def test_that_there_are_tokens_is_asked_until_there_are(tmp_path, monkeypatch):
-    asked, exist = [], tokens.exist
-    monkeypatch.setattr(tokens, "exist", lambda connection: asked.append(exist(connection)) or asked[-1])
-    with service(tmp_path, trust_seconds=0.0) as client:
-        for _ in range(2):
-            assert client.get("/v1/experiments").status_code == 200
-        store = ServiceStore(f"sqlite:///{tmp_path}/posse.db")
-        headers = {"Authorization": f"Bearer {commit(store, CreateToken('read'))}"}
-        store.close()
-        for _ in range(3):
-            assert client.get("/v1/experiments", headers=headers).status_code == 200
-            assert problem_of(client.get("/v1/experiments"), 401) == "no-token"
-    assert asked == [False, False, True]
-
-
-def test_a_public_address_is_refused_without_a_token(tmp_path):
-    settings = Settings(f"sqlite:///{tmp_path}/posse.db")
-    with pytest.raises(ValueError, match="posse token create --scope admin"):
+@pytest.mark.parametrize("open_", [False, True])
+def test_a_public_address_is_refused_without_a_token_and_never_open(tmp_path, open_):
+    settings = Settings(f"sqlite:///{tmp_path}/posse.db", open=open_)
+    with pytest.raises(ValueError, match="leave out --open" if open_ else "posse token create --scope admin"):
         serve("0.0.0.0", 0, settings)
     store = ServiceStore(settings.database)
     commit(store, CreateToken("read"))
     store.close()
-    prepare(Settings(settings.database, loopback=False), "0.0.0.0")
-
-
-def test_a_service_for_the_world_is_never_open(tmp_path):
-    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
-    headers = {"Authorization": f"Bearer {commit(store, CreateToken('read'))}", "Host": "posse.example"}
-    store.close()
-    with service(tmp_path, loopback=False) as client:
-        assert problem_of(client.get("/v1/experiments"), 401) == "no-token"
-        assert client.get("/v1/experiments", headers=headers).status_code == 200
+    if open_:
+        with pytest.raises(ValueError, match="its database has tokens; leave out --open"):
+            prepare(settings, "127.0.0.1")
+    else:
+        prepare(settings, "0.0.0.0")
 
 
 def test_no_token_in_any_line_of_the_log(tmp_path, caplog):
     store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
     secret = commit(store, CreateToken("admin"))
     store.close()
-    with caplog.at_level(logging.DEBUG), service(tmp_path, access_log=True) as client:
+    with caplog.at_level(logging.DEBUG), service(tmp_path, open=False, access_log=True) as client:
         caplog.clear()
         for headers in ({"Authorization": f"Bearer {secret}"}, {"Cookie": f"{COOKIE}={secret}"}):
             client.get(f"/v1/experiments?token={secret}", headers=headers)
@@ -339,18 +313,78 @@ def test_no_token_in_any_line_of_the_log(tmp_path, caplog):
 
 def test_an_admin_of_one_experiment_creates_no_others_on_the_pages(guarded):
     form = {"name": "sneaked in", "arms": "a\nb", "reward": "yes-no", "sharing": "learnt", "holdout": "0"}
-
-    def create(secret):
-        headers = {"Cookie": f"{COOKIE}={guarded.secrets[secret]}"}
-        return guarded.client.post("/experiments", data=form, headers=headers)
-
-    answer = create("admin ours")
+    answer = guarded.ask("POST", "/experiments", "admin ours", data=form)
     assert answer.status_code == 403
     assert "The token is for one experiment" in answer.text
-    assert create("read").status_code == 403
-    names = {experiment.name for experiment in guarded.store.read(queries.experiments)}
+    assert guarded.ask("POST", "/experiments", "read every", data=form).status_code == 403
+    names = {experiment.name for experiment in guarded.app.state.store.read(queries.experiments)}
     assert "sneaked in" not in names
-    assert create("admin").status_code == 303
+    assert guarded.ask("POST", "/experiments", "admin every", data=form).status_code == 303
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"player": "Metz"},
+        {"players": ["Lyon", "Metz"]},
+        {"players": ["Lyon", "Lyon"]},
+        {"player": "Lyon", "available": ["c"]},
+        {"player": ""},
+        {"players": []},
+        {"attributes": {"region": "south"}},
+        {"rewards": []},
+    ],
+)
+def test_who_may_not_read_learns_no_names(guarded, body):
+    path = "/v1/experiments/ours/decisions"
+    for kind in ("decide every", "decide ours", "reward ours"):
+        answer = guarded.ask("POST", path, kind, json=body)
+        assert answer.status_code in (403, 409, 422)
+        assert "Nice" not in answer.text
+        assert "Lille" not in answer.text
+
+
+def test_who_may_read_is_told_who_there_is(guarded):
+    for kind, told in (("decide ours", False), ("admin ours", True)):
+        answer = guarded.ask("POST", "/v1/experiments/ours/decisions", kind, json={"player": "Metz"})
+        assert problem_of(answer, 409) == "refused"
+        assert answer.json()["detail"].startswith("no player 'Metz'")
+        assert ("Lyon" in answer.text) is told
+
+
+def test_attributes_of_a_player_are_told_to_no_decider(guarded):
+    store = guarded.app.state.store
+    players = {"region=south": {"region": "north"}}
+    commit(store, Create("regions", IndTSV(), ["a", "b"], players, attributes={"region": "category"}))
+    for kind, told in (("decide every", False), ("admin every", True)):
+        body = {"attributes": {"region": "south"}}
+        answer = guarded.ask("POST", "/v1/experiments/regions/decisions", kind, json=body)
+        assert problem_of(answer, 409) == "refused"
+        assert ("north" in answer.text) is told
+
+
+def test_problems_repeat_no_token_and_name_no_database(guarded, monkeypatch, caplog):
+    secret = guarded.credentials["admin every"].secret
+    for body in ({"player": secret}, {secret: 1}):
+        answer = guarded.ask("POST", f"/v1/experiments/{secret}/decisions", "admin every", json=body)
+        assert answer.status_code in (404, 422)
+        assert secret not in answer.text
+    place = "postgresql://posse@db.internal/posse"
+    for error in (Unavailable(f"{place} is away"), OutcomeUnknown(place), Damaged(f"{place} is damaged")):
+        caplog.clear()
+        monkeypatch.setattr(queries, "experiment", lambda *_, error=error: throw(error))
+        answer = guarded.ask("GET", "/v1/experiments/ours", "admin every")
+        assert answer.status_code == (500 if isinstance(error, Damaged) else 503)
+        assert "internal" not in answer.text
+        assert ("not known whether" in answer.text) is isinstance(error, OutcomeUnknown)
+        assert place in caplog.text
+    monkeypatch.setattr(guarded.app.state.snapshots, "of", lambda *_: throw(Unavailable(f"{place} is away")))
+    answer = guarded.ask("GET", "/experiments/ours", "admin every")
+    assert (answer.status_code, "internal" in answer.text) == (503, False)
+
+
+def throw(error):
+    raise error
 
 
 def test_a_line_of_the_log_cannot_be_forged(tmp_path, caplog):

@@ -7,10 +7,12 @@ import time
 from html.parser import HTMLParser
 from pathlib import Path
 
+import httpx
 import pytest
 from serving import service
 
 from posse.service import dashboard
+from posse.service.auth.permissions import COOKIE
 from posse.service.auth.tokens import CreateToken
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
@@ -330,12 +332,33 @@ def test_a_token_opens_what_its_scope_allows(guarded):
     assert client.post("/experiments/one/pause", data={"paused": "yes"}).status_code == 303
 
 
-def test_behind_a_proxy_with_tls_the_cookie_never_travels_without(guarded):
+@pytest.mark.parametrize(
+    "sign", [{"origin": "https://posse.example"}, {"origin": "http://posse.example", "x-forwarded-proto": "https"}]
+)
+def test_behind_a_proxy_with_tls_the_cookie_never_travels_without(guarded, sign):
     client, secrets = guarded
-    headers = {"origin": "https://posse.example", "host": "posse.example"}
-    answer = client.post("/login", data={"token": secrets["read"]}, headers=headers)
+    answer = client.post("/login", data={"token": secrets["read"]}, headers={"host": "posse.example", **sign})
     assert answer.status_code == 303
     assert "; secure" in answer.headers["set-cookie"].lower()
+
+
+@pytest.mark.parametrize("origin", ["https://elsewhere.example", "null"])
+def test_a_page_of_another_site_signs_nobody_in_or_out(guarded, origin):
+    client, secrets = guarded
+    _sign_in(client, secrets["read"])
+    for path in ("/login", "/logout"):
+        answer = client.post(path, data={"token": secrets["admin"]}, headers={"origin": origin})
+        assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+    assert client.get("/").status_code == 200
+
+
+def test_a_cookie_that_was_there_before_is_worth_nothing_after_the_login(guarded):
+    client, secrets = guarded
+    for planted in (secrets["decide"], "planted", secrets["read"]):
+        headers = {"cookie": f"{COOKIE}={planted}"}
+        client.cookies.clear()
+        answer = client.post("/login", data={"token": secrets["admin"]}, headers=headers)
+        assert answer.headers["set-cookie"].startswith(f"{COOKIE}={secrets['admin']};")
 
 
 def test_a_token_for_one_experiment_shows_only_that(guarded):
@@ -363,3 +386,15 @@ def test_the_login_leads_nowhere_else(guarded, target):
     client.cookies.clear()
     answer = client.post("/login", data={"token": secrets["read"], "next": target})
     assert answer.headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    "target", ["/experiments/..//elsewhere.example", "/experiments/\\elsewhere.example", "/experiments/x\r\nA: b"]
+)
+def test_the_login_stays_on_this_host_whatever_the_path(guarded, target):
+    client, secrets = guarded
+    client.cookies.clear()
+    answer = client.post("/login", data={"token": secrets["read"], "next": target})
+    assert answer.headers["location"].startswith("/experiments/")
+    assert httpx.URL(client.base_url).join(answer.headers["location"]).netloc == client.base_url.netloc
+    assert "a" not in answer.headers

@@ -11,7 +11,10 @@ from serving import service
 from test_dashboard import HOSTILE
 
 import posse
+from posse.service.auth.tokens import CreateToken
 from posse.service.client import Client
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
 
 PATIENCE = 20_000  # milliseconds; for slow machines only, nothing is measured
 
@@ -259,3 +262,28 @@ def test_colours_and_motion_follow_the_reader_s_wishes(browser, url, busy):
             papers.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
             assert page.evaluate("getComputedStyle(document.documentElement).scrollBehavior") == "auto"
     assert len(papers) == 2
+
+
+def test_a_link_with_a_token_signs_in_unless_another_site_leads_there(browser, tmp_path):
+    from playwright.sync_api import expect
+
+    with service(tmp_path, trust_seconds=0.0) as http:
+        store = ServiceStore(f"sqlite:///{tmp_path}/posse.db")
+        token = commit(store, CreateToken("admin", label="first"))
+        store.close()
+        url = str(http.base_url).rstrip("/")
+        with Visit(browser, url) as page:
+            page.goto(f"/login#{token}")
+            expect(page.get_by_role("heading", name="Nothing is being tried yet")).to_be_visible()
+            assert page.url == f"{url}/"
+        with browser.new_context() as context:
+            page = context.new_page()
+            link = f"<a href='{url}/login#{token}'>go</a>"
+            page.route("**/elsewhere", lambda route: route.fulfill(body=link, content_type="text/html"))
+            page.goto(url.replace("127.0.0.1", "localhost") + "/elsewhere")
+            page.get_by_text("go").click()
+            expect(page.get_by_label("Token")).to_have_value(token)  # filled in, and left to the person
+            assert page.url == f"{url}/login"
+            assert context.cookies() == []
+            page.get_by_role("button", name="Sign in").click()
+            expect(page.get_by_role("heading", name="Nothing is being tried yet")).to_be_visible()

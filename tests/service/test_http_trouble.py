@@ -87,16 +87,15 @@ def test_a_database_that_is_not_what_it_was_is_not_ready(client, tmp_path, caplo
     assert answer.headers.get("retry-after") == (None if damaged else "1")
 
 
-@pytest.mark.parametrize("method", ["exist", "grant_of"])
-def test_a_database_that_is_away_lets_nobody_in_but_says_so(tmp_path, monkeypatch, method):
-    headers = {"Authorization": "Bearer x"}
-    with service(tmp_path, trust_seconds=0.0) as client:
-        path = new_experiment(client)
-        monkeypatch.setattr(tokens, "exist", lambda connection: True)
-        monkeypatch.setattr(tokens, method, failing(Unavailable("the database is away")))
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_database_that_is_away_lets_nobody_in_but_says_so(tmp_path, monkeypatch, is_open):
+    token = f"posse_1_{43 * 'x'}"
+    headers, path = {"Authorization": f"Bearer {token}"}, "/v1/experiments/offers"
+    with service(tmp_path, trust_seconds=0.0, open=is_open) as client:
+        monkeypatch.setattr(tokens, "all_tokens", failing(Unavailable("the database is away")))
         assert problem_of(client.get(path, headers=headers), 503) == "unavailable"
         assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}, headers=headers), 503)
-        assert client.get("/", headers={"Cookie": f"{COOKIE}=x"}).status_code == 503
+        assert client.get("/", headers={"Cookie": f"{COOKIE}={token}"}).status_code == 503
 
 
 def test_a_queue_that_is_full_is_said_at_once(client, monkeypatch):

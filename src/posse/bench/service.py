@@ -242,7 +242,7 @@ class ServiceProcess:
 @contextmanager
 def service(database: str) -> Iterator[ServiceProcess]:
     """`posse serve` on a free port."""
-    options = ["serve", "--port", "0", "--workers", "1", "--database", database]
+    options = ["serve", "--open", "--port", "0", "--workers", "1", "--database", database]
     process = subprocess.Popen([sys.executable, "-c", COMMAND, *options], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:

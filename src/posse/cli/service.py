@@ -9,6 +9,7 @@ import functools
 import os
 import re
 import signal
+import sys
 import tempfile
 import webbrowser
 from collections.abc import Callable
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 PLACE = 50
 DATABASE = "sqlite:///posse.db"
 RATE = 30.0
+OPEN = "posse: everybody on this machine may do everything; never put a proxy in front of this service\n"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "experiment": {"metavar": "EXPERIMENT"},
@@ -45,6 +47,8 @@ def add(commands: Commands) -> None:
     own = "a Python file with policies of your own, imported first"
     serve.add_argument("--import", dest="import_file", metavar="FILE", help=own)
     serve.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    text = "ask nobody on this machine for a token; for trying out, and never behind a proxy"
+    serve.add_argument("--open", action="store_true", help=text)
     serve.add_argument("--access-log", action="store_true", help="write a line for each request to standard error")
     serve.add_argument("--log-format", choices=("text", "json"), default="text", help="of log lines (default: text)")
     text = "open connections of a process (default: 1000); to make room, those that wait for their client are closed"
@@ -129,8 +133,8 @@ def _duration(text: str) -> float:
 def _serve(options: argparse.Namespace) -> None:
     """Run the decision service until Ctrl-C: an HTTP API, and a dashboard in the browser.
 
-    Needs no set-up: everything is kept in posse.db, in this folder. On an address that other machines reach, tokens are
-    needed; `posse token create` makes them.
+    Needs no set-up: everything is kept in posse.db, in this folder. The first start shows a token, with which one may
+    do everything; `posse token create` makes others. An address that other machines reach needs a token beforehand.
     """
     from posse.service.logs import write_log
     from posse.service.process.supervisor import serve
@@ -138,11 +142,31 @@ def _serve(options: argparse.Namespace) -> None:
 
     def announce(url: str) -> None:
         print(f"posse: the dashboard is at {url}/ and the API at {url}/v1/; Ctrl-C stops", flush=True)
+        print(OPEN if options.open else _first_token(options.database, url), end="", flush=True)
 
     write_log(options.log_format)
-    names = ("database", "access_log", "import_file", "connections", "connections_per_address", "log_format")
+    names = ("database", "open", "access_log", "import_file", "connections", "connections_per_address", "log_format")
     settings = Settings(**{name: getattr(options, name) for name in names})
     serve(options.host, options.port, settings, options.workers, announce)
+
+
+def _first_token(database: str, url: str) -> str:
+    """Make a token if there never was one, and say how to use it. It is shown on a terminal only, not in a log."""
+    from posse.service.auth import tokens
+    from posse.service.storage.store import ServiceStore
+    from posse.service.storage.transaction import commit
+
+    with contextlib.closing(ServiceStore(database)) as store:
+        if store.read(tokens.exist):
+            return ""
+        if not sys.stdout.isatty():
+            return "posse: there is no token yet; `posse token create --scope admin` makes one\n"
+        token = commit(store, tokens.CreateToken("admin", label="first"))
+    return (
+        "posse: this token may do everything, and is shown only now\n"
+        f"  sign in:      {url}/login#{token}\n"
+        f"  for clients:  export POSSE_TOKEN={token}\n"
+    )
 
 
 def _demo(options: argparse.Namespace) -> None:

@@ -10,6 +10,14 @@ from posse.learner.setup import Name, check_name
 from posse.text import listed
 
 
+class PlayerError(ValueError):
+    """A player cannot be found, or not as it was given. `others` says who there is, which not everybody may know."""
+
+    def __init__(self, text: str, others: str) -> None:
+        super().__init__(text + others)
+        self.text, self.others = text, others
+
+
 class Roster:
     """Players or arms. A name keeps its place for good, so that old data stays where it is."""
 
@@ -50,8 +58,10 @@ class Roster:
         """The place of a name, retired or not."""
         checked = check_name(self.kind, name)
         if checked not in self._places:
-            how, there = "join" if self.kind == "player" else "add_arm", listed(self.names, 10) or "none"
-            raise ValueError(f"no {self.kind} {checked!r}; there are {there} ({how} adds one)")
+            there = f"there are {listed(self.names, 10) or 'none'}"
+            if self.kind == "player":
+                raise PlayerError(f"no player {checked!r}", f"; {there} (join adds one)")
+            raise ValueError(f"no arm {checked!r}; {there} (add_arm adds one)")
         return self._places[checked]
 
     def current(self, name: Name) -> int:

@@ -18,7 +18,7 @@ from posse.learner import kernel
 from posse.learner.core import OF_SUMMARY, Core, roomy
 from posse.learner.counts import Counts
 from posse.learner.ledger import Row, write_id
-from posse.learner.roster import Roster
+from posse.learner.roster import PlayerError, Roster
 from posse.learner.setup import Name, Setup, check_name, check_names
 from posse.policies.state import fades_at
 from posse.policies.statistics import COUNT, SUM
@@ -264,8 +264,8 @@ class LearnerState:
             self.setup.check_players(len(roster.names) + 1)
         elif values is not None and values != (own := self.values[roster.place(checked)]):
             attributes = self.setup.attributes
-            told = f"{attributes.name(own)}; not {attributes.name(values)}"
-            raise ValueError(f"player {checked!r} has the attributes it came with, {told}")
+            told = f", {attributes.name(own)}; not {attributes.name(values)}"
+            raise PlayerError(f"player {checked!r} has the attributes it came with", told)
 
     def change(self, kind: str, name: Name, knows_others: bool = True, values: tuple[Value, ...] | None = None) -> None:
         """One event: a player or an arm comes or goes. A player that is new has these values of the attributes.

@@ -118,6 +118,6 @@ def run(database: str, rate: float, announce: Callable[[str], Any]) -> None:
     from posse.service.settings import Settings
 
     number("rate", rate, above=0, most=1000)
-    with background(Settings(database, answer_seconds=COMPILING)) as url:
+    with background(Settings(database, open=True, answer_seconds=COMPILING)) as url:
         announce(url)
         send_traffic(url, rate)

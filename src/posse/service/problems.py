@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
+from posse.service.logs import without_tokens
 from posse.service.storage import errors as storage
 
 TYPE = "urn:posse:problem:"
@@ -27,6 +28,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "bad-token": (401, "The token is not valid"),
     "forbidden": (403, "The token does not allow this"),
     "cross-site": (403, "The request came from another site"),
+    "proxied": (403, "The service is open, and not for proxies"),
     "not-found": (404, "Not found"),
     "unknown-experiment": (404, "No such experiment"),
     "wrong-method": (405, "Method not allowed"),
@@ -64,10 +66,17 @@ ERRORS: list[tuple[type[Exception], str, str]] = [
     (storage.Invalid, "invalid", "Nothing was changed; correct it and send it again."),
     (storage.Refused, "refused", "Nothing was changed."),
     (storage.Overloaded, "overloaded", "Try again in a second, with the same idempotency key."),
+    (
+        storage.OutcomeUnknown,
+        "unavailable",
+        "It is not known whether it happened. Repeat it with the same idempotency key or the same reward; if it has "
+        "neither, look first.",
+    ),
     (storage.Unavailable, "unavailable", "Try again in a second, with the same idempotency key or the same reward."),
     (storage.Damaged, "damaged", "`posse db verify` says what is wrong."),
 ]
 """The storage's errors, each with the kind of problem that it is and what to do; the first that fits counts."""
+SILENT = ("unavailable", "damaged")  # whose errors may name the database, so that their text goes to the log only
 
 
 class ProblemDetails(BaseModel):
@@ -90,7 +99,7 @@ class HttpProblem(Exception):
     def response(self) -> Response:
         status, title = KINDS[self.kind]
         content = {"type": TYPE + self.kind, "title": title, "status": status, "detail": self.detail, **self.extra}
-        body = json.dumps(content)  # ASCII, so that half a surrogate pair, quoted in a detail, can be sent
+        body = without_tokens(json.dumps(content))  # ASCII, so that half a surrogate pair in a detail can be sent
         return Response(body, status, self.headers, MEDIA_TYPE)
 
 
@@ -122,24 +131,28 @@ def add_problems(app: FastAPI) -> None:
         return HttpProblem("bad-request", str(error.detail), error.headers).response()
 
 
-def answer_of(error: Exception) -> Response:
+def answer_of(error: Exception, may_read: bool = False) -> Response:
     """The answer to a request that met an error; one that nobody expected goes to the log only."""
-    problem = problem_of(error)
+    problem = problem_of(error, may_read)
     if problem is not None:
+        if problem.kind in SILENT and not isinstance(error, HttpProblem):
+            logging.getLogger("posse").warning("%s: %s", problem.kind, error)
         return problem.response()
     logging.getLogger("posse").error("a request failed", exc_info=error)
     detail = "This is a fault of the service, and its log says more. The request may be repeated."
     return HttpProblem("internal", detail).response()
 
 
-def problem_of(error: Exception) -> HttpProblem | None:
-    """The problem that an error is; None if nobody expected it."""
+def problem_of(error: Exception, may_read: bool = False) -> HttpProblem | None:
+    """The problem that an error is, with the names of other players only for who may read; None if not expected."""
     if isinstance(error, HttpProblem):
         return error
     for known, kind, advice in ERRORS:
         if isinstance(error, known):
             headers = {"Retry-After": "1"} if kind in ("overloaded", "unavailable") else None
-            return HttpProblem(kind, f"{str(error)[:1000].rstrip('.')}. {advice}", headers)
+            others = error.others if may_read and isinstance(error, storage.Refused) else ""
+            said = KINDS[kind][1] if kind in SILENT else str(error) + others
+            return HttpProblem(kind, f"{said[:1000].rstrip('.')}. {advice}", headers)
     return None
 
 

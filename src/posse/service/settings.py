@@ -18,8 +18,8 @@ class Settings:
     """What a worker needs to know."""
 
     database: str = DATABASE
-    loopback: bool = True
-    """Whether only this machine reaches the server; then, and while no token exists, none is asked for."""
+    open: bool = False
+    """Whether everybody on this machine may do everything, without a token, until the first one is made."""
     access_log: bool = False
     body_seconds: float = 10.0
     """How long a body may take to arrive."""
@@ -30,7 +30,7 @@ class Settings:
     reader: str | None = None
     """The path of the Unix socket at which the reader listens; None if this process reads itself."""
     trust_seconds: float = 1.0
-    """For how long a token that was found good is not looked up again."""
+    """How old what is known of the tokens may be: so long after it is revoked, a token is refused."""
     silence_seconds: float = 10.0
     """For how long PostgreSQL may say nothing before it counts as away."""
     import_file: str | None = None

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from posse.service.auth.permissions import Authenticator, check_origin, needed
+from posse.service.auth.permissions import Authenticator, check_origin, may_read, needed
 from posse.service.logs import ACCESS, request_id, without_tokens
 from posse.service.metrics import Metrics
 from posse.service.problems import HttpProblem, answer_of
@@ -112,7 +112,7 @@ class RequestLimits:
                 raise
             if isinstance(error, TimeoutError):
                 error = self._out_of_time()
-            await answer_of(error)(scope, receive, send_on)
+            await answer_of(error, may_read(scope))(scope, receive, send_on)
         finally:
             self._running.discard(limit)
             self._note(scope, status, time.perf_counter() - begun)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import ipaddress
+import math
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
@@ -11,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers
 from starlette.requests import Request
+from starlette.types import Scope
 
 from posse.service.auth import tokens
 from posse.service.auth.tokens import TokenGrant
@@ -20,9 +22,14 @@ from posse.service.storage.store import ReadPool
 
 COOKIE = "posse_token"
 EVERYTHING = TokenGrant(frozenset({"admin"}), None)
-MOST_KNOWN = 1000  # tokens that a worker remembers
 CHALLENGE = 'Bearer realm="posse"'
 HOW_TO_CREATE = "`posse token create --scope decide` makes one"
+LOOKS = 10  # at the tokens in `trust_seconds`, at most, however many unknown ones come
+FORWARDING = (
+    *("forwarded", "via", "true-client-ip", "x-client-ip", "x-cluster-client-ip", "x-forwarded", "x-real-ip"),
+    *("cf-", "fastly-", "x-amzn-", "x-azure-", "x-envoy-", "x-original-", "x-proxy"),
+)
+"""How the names of headers begin that proxies add."""
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
@@ -59,6 +66,12 @@ def allows(grant: TokenGrant, permission: Permission, experiment: str | None = N
     return why_denied(grant, permission, experiment) is None
 
 
+def may_read(scope: Scope) -> bool:
+    """Whether who sent a request may read the experiment that it is about, and so the names of its players."""
+    grant: TokenGrant | None = scope.get("state", {}).get("grant")
+    return grant is not None and allows(grant, READ, scope.get("path_params", {}).get("name"))
+
+
 def needs(permission: Permission) -> Callable[[Endpoint], Endpoint]:
     """Say what an endpoint asks of a token. One that says nothing asks for "admin" of every experiment."""
 
@@ -78,13 +91,18 @@ def needed(endpoint: Callable[..., Any]) -> Permission:
 
 
 class Authenticator:
-    """Finds out what a request may do: by its token, or because no token was ever made."""
+    """Finds out what a request may do: by its token, or because the service is open and no token was ever made.
+
+    All tokens are in memory, no older than `trust_seconds`. A token that is not among them may be a new one, so they
+    are read again; whoever asks meanwhile shares that look. Wrong tokens, however many, cost the database next to
+    nothing and push out no good one.
+    """
 
     def __init__(self, settings: Settings, read_pool: ReadPool, clock: Callable[[], float]) -> None:
         self._settings, self._read_pool, self._clock = settings, read_pool, clock
-        self._known: dict[bytes, tuple[TokenGrant, float]] = {}  # by digest: a dump of memory shows no token
-        self._open_until = 0.0
-        self._closed = not settings.loopback  # for good: once a token was made, tokens are needed
+        self._known: dict[int, Any] = {}  # rows with hashes: a dump of memory shows no token
+        self._read_at = -math.inf
+        self._reading: asyncio.Task[None] | None = None
 
     async def admit(self, request: Request, permission: Permission) -> TokenGrant:
         """The grant of a request to the API, if it is enough."""
@@ -110,40 +128,60 @@ class Authenticator:
         secret = request.cookies.get(COOKIE)
         return await self.look_up(secret) if secret else None
 
-    async def look_up(self, secret: str) -> TokenGrant | None:
-        """The grant of a token, from memory if it was good a moment ago."""
-        digest, now = hashlib.sha256(secret.encode("utf-8", "replace")).digest(), time.monotonic()
-        if digest in self._known and now < self._known[digest][1]:
-            return self._known[digest][0]
-        grant = await self._read_pool.query(tokens.grant_of, secret, self._clock())
-        self._known.pop(digest, None)
-        if grant is not None:
-            if len(self._known) >= MOST_KNOWN:
-                self._known.clear()
-            self._known[digest] = (grant, now + self._settings.trust_seconds)
-        return grant
+    async def look_up(self, token: str) -> TokenGrant | None:
+        """The grant of a token; None if it is unknown, expired or revoked."""
+        number, now = tokens.number_of(token), time.monotonic()
+        if number is None:
+            return None
+        known = await self._known_since(now - self._settings.trust_seconds)
+        if number not in known:
+            known = await self._known_since(now)
+        return tokens.grant_of(known[number], token, self._clock()) if number in known else None
+
+    async def _known_since(self, moment: float) -> dict[int, Any]:
+        """All tokens, by number, as they were at a moment or later."""
+        while self._read_at < moment:
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.create_task(self._read())
+            await asyncio.shield(self._reading)  # others wait for it too
+        return self._known
+
+    async def _read(self) -> None:
+        await asyncio.sleep(max(0.0, self._read_at + self._settings.trust_seconds / LOOKS - time.monotonic()))
+        began = time.monotonic()
+        self._known = {row.id: row for row in await self._read_pool.query(tokens.all_tokens)}
+        self._read_at = began
 
     async def is_open(self, request: Request) -> bool:
-        """Whether authentication is off: no token was ever made, and only this machine reaches the service.
-
-        Then Host must be a name of this machine. Any other name was made to point here by a page that wants to pass
-        for the service (DNS rebinding), or belongs to a proxy that would let everybody in.
-        """
-        now = time.monotonic()
-        if not self._closed and now >= self._open_until:
-            if await self._read_pool.query(tokens.exist):
-                self._closed = True
-            self._open_until = now + self._settings.trust_seconds
-        if self._closed:
+        """Whether no token is asked for. Then what comes through a proxy, or by another name, is refused."""
+        if not self._settings.open or await self._known_since(time.monotonic() - self._settings.trust_seconds):
             return False
-        host = request.headers.get("host", "")
-        if not is_loopback(_split(f"//{host}").hostname or ""):
-            detail = (
-                f"Host is {host[:100]!r}, but without tokens the service answers to localhost and 127.0.0.1 only. "
-                f"To reach it by another name, create a token first: {HOW_TO_CREATE}."
-            )
-            raise HttpProblem("wrong-host", detail)
+        check_direct(request)
         return True
+
+
+def check_direct(request: Request) -> None:
+    """Refuse what another machine may have sent to an open service.
+
+    A proxy shows by its headers or by HTTP/1.0. Host must be a name of this machine: any other name was made to point
+    here by a page that wants to pass for the service (DNS rebinding). A proxy can hide all of that, so `open` is never
+    the default.
+    """
+    host = request.headers.get("host", "")
+    if not is_loopback(_split(f"//{host}").hostname or ""):
+        detail = (
+            f"Host is {host[:100]!r}, but without tokens the service answers to localhost and 127.0.0.1 only. "
+            f"To reach it by another name, create a token first: {HOW_TO_CREATE}."
+        )
+        raise HttpProblem("wrong-host", detail)
+    sign = next((name for name in request.headers if name.startswith(FORWARDING)), None)
+    if sign is not None or request.scope["http_version"] == "1.0":
+        found = "it speaks HTTP/1.0" if sign is None else f"it has the header {sign[:100]}"
+        detail = (
+            f"The request seems to come through a proxy: {found}. A service that runs with --open must not be behind "
+            "one. Start it without --open, and it asks for tokens."
+        )
+        raise HttpProblem("proxied", detail)
 
 
 def check_origin(method: str, headers: Headers) -> None:

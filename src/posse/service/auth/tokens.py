@@ -95,17 +95,20 @@ def _seal(transaction: Transaction, row: dict[str, Any]) -> None:
     transaction.connection.execute(sql.update(tables.tokens).where(tables.tokens.c.id == row["id"]), row)
 
 
-def grant_of(connection: Connection, secret: str, now: float) -> TokenGrant | None:
-    """What the holder of a secret may do; None if it is no token, or one that has expired or was revoked."""
-    match = _FORM.fullmatch(secret) if isinstance(secret, str) else None
-    query = _NAMED.where(tables.tokens.c.id == (int(match[1]) if match else 0))
-    row = connection.execute(query).mappings().first()
-    same = hmac.compare_digest(row["hash"] if row else bytes(32), _hash(match[2] if match else ""))
-    if row is None or not same or row["revoked_at"] is not None:
+def number_of(token: str) -> int | None:
+    """The number of a token; None if it has not the form of one."""
+    match = _FORM.fullmatch(token)
+    return int(match[1]) if match else None
+
+
+def grant_of(row: Any, token: str, now: float) -> TokenGrant | None:
+    """What the holder of a token may do, by the row that has its number; None if it is wrong, expired or revoked."""
+    match = _FORM.fullmatch(token)
+    if match is None or not hmac.compare_digest(row.hash, _hash(match[2])) or row.revoked_at is not None:
         return None
-    if row["expires_at"] is not None and now >= row["expires_at"]:
+    if row.expires_at is not None and now >= row.expires_at:
         return None
-    return TokenGrant(frozenset(row["scopes"].split()), row["name"])
+    return TokenGrant(frozenset(row.scopes.split()), row.name)
 
 
 def exist(connection: Connection) -> bool:

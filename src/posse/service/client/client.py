@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -62,6 +63,7 @@ class _BaseClient(Generic[Http]):
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             raise ValueError(f"url={url!r}, but expected the address of a service, such as 'http://127.0.0.1:8080'")
         headers = {"User-Agent": f"posse/{__version__}"}
+        token = os.environ.get("POSSE_TOKEN") if token is None else token
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
         self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout}
@@ -95,7 +97,8 @@ class Client(_BaseClient[httpx.Client]):
 
     Args:
         url: the address of the service.
-        token: made by `posse token create`. A service on this machine needs none until the first one is made.
+        token: shown by the first `posse serve`, or made by `posse token create`. POSSE_TOKEN in the environment is used
+            if none is given.
         timeout: how many seconds one attempt may take.
         patience: for how many seconds a request is repeated while the service is away.
         buffer_limit: how many rewards may wait while the service is away.

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import hashlib
 import json
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -66,7 +67,7 @@ def _route(path: str, permission: Permission, method: str = "GET", part: bool = 
             in_reader(function)
         answer = by_reader(function, function)
 
-        @access.needs(NO_TOKEN)  # the page looks at the cookie itself
+        @access.needs(permission)
         @functools.wraps(function)
         async def endpoint(request: Request) -> Response:
             try:
@@ -81,7 +82,9 @@ def _route(path: str, permission: Permission, method: str = "GET", part: bool = 
                     raise
                 return _trouble(status, title, error.detail)
             except Unavailable as error:
-                return _trouble(503, "The storage cannot answer now", f"{error}. Nothing is lost; try again soon.")
+                logging.getLogger("posse").warning("a page could not be made: %s", error)
+                text = "The log of the service says why. Nothing is lost; try again soon."
+                return _trouble(503, "The storage cannot answer now", text)
 
         methods = [method, "HEAD"] if method == "GET" else [method]
         router.add_api_route(path, endpoint, methods=methods, response_model=None)
@@ -250,7 +253,8 @@ async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]
 
 @_route("/login", NO_TOKEN)
 async def _login(request: Request) -> Response:
-    return page("login.html", next=_inside(request.query_params.get("next", "/")), wrong="")
+    typed = request.headers.get("sec-fetch-site") == "none"  # or a link in a terminal: no page of another site led here
+    return page("login.html", next=_inside(request.query_params.get("next", "/")), wrong="", submit=typed)
 
 
 @_route("/login", NO_TOKEN, "POST")
@@ -260,7 +264,7 @@ async def _sign_in(request: Request) -> Response:
     grant = await request.app.state.authenticator.look_up(secret) if secret else None
     if grant is None or not access.allows(grant, READ):
         wrong = "This token is unknown, expired or revoked." if grant is None else "This token has no scope read."
-        return page("login.html", 401, next=target, wrong=wrong)
+        return page("login.html", 401, next=target, wrong=wrong, submit=False)
     answer = RedirectResponse(target, 303, PAGE_HEADERS)
     answer.set_cookie(
         access.COOKIE,
@@ -268,9 +272,15 @@ async def _sign_in(request: Request) -> Response:
         max_age=SIGNED_IN_SECONDS,
         httponly=True,
         samesite="strict",
-        secure=request.headers.get("origin", "").startswith("https://"),  # TLS ends at the proxy in front
+        secure=_by_tls(request),
     )
     return answer
+
+
+def _by_tls(request: Request) -> bool:
+    """Whether the browser speaks TLS, which ends at the proxy in front."""
+    headers = request.headers
+    return headers.get("origin", "").startswith("https://") or headers.get("x-forwarded-proto", "").startswith("https")
 
 
 @_route("/logout", NO_TOKEN, "POST")

@@ -64,8 +64,7 @@ def serve(
     if not wait_for(settings.database):
         return
     with bind(host, port) as listener:
-        settings = replace(settings, loopback=is_loopback(listener.getsockname()[0]))
-        prepare(settings, host)
+        prepare(settings, listener.getsockname()[0])
         with tempfile.TemporaryDirectory(prefix="posse-") as folder:
             Supervisor(listener, settings, workers, folder, lambda: announce(url_of(listener))).run()
 
@@ -129,18 +128,22 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def prepare(settings: Settings, host: str) -> None:
-    """Import the user's policies, refuse an open service without a token, and make the database ready.
+def prepare(settings: Settings, address: str) -> None:
+    """Import the user's policies, refuse to be open where that is unsafe, and make the database ready.
 
     It is created if there is none, and what another version of posse kept in another form is made anew from the logs.
     """
     if settings.import_file is not None:
         import_file(settings.import_file)
     with closing(ServiceStore(settings.database, create=True)) as store:
-        if not settings.loopback and not store.read(tokens.exist):
+        known, outside = store.read(tokens.exist), not is_loopback(address)
+        if settings.open and (known or outside):
+            why = f"host={address!r} can be reached from other machines" if outside else "its database has tokens"
+            raise ValueError(f"the service is to be open to everybody on this machine, but {why}; leave out --open")
+        if outside and not known:
             raise ValueError(
-                f"host={host!r} can be reached from other machines, but there is no token yet, so anybody could do "
-                "anything; make one first, with the same --database: posse token create --scope admin"
+                f"host={address!r} can be reached from other machines, but there is no token yet, so nobody could use "
+                "it; make one first, with the same --database: posse token create --scope admin"
             )
         rebuild_outdated(store)
 
@@ -266,7 +269,7 @@ def background(settings: Settings | str) -> Iterator[str]:
     """
     from posse.service.api.app import create_app
 
-    settings = Settings(settings) if isinstance(settings, str) else settings
+    settings = Settings(settings, open=True) if isinstance(settings, str) else settings
     began = threading.Event()
     with bind("127.0.0.1", 0) as listener:
         url = url_of(listener)

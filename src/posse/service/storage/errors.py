@@ -6,6 +6,11 @@ from __future__ import annotations
 class Refused(ValueError):
     """A command cannot be done as it stands. It has changed nothing."""
 
+    def __init__(self, text: str, others: str = "") -> None:
+        super().__init__(text)
+        self.others = others
+        """What is said about other players, only to those who may read."""
+
 
 class Invalid(Refused):
     """It is wrong in itself, whatever the experiment stands at."""
@@ -30,6 +35,10 @@ class ConflictingKey(Refused):
 class Unavailable(RuntimeError):
     """The storage cannot do it now: full, read-only, locked or away. Nothing has changed, unless the text says that
     this is not known; ask again later."""
+
+
+class OutcomeUnknown(Unavailable):
+    """The database went away in the middle of a commit, so nobody knows whether it happened."""
 
 
 class Overloaded(Unavailable):

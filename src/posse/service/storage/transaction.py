@@ -14,10 +14,11 @@ from sqlalchemy.engine import Connection
 
 from posse.attributes import WrongValue
 from posse.learner.ledger import UnknownDecision, parse_id
+from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
 from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import Invalid, Refused, Unavailable, UnknownExperiment
+from posse.service.storage.errors import Invalid, OutcomeUnknown, Refused, UnknownExperiment
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, KeyedRequest, KeyedRequests
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, decision_row
@@ -117,7 +118,7 @@ def _was_committed(store: ServiceStore, transaction: Transaction) -> bool:
             if time.monotonic() > until:
                 break
     reason = database.explain(store.engine, last)  # not a database error, which would repeat the transaction
-    raise Unavailable(f"it is not known whether the database took what was written: {reason}") from last
+    raise OutcomeUnknown(f"it is not known whether the database took what was written: {reason}") from last
 
 
 class Transaction:
@@ -138,6 +139,8 @@ class Transaction:
             return command.apply(self)
         except Refused as refused:
             return refused
+        except PlayerError as error:
+            return Refused(error.text, error.others)
         except (WrongValue, TypeError) as error:
             return Invalid(str(error))
         except ValueError as error:

@@ -224,6 +224,15 @@
     });
   }
 
+  // ---------------------------------------------------------------- a sign-in link: /login#posse_1_…
+
+  const token = find("token");
+  if (token && location.hash.startsWith("#posse_")) {
+    token.value = location.hash.slice(1);
+    history.replaceState(null, "", location.pathname + location.search); // so that it is in no history
+    if ("submit" in token.form.dataset) token.form.submit();
+  }
+
   // ---------------------------------------------------------------- sizes and colors change
 
   function redraw() {
