@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from posse.checks import output_file
-from posse.learner.ledger import parse_id
+from posse.decision import parse_id
 from posse.learner.log import read, row_of, values_of
 from posse.learner.setup import Setup, check_names
 from posse.service.commands import NO_LIMIT

@@ -16,6 +16,7 @@ from sqlalchemy.engine import Connection
 from posse.insight.diagnosis.api import diagnose
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.service.api import bodies
+from posse.service.api.answers import DiagnosisResult
 from posse.service.api.bodies import ExperimentAnswer
 from posse.service.api.middleware import new_router
 from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Endpoint, Permission, allows, needs
@@ -209,16 +210,17 @@ async def read_state(name: Name, request: Request) -> bodies.StateAnswer:
 
 
 @endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409)
-async def read_diagnosis(name: Name, request: Request) -> dict[str, Any]:
+async def read_diagnosis(name: Name, request: Request) -> DiagnosisResult:
     """Is ε right? How far players are shown to differ, and an alarm when that is by more."""
     return await request.app.state.read_pool.query(_diagnosis, name)
 
 
-def _diagnosis(connection: Connection, name: str) -> dict[str, Any]:
+def _diagnosis(connection: Connection, name: str) -> DiagnosisResult:
     state = queries.live_experiment(connection, name).state
     indices = queries.indices(state)
     shared = (indices.weights * indices.probabilities).sum(axis=1)  # floor and holdout included
-    return diagnose(SimpleNamespace(counts=state.counts, shared_weights=lambda: shared)).to_dict()
+    found = diagnose(SimpleNamespace(counts=state.counts, shared_weights=lambda: shared))
+    return DiagnosisResult(**found.to_dict())
 
 
 def _state(connection: Connection, name: str) -> bodies.StateAnswer:

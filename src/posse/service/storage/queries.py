@@ -16,7 +16,8 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.checks import whole
-from posse.learner.ledger import Answer, Row, write_id
+from posse.decision import write_id
+from posse.learner.ledger import Answer, Row
 from posse.learner.log import Past, to_arrow
 from posse.learner.setup import Setup, check_name
 from posse.learner.state import LearnerState

@@ -12,7 +12,7 @@ import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
-from posse.learner.ledger import UnknownDecision, parse_id
+from posse.decision import UnknownDecision, parse_id
 from posse.learner.setup import Setup, check_name
 from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
