@@ -85,7 +85,9 @@ def _rows_of(table: Any) -> list[tuple[Any, Any]] | None:
     if columns is None:
         return None
     identity = "decision" if "decision" in columns else "id"
-    return list(zip(*column_values(columns, identity, "reward", expected="'decision' or 'id', and 'reward'"), strict=True))
+    return list(
+        zip(*column_values(columns, identity, "reward", expected="'decision' or 'id', and 'reward'"), strict=True)
+    )
 
 
 def as_number(reward: Any) -> Any:

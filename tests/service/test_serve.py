@@ -155,7 +155,7 @@ def test_a_stop_under_load_loses_nothing_that_was_acknowledged(tmp_path):
                 while True:
                     decision = client.choose("teas", "north")
                     decided.add(decision.id)
-                    if client.observe("teas", decision.id, 1.0) == 1:
+                    if client.observe("teas", decision.id, 1.0) == "taken":
                         rewarded.add(decision.id)
 
         threads = [threading.Thread(target=ask) for _ in range(8)]

@@ -1,4 +1,4 @@
-"""The API in OpenAPI's words, complete enough to generate a client from: what FastAPI finds, and what it cannot know."""
+"""The API in OpenAPI's words, complete enough to generate a client from."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def describe(app: FastAPI) -> dict[str, Any]:
     parts["responses"] = {f"Problem{status}": _problems(status) for status, _ in KINDS.values()}
     for route in app.routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
-            for method in route.methods:
+            for method in route.methods or ():
                 _complete(found["paths"][route.path_format][method.lower()], method, route)
     return found
 

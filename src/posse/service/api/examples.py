@@ -70,7 +70,7 @@ PROBLEMS: dict[str, str] = {
     "forbidden": "This needs the scope admin; `posse token create --scope admin` makes such a token.",
     "unknown-experiment": "no experiment 'offer'. GET /v1/experiments lists those there are.",
     "experiment-exists": "experiment 'offers' exists. Take another name, or use the one there is.",
-    "conflicting-key": "the idempotency key 'visit-4711' came before with another request; use a new key for a new one.",
+    "conflicting-key": "the idempotency key 'visit-4711' came before with another request. Use a new key.",
     "conflicting-reward": f"decision {ID} already has the reward 1; 0 is refused. Nothing was changed.",
     "unknown-decision": "decision 99-00000000 was not made in experiment 'offers'. Nothing was changed.",
     "paused": "experiment 'offers' is paused. PATCH the experiment with paused=false to go on.",
