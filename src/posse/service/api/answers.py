@@ -134,7 +134,7 @@ class AttributeAnswer(BaseModel):
 class DiagnosisResult(BaseModel):
     """How players differ, and whether ε is right. Tables are [player][arm]; null is what is not known.
 
-    The last fields, from `difference_p` on, are null until two players have rewards that can be compared.
+    The last fields, from `difference_p` on, are missing until two players have rewards that can be compared.
     """
 
     schema_: Literal[2] = Field(alias="schema", description="The version of this form")

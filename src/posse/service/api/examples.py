@@ -50,7 +50,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "RecordsBody": [{"rewards": [{"player": "Lyon", "arm": "coupon", "reward": 1.0}]}],
     "ErasureBody": [{"player": "Lyon"}],
     "ExperimentAnswer": [_experiment],
-    "ExperimentsAnswer": [{"experiments": [_experiment]}],
+    "ExperimentsAnswer": [{"experiments": [_experiment], "next": None}],
     "PlayersAnswer": [{"players": [{"name": "Lyon", "here": True, "attributes": {"region": "south"}}], "next": None}],
     "DecisionsAnswer": [{"decisions": [_decision]}],
     "RewardOutcome": [_taken],
@@ -58,7 +58,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "RecordsAnswer": [{"taken": 1}],
     "ErasureAnswer": [{"player": "erased-8c1f0b7a3d5e9264"}],
     "LogAnswer": [{"rows": _rows, "next": None}],
-    "StateAnswer": [_state | {"probabilities": [[0.5, 0.5], [0.5, 0.5]]}],
+    "StateAnswer": [_state | {"probabilities": [[0.5, 0.5], [0.5, 0.5]], "next": None}],
     "DiagnosisResult": [_diagnosis],
     "HealthAnswer": [{"status": "alive"}],
 }

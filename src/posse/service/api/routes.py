@@ -41,10 +41,12 @@ Key = Annotated[bodies.Key | None, Header(description="Repeat a request with the
 LOCATION = {"headers": {"Location": {"description": "Where it is", "schema": {"type": "string"}}}}
 
 
-def endpoint(method: str, path: str, permission: Permission, *statuses: int) -> Callable[[Endpoint], Endpoint]:
+def endpoint(
+    method: str, path: str, permission: Permission, *statuses: int, **more: Any
+) -> Callable[[Endpoint], Endpoint]:
     """Declare what serves a method and a path, what it asks of a token, and which problems it has beside the usual."""
     usual = ALWAYS if method == "GET" else WITH_BODY
-    add = router.api_route(path, methods=[method], responses=declared(*statuses, *usual))
+    add = router.api_route(path, methods=[method], responses=declared(*statuses, *usual), **more)
     return lambda function: add(needs(permission)(function))
 
 
@@ -209,10 +211,12 @@ async def read_state(name: Name, request: Request) -> bodies.StateAnswer:
     return await request.app.state.read_pool.query(_state, name)
 
 
-@endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409)
+@endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409, response_model_exclude_unset=True)
 async def read_diagnosis(name: Name, request: Request) -> DiagnosisResult:
     """Is ε right? How far players are shown to differ, and an alarm when that is by more."""
-    return await request.app.state.read_pool.query(_diagnosis, name)
+    found = await request.app.state.read_pool.query(_diagnosis, name)
+    request.app.state.metrics.note_verdict(name, found.alarm)
+    return found
 
 
 def _diagnosis(connection: Connection, name: str) -> DiagnosisResult:
@@ -271,8 +275,13 @@ async def ready(request: Request) -> bodies.HealthAnswer:
 @router.get("/metrics", include_in_schema=False)
 @needs(Permission("read", every_experiment=True))
 async def metrics(request: Request) -> Response:
-    """What is counted, for Prometheus."""
-    text = await request.app.state.read_pool.run(request.app.state.metrics.text)
+    """What is counted, for Prometheus; without what only the database knows if it does not answer."""
+    read_pool = request.app.state.read_pool
+    try:
+        experiments = await read_pool.query(queries.experiment_counts)
+    except Unavailable:
+        experiments = []
+    text = await read_pool.run(request.app.state.metrics.text, experiments)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -21,6 +21,7 @@ from posse.learner.ledger import Answer, Row
 from posse.learner.log import Past, to_arrow
 from posse.learner.setup import Setup, check_name
 from posse.learner.state import LearnerState
+from posse.service.metrics import MOST_NAMED, OTHERS, ExperimentCounts
 from posse.service.settings import LARGEST_BATCH, LARGEST_PAGE
 from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
@@ -136,6 +137,17 @@ def with_patience(connection: Connection) -> list[str]:
         if patience is not None:
             found.append(name)
     return found
+
+
+def experiment_counts(connection: Connection) -> list[ExperimentCounts]:
+    """How far the experiments with the most decisions are, then all others together if there are more."""
+    table = tables.experiments
+    query = sql.select(table.c.name, table.c.decisions, table.c.rewards, table.c.waiting)
+    query = query.order_by(table.c.name == OTHERS, table.c.decisions.desc(), table.c.id)
+    found = [ExperimentCounts(*row) for row in connection.execute(query)]
+    named = [each for each in found[:MOST_NAMED] if each.experiment != OTHERS]
+    _, *others = zip(*found[len(named) :], strict=True) if len(named) < len(found) else ((),)
+    return [*named, ExperimentCounts(OTHERS, *map(sum, others))] if others else named
 
 
 def find(connection: Connection, name: str) -> Values:
