@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from serving import new_experiment, service
@@ -49,6 +51,15 @@ def test_every_experiment_is_counted_whatever_its_name(http):
         "waiting": {'he said "hi" {le="1"}': 2, "zählt # 1": 4, "others": 1},
         "alarm": {"others": 0},
     }
+
+
+def test_every_metric_is_documented(http):
+    page = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
+    http.get(f"{busy(http, 1)}/diagnosis")
+    lines = http.get("/metrics").text.splitlines()
+    names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
+    assert {"posse_requests_total", "posse_experiment_alarm", "posse_group_size"} <= names
+    assert [name for name in names if f"`{name}`" not in page and not name.endswith("_created")] == []
 
 
 def test_only_the_busiest_have_names_and_the_others_are_added_up(http, monkeypatch):

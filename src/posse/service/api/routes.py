@@ -11,6 +11,7 @@ from urllib.parse import quote
 import numpy as np
 from fastapi import FastAPI, Header, Path, Query, Request, Response
 from pydantic import Discriminator, Tag
+from pydantic_core import to_json
 from sqlalchemy.engine import Connection
 
 from posse.insight.diagnosis.api import diagnose
@@ -193,16 +194,17 @@ async def record(name: Name, body: bodies.RecordsBody, request: Request) -> bodi
 # ---------------------------------------------------------------- what there is to see
 
 
-@endpoint("GET", EXPERIMENT + "/log", READ, 404)
+@endpoint("GET", EXPERIMENT + "/log", READ, 404, response_model=bodies.LogAnswer)
 async def read_log(
     name: Name,
     request: Request,
     after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="The number of the last row that is known")] = 0,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 1000,
-) -> bodies.LogAnswer:
+) -> Response:
     """The log: decisions, rewards and changes in the order in which they happened."""
     rows = await request.app.state.read_pool.query(queries.log, name, after, limit)
-    return bodies.LogAnswer(rows=rows, next=rows[-1]["event"] if len(rows) == limit else None)
+    found = {"rows": rows, "next": rows[-1]["event"] if len(rows) == limit else None}
+    return Response(to_json(found), media_type="application/json")  # 10,000 rows take 30 ms to check
 
 
 @endpoint("GET", EXPERIMENT + "/state", READ, 404)
