@@ -5,48 +5,53 @@
 >>> result = posse.simulate(problems, [posse.RobustAggTS(0.15), posse.IndTS()], horizon=500)
 >>> result.final_regret.shape
 (2, 2, 1)
+
+Everything is imported when it is first used, so that a client of the service loads neither NumPy nor Numba.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from posse import generate, learner, policies, rewards, schedule, simulation
-from posse.attributes import Attributes
-from posse.learner import Decision, Learner
-from posse.policies import *  # noqa: F403  (every policy file, found by itself)
-from posse.policies import Policy
-from posse.problem import Problem
-from posse.simulation import Result, simulate
-from posse.version import __version__
+from posse.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from posse import generate as generate
+    from posse import learner as learner
+    from posse import policies as policies
+    from posse import rewards as rewards
+    from posse import schedule as schedule
+    from posse import simulation as simulation
+    from posse.attributes import Attributes as Attributes
+    from posse.decision import Decision as Decision
+    from posse.learner import Learner as Learner
+    from posse.policies import Policy as Policy
+    from posse.problem import Problem as Problem
     from posse.service.client import AsyncClient as AsyncClient
     from posse.service.client import Client as Client
+    from posse.simulation import Result as Result
+    from posse.simulation import simulate as simulate
+
+_MODULES = ("generate", "learner", "policies", "rewards", "schedule", "simulation")
+_OPTIONAL = ("bench", "experiments", "insight", "service", "testing")  # not part of `from posse import *`
+_HOMES = {
+    **{"Attributes": "attributes", "Decision": "decision", "Learner": "learner", "Problem": "problem"},
+    **{"Result": "simulation", "simulate": "simulation", "Client": "service.client", "AsyncClient": "service.client"},
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The parts that are imported when first used, because they need more or cost time."""
-    if name in ("bench", "experiments", "insight", "service", "testing"):
+    """A module, a name of one, or a policy."""
+    if name in (*_MODULES, *_OPTIONAL):
         return importlib.import_module(f"posse.{name}")
-    if name in ("AsyncClient", "Client"):
-        return getattr(importlib.import_module("posse.service.client"), name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"posse.{_HOMES[name]}"), name)
+    if name == "__all__":
+        own = [each for each in _HOMES if "Client" not in each]  # those need httpx
+        return sorted({"__version__", *_MODULES, *own, *__getattr__("policies").__all__})
+    if not name.startswith("_") and name in __getattr__("policies").__all__:
+        return getattr(__getattr__("policies"), name)
     raise AttributeError(f"module 'posse' has no attribute {name!r}")
 
 
-__all__ = [
-    "Attributes",
-    "Decision",
-    "Learner",
-    "Policy",
-    "Problem",
-    "Result",
-    "__version__",
-    "generate",
-    "learner",
-    "policies",
-    "rewards",
-    "schedule",
-    "simulate",
-    "simulation",
-    *policies.__all__,
-]
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_OPTIONAL, *_HOMES, *__getattr__("__all__")})

@@ -8,14 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+
+def is_bool(value: Any) -> bool:
+    """Whether a value is True or False, NumPy's too; NumPy is not imported for it."""
+    kind = type(value)
+    return kind is bool or (kind.__module__ == "numpy" and kind.__name__ in ("bool", "bool_"))
 
 
 def number(
     name: str, value: Any, *, least: float = -math.inf, most: float = math.inf, above: float = -math.inf
 ) -> float:
     """`value` as a float if it is a finite real number in [least, most] and greater than `above`."""
-    if isinstance(value, (bool, str, bytes, np.bool_)):
+    if isinstance(value, (str, bytes)) or is_bool(value):
         raise TypeError(f"{name}={value!r:.200}, but expected {_range(least, most, above)}")
     try:
         real = float(value)
@@ -39,7 +43,7 @@ def dissimilarity(epsilon: Any) -> float:
 def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     """`value` as an int if it is a whole number in [least, most]."""
     expected = f"a whole number of at least {least}" + ("" if most is None else f" and at most {most}")
-    if isinstance(value, (bool, np.bool_)):
+    if is_bool(value):
         raise TypeError(f"{name}={value!r}, but expected {expected}")
     try:
         integer = operator.index(value)

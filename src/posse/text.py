@@ -9,8 +9,6 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 WIDTH = 120
 GAP = "  "
 
@@ -150,10 +148,11 @@ def with_ends(value: float, low: float, high: float, sign: str = "") -> str:
 def plain(value: Any) -> Any:
     """A value as JSON can hold it: records become dictionaries, arrays and tuples lists, NaN and infinities None.
 
+    >>> import numpy as np
     >>> plain({"values": np.array([0.5, np.nan]), "range": (0, 1)})
     {'values': [0.5, None], 'range': [0, 1]}
     """
-    if isinstance(value, (np.ndarray, np.generic)):
+    if hasattr(value, "tolist"):  # an array or a number of NumPy, which is not imported for it
         value = value.tolist()
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -167,6 +166,7 @@ def plain(value: Any) -> Any:
 def to_json(value: Any, indent: int | None = 1) -> str:
     """The JSON text of any value that `plain` understands.
 
+    >>> import numpy as np
     >>> to_json({"ε": np.float64(0.1), "mean": np.nan}, indent=None)
     '{"ε": 0.1, "mean": null}'
     """

@@ -10,7 +10,7 @@ from typing import Any
 import psycopg
 from traffic import Memory
 
-from posse.learner.ledger import write_id
+from posse.decision import write_id
 
 
 def rows(database: str, query: str) -> list[tuple[Any, ...]]:

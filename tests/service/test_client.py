@@ -15,7 +15,7 @@ from serving import new_experiment, service
 
 import posse
 from posse.learner import ConflictingReward, UnknownDecision
-from posse.service.client import AsyncClient, Client, ServiceError, Unreachable, protocol
+from posse.service.client import AsyncClient, Client, ServiceError, Unreachable, protocol, retry
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,9 @@ def offers(http):
 class Line(httpx.BaseTransport, httpx.AsyncBaseTransport):
     """The way to the service, which goes wrong as it is told: each word is about one request.
 
-    "lost" delivers the request but loses the answer, "away" delivers nothing, "busy" answers 503, "page" is a
-    proxy's page in place of an answer, "other" another service's, "garbled" the service's own with
-    another body. Requests about the `damaged` experiment fail in any
-    case.
+    "lost" delivers the request but loses the answer, "away" and "cut" deliver nothing, "busy" answers 503, "no" 403,
+    "page" is a proxy's page in place of an answer, "other" another service's, "garbled" the service's own with another
+    body. Requests about the `damaged` experiment fail in any case.
     """
 
     def __init__(self) -> None:
@@ -49,6 +48,11 @@ class Line(httpx.BaseTransport, httpx.AsyncBaseTransport):
         word = self.words.pop(0) if self.words else "well"
         if word == "away":
             raise httpx.ConnectError("nobody there", request=request)
+        if word == "cut":
+            raise httpx.ReadError("cut off", request=request)
+        if word == "no":
+            problem = {"type": "urn:posse:problem:forbidden", "detail": "enough"}
+            return httpx.Response(403, json=problem, headers={"Content-Type": "application/problem+json"})
         if word == "busy":
             problem = {"type": "urn:posse:problem:unavailable", "detail": "the disk is full"}
             return httpx.Response(503, json=problem, headers={"Content-Type": "application/problem+json"})
@@ -117,7 +121,8 @@ def line():
 @pytest.fixture(params=["blocking", "awaited"])
 def client(request, http, line, monkeypatch):
     monkeypatch.setattr(protocol, "SHORT", 0.05)
-    with clients(request.param, str(http.base_url), line, patience=2.0) as client:
+    monkeypatch.setattr(retry, "FIRST_DELAY", 0.005)
+    with clients(request.param, str(http.base_url), line, patience=10.0) as client:
         yield client
 
 
@@ -133,12 +138,13 @@ def test_the_verbs_of_the_learner(client, http):
     decision = client.choose(name, "north")
     assert isinstance(decision, posse.Decision)
     assert decision.propensity == decision.probabilities[decision.arm]
-    assert client.observe(name, decision.id, 1.5) == 1
-    assert client.observe(name, decision.id, 1.5) == 0
+    assert client.observe(name, decision.id, 1.5) == "taken"
+    assert client.observe(name, decision.id, 1.5) == "known"
     assert client.join(name, "south")["players"][1] == {"name": "south", "here": True}
     both = client.choose(name, ["north", "south"], available=["tea"])
     assert [(each.player, each.arm) for each in both] == [("north", "tea"), ("south", "tea")]
-    assert client.observe(name, {each.id: 0.0 for each in both}) == 2
+    assert client.observe(name, {decision.id: 1.5} | {each.id: 0.0 for each in both}) == ["known", "taken", "taken"]
+    assert client.observe(name, []) == []
     assert client.record(name, [("north", "tea", 1.0), ("south", "coffee", 2.0)]) == 2
     client.add_arm(name, "water")
     client.retire_arm(name, "tea")
@@ -187,7 +193,7 @@ def test_a_combination_joins_once_though_answers_are_lost(client, line, http):
 def test_errors_are_the_learners(client, offers):
     decision = client.choose(offers, "Lyon")
     client.observe(offers, decision.id, 1.0)
-    assert client.observe(offers, decision, True) == 0  # the same decision and reward, in other words
+    assert client.observe(offers, decision, True) == "known"  # the same decision and reward, in other words
     for wrong, error in [
         (lambda: client.observe(offers, decision.id, 0.0), ConflictingReward),
         (lambda: client.observe(offers, "99-00000000", 0.0), UnknownDecision),
@@ -221,7 +227,7 @@ def test_many_rewards_go_out_in_batches(client, line, offers):
     client.change(offers, join=[f"shop {number}" for number in range(250)])
     pairs = [(decision.id, 1.0) for decision in client.choose(offers, [f"shop {number}" for number in range(250)])]
     line.sent.clear()
-    assert client.observe(offers, pairs * 10) == 250
+    assert client.observe(offers, pairs * 10) == ["taken"] * 250 + ["known"] * 2250
     assert [len(json.loads(request.content)["rewards"]) for request in line.sent] == [1000, 1000, 500]
 
 
@@ -237,23 +243,47 @@ def test_a_request_is_repeated_under_the_same_key_and_happens_once(client, line,
     assert client.choose(offers, "Lyon").id != decision.id  # the control: another call, another key
 
 
-def test_a_reward_whose_answer_was_lost_counts_once(client, line, http, offers):
+def test_a_reward_whose_answer_was_lost_counts_once(client, line, http, offers, monkeypatch):
+    monkeypatch.setattr(protocol, "SHORT", 10.0)
     decision = client.choose(offers, "Lyon")
     line.words = ["lost"]
-    assert client.observe(offers, decision.id, 1.0) == 0  # it is known already, from the first time
+    assert client.observe(offers, decision.id, 1.0) == "known"  # from the first time
     assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 1
 
 
-def test_what_must_not_happen_twice_is_repeated_only_if_it_has_not_happened(client, line, offers):
-    line.words = ["away", "away"]
-    assert client.join(offers, "Lille")
-    line.words = ["lost"]
-    with pytest.raises(Unreachable, match="cut off"):
-        client.join(offers, "Metz")
-    line.words = ["busy"]
-    with pytest.raises(Unreachable, match="disk is full"):
-        client.record(offers, [("Lyon", "coupon", 1.0)])
-    assert len(line.sent) == 5
+CHANGES = {
+    "choose": lambda client, name, **more: client.choose(name, "Lyon", **more),
+    "record": lambda client, name, **more: client.record(name, [("Lyon", "coupon", 1.0)], **more),
+    "create": lambda client, name, **more: client.create("another", ["a"], **more),
+    "change": lambda client, name, **more: client.change(name, paused=True, **more),
+    "join": lambda client, name, **more: client.join(name, "Metz", **more),
+    "retire": lambda client, name, **more: client.retire(name, "Lyon", **more),
+    "add_arm": lambda client, name, **more: client.add_arm(name, "tea", **more),
+    "retire_arm": lambda client, name, **more: client.retire_arm(name, "coupon", **more),
+    "erase": lambda client, name, **more: client.erase(name, "Lyon", **more),
+}
+"""Everything that must not happen twice."""
+
+
+@pytest.mark.parametrize("verb", CHANGES)
+def test_what_must_not_happen_twice_has_a_key_under_which_it_is_repeated(client, line, verb):
+    for given in ({}, {}, {"key": "mine"}):
+        line.words = ["away", "cut", "busy", "no"]
+        with pytest.raises(ServiceError, match="enough"):
+            CHANGES[verb](client, "offers", **given)
+    keys = [request.headers["idempotency-key"] for request in line.sent]
+    assert len(keys) == 12
+    assert [len(set(keys[at : at + 4])) for at in (0, 4, 8)] == [1, 1, 1]  # the same for each repetition,
+    assert (len(set(keys)), keys[-1]) == (3, "mine")  # and another for each call
+    assert len({request.content for request in line.sent}) == 1
+
+
+def test_a_key_of_ones_own_gives_the_same_decision_to_another_client(client, http, offers):
+    decision = client.choose(offers, "Lyon", key="visit-4711")
+    with Client(str(http.base_url)) as other:
+        assert other.choose(offers, "Lyon", key="visit-4711") == decision
+        with pytest.raises(ServiceError, match="came before with another request"):
+            other.choose(offers, "Nice", key="visit-4711")
 
 
 def test_patience_ends(client, line, offers):
@@ -269,8 +299,9 @@ def test_rewards_wait_in_the_buffer_while_the_service_is_away(client, line, http
     decisions = [client.choose(offers, "Lyon") for _ in range(5)]
     line.words = ["away"] * 1000
     line.sent.clear()
-    for decision in decisions:
-        assert client.observe(offers, decision.id, 1.0) == 0
+    for decision in decisions[:-1]:
+        assert client.observe(offers, decision.id, 1.0) == "buffered"
+    assert client.observe(offers, [(decisions[-1].id, 1.0)]) == ["buffered"]
     assert client.buffered == 5
     assert len(line.sent) < 25  # it does not try again for each of them
     line.words.clear()
@@ -285,7 +316,7 @@ def test_the_next_reward_takes_those_of_the_buffer_along(client, line, http, off
     client.observe(offers, first.id, 1.0)
     line.words.clear()
     time.sleep(0.1)  # past the rest that it takes
-    assert client.observe(offers, second.id, 1.0) == 1
+    assert client.observe(offers, second.id, 1.0) == "taken"
     assert client.buffered == 0
     assert http.get(f"/v1/experiments/{offers}").json()["rewards"] == 2
 
@@ -294,7 +325,7 @@ def test_the_next_reward_takes_those_of_the_buffer_along(client, line, http, off
 def test_what_somebody_else_answers_loses_no_reward(client, line, http, offers, word):
     decision = client.choose(offers, "Lyon")
     line.words = [word] * 3
-    assert client.observe(offers, decision.id, 1.0) == 0
+    assert client.observe(offers, decision.id, 1.0) == "buffered"
     for verb in (client.flush, client.experiments):
         with pytest.raises(Unreachable, match=r"status 200, but no (answer of posse's|JSON)"):
             verb()
@@ -337,8 +368,8 @@ def test_an_experiment_that_fails_keeps_no_reward_of_another_up(client, line, ht
     assert raised.value.kind == "damaged"
     assert (client.buffered, counts()) == (2, [0, 2])
     line.sent.clear()
-    assert client.observe(offers, third.id, 1.0) == 1
-    assert client.observe(offers, fourth.id, 1.0) == 1
+    assert client.observe(offers, third.id, 1.0) == "taken"
+    assert client.observe(offers, fourth.id, 1.0) == "taken"
     assert len(line.sent) == 3  # it does not try the others again for each of them
     assert f"rewards of {hurt} stay in the buffer: posse verify says more" in caplog.text
     assert (client.buffered, client.refused, counts()) == (2, [], [0, 4])
@@ -431,9 +462,21 @@ def test_an_address_that_is_none_is_refused():
         _ = posse.Clients
 
 
+def test_a_client_loads_only_what_clients_need():
+    code = """
+import sys
+from posse import Client
+large = {"numpy", "numba", "llvmlite", "scipy", "pandas", "pyarrow", "fastapi", "sqlalchemy"}
+client = Client("http://127.0.0.1:1", patience=0.0)
+assert client.observe("offers", "0-00000000", True) == "buffered"
+import posse
+assert posse.Client is Client and posse.Decision and posse.__version__
+assert not large & set(sys.modules), large & set(sys.modules)
+assert posse.PosseTS().label and "numba" in sys.modules  # the control
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_posse_is_imported_without_what_only_clients_need():
-    code = (
-        "import sys, posse; assert not {'httpx', 'fastapi'} & set(sys.modules);"
-        "posse.Client; assert 'httpx' in sys.modules and not {'fastapi', 'sqlalchemy'} & set(sys.modules)"
-    )
+    code = "import sys\nfrom posse import *\nassert Learner and PosseTS and not {'httpx', 'fastapi'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

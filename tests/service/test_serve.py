@@ -155,7 +155,7 @@ def test_a_stop_under_load_loses_nothing_that_was_acknowledged(tmp_path):
                 while True:
                     decision = client.choose("teas", "north")
                     decided.add(decision.id)
-                    if client.observe("teas", decision.id, 1.0) == 1:
+                    if client.observe("teas", decision.id, 1.0) == "taken":
                         rewarded.add(decision.id)
 
         threads = [threading.Thread(target=ask) for _ in range(8)]
@@ -199,16 +199,22 @@ def test_counts_are_those_of_all_workers_dead_ones_included(tmp_path):
 
     def counted(url):
         lines = httpx.get(f"{url}/metrics").text.splitlines()
-        (line,) = [line for line in lines if line.startswith("posse_requests_total") and "/healthz" in line]
-        return float(line.split()[-1])
+        starts = ("posse_requests_total", "posse_experiment_decisions_total", "posse_experiment_alarm")
+        found = [line for line in lines if line.startswith(starts) and ("/healthz" in line or "teas" in line)]
+        return tuple(float(line.split()[-1]) for line in sorted(found))
 
     with fleet(f"sqlite:///{tmp_path}/posse.db", tmp_path, workers=3) as service:
         for _ in range(20):
             healthy(service.url)
-        assert {counted(service.url) for _ in range(10)} == {20.0}
+        with Client(service.url) as client:
+            client.create("teas", ["green", "black"], ["north"])
+            for _ in range(7):
+                client.choose("teas", "north")
+            client.diagnosis("teas")  # by one of the workers
+        assert {counted(service.url) for _ in range(10)} == {(0.0, 7.0, 20.0)}
         for worker in service.workers():
             service.kill(worker)
         with Client(service.url) as client:
             client.experiments()
         healthy(service.url)
-        assert {counted(service.url) for _ in range(10)} == {21.0}
+        assert {counted(service.url) for _ in range(10)} == {(0.0, 7.0, 21.0)}

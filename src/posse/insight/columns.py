@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.learner.ledger import UnknownDecision, parse_id
+from posse.decision import UnknownDecision, parse_id
 from posse.text import listed
 
 EMPIRICAL = "empirical"

@@ -13,18 +13,15 @@ from typing import Any, overload
 import numpy as np
 
 from posse.attributes import Attributes, Value
+from posse.decision import ConflictingReward, Decision, UnknownDecision, as_reports, parse_id
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
-from posse.learner.frames import as_reports, given_players
-from posse.learner.ledger import Answer, Ledger, Row, RowLog, UnknownDecision, parse_id
+from posse.learner.frames import given_players
+from posse.learner.ledger import Answer, Ledger, Row, RowLog
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
-from posse.learner.state import Decision, LearnerState
+from posse.learner.state import LearnerState
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
-
-
-class ConflictingReward(ValueError):
-    """A decision already has a different reward."""
 
 
 class Learner:

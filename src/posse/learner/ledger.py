@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -42,29 +41,6 @@ FIELDS = (*Row._fields[:-1], *Answer._fields, "arms")  # `arms` is how many prob
 PART = 512 * len(FIELDS)  # numbers in a part of the log
 COLUMNS = ["decision", "round", "player", "arm", "propensity", "probabilities", "holdout", "shared"]
 COLUMNS += ["reward", "observed", "defaulted", "decided_at", "observed_at"]  # of the log as a table
-
-
-class UnknownDecision(ValueError):
-    """A reward for a decision that this learner does not know, or no longer."""
-
-
-def write_id(serial: int, tag: int) -> str:
-    """A decision's id: its serial number, and a tag that ties it to learner, player and arm."""
-    return f"{serial}-{tag:08x}"
-
-
-def parse_id(identity: Any) -> tuple[int, int]:
-    """Serial number and tag of a decision's id.
-
-    >>> parse_id("17-000000ff")
-    (17, 255)
-    """
-    if isinstance(identity, str) and (match := _ID.fullmatch(identity)):
-        return int(match[1]), int(match[2], 16)
-    raise UnknownDecision(f"decision {str(identity)[:60]!r} is not known: expected the id of a decision")
-
-
-_ID = re.compile("(0|[1-9][0-9]{0,17})-([0-9a-f]{8})", re.ASCII)
 
 
 class PackedRows(NamedTuple):

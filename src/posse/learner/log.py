@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from posse.attributes import Value
-from posse.learner.ledger import COLUMNS, PackedRows, Row, parse_id, unpack, write_id
+from posse.decision import parse_id, write_id
+from posse.learner.ledger import COLUMNS, PackedRows, Row, unpack
 from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
 

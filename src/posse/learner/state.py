@@ -8,44 +8,22 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from posse.attributes import Value, WrongValue
+from posse.decision import Decision, as_number, listed, write_id
 from posse.learner import kernel
 from posse.learner.core import OF_SUMMARY, Core, roomy
 from posse.learner.counts import Counts
-from posse.learner.ledger import Row, write_id
+from posse.learner.ledger import Row
 from posse.learner.roster import PlayerError, Roster
 from posse.learner.setup import Name, Setup, check_name, check_names
 from posse.policies.state import fades_at
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 from posse.streams import key as stream_key
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """What a learner chose for a player."""
-
-    id: str
-    """What to report the reward with."""
-    player: str
-    arm: str
-    propensity: float
-    """The probability that this arm is chosen, all told: index, floor and holdout."""
-    probabilities: dict[str, float]
-    """The probability of every arm that was available."""
-    round: int
-    shared: float
-    """How much the chosen arm's index rests on other players' data, from 0 to 1."""
-    holdout: bool
-    """Whether the arm was drawn uniformly, as one of the decisions held out."""
-
-    def __hash__(self) -> int:
-        return hash(self.id)
 
 
 class LearnerState:
@@ -339,15 +317,3 @@ class LearnerState:
     def attributes(self) -> dict[str, tuple[str | None, ...]] | None:
         """Each player's values as people read them, by attribute; None if none were declared."""
         return self.setup.attributes.table(self.values)
-
-
-def as_number(reward: Any) -> Any:
-    """A reward of True or False as 1 or 0; others as they are."""
-    return float(reward) if isinstance(reward, (bool, np.bool_)) else reward
-
-
-def listed(name: str, values: Any) -> list[Any]:
-    """Values as a list."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise TypeError(f"{name}={values!r}, but expected several")
-    return list(values)

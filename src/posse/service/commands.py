@@ -14,15 +14,14 @@ import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from posse.attributes import Attributes
-from posse.learner.frames import as_reports, given_players
-from posse.learner.ledger import UnknownDecision, parse_id, write_id
+from posse.decision import Decision, UnknownDecision, as_reports, parse_id, write_id
+from posse.learner.frames import given_players
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
-from posse.learner.state import Decision
 from posse.policies.base import Policy
 from posse.service.storage import database
 from posse.service.storage.errors import Paused
@@ -97,7 +96,7 @@ class RewardOutcome:
     """What came of a reward report."""
 
     decision: str
-    status: str
+    status: Literal["taken", "known", "conflict", "unknown", "invalid"]
     """`taken`; `known`, the same reward came before; `conflict`, another did; `unknown` decision; `invalid` reward."""
     detail: str | None = None
 

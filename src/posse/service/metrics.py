@@ -1,15 +1,26 @@
-"""What a server counts, for Prometheus; over all its workers where there are several."""
+"""What a server counts, for Prometheus; over all its workers where there are several.
+
+What is counted of experiments is in the database: it is read when Prometheus asks, and costs a decision nothing.
+"""
 
 from __future__ import annotations
 
 import os
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+MOST_NAMED = 100  # experiments that have their own label
+OTHERS = "others"  # the label of all further ones, and of one that is called so
+ALARM, DIAGNOSED = "posse_experiment_alarm", "posse_experiment_diagnosed"  # the second is not shown
+LATELY = 3600.0  # seconds for which the verdict of a diagnosis is shown
 
 
 def share(folder: str, worker: int) -> None:
@@ -19,6 +30,15 @@ def share(folder: str, worker: int) -> None:
     """
     os.environ[FOLDER] = folder
     values.ValueClass = values.MultiProcessValue(lambda: worker)
+
+
+class ExperimentCounts(NamedTuple):
+    """What is counted of an experiment, or of all others together."""
+
+    experiment: str
+    decisions: int
+    rewards: int
+    waiting: int
 
 
 class Metrics:
@@ -34,10 +54,54 @@ class Metrics:
         written = "Requests written in one transaction"
         self.group = Histogram("posse_group_size", written, registry=registry, buckets=SIZES)
 
-    def text(self) -> bytes:
-        """Everything, in Prometheus's format."""
-        if FOLDER not in os.environ:
-            return generate_latest(self._registry)
-        everybody = CollectorRegistry()
-        MultiProcessCollector(everybody)
-        return generate_latest(everybody)
+        newest = {"registry": registry, "multiprocess_mode": "mostrecent"}
+        self._alarm = Gauge(ALARM, "Whether the newest diagnosis raised an alarm", ["experiment"], **newest)
+        self._diagnosed = Gauge(DIAGNOSED, "When that was", ["experiment"], **newest)
+
+    def note_verdict(self, experiment: str, alarm: bool) -> None:
+        """Remember what a diagnosis of an experiment said."""
+        self._alarm.labels(experiment).set(alarm)
+        self._diagnosed.labels(experiment).set(time.time())
+
+    def text(self, experiments: Sequence[ExperimentCounts] = ()) -> bytes:
+        """Everything, in Prometheus's format. `experiments` are those that are named, then the others if there are."""
+        registry = self._registry
+        if FOLDER in os.environ:
+            registry = CollectorRegistry()
+            MultiProcessCollector(registry)
+        return generate_latest(_Collected(registry, experiments))
+
+
+class _Collected(NamedTuple):
+    """What is counted by workers, and what is known of experiments."""
+
+    registry: CollectorRegistry
+    experiments: Sequence[ExperimentCounts]
+
+    def collect(self) -> Iterator[Any]:
+        verdicts: dict[str, dict[str, float]] = {ALARM: {}, DIAGNOSED: {}}  # of all experiments
+        for family in self.registry.collect():
+            if family.name in verdicts:
+                verdicts[family.name] = {each.labels["experiment"]: each.value for each in family.samples}
+            else:
+                yield family
+        yield from self._of_experiments(verdicts[ALARM], verdicts[DIAGNOSED])
+
+    def _of_experiments(self, alarms: dict[str, float], diagnosed: dict[str, float]) -> Iterator[Any]:
+        named = {each.experiment for each in self.experiments} - {OTHERS}
+        lately = [name for name, at in diagnosed.items() if at > time.time() - LATELY]
+        alarm = GaugeMetricFamily(ALARM, "Diagnoses of the last hour that raised an alarm", labels=["experiment"])
+        for name in named.intersection(lately):
+            alarm.add_metric([name], alarms[name])
+        if len(named) < len(self.experiments):
+            alarm.add_metric([OTHERS], sum(alarms[name] for name in lately if name not in named))
+        yield alarm
+        for field, kind, about in (
+            ("decisions", CounterMetricFamily, "Decisions made"),
+            ("rewards", CounterMetricFamily, "Rewards observed, those of the past included"),
+            ("waiting", GaugeMetricFamily, "Decisions that wait for a reward"),
+        ):
+            family = kind(f"posse_experiment_{field}", about, labels=["experiment"])
+            for each in self.experiments:
+                family.add_metric([each.experiment], getattr(each, field))
+            yield family

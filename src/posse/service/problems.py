@@ -79,14 +79,23 @@ ERRORS: list[tuple[type[Exception], str, str]] = [
 SILENT = ("unavailable", "damaged")  # whose errors may name the database, so that their text goes to the log only
 
 
+class ProblemPart(BaseModel):
+    """One thing that is wrong with a request."""
+
+    where: str = Field(description="The field that it is about")
+    what: str
+
+
 class ProblemDetails(BaseModel):
     """What went wrong, and what to do about it."""
 
-    type: str = Field(description="One of a fixed set of names, for programs", examples=[TYPE + "unknown-experiment"])
+    type: str = Field(
+        description="The kind of problem, for programs", json_schema_extra={"enum": [TYPE + kind for kind in KINDS]}
+    )
     title: str
     status: int
     detail: str = Field(description="What it is about in this case, and what to do")
-    errors: list[dict[str, str]] | None = Field(None, description="Each thing that is wrong: where, and what")
+    errors: list[ProblemPart] | None = Field(None, description="Each thing that is wrong with a body")
 
 
 class HttpProblem(Exception):
@@ -104,12 +113,9 @@ class HttpProblem(Exception):
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems that a route may answer with, for OpenAPI."""
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
-    titles: dict[int, list[str]] = {}
-    for status, title in KINDS.values():
-        titles.setdefault(status, []).append(title)
-    return {status: {"description": " · ".join(titles[status]), "content": content} for status in statuses}
+    """The problems that a route may answer with, for OpenAPI; `api.description` says what is in them."""
+    titles = {at: " · ".join(title for status, title in KINDS.values() if status == at) for at in statuses}
+    return {at: {"description": title, "$ref": f"#/components/responses/Problem{at}"} for at, title in titles.items()}
 
 
 def add_problems(app: FastAPI) -> None:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posse.checks import output_file
-from posse.learner.ledger import Row, parse_id
+from posse.decision import parse_id
+from posse.learner.ledger import Row
 from posse.learner.log import check_rows, read_about, row_of, values_of
 from posse.learner.setup import Setup, check_names
 from posse.service.commands import NO_LIMIT

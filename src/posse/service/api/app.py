@@ -7,18 +7,18 @@ import logging
 import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
 
 from fastapi import FastAPI
 
 from posse.policies.user import import_file
+from posse.service.api.description import describe
 from posse.service.api.middleware import RequestLimits, RunningRequests
 from posse.service.api.routes import add_routes
 from posse.service.auth.permissions import Authenticator
 from posse.service.commands import TakeDefaults
 from posse.service.dashboard.routes import add_dashboard
 from posse.service.metrics import Metrics
-from posse.service.problems import ProblemDetails, add_problems
+from posse.service.problems import add_problems
 from posse.service.reader import ReaderClient
 from posse.service.settings import Settings
 from posse.service.steady_clock import SteadyClock
@@ -61,7 +61,7 @@ def create_app(settings: Settings) -> FastAPI:
     add_problems(app)
     state.running = RunningRequests()
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, running=state.running)
-    app.openapi = lambda: _described(app)  # type: ignore[method-assign]
+    app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
 
 
@@ -109,14 +109,3 @@ def _logged(which: str) -> Iterator[None]:
         logging.getLogger("posse").warning("default rewards %s wait: %s", which, error)
     except Exception:
         logging.getLogger("posse").exception("default rewards %s could not be taken", which)
-
-
-def _described(app: FastAPI) -> dict[str, Any]:
-    """The API in OpenAPI's words."""
-    if app.openapi_schema is not None:
-        return app.openapi_schema
-    found = FastAPI.openapi(app)  # which keeps it
-    found["components"]["schemas"]["ProblemDetails"] = ProblemDetails.model_json_schema()
-    found["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
-    found["security"] = [{"token": []}]
-    return found

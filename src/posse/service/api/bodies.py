@@ -26,9 +26,10 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from posse.attributes import LONGEST_NAME, MOST
-from posse.learner import Decision
+from posse.decision import Decision
 from posse.learner.setup import PLAYER_LIMIT, check_name, check_names
 from posse.policies.base import Policy, all_policies
+from posse.service.api.answers import AnyLogRow, Table
 from posse.service.commands import RewardOutcome
 from posse.service.settings import LARGEST_BATCH
 from posse.service.storage.transaction import check_experiment_name
@@ -114,11 +115,16 @@ def _policy_body(kind: type[Policy]) -> type[PolicyBody]:
     return body
 
 
-def _any_policy(_: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
-    """The body of any policy that is known now; of two with one name, posse's own."""
+def _policies() -> dict[str, type[Policy]]:
+    """The policies that are known now, by name; of two with one name, posse's own."""
     known = [cls for cls in all_policies() if isinstance(inspect.getattr_static(cls, "index", None), staticmethod)]
     by_name = {cls.__name__: cls for cls in sorted(known, key=lambda cls: cls.__module__.startswith("posse.policies."))}
-    bodies: Any = functools.reduce(operator.or_, (_policy_body(by_name[name]) for name in sorted(by_name)))
+    return dict(sorted(by_name.items()))
+
+
+def _any_policy(_: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
+    """The body of any policy that is known now."""
+    bodies: Any = functools.reduce(operator.or_, map(_policy_body, _policies().values()))
     return handler(Annotated[bodies, Field(discriminator="name")])
 
 
@@ -134,7 +140,9 @@ class ExperimentBody(Body):
     name: ExperimentName
     arms: SomeNames
     players: Players = []
-    policy: AnyPolicyBody = Field(default={"name": "PosseTS"}, validate_default=True)
+    policy: AnyPolicyBody = Field(
+        default_factory=lambda: {"name": "PosseTS"}, validate_default=True, description="PosseTS unless given"
+    )
     horizon: Whole | None = Field(None, ge=1, le=LARGEST)
     seed: Whole | None = Field(None, ge=0, le=LARGEST, description="Drawn at random unless given")
     reward_range: list[Real] = Field([0.0, 1.0], min_length=2, max_length=2)
@@ -242,7 +250,7 @@ class PlayerEntry(RosterEntry):
 class PolicyAnswer(BaseModel):
     """A policy."""
 
-    name: str
+    name: str = Field(json_schema_extra=lambda schema: schema.update(enum=list(_policies())))
     constants: dict[str, float | None]
     label: str
 
@@ -321,7 +329,7 @@ class ErasureAnswer(BaseModel):
 class LogAnswer(BaseModel):
     """Rows of the log."""
 
-    rows: list[dict[str, Any]] = Field(description="`event` is the row's number in the log")
+    rows: list[AnyLogRow]
     next: int | None = Field(description="Give it as `after` for the next rows; null at the end")
 
 
@@ -331,19 +339,19 @@ class StateAnswer(BaseModel):
     players: list[str]
     arms: list[str]
     pulls: list[list[int]]
-    means: list[list[float | None]]
-    low: list[list[float | None]] = Field(description="Lower ends of intervals for the means")
-    high: list[list[float | None]] = Field(description="Upper ends")
-    centers: list[list[float | None]] = Field(
+    means: Table
+    low: Table = Field(description="Lower ends of intervals for the means")
+    high: Table = Field(description="Upper ends")
+    centers: Table = Field(
         description="Of the indices, bonus included, for rewards mapped to [0, 1]; no estimates of means"
     )
-    scales: list[list[float | None]]
-    shared: list[list[float | None]] = Field(description="How much each index rests on other players' data, 0 to 1")
-    probabilities: list[list[float | None]]
+    scales: Table
+    shared: Table = Field(description="How much each index rests on other players' data, 0 to 1")
+    probabilities: Table
     next: int | None = Field(description="Give it as `after` for the next players; null at the end")
 
 
 class HealthAnswer(BaseModel):
     """That all is well."""
 
-    status: str
+    status: Literal["alive", "ready"]

@@ -22,6 +22,7 @@ from posse.insight.diagnosis.intervals import interval, shares
 from posse.learner import Counts
 from posse.learner.state import LearnerState
 from posse.service.api import bodies
+from posse.service.api.answers import DiagnosisResult
 from posse.service.api.bodies import ExperimentAnswer
 from posse.service.api.middleware import new_router
 from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Endpoint, Permission, needs
@@ -228,16 +229,17 @@ async def record(
 # ---------------------------------------------------------------- what there is to see
 
 
-@endpoint("GET", EXPERIMENT + "/log", READ, 404)
+@endpoint("GET", EXPERIMENT + "/log", READ, 404, response_model=bodies.LogAnswer)
 async def read_log(
     name: Name,
     request: Request,
     after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="The number of the last row that is known")] = 0,
     limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 1000,
-) -> bodies.LogAnswer:
+) -> Response:
     """The log: decisions, rewards and changes in the order in which they happened."""
     rows = await request.app.state.read_pool.query(queries.log, name, after, limit)
-    return bodies.LogAnswer(rows=rows, next=rows[-1]["event"] if len(rows) == limit else None)
+    found = {"rows": rows, "next": rows[-1]["event"] if len(rows) == limit else None}
+    return Response(to_json(found), media_type="application/json")  # 10,000 rows take 30 ms to check
 
 
 @endpoint("GET", EXPERIMENT + "/state", READ, 404, response_model=bodies.StateAnswer)
@@ -251,13 +253,23 @@ async def read_state(
     return await _analyzed(request, name, _state, after, limit)
 
 
-@endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409, response_model=dict[str, Any])
+@endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409, response_model=DiagnosisResult)
 async def read_diagnosis(name: Name, request: Request) -> Response:
     """Is ε right? How far players are shown to differ, and an alarm when that is by more."""
-    return await _analyzed(request, name, _diagnosis)
+
+    def note(found: dict[str, Any]) -> None:
+        request.app.state.metrics.note_verdict(name, found["alarm"])
+
+    return await _analyzed(request, name, _diagnosis, note=note)
 
 
-async def _analyzed(request: Request, name: str, analyze: Callable[..., Callable[[], Any]], *asked: int) -> Response:
+async def _analyzed(
+    request: Request,
+    name: str,
+    analyze: Callable[..., Callable[[], Any]],
+    *asked: int,
+    note: Callable[[Any], None] = lambda found: None,
+) -> Response:
     """JSON about an experiment's state, made once for each moment of its log.
 
     `analyze` takes what it needs from the state, which others wait for, and returns what makes the answer of it.
@@ -265,9 +277,14 @@ async def _analyzed(request: Request, name: str, analyze: Callable[..., Callable
     state = request.app.state
     row = await state.read_pool.query(queries.find, name)
 
+    def written(finish: Callable[[], Any]) -> bytes:
+        found = finish()
+        note(found)
+        return to_json(found, inf_nan_mode="null")
+
     async def make() -> bytes:
         finish = await state.kept_experiments.read(name, lambda live: analyze(live.state, *asked))
-        return await state.read_pool.run(lambda: to_json(finish(), inf_nan_mode="null"))
+        return await state.read_pool.run(written, finish)
 
     found = await state.answers.get((analyze, row["id"], row["head"], *asked), make)
     return Response(found, media_type="application/json")
@@ -376,8 +393,13 @@ async def _probe(writer: Writer) -> Exception | None:
 @needs(Permission("read", every_experiment=True))
 @in_reader
 async def metrics(request: Request) -> Response:
-    """What is counted, for Prometheus."""
-    text = await request.app.state.read_pool.run(request.app.state.metrics.text)
+    """What is counted, for Prometheus; without what only the database knows if it does not answer."""
+    read_pool = request.app.state.read_pool
+    try:
+        experiments = await read_pool.query(queries.experiment_counts)
+    except Unavailable:
+        experiments = []
+    text = await read_pool.run(request.app.state.metrics.text, experiments)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

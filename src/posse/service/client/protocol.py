@@ -9,24 +9,24 @@ import uuid
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 from urllib.parse import quote
 
-from posse.attributes import Attributes
 from posse.checks import number
-from posse.learner import ConflictingReward, Decision, UnknownDecision
-from posse.learner.frames import as_reports
-from posse.learner.ledger import parse_id, write_id
-from posse.learner.setup import PLAYER_LIMIT
-from posse.policies import Policy
-from posse.policies.posse_ts import PosseTS
+from posse.decision import ConflictingReward, Decision, UnknownDecision, as_reports, parse_id, write_id
 from posse.service.client.retry import ServiceError, Steps, Unreachable, ask
+
+if TYPE_CHECKING:
+    from posse.policies.base import Policy
 
 BATCH = 1000  # the most rewards in one request
 SHORT = 1.0  # seconds in which a reward is delivered; otherwise it goes into the buffer
 LONGEST_REST = 5.0  # the most seconds for which rewards go into the buffer, or stay there, without a request
 REFUSALS = {"conflict": ConflictingReward, "unknown": UnknownDecision, "invalid": ValueError}
 NOT_FOUND = ("not-found", "unknown-experiment")
+
+RewardStatus = Literal["taken", "known", "buffered"]
+"""What became of a reward: it is new and counts, or the same came before, or it waits here for the service."""
 
 logger = logging.getLogger("posse")
 
@@ -61,7 +61,12 @@ class ClientProtocol:
 
     @overload
     def choose(
-        self, experiment: str, player: str | Mapping[str, Any], available: Iterable[str] | None = None
+        self,
+        experiment: str,
+        player: str | Mapping[str, Any],
+        available: Iterable[str] | None = None,
+        *,
+        key: str | None = None,
     ) -> Steps[Decision]: ...
     @overload
     def choose(
@@ -69,12 +74,17 @@ class ClientProtocol:
         experiment: str,
         player: list[str] | list[dict[str, Any]] | tuple[str, ...],
         available: Iterable[str] | None = None,
+        *,
+        key: str | None = None,
     ) -> Steps[list[Decision]]: ...
-    def choose(self, experiment: str, player: Any, available: Iterable[str] | None = None) -> Steps[Any]:
+    def choose(
+        self, experiment: str, player: Any, available: Iterable[str] | None = None, *, key: str | None = None
+    ) -> Steps[Any]:
         """Choose an arm for a player, or one for each of several players who act in the same round.
 
         A dictionary {attribute: value} is the player that has this combination of attributes. It joins if it is new.
-        If no answer comes, the request is repeated with the same idempotency key, so it is carried out once.
+        `key` is the idempotency key: the same key with the same request gives the same decisions again, also to a
+        program that has restarted meanwhile.
         """
         one = isinstance(player, (str, Mapping))
         players = [player] if one else list(player)
@@ -85,41 +95,49 @@ class ClientProtocol:
         body: dict[str, Any] = {field: players[0] if one else players}
         if available is not None:
             body["available"] = list(available)
-        path, key = f"{_path(experiment)}/decisions", uuid.uuid4().hex
-        answer = yield from ask("POST", path, body, patience=self.patience, key=key)
+        answer = yield from self._change("POST", f"{_path(experiment)}/decisions", body, key)
         decisions = [Decision(**each) for each in answer["decisions"]]
         return decisions[0] if one else decisions
 
+    @overload
+    def observe(self, experiment: str, decision: str | Decision, reward: float) -> Steps[RewardStatus]: ...
+    @overload
     def observe(
-        self,
-        experiment: str,
-        decision: str | Mapping[str, float] | Iterable[tuple[str, float]],
-        reward: float | None = None,
-    ) -> Steps[int]:
-        """Report the reward of a decision, or the rewards of many; return how many were new to the service.
+        self, experiment: str, decision: Mapping[str, float] | Iterable[tuple[str | Decision, float]]
+    ) -> Steps[list[RewardStatus]]: ...
+    def observe(self, experiment: str, decision: Any, reward: float | None = None) -> Steps[Any]:
+        """Report the reward of a decision, or the rewards of many; return what became of it, or of each in order.
 
-        While the service is away, rewards wait in the buffer, which does not count. They go out in batches when it is
-        back. A learner refuses a batch as a whole; the service takes the good rewards of a batch, and the error is
-        about the first bad one.
+        "taken" is a reward that is new to the service, and "known" one that came before. While the service is away, a
+        reward is "buffered": it waits in the buffer, and goes out in a batch when the service is back. A learner
+        refuses a batch as a whole; the service takes the good rewards of a batch, and the error is about the first bad
+        one.
         """
+        one = isinstance(decision, (str, Decision))
         reports = [
             RewardReport(experiment, write_id(*parse_id(identity)), number(f"reward of decision {identity}", value))
             for identity, value in as_reports(decision, reward)
         ]
+        statuses = yield from self._deliver(reports)
+        return statuses[0] if one else statuses
+
+    def _deliver(self, reports: list[RewardReport]) -> Steps[list[RewardStatus]]:
+        """Send rewards of one experiment, and those of the buffer before them; keep them if the service is away."""
+        buffered: list[RewardStatus] = ["buffered"] * len(reports)
         if time.monotonic() < self._rest_until:
             self._keep(reports)
-            return 0
+            return buffered
         try:
             patience = 0.0 if self._rest else SHORT  # the service was away a moment ago, so ask only once
             yield from self._send_buffer_along(patience)
             outcomes = yield from self._send(reports, patience)
         except Unreachable:
             self._keep(reports)
-            return 0
+            return buffered
         for outcome in outcomes:
             if outcome["status"] in REFUSALS:
                 raise REFUSALS[outcome["status"]](outcome["detail"])
-        return sum(outcome["status"] == "taken" for outcome in outcomes)
+        return [outcome["status"] for outcome in outcomes]
 
     def flush(self) -> Steps[int]:
         """Send the rewards in the buffer; return how many were new to the service.
@@ -212,10 +230,12 @@ class ClientProtocol:
             for report in reports:
                 self.buffer[report.experiment].append(report)
 
-    def record(self, experiment: str, rewards: Iterable[tuple[str, str, float]]) -> Steps[int]:
+    def record(
+        self, experiment: str, rewards: Iterable[tuple[str, str, float]], *, key: str | None = None
+    ) -> Steps[int]:
         """Record rewards of the past, as (player, arm, reward), that the service did not choose; a call is a round."""
         body = {"rewards": [{"player": player, "arm": arm, "reward": reward} for player, arm, reward in rewards]}
-        return (yield from self._change("POST", f"{_path(experiment)}/records", body))["taken"]
+        return (yield from self._change("POST", f"{_path(experiment)}/records", body, key))["taken"]
 
     # ---------------------------------------------------------------- experiments
 
@@ -224,7 +244,7 @@ class ClientProtocol:
         experiment: str,
         arms: Iterable[str],
         players: Iterable[str] | Mapping[str, Mapping[str, Any]] = (),
-        policy: Policy = PosseTS(),
+        policy: Policy | None = None,
         horizon: int | None = None,
         *,
         seed: int | None = None,
@@ -234,16 +254,25 @@ class ClientProtocol:
         default_reward: float | None = None,
         patience: float | None = None,
         attributes: Mapping[str, Any] | None = None,
-        player_limit: int = PLAYER_LIMIT,
+        player_limit: int | None = None,
+        key: str | None = None,
     ) -> Steps[dict[str, Any]]:
-        """Create an experiment with the arguments of `posse.Learner`; return its description."""
-        constants = policy.arguments()
+        """Create an experiment with the arguments of `posse.Learner`; return its description.
+
+        The policy is `posse.PosseTS()` unless one is given.
+        """
         body: dict[str, Any] = {"name": experiment, "arms": list(arms), "players": _given(players)}
-        body |= {"policy": {"name": type(policy).__name__, "constants": constants}, "horizon": horizon, "seed": seed}
-        body |= {"reward_range": list(reward_range), "floor": floor, "holdout": holdout}
-        body |= {"default_reward": default_reward, "patience": patience, "player_limit": player_limit}
-        body |= {"attributes": Attributes(attributes).to_dict()}
-        return self._change("POST", "/v1/experiments", body)
+        body |= {"horizon": horizon, "seed": seed, "reward_range": list(reward_range), "floor": floor}
+        body |= {"holdout": holdout, "default_reward": default_reward, "patience": patience}
+        if policy is not None:
+            body["policy"] = {"name": type(policy).__name__, "constants": policy.arguments()}
+        if player_limit is not None:
+            body["player_limit"] = player_limit
+        if attributes is not None:
+            from posse.attributes import Attributes  # here, because it needs NumPy
+
+            body["attributes"] = Attributes(attributes).to_dict()
+        return self._change("POST", "/v1/experiments", body, key)
 
     def change(
         self,
@@ -255,39 +284,46 @@ class ClientProtocol:
         retire_arms: Iterable[str] = (),
         paused: bool | None = None,
         knows_others: bool = True,
+        key: str | None = None,
     ) -> Steps[dict[str, Any]]:
         """Let players and arms come and go, pause or resume: all of it or nothing. Return the new description."""
         names = {"join": join, "retire": retire, "add_arms": add_arms, "retire_arms": retire_arms}
         body: dict[str, Any] = {kind: _given(of_kind) for kind, of_kind in names.items()}
         body |= {"paused": paused, "knows_others": knows_others}
-        return self._change("PATCH", _path(experiment), body)
+        return self._change("PATCH", _path(experiment), body, key)
 
     def join(
-        self, experiment: str, player: str, attributes: Mapping[str, Any] | None = None, *, knows_others: bool = True
+        self,
+        experiment: str,
+        player: str,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        knows_others: bool = True,
+        key: str | None = None,
     ) -> Steps[dict[str, Any]]:
         """Let a player join, or come back with everything it had learned."""
         join = [player] if attributes is None else {player: attributes}
-        return self.change(experiment, join=join, knows_others=knows_others)
+        return self.change(experiment, join=join, knows_others=knows_others, key=key)
 
-    def retire(self, experiment: str, player: str) -> Steps[dict[str, Any]]:
+    def retire(self, experiment: str, player: str, *, key: str | None = None) -> Steps[dict[str, Any]]:
         """Let a player leave. What it has learned stays with the others, and its late rewards still count."""
-        return self.change(experiment, retire=[player])
+        return self.change(experiment, retire=[player], key=key)
 
-    def add_arm(self, experiment: str, arm: str) -> Steps[dict[str, Any]]:
+    def add_arm(self, experiment: str, arm: str, *, key: str | None = None) -> Steps[dict[str, Any]]:
         """Offer a new arm, or a retired one, to all players."""
-        return self.change(experiment, add_arms=[arm])
+        return self.change(experiment, add_arms=[arm], key=key)
 
-    def retire_arm(self, experiment: str, arm: str) -> Steps[dict[str, Any]]:
+    def retire_arm(self, experiment: str, arm: str, *, key: str | None = None) -> Steps[dict[str, Any]]:
         """Stop offering an arm. Its late rewards still count."""
-        return self.change(experiment, retire_arms=[arm])
+        return self.change(experiment, retire_arms=[arm], key=key)
 
-    def erase(self, experiment: str, player: str) -> Steps[str]:
+    def erase(self, experiment: str, player: str, *, key: str | None = None) -> Steps[str]:
         """Let the service forget the name and attributes of a player; return the name that takes its place."""
-        return (yield from self._change("POST", f"{_path(experiment)}/erasures", {"player": player}))["player"]
+        return (yield from self._change("POST", f"{_path(experiment)}/erasures", {"player": player}, key))["player"]
 
-    def _change(self, method: str, path: str, body: Any) -> Steps[Any]:
-        """Ask for something that must not happen twice."""
-        return ask(method, path, body, patience=self.patience, repeatable=False)
+    def _change(self, method: str, path: str, body: Any, key: str | None) -> Steps[Any]:
+        """Ask for something that must not happen twice: with a key, so that it may be asked again."""
+        return ask(method, path, body, patience=self.patience, key=uuid.uuid4().hex if key is None else key)
 
     # ---------------------------------------------------------------- what there is to see
 

@@ -40,12 +40,10 @@ Steps = Generator[dict[str, Any] | float, StepResult, T]
 """Each step is the arguments of httpx's `request`, or the seconds to wait."""
 
 
-def ask(
-    method: str, path: str, body: Any = None, *, patience: float, key: str | None = None, repeatable: bool = True
-) -> Steps[Any]:
-    """Send a request and return the answer. The request is repeated for `patience` seconds.
+def ask(method: str, path: str, body: Any = None, *, patience: float, key: str | None = None) -> Steps[Any]:
+    """Send a request and return the answer. The request is repeated for `patience` seconds, which must be harmless.
 
-    A request that is not repeatable is repeated only if it has surely not been carried out.
+    It is for one that reads, that has an idempotency key, or that says what is so whether it was said before or not.
     """
     send = {"method": method, "url": path, "json": body, "headers": {} if key is None else {"Idempotency-Key": key}}
     until = time.monotonic() + patience
@@ -54,9 +52,9 @@ def ask(
         result = yield send
         if isinstance(result, httpx.Response) and result.status_code not in REPEATED_STATUS:
             return _read(result)
-        error, may_have_happened, wait = _trouble(result)
+        error, wait = _trouble(result)
         wait = max(wait, delay * random.uniform(0.5, 1.0))
-        if (may_have_happened and not repeatable) or time.monotonic() + wait > until:
+        if time.monotonic() + wait > until:
             raise error
         yield wait
         delay = min(2 * delay, LONGEST_DELAY)
@@ -86,10 +84,9 @@ def _problem(answer: httpx.Response, cls: type[ServiceError] = ServiceError) -> 
         return cls(f"status {answer.status_code}, without a description of the problem by posse", answer.status_code)
 
 
-def _trouble(result: StepResult) -> tuple[ServiceError, bool, float]:
-    """Why there is no answer, whether the request may have been carried out, and for how many seconds to wait."""
+def _trouble(result: StepResult) -> tuple[ServiceError, float]:
+    """Why there is no answer, and for how many seconds to wait."""
     if isinstance(result, httpx.Response):
-        error, wait = _problem(result, Unreachable), result.headers.get("retry-after", "")
-        return error, error.kind != "overloaded", float(wait) if wait.isdecimal() else 0.0
-    may_have_happened = not isinstance(result, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
-    return Unreachable(f"the service does not answer: {result}"), may_have_happened, 0.0
+        wait = result.headers.get("retry-after", "")
+        return _problem(result, Unreachable), float(wait) if wait.isdecimal() else 0.0
+    return Unreachable(f"the service does not answer: {result}"), 0.0

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,7 +40,8 @@ class _Analysis(NamedTuple):
 class AnalysisProcess:
     """Analyzes experiments one after another in another process. A page shows the latest analysis there is."""
 
-    def __init__(self) -> None:
+    def __init__(self, note_verdict: Callable[[str, bool], None] = lambda experiment, alarm: None) -> None:
+        self._note_verdict = note_verdict
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="posse-analysis")
         self._latest: dict[tuple[str, str], _Analysis] = {}
@@ -71,6 +73,8 @@ class AnalysisProcess:
         try:
             found = self._ask(kind, arguments(kind, snapshot))
             analysis = _Analysis(found, snapshot.events, snapshot.decisions, time.monotonic())
+            if kind == "diagnosis" and found["state"] != "error":
+                self._note_verdict(snapshot.name, found["state"] == "alarm")
         except (OSError, EOFError, pickle.UnpicklingError):
             self._stop()
         finally:

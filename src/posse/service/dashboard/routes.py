@@ -41,7 +41,8 @@ router = APIRouter(include_in_schema=False)
 
 def add_dashboard(app: FastAPI) -> None:
     """Add the dashboard to the app, which has its store, writer and authenticator in `app.state`."""
-    app.state.analyses, app.state.snapshots = AnalysisProcess(), Snapshots(app.state.store)
+    app.state.analyses = AnalysisProcess(app.state.metrics.note_verdict)
+    app.state.snapshots = Snapshots(app.state.store)
     app.router.routes.extend(router.routes)
     lifespan = app.router.lifespan_context
 

@@ -17,10 +17,11 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.attributes import Value
+from posse.decision import Decision
 from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
-from posse.learner.state import Decision, LearnerState
+from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists

@@ -19,10 +19,12 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.checks import whole
-from posse.learner.ledger import Answer, Row, RowLog, unpack, write_id
+from posse.decision import write_id
+from posse.learner.ledger import Answer, Row, RowLog, unpack
 from posse.learner.log import Past, arrow_rows, describe, metadata
 from posse.learner.setup import Setup, check_name
 from posse.learner.state import LearnerState
+from posse.service.metrics import MOST_NAMED, OTHERS, ExperimentCounts
 from posse.service.settings import LARGEST_BATCH, LARGEST_PAGE
 from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
@@ -175,6 +177,17 @@ def without_patience(connection: Connection, ids: Collection[int]) -> list[int]:
             if json.loads(setup)["patience"] is None:
                 found.append(number)
     return found
+
+
+def experiment_counts(connection: Connection) -> list[ExperimentCounts]:
+    """How far the experiments with the most decisions are, then all others together if there are more."""
+    table = tables.experiments
+    query = sql.select(table.c.name, table.c.decisions, table.c.rewards, table.c.waiting)
+    query = query.order_by(table.c.name == OTHERS, table.c.decisions.desc(), table.c.id)
+    found = [ExperimentCounts(*row) for row in connection.execute(query)]
+    named = [each for each in found[:MOST_NAMED] if each.experiment != OTHERS]
+    _, *others = zip(*found[len(named) :], strict=True) if len(named) < len(found) else ((),)
+    return [*named, ExperimentCounts(OTHERS, *map(sum, others))] if others else named
 
 
 def find(connection: Connection, name: str) -> Values:

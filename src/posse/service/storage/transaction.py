@@ -13,7 +13,7 @@ from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
 from posse.attributes import WrongValue
-from posse.learner.ledger import UnknownDecision, parse_id
+from posse.decision import UnknownDecision, parse_id
 from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
 from posse.service.storage import database, queries

@@ -1,0 +1,126 @@
+"""Decisions and reports of their rewards: what a learner and a client of the service have in common.
+
+Nothing here needs NumPy, so that a client starts quickly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from posse.checks import is_bool
+from posse.text import listed as listed_names
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a learner chose for a player."""
+
+    id: str
+    """What to report the reward with."""
+    player: str
+    arm: str
+    propensity: float
+    """The probability that this arm is chosen, all told: index, floor and holdout."""
+    probabilities: dict[str, float]
+    """The probability of every arm that was available."""
+    round: int
+    shared: float
+    """How much the chosen arm's index rests on other players' data, from 0 to 1."""
+    holdout: bool
+    """Whether the arm was drawn uniformly, as one of the decisions held out."""
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+
+class UnknownDecision(ValueError):
+    """A reward for a decision that this learner does not know, or no longer."""
+
+
+class ConflictingReward(ValueError):
+    """A decision already has a different reward."""
+
+
+def write_id(serial: int, tag: int) -> str:
+    """A decision's id: its serial number, and a tag that ties it to learner, player and arm."""
+    return f"{serial}-{tag:08x}"
+
+
+def parse_id(identity: Any) -> tuple[int, int]:
+    """Serial number and tag of a decision's id.
+
+    >>> parse_id("17-000000ff")
+    (17, 255)
+    """
+    if isinstance(identity, str) and (match := _ID.fullmatch(identity)):
+        return int(match[1]), int(match[2], 16)
+    raise UnknownDecision(f"decision {str(identity)[:60]!r} is not known: expected the id of a decision")
+
+
+_ID = re.compile("(0|[1-9][0-9]{0,17})-([0-9a-f]{8})", re.ASCII)
+
+
+def as_reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
+    """Reports as a list of (id, reward), from anything that `Learner.observe` takes."""
+    if isinstance(decision, (str, Decision)):
+        if reward is None:
+            raise TypeError(f"reward=None for {decision!r}, but expected a number")
+        return [(decision if isinstance(decision, str) else decision.id, as_number(reward))]
+    if reward is not None:
+        raise TypeError("got many decisions with one reward; expected pairs (decision, reward)")
+    pairs = list(decision.items()) if isinstance(decision, Mapping) else _rows_of(decision)
+    pairs = listed("decisions", decision) if pairs is None else pairs
+    for pair in pairs:
+        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
+            raise TypeError(f"{pair!r}, but expected a pair (decision, reward)")
+    return [(one.id if isinstance(one, Decision) else one, as_number(value)) for one, value in pairs]
+
+
+def _rows_of(table: Any) -> list[tuple[Any, Any]] | None:
+    """Decision and reward of each row of a data frame or an Arrow table; None if it is neither."""
+    columns = columns_of(table)
+    if columns is None:
+        return None
+    identity = "decision" if "decision" in columns else "id"
+    return list(
+        zip(*column_values(columns, identity, "reward", expected="'decision' or 'id', and 'reward'"), strict=True)
+    )
+
+
+def as_number(reward: Any) -> Any:
+    """A reward of True or False as 1 or 0; others as they are."""
+    return float(reward) if is_bool(reward) else reward
+
+
+def listed(name: str, values: Any) -> list[Any]:
+    """Values as a list."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"{name}={values!r}, but expected several")
+    return list(values)
+
+
+def columns_of(table: Any) -> dict[str, Any] | None:
+    """The columns of a data frame or an Arrow table by name; None if it is neither."""
+    if hasattr(table, "__arrow_c_stream__") and not hasattr(table, "columns"):
+        import pyarrow
+
+        table = pyarrow.table(table)
+    names = getattr(table, "column_names", getattr(table, "columns", None))  # Arrow has both
+    if names is None:
+        return None
+    names = list(names)
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the column {name!r} is there twice, but expected each once")
+    return {name: table[name] for name in names}
+
+
+def column_values(columns: dict[str, Any], *names: str, expected: str) -> list[list[Any]]:
+    """The values of some columns as lists."""
+    if not set(names) <= set(columns):
+        raise ValueError(f"the columns are {listed_names(map(str, columns))}, but expected {expected}")
+    found = [columns[name] for name in names]
+    return [column.to_pylist() if hasattr(column, "to_pylist") else list(column) for column in found]

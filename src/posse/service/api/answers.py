@@ -1,0 +1,175 @@
+"""What the longer answers say: the rows of a log, and a diagnosis."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, Field
+
+Table = list[list[float | None]]
+Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+
+
+# ---------------------------------------------------------------- rows of the log
+
+
+class LogRow(BaseModel):
+    """What all rows of the log have in common."""
+
+    event: int = Field(description="The row's number in the log")
+
+
+class LogPull(LogRow):
+    """What rows about a player and an arm have in common."""
+
+    round: int = Field(description="Of the decision, or of the records")
+    player: str
+    arm: str
+
+
+class LogDecision(LogPull):
+    """An arm was chosen for a player."""
+
+    kind: Literal["decision"]
+    decision: str
+    propensity: float
+    holdout: bool
+    shared: float
+    decided_at: float = Field(description="In seconds since 1970")
+
+
+class LogObservation(LogPull):
+    """What rows about rewards have in common."""
+
+    reward: float
+    observed: int = Field(description="The number of the event; rewards of one event came together")
+    defaulted: bool = Field(description="Whether nothing came in time, and the default was taken")
+    observed_at: float = Field(description="In seconds since 1970")
+
+
+class LogReward(LogObservation):
+    """The reward of a decision was observed."""
+
+    kind: Literal["reward"]
+    decision: str
+
+
+class LogRecord(LogObservation):
+    """A reward of the past was recorded, which the service did not decide."""
+
+    kind: Literal["record"]
+    decision: None
+
+
+class LogChange(LogRow):
+    """The experiment was paused or resumed, or an import counted rounds."""
+
+    kind: Literal["pause", "resume", "rounds"]
+    observed_at: float = Field(description="In seconds since 1970")
+
+
+class LogPlayerChange(LogRow):
+    """A player joined, retired, or had its name erased."""
+
+    kind: Literal["join", "retire", "erase"]
+    observed_at: float = Field(description="In seconds since 1970")
+    player: str
+
+
+class LogArmChange(LogRow):
+    """An arm was added or retired."""
+
+    kind: Literal["add arm", "retire arm"]
+    observed_at: float = Field(description="In seconds since 1970")
+    arm: str
+
+
+AnyLogRow = Annotated[
+    LogDecision | LogReward | LogRecord | LogPlayerChange | LogArmChange | LogChange, Field(discriminator="kind")
+]
+
+
+# ---------------------------------------------------------------- a diagnosis
+
+
+class EstimateAnswer(BaseModel):
+    """An estimate, and the ends of its interval."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class DifferenceAnswer(EstimateAnswer):
+    """An estimate of how far players differ, and the test whether they do."""
+
+    p: float | None = Field(description="The p-value of the hypothesis that they do not")
+
+
+class EstimatesAnswer(BaseModel):
+    """An estimate for each arm or player."""
+
+    value: list[float | None]
+    low: list[float | None]
+    high: list[float | None]
+
+
+class AttributeValueAnswer(BaseModel):
+    """What goes for players with a value of an attribute."""
+
+    players: int
+    best: str = Field(description="The best arm")
+    second: str = Field(description="The second best")
+    lead: EstimateAnswer = Field(description="How far the best is ahead")
+
+
+class AttributeAnswer(BaseModel):
+    """What an attribute explains of how players differ, as shares from 0 to 1."""
+
+    contrasts: EstimateAnswer | None = Field(description="Of what the arms do for them")
+    levels: EstimateAnswer = Field(description="Of their levels")
+    values: dict[str, AttributeValueAnswer]
+
+
+class DiagnosisResult(BaseModel):
+    """How players differ, and whether ε is right. Tables are [player][arm]; null is what is not known.
+
+    The last fields, from `difference_p` on, are missing until two players have rewards that can be compared.
+    """
+
+    schema_: Literal[2] = Field(alias="schema", description="The version of this form")
+    kind: Literal["diagnosis"]
+    players: list[str]
+    arms: list[str]
+    pulls: list[list[int]] = Field(description="Those whose reward is known")
+    means: Table
+    lower: Table = Field(description="Lower ends of the intervals for the means")
+    upper: Table = Field(description="Upper ends")
+    bounds: list[float] = Field(description="For each arm the least by which some two players differ; 0 if none do")
+    pairs: list[Pair | None] = Field(description="For each arm the two players that the bound is about")
+    low: float = Field(description="The least possible reward")
+    high: float = Field(description="The greatest possible reward")
+    epsilon: float | None = Field(description="The ε in question; null if the policy has none")
+    level: float = Field(description="The probability of ever raising a false alarm is at most this")
+    shared: list[float | None] | None = Field(description="How much each player's decisions rest on others' data")
+    decisions: int | None = Field(description="Null: the service diagnoses from counts")
+    missing: int | None = Field(description="Null, likewise")
+    alarm: bool = Field(description="Whether ε is provably too small")
+    broken: list[str] = Field(description="The arms on which players provably differ by more than ε, the worst first")
+    bound: float = Field(description="The largest of `bounds`")
+    verdict: str = Field(description="All of it in one line")
+    costs: None = Field(description="Null: `posse diagnose --costs` simulates them")
+    difference_p: float | None = Field(None, description="The p-value of the hypothesis that players do not differ")
+    levels: DifferenceAnswer | None = Field(None, description="Standard deviation between players of their levels")
+    contrasts: DifferenceAnswer | None = Field(None, description="The same of what an arm does beyond the level")
+    odds_deviation: EstimateAnswer | None = Field(None, description="The same on the logit scale: τ")
+    i_squared: float | None = Field(None, description="How much of the variation of contrasts is true, not noise: I²")
+    spread: EstimateAnswer | None = Field(
+        None, description="What 95 % of the pairs of players stay within, on the arm where they differ most"
+    )
+    spreads: EstimatesAnswer | None = Field(None, description="The same for each arm")
+    compared: Pair | None = Field(None, description="The best arm and another, which the effects are about")
+    effect: EstimateAnswer | None = Field(None, description="How much better the first is, on average over players")
+    effect_by_traffic: EstimateAnswer | None = Field(None, description="The same on average over rewards")
+    effects: EstimatesAnswer | None = Field(None, description="The same for each player")
+    attributes: dict[str, AttributeAnswer] | None = Field(None, description="What each attribute explains")

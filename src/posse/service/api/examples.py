@@ -1,0 +1,83 @@
+"""An example of each body, answer and problem, for the API's description: shops in three towns try offers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+KEY = "visit-4711"
+ARMS, PLAYERS, ID = ["coupon", "nothing"], ["Lyon", "Nice"], "0-472650ea"
+ZEROS, NONE = [[0.0, 0.0], [0.0, 0.0]], [[0.5, None], [None, None]]
+
+_decision = {"id": ID, "player": "Lyon", "arm": "coupon", "propensity": 0.5}
+_decision |= {"probabilities": {"coupon": 0.5, "nothing": 0.5}, "round": 1, "shared": 1.0, "holdout": False}
+_taken = {"decision": ID, "status": "taken", "detail": None}
+_unknown = {"decision": "99-00000000", "status": "unknown", "detail": "decision 99-00000000 was not made in …"}
+_experiment = {
+    "name": "offers",
+    "policy": {"name": "PosseTS", "constants": {}, "label": "PosseTS"},
+    "arms": [{"name": name, "here": True} for name in ARMS],
+    "players": [{"name": name, "here": True} for name in PLAYERS],
+    **{"player_count": 2, "paused": False, "horizon": None, "reward_range": [0.0, 1.0], "floor": 0.0, "holdout": 0.0},
+    **{"default_reward": None, "patience": None, "attributes": {}, "player_limit": 100_000},
+    **{"rounds": 1, "decisions": 1, "rewards": 1, "waiting": 0, "created_at": 1767225600.0},
+}
+_pull = {"decision": ID, "round": 1, "player": "Lyon", "arm": "coupon"}
+_rows = [
+    {"event": 1, "kind": "decision", **_pull, "propensity": 0.5, "holdout": False, "shared": 1.0, "decided_at": 1.8e9},
+    {"event": 2, "kind": "reward", **_pull, "reward": 1.0, "observed": 1, "defaulted": False, "observed_at": 1.8e9},
+    {"event": 3, "kind": "join", "observed_at": 1.8e9, "player": "Metz"},
+]
+_state = {"players": PLAYERS, "arms": ARMS, "pulls": [[1, 0], [0, 0]], "means": [[1.0, None], [None, None]]}
+_diagnosis = {
+    **{"schema": 2, "kind": "diagnosis", **_state, "lower": ZEROS, "upper": [[1.0, 1.0], [1.0, 1.0]]},
+    **{"bounds": [0.0, 0.0], "pairs": [None, None], "low": 0.0, "high": 1.0, "epsilon": 0.1, "level": 0.05},
+    **{"shared": [0.5, 1.0], "decisions": None, "missing": None, "alarm": False, "broken": [], "bound": 0.0},
+    **{"verdict": "There is not enough data yet.", "costs": None},
+}
+_state |= {"low": ZEROS, "high": [[1.0, 1.0], [1.0, 1.0]], "centers": NONE, "scales": NONE, "shared": NONE}
+
+EXAMPLES: dict[str, list[dict[str, Any]]] = {
+    "ExperimentBody": [
+        {"name": "offers", "arms": ARMS, "players": PLAYERS},
+        {"name": "teas", "arms": ["green", "black"], "policy": {"name": "RobustAggTS", "constants": {"epsilon": 0.1}}},
+    ],
+    "ChangeBody": [{"join": ["Metz"], "retire_arms": ["nothing"]}, {"paused": True}],
+    "OneDecisionBody": [{"player": "Lyon"}, {"player": "Lyon", "available": ["coupon"]}],
+    "DecisionsBody": [{"players": PLAYERS}],
+    "CombinationBody": [{"attributes": {"region": "south", "age": 44}}],
+    "RewardBody": [{"decision": ID, "reward": 1.0}],
+    "RewardsBody": [{"rewards": [{"decision": ID, "reward": 1.0}, {"decision": "99-00000000", "reward": 0.0}]}],
+    "RecordsBody": [{"rewards": [{"player": "Lyon", "arm": "coupon", "reward": 1.0}]}],
+    "ErasureBody": [{"player": "Lyon"}],
+    "ExperimentAnswer": [_experiment],
+    "ExperimentsAnswer": [{"experiments": [_experiment], "next": None}],
+    "PlayersAnswer": [{"players": [{"name": "Lyon", "here": True, "attributes": {"region": "south"}}], "next": None}],
+    "DecisionsAnswer": [{"decisions": [_decision]}],
+    "RewardOutcome": [_taken],
+    "OutcomesAnswer": [{"outcomes": [_taken, _unknown], "taken": 1}],
+    "RecordsAnswer": [{"taken": 1}],
+    "ErasureAnswer": [{"player": "erased-8c1f0b7a3d5e9264"}],
+    "LogAnswer": [{"rows": _rows, "next": None}],
+    "StateAnswer": [_state | {"probabilities": [[0.5, 0.5], [0.5, 0.5]], "next": None}],
+    "DiagnosisResult": [_diagnosis],
+    "HealthAnswer": [{"status": "alive"}],
+}
+"""By the name of the schema."""
+
+PROBLEMS: dict[str, str] = {
+    "no-token": "Send a token as `Authorization: Bearer …`; `posse token create --scope decide` makes one.",
+    "bad-token": "The token is unknown, expired or revoked; `posse token create --scope decide` makes one.",
+    "forbidden": "This needs the scope admin; `posse token create --scope admin` makes such a token.",
+    "unknown-experiment": "no experiment 'offer'. GET /v1/experiments lists those there are.",
+    "experiment-exists": "experiment 'offers' exists. Take another name, or use the one there is.",
+    "conflicting-key": "the idempotency key 'visit-4711' came before with another request. Use a new key.",
+    "conflicting-reward": f"decision {ID} already has the reward 1; 0 is refused. Nothing was changed.",
+    "unknown-decision": "decision 99-00000000 was not made in experiment 'offers'. Nothing was changed.",
+    "paused": "experiment 'offers' is paused. PATCH the experiment with paused=false to go on.",
+    "refused": "player 'Lille' has retired. Nothing was changed.",
+    "invalid": "body.arms: Field required. Nothing was changed; correct it and send it again.",
+    "overloaded": "10,000 requests wait already. Try again in a second, with the same idempotency key.",
+    "unavailable": "the disk is full. Try again in a second, with the same idempotency key or the same reward.",
+    "timeout": "It may have happened or not. Repeat it with the same idempotency key, or the same reward.",
+}
+"""Details, by the kind of problem; others say their title."""
