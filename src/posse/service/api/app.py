@@ -11,8 +11,9 @@ from typing import Any
 from fastapi import FastAPI
 
 from posse.policies.user import import_file
+from posse.service.api.direct_routes import DirectRoutes
 from posse.service.api.middleware import RequestLimits
-from posse.service.api.routes import add_routes
+from posse.service.api.routes import add_routes, direct_routes
 from posse.service.auth.permissions import Authenticator
 from posse.service.commands import TakeDefaults
 from posse.service.dashboard.routes import add_dashboard
@@ -39,6 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,  # it would load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # it looks for a receiver at every request
     )
     state = app.state
     state.settings = settings
@@ -50,6 +52,7 @@ def create_app(settings: Settings) -> FastAPI:
     add_routes(app)
     add_dashboard(app)
     add_problems(app)
+    app.add_middleware(DirectRoutes, routes=direct_routes())
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics)
     app.openapi = lambda: _described(app)  # type: ignore[method-assign]
     return app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import ipaddress
 import time
@@ -137,7 +138,7 @@ class Authenticator:
         if self._closed:
             return False
         host = request.headers.get("host", "")
-        if not is_loopback(_split(f"//{host}").hostname or ""):
+        if not _is_this_machine(host):
             detail = (
                 f"Host is {host[:100]!r}, but without tokens the service answers to localhost and 127.0.0.1 only. "
                 f"To reach it by another name, create a token first: {HOW_TO_CREATE}."
@@ -168,6 +169,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+@functools.lru_cache(32)
+def _is_this_machine(host: str) -> bool:
+    """Whether a Host header names this machine; remembered, because every request has one."""
+    return is_loopback(_split(f"//{host}").hostname or "")
 
 
 def _split(url: str) -> SplitResult:

@@ -30,7 +30,12 @@ from posse.service.storage.pair_statistics import PairStatistics
 RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
 FEW = 2_000  # rows that are read to catch up; if there are more, the statistics are read anew
 INSERTS = {name: sql.insert(tables.metadata.tables[name]) for name in ("decisions", "rewards", "changes")}
-UPDATE = sql.update(tables.experiments).where(tables.experiments.c.id == sql.bindparam("experiment"))
+PROGRESS = ("rounds", "decisions", "events", "links", "head", "time", "paused", "rewards", "waiting")
+UPDATE = (
+    sql.update(tables.experiments)
+    .where(tables.experiments.c.id == sql.bindparam("experiment"))
+    .values({name: sql.bindparam(name) for name in PROGRESS})
+)
 
 Answered = tuple[int, float, bool]
 """Tag, reward, and whether it was taken by default."""
@@ -341,7 +346,7 @@ class LiveExperiment:
                 insert = INSERTS.get(name)
                 if insert is None:
                     insert = database.upsert(tables.metadata.tables[name], connection.dialect.name)
-                connection.execute(insert, rows)
+                database.execute(connection, insert, rows)
                 rows.clear()
 
     def write(self, connection: Connection) -> None:
@@ -351,7 +356,7 @@ class LiveExperiment:
             return
         self.write_log(connection)
         self.statistics.write(connection, self.id, self.state)
-        connection.execute(UPDATE, self.progress() | {"experiment": self.id})
+        database.execute(connection, UPDATE, self.progress() | {"experiment": self.id})
         self._written = self.links
 
     def progress(self) -> dict[str, Any]:

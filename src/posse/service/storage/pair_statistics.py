@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 from posse.learner.state import LearnerState
 from posse.policies.statistics import COUNT
 from posse.service.storage import schema as tables
-from posse.service.storage.database import upsert
+from posse.service.storage.database import execute, upsert
 from posse.service.storage.errors import Damaged
 from posse.service.storage.log_rows import Values, read_values
 
@@ -93,7 +93,7 @@ class PairStatistics:
         before = self._summary
         rows = _rows(experiment, state, self._changed(state))
         if rows:
-            connection.execute(upsert(tables.stats, connection.dialect.name), rows)
+            execute(connection, upsert(tables.stats, connection.dialect.name), rows)
         if self._summary != before:
             values = {"experiment": experiment, "players": self._shape[1], "content": summary_of(state)}
             connection.execute(upsert(tables.summaries, connection.dialect.name), values)
