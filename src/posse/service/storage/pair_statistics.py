@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 from posse.learner.state import LearnerState
 from posse.policies.statistics import COUNT
 from posse.service.storage import schema as tables
-from posse.service.storage.database import execute, upsert
+from posse.service.storage.database import insert_rows
 from posse.service.storage.errors import Damaged
 from posse.service.storage.log_rows import Values, read_values
 
@@ -93,10 +93,10 @@ class PairStatistics:
         before = self._summary
         rows = _rows(experiment, state, self._changed(state))
         if rows:
-            execute(connection, upsert(tables.stats, connection.dialect.name), rows)
+            insert_rows(connection, tables.stats, rows, replace=True)
         if self._summary != before:
             values = {"experiment": experiment, "players": self._shape[1], "content": summary_of(state)}
-            connection.execute(upsert(tables.summaries, connection.dialect.name), values)
+            insert_rows(connection, tables.summaries, [values], replace=True)
 
     def _changed(self, state: LearnerState) -> np.ndarray:
         """The pairs that may differ from what the database has, which from now on has them."""
