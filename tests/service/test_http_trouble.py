@@ -100,7 +100,7 @@ def test_a_database_that_is_away_lets_nobody_in_but_says_so(tmp_path, monkeypatc
 
 def test_a_queue_that_is_full_is_said_at_once(client, monkeypatch):
     path = new_experiment(client)
-    monkeypatch.setattr(Writer, "submit", failing(Overloaded("10,000 requests wait already")))
+    monkeypatch.setattr(Writer, "apply", failing(Overloaded("10,000 requests wait already")))
     assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}), 503) == "overloaded"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
-import queue
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -18,19 +20,22 @@ from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Command, commit_group
 
 LOGGER = logging.getLogger("posse.service")
-GATHER = 0.25  # of the last transaction's time, in which clients that it answered may send the next command
-LONGEST = 0.02  # seconds of that time that count at most
+GATHER = 1.0  # of the last transaction's time, in which clients that it answered may send the next command
+LONGEST = 0.01  # seconds of that time that count at most
 
 
 class Submission(NamedTuple):
     """A command on its way, and where its result goes."""
 
     command: Command
-    future: Future[Any]
+    future: Future[Any] | asyncio.Future[Any]
 
 
 class Writer:
     """A thread that applies commands in order, as many as wait in one transaction.
+
+    Clients that a transaction answered often send the next command at once. So after a group of several, the thread
+    waits a little until as many commands are there as it answered, beside those that waited already.
 
     Args:
         store: where they go.
@@ -43,11 +48,12 @@ class Writer:
         self, store: ServiceStore, waiting: int = 10_000, group: int = 500, metrics: Metrics | None = None
     ) -> None:
         self._store = store
-        self._waiting = whole("waiting", waiting, least=1)
+        self._most_waiting = whole("waiting", waiting, least=1)
         self._group = whole("group", group, least=1)
         self._metrics = metrics
-        self._queue: queue.SimpleQueue[Submission | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._waiting: list[Submission] = []
+        self._wanted = 1  # how many have to wait before the thread is told
+        self._changed = threading.Condition(threading.Lock())
         self._closed = False
         self.failed_at = -math.inf
         """When the storage could not be written last, by the clock of `time.monotonic`."""
@@ -56,57 +62,67 @@ class Writer:
 
     @property
     def depth(self) -> int:
-        return self._queue.qsize()
+        return len(self._waiting)
 
     def submit(self, command: Command) -> Future[Any]:
         """Have a command applied; its result comes once it is durable, or `Refused`."""
-        submission = Submission(command, Future())
-        with self._lock:
-            if self._closed:
-                raise Unavailable("the service is stopping")
-            if self._queue.qsize() >= self._waiting:
-                raise Overloaded(f"{self._waiting:,} requests wait already; ask again in a moment")
-            self._queue.put(submission)
-        return submission.future
+        future: Future[Any] = Future()
+        self._add(Submission(command, future))
+        return future
 
     async def apply(self, command: Command) -> Any:
         """The result of a command, once it is durable; a caller that goes away cancels nothing."""
-        return await asyncio.shield(asyncio.wrap_future(self.submit(command)))
+        future = asyncio.get_running_loop().create_future()
+        self._add(Submission(command, future))
+        return await future
+
+    def _add(self, submission: Submission) -> None:
+        with self._changed:
+            if self._closed:
+                raise Unavailable("the service is stopping")
+            if len(self._waiting) >= self._most_waiting:
+                raise Overloaded(f"{self._most_waiting:,} requests wait already; ask again in a moment")
+            self._waiting.append(submission)
+            if len(self._waiting) >= self._wanted:
+                self._changed.notify()
 
     def close(self) -> None:
         """Accept nothing more, and finish what was accepted."""
-        with self._lock:
-            if not self._closed:
-                self._closed = True
-                self._queue.put(None)
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
         self._thread.join()
 
     def _run(self) -> None:
-        more, gather = True, 0.0
-        while more:
-            first = self._queue.get()
-            if first is None:
-                return
-            time.sleep(gather)
-            group = [first]
-            while len(group) < self._group and not self._queue.empty():
-                submission = self._queue.get()
-                if submission is None:
-                    more = False
-                    break
-                group.append(submission)
-            group = [submission for submission in group if submission.future.set_running_or_notify_cancel()]
+        expected, gather = 1, 0.0
+        while group := self._next_group(expected, gather):
+            group = [each for each in group if not isinstance(each.future, Future) or _begin(each.future)]
             if not group:
                 continue
             start = time.monotonic()
             try:
                 self._commit(group)
+                expected, gather = len(group) + len(self._waiting), 0.0
+                if len(group) > 1:
+                    gather = GATHER * min(time.monotonic() - start, LONGEST)
                 if self._metrics is not None:
                     self._metrics.group.observe(len(group))
                     self._metrics.depth.set(self.depth)
             except Exception:  # whatever it is, others wait
                 LOGGER.exception("the writer met an error that is not a request's")
-            gather = GATHER * min(time.monotonic() - start, LONGEST) if len(group) > 1 else 0.0
+
+    def _next_group(self, expected: int, gather: float) -> list[Submission]:
+        """The commands for the next transaction, at least one; none once the writer is closed."""
+        with self._changed:
+            self._wait_for(1, None)
+            if gather:
+                self._wait_for(min(expected, self._group), gather)
+            group, self._waiting = self._waiting[: self._group], self._waiting[self._group :]
+        return group
+
+    def _wait_for(self, wanted: int, seconds: float | None) -> None:
+        self._wanted = wanted
+        self._changed.wait_for(lambda: len(self._waiting) >= wanted or self._closed, seconds)
 
     def _commit(self, group: list[Submission]) -> None:
         """One transaction for all; if it fails because of one of them, one for each."""
@@ -115,15 +131,41 @@ class Writer:
         except Exception as error:
             if isinstance(error, Unavailable):
                 self.failed_at = time.monotonic()
-            if len(group) == 1 or isinstance(error, Unavailable):
-                for submission in group:
-                    submission.future.set_exception(error)
-            else:
+            elif len(group) > 1:
                 for submission in group:
                     self._commit([submission])
-            return
-        for submission, result in zip(group, results, strict=True):
-            if isinstance(result, Refused):
-                submission.future.set_exception(result)
-            else:
-                submission.future.set_result(result)
+                return
+            results = [error] * len(group)
+        _answer(group, results)
+
+
+def _begin(future: Future[Any]) -> bool:
+    """Whether anybody still waits for a future."""
+    return future.set_running_or_notify_cancel()
+
+
+def _answer(group: list[Submission], results: Sequence[Any]) -> None:
+    """Hand results over, those for one event loop all at once: waking a loop up costs more than an answer."""
+    by_loop = defaultdict(list)
+    for submission, result in zip(group, results, strict=True):
+        future = submission.future
+        if isinstance(future, Future):
+            _set(future, result)
+        else:
+            by_loop[future.get_loop()].append((future, result))
+    for loop, answers in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits
+            loop.call_soon_threadsafe(_set_all, answers)
+
+
+def _set_all(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in answers:
+        if not future.done():  # its caller went away
+            _set(future, result)
+
+
+def _set(future: Future[Any] | asyncio.Future[Any], result: Any) -> None:
+    if isinstance(result, Exception):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

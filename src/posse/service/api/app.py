@@ -12,8 +12,9 @@ from fastapi import FastAPI
 
 from posse.policies.user import import_file
 from posse.service.api.description import describe
+from posse.service.api.direct_routes import DirectRoutes
 from posse.service.api.middleware import RequestLimits, RunningRequests
-from posse.service.api.routes import add_routes
+from posse.service.api.routes import add_routes, direct_routes
 from posse.service.auth.permissions import Authenticator
 from posse.service.commands import TakeDefaults
 from posse.service.dashboard.routes import add_dashboard
@@ -45,6 +46,7 @@ def create_app(settings: Settings) -> FastAPI:
         docs_url=None,  # it would load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # it looks for a receiver at every request
     )
     state = app.state
     state.settings = settings
@@ -60,6 +62,7 @@ def create_app(settings: Settings) -> FastAPI:
     add_dashboard(app)
     add_problems(app)
     state.running = RunningRequests()
+    app.add_middleware(DirectRoutes, routes=direct_routes())
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, running=state.running)
     app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app

@@ -188,12 +188,17 @@ class JsonRequest(Request):
 
     async def json(self) -> Any:
         if not hasattr(self, "_json"):
-            try:
-                self._json = from_json(await self.body(), allow_inf_nan=False)
-            except ValueError as error:
-                advice = "Send one JSON value in UTF-8, without NaN or Infinity, not nested deeply."
-                raise HttpProblem("not-json", f"{str(error)[:300]}. {advice}") from None
+            self._json = read_json(await self.body())
         return self._json
+
+
+def read_json(content: bytes) -> Any:
+    """A body's JSON, read strictly."""
+    try:
+        return from_json(content, allow_inf_nan=False)
+    except ValueError as error:
+        advice = "Send one JSON value in UTF-8, without NaN or Infinity, not nested deeply."
+        raise HttpProblem("not-json", f"{str(error)[:300]}. {advice}") from None
 
 
 class AuthRoute(APIRoute):
@@ -208,7 +213,7 @@ class AuthRoute(APIRoute):
             authenticator: Authenticator = request.app.state.authenticator
             request.state.grant = await authenticator.admit(request, permission)
             if takes_body:
-                _check_type(request)
+                check_type(request)
                 request = JsonRequest(request.scope, request.receive)
                 if await request.body():
                     await request.json()
@@ -222,7 +227,8 @@ def new_router() -> APIRouter:
     return APIRouter(route_class=AuthRoute, generate_unique_id_function=lambda route: route.name)
 
 
-def _check_type(request: Request) -> None:
+def check_type(request: Request) -> None:
+    """Refuse a body that does not say that it is JSON."""
     kind = request.headers.get("content-type", "")
     if kind.partition(";")[0].strip().lower() != "application/json":
         detail = f"Content-Type is {kind[:100]!r}; send JSON, as `Content-Type: application/json`."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import ipaddress
 import math
 import time
@@ -206,6 +207,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+@functools.lru_cache(32)
+def _is_this_machine(host: str) -> bool:
+    """Whether a Host header names this machine; remembered, because every request has one."""
+    return is_loopback(_split(f"//{host}").hostname or "")
 
 
 def _split(url: str) -> SplitResult:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import logging
 import os
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import sqlalchemy as sql
+from psycopg.rows import dict_row
 from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.dialects.postgresql import psycopg
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import URL, Connection, Engine
 
 from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.schema import SCHEMA, metadata
 
+Values = Mapping[Any, Any]  # by the names of columns
 LOGGER = logging.getLogger("posse.service")
 PATIENCE = 5  # seconds that SQLite waits to write, and PostgreSQL may take to let us in
 PRIVATE = 0o600  # the rights of every file that is made: its owner reads and writes, and nobody else
@@ -160,17 +164,81 @@ def can_retry(error: exc.DBAPIError) -> bool:
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in RETRIED
 
 
+@contextlib.contextmanager
+def pipeline(connection: Connection) -> Iterator[None]:
+    """Let PostgreSQL have several statements without waiting for each; COMMIT, or the end, raises what any of them met."""
+    if connection.dialect.name == "sqlite":
+        yield
+        return
+    driver = _driver(connection)
+    with contextlib.suppress(psycopg.Error), driver.pipeline():  # SQLAlchemy has met errors already, but for the end's
+        yield
+
+
+def read_together(connection: Connection, asked: list[tuple[Any, Mapping[str, Any]]]) -> list[Sequence[Values]]:
+    """The rows of constant statements, each with its parameters, in one round trip to PostgreSQL."""
+    driver = _driver(connection)
+    try:
+        with driver.pipeline():
+            cursors = [driver.cursor(row_factory=dict_row) for _ in asked]
+            for cursor, (statement, parameters) in zip(cursors, asked, strict=True):
+                cursor.execute(_text_of(statement), parameters)
+        return [cursor.fetchall() for cursor in cursors]
+    except psycopg.Error as error:
+        lost = driver.broken or driver.closed
+        if lost:
+            connection.invalidate(error)
+        raise exc.DBAPIError.instance(None, None, error, psycopg.Error, False, lost, connection.dialect) from error
+
+
+def _driver(connection: Connection) -> psycopg.Connection[Any]:
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)
+    return driver
+
+
+@functools.cache
+def _text_of(statement: Any) -> str:
+    """A statement for PostgreSQL's driver."""
+    return str(statement.compile(dialect=PGDialect_psycopg()))
+
+
 def insert_into(table: sql.Table, dialect: str) -> Any:
     """An insertion that can say what to do about a row that is there already."""
     return (sqlite if dialect == "sqlite" else postgresql).insert(table)
 
 
+def insert_rows(connection: Connection, table: sql.Table, rows: list[dict[str, Any]], replace: bool = False) -> None:
+    """Insert rows, with `replace` in place of those that have the same key.
+
+    The driver takes all of them at once and as they are: as dictionaries, or as JSON, of which PostgreSQL makes a table.
+    With a conversion for every value and a message for every row, they would cost more than all else in a transaction.
+    """
+    local = connection.dialect.name == "sqlite"
+    given = rows if local else {"rows": json.dumps(rows, ensure_ascii=False, allow_nan=False, default=_hexadecimal)}
+    connection.exec_driver_sql(_insertion(table, local, replace), given)
+
+
 @functools.cache
-def upsert(table: sql.Table, dialect: str) -> Any:
-    """Insert a row, or replace all but its key."""
-    insert = insert_into(table, dialect)
-    rest = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
-    return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest)
+def _insertion(table: sql.Table, local: bool, replace: bool) -> str:
+    """An insertion of any number of rows."""
+    quoted = (sqlite if local else postgresql).dialect().identifier_preparer.quote
+    name, key = quoted(table.name), [quoted(column.name) for column in table.primary_key]
+    columns = [quoted(column.name) for column in table.c]
+    if local:
+        text = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join(f':{column.name}' for column in table.c)})"
+    else:
+        listed = ", ".join(columns)
+        source = f"json_populate_recordset(NULL::{name}, %(rows)s)"
+        text = f"INSERT INTO {name} ({listed}) SELECT {listed} FROM {source}"
+    if replace:
+        rest = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in key)
+        text += f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {rest}"
+    return text
+
+
+def _hexadecimal(value: bytes) -> str:
+    return "\\x" + value.hex()
 
 
 @functools.cache

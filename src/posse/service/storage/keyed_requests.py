@@ -26,7 +26,6 @@ SIZE = 24  # hexadecimal digits of a digest
 IN_LOG = '"in log"]'  # how an answer ends if the log has the key too, from before version 4
 
 _ROW, _MADE = tables.requests.c, tables.decisions.c
-_INSERT = sql.insert(tables.requests)
 _SELECT = "SELECT key, request, answer FROM requests WHERE experiment = "
 _KNOWN = {  # with all keys as one parameter: a list of parameters would cost more than the query
     "sqlite": _SELECT + ":experiment AND key IN (SELECT value FROM json_each(:keys))",
@@ -86,7 +85,7 @@ class KeyedRequests:
     def write(self) -> None:
         """Write those that are new."""
         if self._new:
-            database.execute(self._connection, _INSERT, self._new)
+            database.insert_rows(self._connection, tables.requests, self._new)
             self._new = []
 
     def forget(self, experiment: int, player: int) -> None:

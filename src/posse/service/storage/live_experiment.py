@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,6 @@ from posse.service.storage.pair_statistics import PairStatistics
 
 RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
 FEW = 2_000  # rows that are read to catch up; if there are more, the statistics are read anew
-INSERTS = {name: sql.insert(tables.metadata.tables[name]) for name in ("decisions", "rewards", "changes")}
 UPDATE = sql.update(tables.experiments).where(tables.experiments.c.id == sql.bindparam("experiment"))
 
 Answered = tuple[int, float, bool]
@@ -49,6 +48,7 @@ class LiveExperiment:
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
         self.statistics = PairStatistics()
+        self._missed = 0  # rows that others had written when it was last brought up to date
         self._rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)  # to be written, by table
         self._stand_at(row)
 
@@ -120,9 +120,16 @@ class LiveExperiment:
             )
         return live
 
-    def catch_up(self, connection: Connection, row: Values) -> bool:
-        """Replay what other processes wrote; False if it is so much that loading anew is faster."""
-        missed = row["links"] - self.links
+    def unread(self) -> list[tuple[Any, dict[str, int]]]:
+        """What to ask for the rows that others wrote; nothing if nobody else did of late."""
+        return log_rows.unread(self.id, self.links, self.state.decisions) if self._missed else []
+
+    def catch_up(self, connection: Connection, row: Values, read: Sequence[Sequence[Values]] = ()) -> bool:
+        """Replay what other processes wrote; False if it is so much that loading anew is faster.
+
+        `read` has the rows that `unread` asks for, if they were asked for already.
+        """
+        missed = self._missed = row["links"] - self.links
         if missed == 0:
             if row["head"] != self.head:
                 raise Damaged(f"experiment {self.name!r}: row {self.links} of the log is not the one that was written")
@@ -130,7 +137,11 @@ class LiveExperiment:
         if not 0 < missed <= FEW:
             return False
         head = self.head
-        found = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
+        found: Iterable[tuple[str, Values]]
+        if read:
+            found = [(name, entry) for name, entries in zip(log_rows.PLACES, read, strict=True) for entry in entries]
+        else:
+            found = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
         rows = sorted(found, key=log_rows.by_link)
         if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in rows):
             return False
@@ -345,10 +356,7 @@ class LiveExperiment:
         """Write the rows of the log, and the names, that are not yet there."""
         for name, rows in self._rows.items():
             if rows:
-                insert = INSERTS.get(name)
-                if insert is None:
-                    insert = database.upsert(tables.metadata.tables[name], connection.dialect.name)
-                database.execute(connection, insert, rows)
+                database.insert_rows(connection, tables.metadata.tables[name], rows, replace=name not in log_rows.PLACES)
                 rows.clear()
 
     def write(self, connection: Connection) -> None:

@@ -21,7 +21,7 @@ from posse.learner.state import LearnerState
 from posse.policies.state import state_shapes
 from posse.policies.statistics import COUNT
 from posse.service.storage import schema as tables
-from posse.service.storage.database import upsert
+from posse.service.storage.database import insert_rows
 from posse.service.storage.errors import Damaged, OtherVersion
 from posse.service.storage.log_rows import Values, read_names, read_values
 
@@ -86,10 +86,10 @@ class PairStatistics:
         before = self._summary
         rows = _rows(experiment, state, self._changed(state))
         if rows:
-            connection.execute(upsert(tables.stats, connection.dialect.name), rows)
+            insert_rows(connection, tables.stats, rows, replace=True)
         if self._summary != before:
             values = {"experiment": experiment, "players": self._shape[1], "content": summary_of(state)}
-            connection.execute(upsert(tables.summaries, connection.dialect.name), values)
+            insert_rows(connection, tables.summaries, [values], replace=True)
 
     def _changed(self, state: LearnerState) -> np.ndarray:
         """The pairs that may differ from what the database has, which from now on has them."""

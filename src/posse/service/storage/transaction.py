@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sql
 from sqlalchemy import exc
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.engine import Connection
 
 from posse.attributes import WrongValue
@@ -34,12 +36,10 @@ SLACK = 1.0  # seconds by which the database is asked for more than is due; each
 AT_ONCE = 500  # decisions looked up in one query
 CREATE_LOCK = 0x637265617465  # "create": PostgreSQL's advisory lock of requests with keys that create experiments
 
-LOCKED = (
-    sql.select(tables.experiments)
-    .where(tables.experiments.c.name.in_(sql.bindparam("names", expanding=True)))
-    .order_by(tables.experiments.c.id)
-    .with_for_update()
-)
+_NAME = tables.experiments.c.name
+_IN_ORDER = sql.select(tables.experiments).order_by(tables.experiments.c.id).with_for_update()
+LOCKED = _IN_ORDER.where(_NAME.in_(sql.bindparam("names", expanding=True)))
+LOCKED_ANY = _IN_ORDER.where(_NAME == sql.any_(sql.bindparam("names", type_=ARRAY(sql.Text))))  # PostgreSQL's words
 
 
 class Command(Protocol):
@@ -87,12 +87,14 @@ def _commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Resul
 
 
 def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Result:
-    with store.engine.connect() as connection:  # the first statement begins, and an error rolls back
+    with store.writing() as connection:
+        connection.begin()
         transaction = Transaction(connection, store)
         result = work(transaction)
-        transaction.write()
         try:
-            connection.commit()
+            with database.pipeline(connection):
+                transaction.write()
+                connection.commit()
         except exc.DBAPIError as error:
             if not (error.connection_invalidated and _was_committed(store, transaction)):
                 raise
@@ -151,9 +153,20 @@ class Transaction:
         wanted = sorted(set(names) - set(self.touched))
         if not wanted:
             return
-        for row in self.connection.execute(LOCKED, {"names": wanted}).mappings().all():
-            live = self._live.pop(row["name"], None)  # if anything goes wrong from here on, it is loaded anew
-            if live is None or live.id != row["id"] or not live.catch_up(self.connection, row):
+        known = {name: self._live.pop(name) for name in wanted if name in self._live}  # after an error: loaded anew
+        rows: Sequence[Values]
+        if self.connection.dialect.name == "sqlite":
+            rows, unread = self.connection.execute(LOCKED, {"names": wanted}).mappings().all(), {}
+        else:  # what others wrote is read in the same round trip, once the lock is there
+            asked = {name: live.unread() for name, live in known.items()}
+            queries_of_all = itertools.chain.from_iterable(asked.values())
+            rows, *read = database.read_together(self.connection, [(LOCKED_ANY, {"names": wanted}), *queries_of_all])
+            following = iter(read)
+            unread = {name: list(itertools.islice(following, len(each))) for name, each in asked.items()}
+        for row in rows:
+            live = known.get(row["name"])
+            read_already = unread.get(row["name"], ())
+            if live is None or live.id != row["id"] or not live.catch_up(self.connection, row, read_already):
                 live = LiveExperiment.load(self.connection, row)
             self.touched[row["name"]], self._links[row["name"]] = live, live.links
 
