@@ -53,7 +53,7 @@ def work(url: str, seed: int, stop: Event) -> Recorder:
     held: list[str] = []
     while not stop.is_set():
         number = int(time.monotonic() / KEY_SECONDS) - random.choice([0, 0, 0, 1, 20])
-        key, players = f"key {number}", Random(number).sample(PLAYERS, 1 + number % 3)
+        key, players = f"key-{number}", Random(number).sample(PLAYERS, 1 + number % 3)
         made = insist(lambda key=key, players=players: recorder.decide(key, players))
         if isinstance(made.answer, tuple):
             held += [identity for identity, *_ in made.answer]

@@ -28,7 +28,6 @@ from compared import rows
 from posse.learner.ledger import write_id
 
 REFUSED = "refused"  # the answer that says that nothing happened
-UNKNOWN_DECISION = "unknown"  # the answer that nobody gets who knows a decision's id
 END = sys.float_info.max  # when the log is read, after everything else
 
 
@@ -84,11 +83,11 @@ class Recorder:
     """Sends requests, one at a time, and writes down what came of them."""
 
     def __init__(self, url: str, experiment: str, seconds: float) -> None:
-        self._http = httpx.Client(base_url=f"{url}/v1/experiments/{experiment}", timeout=seconds)
+        self._http = httpx.Client(base_url=url, timeout=seconds)
         self._experiment = experiment
         self.operations: list[Operation] = []
         self.errors: list[str] = []
-        """Answers that nobody should get: 5xx other than 503, and 503 without Retry-After."""
+        """Answers that these requests should not get, such as 404 or 500, or 503 without Retry-After."""
 
     def decide(self, key: str, players: Sequence[str]) -> Operation:
         def read(said: Any) -> Any:
@@ -114,13 +113,13 @@ class Recorder:
     def _send(self, asked: Operation, method: str, path: str, body: Any, read: Any) -> Operation:
         sent, answer = time.monotonic(), None
         try:
-            said = self._http.request(method, path, json=body)
+            said = self._http.request(method, f"/v1/experiments/{self._experiment}{path}", json=body)
             if said.status_code == 200:
                 answer = read(said.json())
             elif said.status_code == 409 and said.json()["type"].endswith("conflicting-reward"):
                 answer = "conflict"
-            elif said.status_code < 500:
-                answer = UNKNOWN_DECISION if said.status_code == 404 else REFUSED
+            elif said.status_code == 429:
+                answer = REFUSED
             elif said.status_code != 503 or "retry-after" not in said.headers:
                 self.errors.append(f"{method} {path}: {said.status_code} {said.text[:200]}")
         except httpx.TransportError:

@@ -165,10 +165,6 @@ def refused_and_done(operations, log):
     operations[2] = operations[2]._replace(answer=REFUSED)
 
 
-def unknown_to_those_who_were_told(operations, log):
-    operations[5] = operations[5]._replace(answer="unknown")
-
-
 def reward_from_nobody(operations, log):
     log.append(LogRow(99, "01-00000000", None, 1.0, 1))
 
@@ -193,7 +189,6 @@ WRONG = [
     known_before_it_was_sent,
     conflict_with_itself,
     refused_and_done,
-    unknown_to_those_who_were_told,
     reward_from_nobody,
     rounds_go_back,
 ]
