@@ -1,4 +1,4 @@
-"""A way between a service and its database that can be cut: a proxy which stops forwarding, and tells nobody."""
+"""A network between a service and its database that can stop forwarding, be cut, and come back."""
 
 from __future__ import annotations
 
@@ -7,80 +7,95 @@ import socket
 import threading
 from collections.abc import Iterator
 
-from sqlalchemy import make_url
 
+class CutNetwork:
+    """Forwards TCP connections from a port of this machine to a server, as long as it is told to.
 
-class Proxy:
-    """Forwards TCP connections to a database, until it is cut."""
+    Args:
+        host: the server's host.
+        port: the server's port.
+    """
 
-    def __init__(self, database: str) -> None:
-        self._database = make_url(database)
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=200)
-        self._cut, self._held = threading.Event(), []  # what is set for all lines that are dead; sockets of dead lines
+    def __init__(self, host: str, port: int) -> None:
+        self.target = host, port
+        """Where new connections go; another server may take over."""
+        self._forwarding, self._refusing = threading.Event(), False
+        self._forwarding.set()
+        self._sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
-    @property
-    def url(self) -> str:
-        """The database's address, by way of the proxy."""
-        host, port = self._listener.getsockname()
-        return self._database.set(host=host, port=port).render_as_string(hide_password=False)
-
-    def point(self, database: str) -> None:
-        """Forward new connections elsewhere."""
-        self._database = make_url(database)
+    def stop(self) -> None:
+        """Take what is sent and forward nothing, without a word; connections stay open, and new ones are accepted."""
+        self._forwarding.clear()
 
     def cut(self) -> None:
-        """Forward nothing more on any line, old or new; all of them stay open, and what is sent is lost."""
-        self._cut.set()
+        """Break every connection, and refuse new ones."""
+        self._refusing = True
+        self._forwarding.set()
+        with self._lock:
+            for each in self._sockets:
+                _shut(each)
 
-    def mend(self) -> None:
-        """Forward new connections again; the old ones stay dead."""
-        self._cut = threading.Event()
+    def resume(self) -> None:
+        """Forward again, first what was sent meanwhile."""
+        self._refusing = False
+        self._forwarding.set()
 
     def close(self) -> None:
-        self._cut.set()
-        for line in (self._listener, *self._held):
-            with contextlib.suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
-            line.close()
+        """End it."""
+        self.cut()
+        _shut(self._listener)
+        self._listener.close()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:
-                return
-            self._held.append(near)
-            if self._cut.is_set():
-                continue
-            try:
-                far = socket.create_connection((self._database.host, self._database.port), timeout=2)
-            except OSError:
-                near.shutdown(socket.SHUT_RDWR)
-                continue
-            far.settimeout(None)
-            self._held.append(far)
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=_forward, args=(source, sink, self._cut), daemon=True).start()
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def _connect(self, client: socket.socket) -> None:
+        self._forwarding.wait()
+        try:
+            if self._refusing:
+                raise ConnectionRefusedError
+            server = socket.create_connection(self.target)
+        except OSError:
+            client.close()
+            return
+        with self._lock:
+            self._sockets |= {client, server}
+        for ends in ((client, server), (server, client)):
+            threading.Thread(target=self._forward, args=ends, daemon=True).start()
+
+    def _forward(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                self._forwarding.wait()
+                target.sendall(data)
+        self._forwarding.wait()
+        for each in (source, target):
+            _shut(each)
+        with self._lock:
+            self._sockets -= {source, target}
 
 
-def _forward(source: socket.socket, sink: socket.socket, cut: threading.Event) -> None:
+def _shut(each: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        while data := source.recv(1 << 16):
-            if cut.is_set():
-                return
-            sink.sendall(data)
-    if not cut.is_set():
-        for line in (source, sink):
-            with contextlib.suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
+        each.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager
-def proxy(database: str) -> Iterator[Proxy]:
-    """A proxy, gone afterwards."""
-    made = Proxy(database)
+def network_to(database: str) -> Iterator[tuple[CutNetwork, str]]:
+    """A network to a PostgreSQL database, and the database's address through it."""
+    from sqlalchemy import make_url
+
+    address = make_url(database)
+    network = CutNetwork(address.host or "127.0.0.1", address.port or 5432)
     try:
-        yield made
+        through = address.set(host="127.0.0.1", port=network.port)
+        yield network, through.render_as_string(hide_password=False)
     finally:
-        made.close()
+        network.close()

@@ -3,7 +3,8 @@
 `Recorder` writes down each request with the moments before it was sent and after it was answered. `faults` compares
 the requests with the log. The log is one order of events, so the search for an order is short:
 
-- all answers for one idempotency key are the decisions that the log has under that key;
+- all answers for one idempotency key are the same decisions, which are one round of the log; a round that was given to
+  nobody belongs to one request whose outcome is not known;
 - what was answered before another request was sent stands before it in the log, reads included;
 - the answers to all reports of one decision's reward are those of a register that is written once, in some order that
   respects real time. That order is searched for, as Wing and Gong do (1993).
@@ -64,11 +65,10 @@ class LogRow(NamedTuple):
 
     link: int
     decision: str
-    key: str | None
-    """The idempotency key; None for a reward."""
     content: Any
     """Player, arm and propensity, or the reward."""
     round: int
+    """The round of the decision; each request for decisions is one."""
     defaulted: bool = False
 
     @property
@@ -93,8 +93,8 @@ class Recorder:
         def read(said: Any) -> Any:
             return tuple((one["id"], one["player"], one["arm"], one["propensity"]) for one in said["decisions"])
 
-        body = {"players": list(players), "idempotency_key": key}
-        return self._send(Operation("decide", key, 0.0, given=tuple(players)), "POST", "/decisions", body, read)
+        asked = Operation("decide", key, 0.0, given=tuple(players))
+        return self._send(asked, "POST", "/decisions", {"players": list(players)}, read, {"Idempotency-Key": key})
 
     def reward(self, decision: str, value: float) -> Operation:
         body = {"decision": decision, "reward": value}
@@ -110,10 +110,12 @@ class Recorder:
     def close(self) -> None:
         self._http.close()
 
-    def _send(self, asked: Operation, method: str, path: str, body: Any, read: Any) -> Operation:
+    def _send(
+        self, asked: Operation, method: str, path: str, body: Any, read: Any, headers: dict[str, str] | None = None
+    ) -> Operation:
         sent, answer = time.monotonic(), None
         try:
-            said = self._http.request(method, f"/v1/experiments/{self._experiment}{path}", json=body)
+            said = self._http.request(method, f"/v1/experiments/{self._experiment}{path}", json=body, headers=headers)
             if said.status_code == 200:
                 answer = read(said.json())
             elif said.status_code == 409 and said.json()["type"].endswith("conflicting-reward"):
@@ -131,7 +133,7 @@ class Recorder:
 
 
 LOGGED_DECISIONS = """
-    SELECT d.link, d.serial, d.tag, d.request_key, p.name, a.name, d.propensity, d.round FROM decisions d
+    SELECT d.link, d.serial, d.tag, p.name, a.name, d.propensity, d.round FROM decisions d
     JOIN players p ON p.experiment = d.experiment AND p.place = d.player
     JOIN arms a ON a.experiment = d.experiment AND a.place = d.arm
     JOIN experiments e ON e.id = d.experiment WHERE e.name = '{name}'
@@ -146,11 +148,11 @@ LOGGED_REWARDS = """
 def read_log(database: str, experiment: str) -> list[LogRow]:
     """The log of an experiment, read by plain SQL."""
     found = [
-        LogRow(link, write_id(serial, tag), key, tuple(content), in_round)
-        for link, serial, tag, key, *content, in_round in rows(database, LOGGED_DECISIONS.format(name=experiment))
+        LogRow(link, write_id(serial, tag), tuple(content), in_round)
+        for link, serial, tag, *content, in_round in rows(database, LOGGED_DECISIONS.format(name=experiment))
     ]
     found += [
-        LogRow(link, write_id(serial, tag), None, reward, in_round, bool(defaulted))
+        LogRow(link, write_id(serial, tag), reward, in_round, bool(defaulted))
         for link, serial, tag, reward, defaulted, in_round in rows(database, LOGGED_REWARDS.format(name=experiment))
     ]
     return sorted(found, key=lambda row: row.link)
@@ -164,30 +166,48 @@ def faults(operations: Iterable[Operation], log: Sequence[LogRow]) -> list[str]:
     by_kind: dict[str, dict[str, list[Operation]]] = defaultdict(lambda: defaultdict(list))
     for operation in operations:
         by_kind[operation.kind][operation.target].append(operation)
-    found = _about_decisions(by_kind["decide"], log) + _about_rewards(by_kind["reward"], log)
+    found, made_by = _about_decisions(by_kind["decide"], log)
+    found += _about_rewards(by_kind["reward"], log)
     reads = [one for each in by_kind["read"].values() for one in each if isinstance(one.answer, Progress)]
-    return found + _about_order(_spans(by_kind, log), reads, log) + _about_rounds(log)
+    spans = [_span(row, by_kind["reward"][row.decision] if row.is_reward else made_by[row.round]) for row in log]
+    return found + _about_order(spans, reads, log) + _about_numbers(log)
 
 
-def _about_decisions(asked: dict[str, list[Operation]], log: Sequence[LogRow]) -> list[str]:
-    """Every key has one answer, which is in the log; and nothing else is."""
-    logged: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+def _about_decisions(
+    asked: dict[str, list[Operation]], log: Sequence[LogRow]
+) -> tuple[list[str], dict[int, list[Operation]]]:
+    """Every key has one answer, which is a round of the log, and nothing else is; the requests of each round."""
+    rounds: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for row in log:
         if not row.is_reward:
-            logged[str(row.key)].append((row.decision, *row.content))
-    found = [f"decision for key {key} is there, and nobody asked for it" for key in logged.keys() - asked.keys()]
+            rounds[row.round].append((row.decision, *row.content))
+    round_of = {made[0][0]: number for number, made in rounds.items()}  # by the id of its first decision
+    found: list[str] = []
+    made_by: dict[int, list[Operation]] = defaultdict(list)
+    open_: dict[Any, list[list[Operation]]] = defaultdict(list)  # requests that may have happened, by their players
     for key, repeats in asked.items():
         answers = {one.answer for one in repeats if one.is_known and one.answer != REFUSED}
-        there = tuple(logged.get(key, ()))
         if len(answers) > 1:
             found.append(f"key {key} was answered with different decisions: {sorted(answers)}")
-        if answers and there not in answers:
-            found.append(f"key {key} was answered with {answers.pop()}, but the log has {there}")
-        if there and all(one.answer == REFUSED for one in repeats):
-            found.append(f"key {key} was refused, and the log has {there}")
-        if there and [player for _, player, *_ in there] != list(repeats[0].given):
-            found.append(f"key {key} has decisions for some of its players only: {there}")
-    return found
+        for answer in answers:
+            number = round_of.get(answer[0][0], -1)
+            if tuple(rounds.get(number, ())) != answer:
+                found.append(f"key {key} was answered with {answer}, but the log has {rounds.get(number)}")
+            if number in made_by:
+                found.append(f"round {number} was given to two keys, {key} and {made_by[number][0].target}")
+            made_by[number] = [one for one in repeats if one.answer != REFUSED]
+        if not answers and any(not one.is_known for one in repeats):
+            open_[repeats[0].given].append([one for one in repeats if not one.is_known])
+    for each in open_.values():
+        each.sort(key=lambda repeats: -min(one.sent for one in repeats))
+    for number, made in sorted(rounds.items()):
+        if number not in made_by:  # the request that was sent first: any other order allows less
+            maybe = open_[tuple(player for _, player, *_ in made)]
+            if maybe:
+                made_by[number] = maybe.pop()
+            else:
+                found.append(f"round {number} is there, and nobody asked for it: {made}")
+    return found, made_by
 
 
 def _about_rewards(asked: dict[str, list[Operation]], log: Sequence[LogRow]) -> list[str]:
@@ -247,16 +267,12 @@ class Span(NamedTuple):
     latest: float
 
 
-def _spans(by_kind: dict[str, dict[str, list[Operation]]], log: Sequence[LogRow]) -> list[Span]:
-    """The span of each row of the log."""
-    found = []
-    for row in log:
-        about = by_kind["reward"][row.decision] if row.is_reward else by_kind["decide"][str(row.key)]
-        happened = [one for one in about if one.answer != REFUSED]
-        makers = [one for one in happened if not row.is_reward or (one.given == row.content and not row.defaulted)]
-        earliest = min((one.sent for one in makers), default=-math.inf)
-        found.append(Span(earliest, min((one.answered for one in happened), default=math.inf)))
-    return found
+def _span(row: LogRow, about: list[Operation]) -> Span:
+    """When a row was written, as far as the requests about it say."""
+    happened = [one for one in about if one.answer != REFUSED]
+    makers = [one for one in happened if not row.is_reward or (one.given == row.content and not row.defaulted)]
+    earliest = min((one.sent for one in makers), default=-math.inf)
+    return Span(earliest, min((one.answered for one in happened), default=math.inf))
 
 
 def _about_order(spans: list[Span], reads: list[Operation], log: Sequence[LogRow]) -> list[str]:
@@ -264,7 +280,7 @@ def _about_order(spans: list[Span], reads: list[Operation], log: Sequence[LogRow
     counts, at = Counter[bool](), {(0, 0): 0}
     for place, row in enumerate(log, 1):
         counts[row.is_reward] += 1
-        if row.is_reward or place == len(log) or log[place].key != row.key:  # a request is there wholly or not at all
+        if row.is_reward or place == len(log) or log[place].is_reward or log[place].round != row.round:
             at[counts[False], counts[True]] = place
     found = []
     events = [(2 * place, *span, f"row {log[place].link}") for place, span in enumerate(spans)]
@@ -284,13 +300,9 @@ def _about_order(spans: list[Span], reads: list[Operation], log: Sequence[LogRow
     return found + (["rounds go back"] if rounds != sorted(rounds) else [])
 
 
-def _about_rounds(log: Sequence[LogRow]) -> list[str]:
-    """Each request for decisions is one round, and rounds grow along the log; so do the numbers of rows."""
-    made = [(row.round, row.key) for row in log if not row.is_reward]
-    found = [
-        f"round {second[0]} comes after {first[0]}"
-        for first, second in itertools.pairwise(made)
-        if second[0] < first[0] or (second[0] == first[0]) != (second[1] == first[1])
-    ]
+def _about_numbers(log: Sequence[LogRow]) -> list[str]:
+    """Rounds and the numbers of rows grow along the log."""
+    rounds = [row.round for row in log if not row.is_reward]
     links = Counter(row.link for row in log)
+    found = [f"round {b} comes after {a}" for a, b in itertools.pairwise(rounds) if b < a]
     return found + [f"row {link} is there {times} times" for link, times in links.items() if times > 1]
