@@ -2,7 +2,8 @@
 
     python tests/service/fire.py [--short] [--workers N] [storm | joins] …
 
-prints the figures that docs/reliability.md has.
+prints the figures that docs/reliability.md has. Clients ask for decisions at a steady rate, first alone, then in a
+storm of connections, readers and viewers, then while players join another experiment.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +32,9 @@ from posse.service.storage.transaction import commit, commit_group
 
 ATTACKERS = Path(__file__).with_name("fire_attackers.py")
 GENTLE = 10  # by how much attackers are nicer than the service and its clients, with whom they share the processors
-DECIDERS = 4
+DECIDERS = 2
+FILES = 1024  # that a process may open unless it asks for more, as most systems have it
+KINDS = ["storm", "joins"]
 
 
 class Siege(NamedTuple):
@@ -72,7 +76,7 @@ class Figures(NamedTuple):
 
 
 @contextlib.contextmanager
-def attack(kind: str, url: str, number: int, gentle: int = GENTLE) -> Iterator[dict[str, Any]]:
+def attack(kind: str, url: str, number: int, gentle: int = GENTLE) -> Iterator[tuple[subprocess.Popen[str], Any]]:
     """Attackers at work; what they counted is in the dictionary afterwards."""
     found: dict[str, Any] = {}
     with subprocess.Popen(
@@ -84,15 +88,17 @@ def attack(kind: str, url: str, number: int, gentle: int = GENTLE) -> Iterator[d
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
-            yield found
+            yield process, found
         finally:
             found |= json.loads(process.communicate()[0] or "{}")
 
 
-def measure(url: str, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The times of decisions, and of answers to /healthz."""
-    with attack("probe", url, 1, 0) as health, attack("decide", url, DECIDERS, 0) as made:
-        time.sleep(seconds)
+def measure(url: str, seconds: float, attackers: Sequence[subprocess.Popen[str]] = ()) -> tuple[Any, Any]:
+    """The times of decisions, and of answers to /healthz, for so long or until one of the attackers has done all."""
+    with attack("probe", url, 1, 0) as (_, health), attack("decide", url, DECIDERS, 0) as (_, made):
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and all(each.poll() is None for each in attackers):
+            time.sleep(0.1)
     return made, health
 
 
@@ -103,21 +109,17 @@ def p99(measured: dict[str, Any]) -> float:
     return float(1e3 * times[int(0.99 * len(times))])
 
 
-def besiege(service: Fleet, attackers: dict[str, int], seconds: float) -> Figures:
-    """Decisions without the attackers, then with them."""
-    measure(service.url, min(2.0, seconds))  # so that everything is in memory
-    quiet, _ = measure(service.url, seconds)
-    counted = {}
-    with contextlib.ExitStack() as siege:
-        for kind, number in attackers.items():
-            counted[kind] = siege.enter_context(attack(kind, service.url, number))
-        size, begun = service.log.stat().st_size, time.monotonic()
-        made, health = measure(service.url, seconds)
-        written = (service.log.stat().st_size - size) / (time.monotonic() - begun) * 60 / 1e6
-    times = made["seconds"]
-    slowest, unwell = 1e3 * max(times), 1e3 * max(health["seconds"]) if not health["failed"] else np.inf
-    figures = p99(quiet), p99(made), slowest, len(made["failed"]), len(times), unwell, written
-    return Figures(*figures, counted)
+def besiege(service: Fleet, attackers: dict[str, int], seconds: float, quiet: float) -> Figures:
+    """What becomes of decisions meanwhile."""
+    with contextlib.ExitStack() as stack:
+        begun = {kind: stack.enter_context(attack(kind, service.url, many)) for kind, many in attackers.items() if many}
+        size, began = service.log.stat().st_size, time.monotonic()
+        made, health = measure(service.url, seconds, [process for process, _ in begun.values()])
+        written = (service.log.stat().st_size - size) / (time.monotonic() - began) * 60 / 1e6
+    times, unwell = made["seconds"], health["failed"]
+    slowest = np.inf if unwell else 1e3 * max(health["seconds"])
+    figures = quiet, p99(made), 1e3 * max(times), len(made["failed"]), len(times), slowest, written
+    return Figures(*figures, {kind: counted for kind, (_, counted) in begun.items()})
 
 
 # ---------------------------------------------------------------- the two sieges
@@ -133,6 +135,7 @@ def prepare(database: str, siege: Siege) -> None:
     for _ in range(20):
         pairs = zip(random.integers(siege.players, size=500), random.integers(siege.arms, size=500), strict=True)
         commit(store, Record("big", [(f"player {who}", arms[what], float(random.random())) for who, what in pairs]))
+    commit(store, Create("growing", posse.PosseTS(), arms, ["player"], seed=4))
     for start in range(0, siege.experiments, 100):
         names = [f"small {number}" for number in range(start, min(start + 100, siege.experiments))]
         commit_group(store, [Create(name, posse.PosseTS(), ARMS, PLAYERS, seed=1) for name in names])
@@ -140,24 +143,23 @@ def prepare(database: str, siege: Siege) -> None:
     store.close()
 
 
-def storm(siege: Siege, folder: Path, workers: int = 2) -> Figures:
-    """Connections that say nothing or half of something, readers of the largest state, and viewers, all at once."""
-    database = f"sqlite:///{folder}/storm.db"
-    prepare(database, siege)
-    with fleet(database, folder, workers) as service:
-        attackers = {"hold": siege.connections, "read": siege.readers, "view": siege.viewers}
-        return besiege(service, attackers, siege.seconds)
-
-
-def joins(siege: Siege, folder: Path, workers: int = 2) -> Figures:
-    """Players join the largest experiment one by one; the time of the siege is what they need, or three times it."""
-    database = f"sqlite:///{folder}/joins.db"
-    prepare(database, siege._replace(players=1, experiments=0))
-    with fleet(database, folder, workers) as service:
-        return besiege(service, {"join": siege.joins}, siege.seconds)
-
-
-BARS = {"storm": 3.0, "joins": 100.0}
+def run(siege: Siege, workers: int = 2, which: Sequence[str] = KINDS) -> Iterator[tuple[str, Figures]]:
+    """The sieges, one after the other, of the same service, on a database in memory: the disk is not besieged."""
+    storm = {"hold": siege.connections, "read": siege.readers, "view": siege.viewers}
+    with contextlib.ExitStack() as stack:
+        memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=memory)))
+        database = f"sqlite:///{folder}/posse.db"
+        prepare(database, siege)
+        before = resource.getrlimit(resource.RLIMIT_NOFILE)
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, before[1]))  # which the service may raise, as attackers do
+        service = stack.enter_context(fleet(database, folder, workers))
+        measure(service.url, min(2.0, siege.seconds))  # so that everything is in memory
+        for kind in which:
+            quiet = p99(measure(service.url, siege.seconds)[0])
+            longest = siege.seconds if kind == "storm" else 20 * siege.seconds
+            yield kind, besiege(service, storm if kind == "storm" else {"join": siege.joins}, longest, quiet)
 
 
 def table(name: str, figures: Figures) -> str:
@@ -178,13 +180,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--short", action="store_true", help="the small form that the tests have")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("which", nargs="*", default=["storm", "joins"])
+    parser.add_argument("--seconds", type=float, help="how long each phase lasts")
+    parser.add_argument("which", nargs="*", default=KINDS, help="of storm and joins; both by default")
     options = parser.parse_args()
     print(f"posse {posse.__version__}, {options.workers} workers, {os.cpu_count()} cores", flush=True)
-    for name in options.which:
-        with tempfile.TemporaryDirectory() as folder:
-            run = {"storm": storm, "joins": joins}[name]
-            print(table(name, run(SHORT if options.short else Siege(), Path(folder), options.workers)), flush=True)
+    siege = SHORT if options.short else Siege()
+    siege = siege._replace(seconds=options.seconds or siege.seconds)
+    for name, figures in run(siege, options.workers, options.which):
+        print(table(name, figures), flush=True)
 
 
 if __name__ == "__main__":

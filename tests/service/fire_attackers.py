@@ -1,6 +1,7 @@
 """Those who besiege a service, each kind in a process of its own: `python fire_attackers.py KIND URL NUMBER`.
 
-Says "ready" once it has begun, works until its standard input ends, and then writes what came of it, as JSON.
+Says "ready" once it has begun, works until its standard input ends or it has done all, and then writes what came of it
+as JSON.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import math
 import re
 import resource
 import sys
@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 ADDRESSES = [f"127.0.0.{number}" for number in range(1, 6)]  # the victims' clients use the first one too
-RATE = 20.0  # decisions a second of each client
+RATE = 10.0  # decisions a second of each client
 TICK = 2.0  # seconds between two requests of a page
 GIVE_UP = 60.0
 POLLED = {"HX-Request": "true"}
@@ -155,17 +155,14 @@ async def view(url: str, number: int, ready: asyncio.Event) -> dict[str, Any]:
 
 
 async def join(url: str, number: int, ready: asyncio.Event) -> dict[str, Any]:
-    """Let players join the largest experiment, one by one."""
+    """Let players join an experiment, one by one, until all are there."""
     counts: Counter[str] = Counter()
     line = Line(url, keep=True)
-    begun = time.monotonic()
 
     async def keep_joining(_: int) -> None:
         for player in range(number):
-            status, _ = await line.ask("/v1/experiments/big", {"join": [f"late {player}"]}, "PATCH")
+            status, _ = await line.ask("/v1/experiments/growing", {"join": [f"late {player}"]}, "PATCH")
             counts[str(status)] += 1
-        counts["ms"] = round(1e3 * (time.monotonic() - begun))
-        await asyncio.sleep(math.inf)
 
     return await _each(1, keep_joining, counts, ready)
 
@@ -181,16 +178,7 @@ async def decide(url: str, number: int, ready: asyncio.Event) -> dict[str, Any]:
     async def keep_deciding(place: int) -> None:
         line, due = Line(url, keep=place % 2 == 0), time.monotonic()
         while True:
-            asking = asyncio.ensure_future(line.ask("/v1/experiments/teas/decisions", {"player": f"shop {place % 12}"}))
-            try:
-                status, _ = await asyncio.shield(asking)
-            except asyncio.CancelledError:
-                found["seconds"].append(time.monotonic() - due)  # it still waits
-                asking.cancel()
-                raise
-            found["seconds"].append(time.monotonic() - due)
-            if status != 200:
-                found["failed"].append(status)
+            await _timed(line.ask("/v1/experiments/teas/decisions", {"player": f"shop {place % 12}"}), due, found)
             due += 1 / RATE
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
@@ -204,19 +192,22 @@ async def probe(url: str, number: int, ready: asyncio.Event) -> dict[str, Any]:
 
     async def keep_probing(_: int) -> None:
         while True:
-            begun = time.monotonic()
-            try:
-                async with asyncio.timeout(10):
-                    status, _ = await Line(url).ask("/healthz")
-            except TimeoutError:
-                status = 0
-            found["seconds"].append(time.monotonic() - begun)
-            if status != 200:
-                found["failed"].append(status)
+            await _timed(Line(url).ask("/healthz"), time.monotonic(), found)
             await asyncio.sleep(0.25)
 
     await _each(number, keep_probing, found, ready)
     return found
+
+
+async def _timed(asking: Any, due: float, found: dict[str, list[float]]) -> None:
+    """Note how long an answer takes, or has taken so far when all ends, and whether it is a good one."""
+    status = 200
+    try:
+        status, _ = await asking
+    finally:
+        found["seconds"].append(time.monotonic() - due)
+        if status != 200:
+            found["failed"].append(status)
 
 
 async def _each(number: int, work: Any, result: Any, ready: asyncio.Event) -> Any:
@@ -238,13 +229,14 @@ async def _forever(begin: Any, result: Any) -> None:
 
 
 async def main(kind: str, url: str, number: int) -> None:
-    ready = asyncio.Event()
+    ready, ended = asyncio.Event(), asyncio.Event()
     attack = {"hold": hold, "read": read, "view": view, "join": join, "decide": decide, "probe": probe}[kind]
     task = asyncio.create_task(attack(url, number, ready))
-    waiting = asyncio.create_task(ready.wait())
-    await asyncio.wait([task, waiting], return_when=asyncio.FIRST_COMPLETED)
-    print("ready", flush=True)
-    await asyncio.to_thread(sys.stdin.read)
+    for event in (ready, ended):
+        await asyncio.wait([task, asyncio.create_task(event.wait())], return_when=asyncio.FIRST_COMPLETED)
+        if event is ready:
+            print("ready", flush=True)
+            asyncio.get_running_loop().add_reader(sys.stdin, ended.set)  # nothing is ever written to it
     task.cancel()
     print(json.dumps(await task), flush=True)
 
