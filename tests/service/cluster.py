@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SETTINGS = {"listen_addresses": "127.0.0.1", "max_connections": "300", "log_min_messages": "warning"}
@@ -134,11 +134,11 @@ def children() -> dict[int, list[int]]:
 
 
 @contextlib.contextmanager
-def cluster() -> Iterator[Cluster]:
+def cluster(make: Callable[[Path], Cluster] = Cluster) -> Iterator[Cluster]:
     """A new cluster, gone afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="posse-postgres-"))
     try:
-        made = Cluster(folder)
+        made = make(folder)
         try:
             yield made
         finally:

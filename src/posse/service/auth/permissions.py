@@ -169,7 +169,7 @@ def check_direct(request: Request) -> None:
     the default.
     """
     host = request.headers.get("host", "")
-    if not is_loopback(_split(f"//{host}").hostname or ""):
+    if not _is_this_machine(host):
         detail = (
             f"Host is {host[:100]!r}, but without tokens the service answers to localhost and 127.0.0.1 only. "
             f"To reach it by another name, create a token first: {HOW_TO_CREATE}."
