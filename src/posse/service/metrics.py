@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, values
@@ -19,7 +19,6 @@ SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30
 SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 MOST_NAMED = 100  # experiments that have their own label
 OTHERS = "others"  # the label of all further ones, and of one that is called so
-ALARM, DIAGNOSED = "posse_experiment_alarm", "posse_experiment_diagnosed"  # the second is not shown
 LATELY = 3600.0  # seconds for which the verdict of a diagnosis is shown
 
 
@@ -53,15 +52,12 @@ class Metrics:
         self.depth = Gauge("posse_queue_depth", waiting, registry=registry, multiprocess_mode="sum")
         written = "Requests written in one transaction"
         self.group = Histogram("posse_group_size", written, registry=registry, buckets=SIZES)
-
-        newest = {"registry": registry, "multiprocess_mode": "mostrecent"}
-        self._alarm = Gauge(ALARM, "Whether the newest diagnosis raised an alarm", ["experiment"], **newest)
-        self._diagnosed = Gauge(DIAGNOSED, "When that was", ["experiment"], **newest)
+        self._verdicts: dict[str, tuple[float, bool]] = {}  # of experiments' newest diagnoses: when, and the alarm
 
     def note_verdict(self, experiment: str, alarm: bool) -> None:
-        """Remember what a diagnosis of an experiment said."""
-        self._alarm.labels(experiment).set(alarm)
-        self._diagnosed.labels(experiment).set(time.time())
+        """Remember what a diagnosis of an experiment said. The process that diagnoses is the one that is asked."""
+        self._verdicts = {name: (at, alarm) for name, (at, alarm) in self._verdicts.items() if not _is_old(at)}
+        self._verdicts[experiment] = time.monotonic(), alarm
 
     def text(self, experiments: Sequence[ExperimentCounts] = ()) -> bytes:
         """Everything, in Prometheus's format. `experiments` are those that are named, then the others if there are."""
@@ -69,7 +65,12 @@ class Metrics:
         if FOLDER in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
-        return generate_latest(_Collected(registry, experiments))
+        alarms = {name: alarm for name, (at, alarm) in self._verdicts.items() if not _is_old(at)}
+        return generate_latest(_Collected(registry, experiments, alarms))
+
+
+def _is_old(at: float) -> bool:
+    return time.monotonic() - at > LATELY
 
 
 class _Collected(NamedTuple):
@@ -77,24 +78,18 @@ class _Collected(NamedTuple):
 
     registry: CollectorRegistry
     experiments: Sequence[ExperimentCounts]
+    alarms: Mapping[str, bool]
+    """Of experiments that were diagnosed lately."""
 
     def collect(self) -> Iterator[Any]:
-        verdicts: dict[str, dict[str, float]] = {ALARM: {}, DIAGNOSED: {}}  # of all experiments
-        for family in self.registry.collect():
-            if family.name in verdicts:
-                verdicts[family.name] = {each.labels["experiment"]: each.value for each in family.samples}
-            else:
-                yield family
-        yield from self._of_experiments(verdicts[ALARM], verdicts[DIAGNOSED])
-
-    def _of_experiments(self, alarms: dict[str, float], diagnosed: dict[str, float]) -> Iterator[Any]:
+        yield from self.registry.collect()
         named = {each.experiment for each in self.experiments} - {OTHERS}
-        lately = [name for name, at in diagnosed.items() if at > time.time() - LATELY]
-        alarm = GaugeMetricFamily(ALARM, "Diagnoses of the last hour that raised an alarm", labels=["experiment"])
-        for name in named.intersection(lately):
-            alarm.add_metric([name], alarms[name])
+        about = "Diagnoses of the last hour that raised an alarm"
+        alarm = GaugeMetricFamily("posse_experiment_alarm", about, labels=["experiment"])
+        for name in named.intersection(self.alarms):
+            alarm.add_metric([name], self.alarms[name])
         if len(named) < len(self.experiments):
-            alarm.add_metric([OTHERS], sum(alarms[name] for name in lately if name not in named))
+            alarm.add_metric([OTHERS], sum(raised for name, raised in self.alarms.items() if name not in named))
         yield alarm
         for field, kind, about in (
             ("decisions", CounterMetricFamily, "Decisions made"),

@@ -33,9 +33,8 @@ def listen(folder: str) -> socket.socket:
 
 def settings_of(settings: Settings) -> Settings:
     """The settings of the reader: it asks nobody else, takes no default rewards, and workers write the access log."""
-    everybody = settings.connections  # all of its connections come from the same address
-    less = {"reader": None, "defaults_seconds": None, "access_log": False, "connections_per_address": everybody}
-    return replace(settings, **less)
+    one = settings.connections  # all of its connections come from one address
+    return replace(settings, reader=None, defaults_seconds=None, access_log=False, connections_per_address=one)
 
 
 def become_reader(folder: str) -> None:

@@ -211,7 +211,7 @@ def insert_into(table: sql.Table, dialect: str) -> Any:
 def insert_rows(connection: Connection, table: sql.Table, rows: list[dict[str, Any]], replace: bool = False) -> None:
     """Insert rows, with `replace` in place of those that have the same key.
 
-    The driver takes all of them at once and as they are: as dictionaries, or as JSON, of which PostgreSQL makes a table.
+    The driver takes all of them at once and as they are: as dictionaries, or as JSON, which PostgreSQL makes a table of.
     With a conversion for every value and a message for every row, they would cost more than all else in a transaction.
     """
     local = connection.dialect.name == "sqlite"
@@ -226,7 +226,9 @@ def _insertion(table: sql.Table, local: bool, replace: bool) -> str:
     name, key = quoted(table.name), [quoted(column.name) for column in table.primary_key]
     columns = [quoted(column.name) for column in table.c]
     if local:
-        text = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join(f':{column.name}' for column in table.c)})"
+        text = (
+            f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join(f':{column.name}' for column in table.c)})"
+        )
     else:
         listed = ", ".join(columns)
         source = f"json_populate_recordset(NULL::{name}, %(rows)s)"
@@ -239,21 +241,6 @@ def _insertion(table: sql.Table, local: bool, replace: bool) -> str:
 
 def _hexadecimal(value: bytes) -> str:
     return "\\x" + value.hex()
-
-
-@functools.cache
-def _text_of(statement: Any, dialect: str) -> str:
-    """A statement's SQL, with parameters by name."""
-    kind = sqlite.dialect(paramstyle="named") if dialect == "sqlite" else psycopg.dialect()
-    return str(statement.compile(dialect=kind))
-
-
-def execute(connection: Connection, statement: Any, rows: Any) -> None:
-    """Execute a constant statement for a row, or for a list of rows; each is a dictionary by the names of parameters.
-
-    The driver takes the rows as they are. SQLAlchemy would copy and convert each value, which costs more than writing.
-    """
-    connection.exec_driver_sql(_text_of(statement, connection.dialect.name), rows)
 
 
 # ---------------------------------------------------------------- schema

@@ -24,8 +24,9 @@ from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
+from posse.service.storage.database import Values
 from posse.service.storage.errors import Damaged, ExperimentExists
-from posse.service.storage.log_rows import Values, row_digest
+from posse.service.storage.log_rows import row_digest
 from posse.service.storage.pair_statistics import PairStatistics
 
 RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
@@ -356,7 +357,9 @@ class LiveExperiment:
         """Write the rows of the log, and the names, that are not yet there."""
         for name, rows in self._rows.items():
             if rows:
-                database.insert_rows(connection, tables.metadata.tables[name], rows, replace=name not in log_rows.PLACES)
+                database.insert_rows(
+                    connection, tables.metadata.tables[name], rows, replace=name not in log_rows.PLACES
+                )
                 rows.clear()
 
     def write(self, connection: Connection) -> None:

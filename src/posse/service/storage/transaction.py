@@ -20,6 +20,7 @@ from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
 from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
+from posse.service.storage.database import Values
 from posse.service.storage.errors import Invalid, OutcomeUnknown, Refused, UnknownExperiment
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, KeyedRequest, KeyedRequests
 from posse.service.storage.live_experiment import LiveExperiment
@@ -39,7 +40,7 @@ CREATE_LOCK = 0x637265617465  # "create": PostgreSQL's advisory lock of requests
 _NAME = tables.experiments.c.name
 _IN_ORDER = sql.select(tables.experiments).order_by(tables.experiments.c.id).with_for_update()
 LOCKED = _IN_ORDER.where(_NAME.in_(sql.bindparam("names", expanding=True)))
-LOCKED_ANY = _IN_ORDER.where(_NAME == sql.any_(sql.bindparam("names", type_=ARRAY(sql.Text))))  # PostgreSQL's words
+LOCKED_ANY = _IN_ORDER.where(sql.any_(sql.bindparam("names", type_=ARRAY(sql.Text))) == _NAME)  # PostgreSQL's words
 
 
 class Command(Protocol):
