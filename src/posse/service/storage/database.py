@@ -166,7 +166,7 @@ def can_retry(error: exc.DBAPIError) -> bool:
 
 @contextlib.contextmanager
 def pipeline(connection: Connection) -> Iterator[None]:
-    """Let PostgreSQL have several statements without waiting for each; COMMIT, or the end, raises what any of them met."""
+    """Let PostgreSQL have several statements without waiting for each; COMMIT, or the end, raises what one met."""
     if connection.dialect.name == "sqlite":
         yield
         return
@@ -211,7 +211,7 @@ def insert_into(table: sql.Table, dialect: str) -> Any:
 def insert_rows(connection: Connection, table: sql.Table, rows: list[dict[str, Any]], replace: bool = False) -> None:
     """Insert rows, with `replace` in place of those that have the same key.
 
-    The driver takes all of them at once and as they are: as dictionaries, or as JSON, which PostgreSQL makes a table of.
+    The driver takes all of them at once and as they are: as dictionaries, or as JSON that PostgreSQL makes a table of.
     With a conversion for every value and a message for every row, they would cost more than all else in a transaction.
     """
     local = connection.dialect.name == "sqlite"
