@@ -15,7 +15,7 @@ IDLE_SECONDS = 60  # in a transaction, after which the server takes a process fo
 AWAY_SECONDS = 1  # in which nobody else waits for a server that has just not answered
 RECYCLE_SECONDS = 1800  # after which a connection is made anew
 READ_ONLY = "25006"  # what a server says that has become a standby
-NETWORK = {  # what the operating system does about packets that nobody answers; within about 10 seconds
+NETWORK = {  # what the operating systems at both ends do about packets that nobody answers; within about 10 seconds
     "keepalives_idle": 4,
     "keepalives_interval": 2,
     "keepalives_count": 3,
@@ -49,8 +49,10 @@ def connect(address: URL, patience: int, silence: float | None) -> Engine:
                 away_until = time.monotonic() + AWAY_SECONDS
             raise
         made.silence = silence
-        made.execute(f"SET lock_timeout = '{LOCK_SECONDS}s'")
-        made.execute(f"SET idle_in_transaction_session_timeout = '{silence or IDLE_SECONDS:g}s'")
+        idle = IDLE_SECONDS if silence is None else 3 * silence
+        settings = {"lock_timeout": f"{LOCK_SECONDS}s", "idle_in_transaction_session_timeout": f"{idle:g}s"}
+        settings |= {f"tcp_{name}": f"{value}" for name, value in NETWORK.items() if name.startswith("keepalives")}
+        made.execute("; ".join(f"SET {name} = '{value}'" for name, value in settings.items()))
         made.commit()
         return made
 
