@@ -10,6 +10,7 @@ result again (storage/keyed_requests.py).
 
 from __future__ import annotations
 
+import json
 import math
 import secrets
 from collections.abc import Mapping, Sequence
@@ -68,7 +69,7 @@ class Choose(NamedTuple):
                 live.change("join", name, now, values=values)
             places = [roster.place(name) for name in names]
         made = live.choose(places, offered, available is not None, now)
-        request.remember([live.state.decisions - len(made), live.state.decisions], places)
+        request.remember(f"[{live.state.decisions - len(made)}, {live.state.decisions}]", places)
         return made
 
 
@@ -166,7 +167,7 @@ class Record(NamedTuple):
         now = transaction.now(live)
         past = live.state.record(checked, now)
         live.observe(past, now)
-        request.remember(len(checked), {row.player for row, _ in past})
+        request.remember(json.dumps(len(checked)), {row.player for row, _ in past})
         return len(checked)
 
 
@@ -221,7 +222,7 @@ class Create(NamedTuple):
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
         made = transaction.describe(self.experiment)
-        request.remember(_to_remember(made), range(len(first["players"])), created=live.id)
+        request.remember(json.dumps(_to_remember(made)), range(len(first["players"])), created=live.id)
         return made
 
 
@@ -281,7 +282,7 @@ class Change(NamedTuple):
             live.paused = self.paused
         made = transaction.describe(live.name)
         players = {live.state.player_roster.place(who) for kind, who in steps if kind in PLAYER_CHANGES}
-        request.remember(_to_remember(made), players)
+        request.remember(json.dumps(_to_remember(made)), players)
         return made
 
 
@@ -317,5 +318,5 @@ class Erase(NamedTuple):
         live.erase(self.player, replacement, now)
         transaction.requests.forget(live.id, place)
         transaction.erased = True
-        request.remember(replacement, [])
+        request.remember(json.dumps(replacement), [])
         return replacement

@@ -22,7 +22,7 @@ from posse.service.storage.database import Values
 from posse.service.storage.errors import ConflictingKey
 
 NO_EXPERIMENT = 0  # where keys of requests belong that create an experiment
-SIZE = 24  # hexadecimal digits of a digest
+SIZE = 20  # hexadecimal digits of a digest
 IN_LOG = '"in log"]'  # how an answer ends if the log has the key too, from before version 4
 
 _ROW, _MADE = tables.requests.c, tables.decisions.c
@@ -73,13 +73,9 @@ class KeyedRequests:
             raise ConflictingKey(said)
         return KeyedRequest(None, before=json.loads(known["answer"]))
 
-    def remember(self, asked: tuple[int, str, str, str], players: str, answer: str) -> None:
+    def add(self, key: str, row: dict[str, Any]) -> None:
         """Remember a request that was carried out."""
-        experiment, key, digest, request = asked
-        row: dict[str, Any]
-        row = {"experiment": experiment, "key": digest, "request": request, "players": players, "answer": answer}
-        row["digest"] = seal(**row)
-        self._known[experiment, key] = digest, row
+        self._known[row["experiment"], key] = row["key"], row
         self._new.append(row)
 
     def write(self) -> None:
@@ -109,13 +105,17 @@ class KeyedRequest:
     def __init__(self, requests: KeyedRequests | None, asked: Any = None, before: Any = None) -> None:
         self._requests, self._asked, self.before = requests, asked, before
 
-    def remember(self, answer: Any, players: Iterable[int], created: int | None = None) -> None:
-        """If it has a key, remember what it takes to answer it, and which players it is about, by place.
+    def remember(self, answer: str, players: Iterable[int], created: int | None = None) -> None:
+        """If it has a key, remember what it takes to answer it, as JSON, and which players it is about, by place.
 
         `created` is the id of the experiment that it created.
         """
         if self._requests is not None:
-            self._requests.remember(self._asked, places_text(players, created), json.dumps(answer))
+            experiment, key, digest, request = self._asked
+            about = places_text(players, created)
+            row = {"experiment": experiment, "key": digest, "request": request, "players": about, "answer": answer}
+            row["digest"] = seal(experiment, digest, request, about, answer)
+            self._requests.add(key, row)
 
 
 def request_digest(key: str, *asked: Any) -> str:

@@ -238,7 +238,8 @@ class LiveExperiment:
         """Write a decision to the log, and let it wait for its reward."""
         self._wait(row)
         values = row._asdict()
-        values.update(request, holdout=int(row.holdout), request_key=None)
+        values |= request
+        values["holdout"], values["request_key"] = int(row.holdout), None
         self._append("decisions", row.decided_at, values)
 
     def _wait(self, row: Row) -> None:

@@ -48,7 +48,8 @@ def upgrade() -> None:
         }
         for table in ("players", "arms")
     }
-    erased = set(connection.execute(sql.text("SELECT experiment, place FROM changes WHERE kind = 'erase'")).tuples())
+    rows = connection.execute(sql.text("SELECT experiment, place FROM changes WHERE kind = 'erase'"))
+    erased = {(row.experiment, row.place) for row in rows}
     rows = connection.execute(sql.text(KEYED), execution_options={"yield_per": AT_ONCE})
     blank: list[dict[str, Any]] = []
     new: list[dict[str, Any]] = []
@@ -73,7 +74,7 @@ def upgrade() -> None:
         if len(new) == AT_ONCE:
             connection.execute(sql.insert(requests), new)
             new = []
+    op.drop_index("decisions_by_key", "decisions")  # it allows a key only once, and nothing in its place several times
     for statement, values in ((sql.insert(requests), new), (sql.text(BLANK), blank)):
         if values:
             connection.execute(statement, values)
-    op.drop_index("decisions_by_key", "decisions")
