@@ -26,11 +26,12 @@ START_SECONDS = 120
 class Fleet:
     """A supervisor and its workers."""
 
-    def __init__(self, database: str, workers: int, log: Path, *options: str) -> None:
+    def __init__(self, database: str, workers: int, log: Path, *options: str, prefix: tuple[str, ...] = ()) -> None:
         self.log = log
         with log.open("ab") as errors:
             self._supervisor = subprocess.Popen(
-                [*POSSE, "serve", "--open", "--port", "0", "--workers", str(workers), "--database", database, *options],
+                [*prefix, *POSSE, *"serve --open --port 0".split(), "--workers", str(workers), "--database", database]
+                + [*options],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -79,9 +80,11 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def fleet(database: str, folder: Path, workers: int = 4, *options: str) -> Iterator[Fleet]:
-    """A service on a database, which stops cleanly."""
-    started = Fleet(database, workers, folder / f"serve-{uuid.uuid4().hex[:6]}.log", *options)
+def fleet(
+    database: str, folder: Path, workers: int = 4, *options: str, prefix: tuple[str, ...] = ()
+) -> Iterator[Fleet]:
+    """A service on a database, which stops cleanly; the prefix is a command that starts it."""
+    started = Fleet(database, workers, folder / f"serve-{uuid.uuid4().hex[:6]}.log", *options, prefix=prefix)
     try:
         yield started
     finally:

@@ -325,10 +325,11 @@ def test_a_wrong_method_is_told_the_right_ones(client, path):
         (f"{path}/decisions", "POST"),
         ("/healthz", "GET, HEAD"),
     ]:
-        for method in ("PUT", "DELETE", "OPTIONS", "TRACE", "QUUX"):
+        for method in ("PUT", "DELETE", "OPTIONS", "TRACE", "PROPFIND"):
             answer = client.request(method, target)
             assert problem_of(answer, 405) == "wrong-method"
             assert answer.headers["allow"] == allowed
+    assert problem_of(client.request("QUUX", path), 400) == "bad-request"
     assert problem_of(client.get("/v2"), 404) == "not-found"
 
 

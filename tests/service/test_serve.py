@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -13,11 +15,15 @@ from contextlib import suppress
 import httpx
 import pytest
 from cluster import children
-from fleet import POSSE, fleet
+from fleet import POSSE, POSTGRES, fleet
+from sqlalchemy import make_url
 
 from posse.service.admin.verify import verify
 from posse.service.auth.tokens import CreateToken
 from posse.service.client import Client, ServiceError
+from posse.service.process import supervisor
+from posse.service.settings import Settings
+from posse.service.storage import database as database_module
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
@@ -74,6 +80,46 @@ def test_what_cannot_be_is_said_before_anything_starts(tmp_path):
     assert "workers=0" in refused(tmp_path, "--workers", "0")
     assert "port=" in subprocess.run([*POSSE, "serve", "--port", "99999"], capture_output=True, text=True).stderr
     assert "database" in refused(tmp_path, "--database", "oracle://x").lower()
+
+
+NOWHERE = "postgresql://posse:secret@127.0.0.1:1/posse"  # nobody listens there
+
+
+def test_it_waits_for_a_database_that_is_away_until_it_is_told_to_stop(tmp_path):
+    process = launch(tmp_path, "--database", NOWHERE)
+    said = process.stderr.readline()
+    assert "posse:***@127.0.0.1:1/posse" in said
+    assert "posse starts when it is there" in said
+    assert process.poll() is None
+    process.terminate()
+    assert (*process.communicate(timeout=60), process.returncode) == ("", "", 0)
+
+
+@pytest.mark.skipif(POSTGRES is None, reason="POSSE_POSTGRES_URL is not set")
+def test_it_goes_on_when_the_database_is_there_and_ends_where_waiting_cannot_help(monkeypatch, caplog):
+    there = make_url(POSTGRES)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    shown = [there.set(port=port), there.set(port=port), there]
+    connect = database_module.connect
+    monkeypatch.setattr(
+        database_module, "connect", lambda url: connect(shown.pop(0).render_as_string(hide_password=False))
+    )
+    assert supervisor.wait_for(POSTGRES)
+    assert shown == []
+    assert [record.getMessage().count("posse starts when it is there") for record in caplog.records] == [1]
+    monkeypatch.undo()
+    for wrong in ({"password": "wrong"}, {"database": "nothing"}, {"username": "nobody"}):
+        with pytest.raises(ValueError, match="check the user, the password and the names"):
+            supervisor.wait_for(there.set(**wrong).render_as_string(hide_password=False))
+
+
+def test_connections_need_files(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 3000))
+    with pytest.raises(ValueError, match="connections=1000 needs 3548 open files, but this process may open 3000"):
+        supervisor.allow_files(Settings())
+    with pytest.raises(ValueError, match="connections_per_address=0"):
+        supervisor.allow_files(Settings(connections_per_address=0))
 
 
 FAILING = """

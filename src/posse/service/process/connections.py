@@ -22,7 +22,7 @@ LARGEST_HEAD = 64 * 1024  # bytes of a request's first line and headers
 LEAST_TAKEN = 16 * 1024  # bytes of an answer that a client has to take in `idle_seconds`
 HEAD, BODY, IDLE, UNREAD = range(4)
 """What a connection waits for: a head, the rest of a body, the next request, or somebody who reads the answer."""
-WEIGHTS = (10, 10, 1, 1)  # an unfinished request makes room ten times as soon as one that has been answered
+ARRIVALS = 4  # one connection in so many is for clients whose request is not complete yet
 
 
 def raw_answer(kind: str, detail: str, **headers: str) -> bytes:
@@ -33,7 +33,9 @@ def raw_answer(kind: str, detail: str, **headers: str) -> bytes:
     return b"\r\n".join(lines) + b"\r\n\r\n" + bytes(answer.body)
 
 
-NOT_HTTP = raw_answer("bad-request", "This is not HTTP/1.1; the client, or a proxy, sent something else.")
+NOT_HTTP = raw_answer(
+    "bad-request", "This is not HTTP/1.1, or its method is not one of HTTP's. The connection is closed."
+)
 LARGE_HEAD = raw_answer("headers-too-large", f"Send at most {LARGEST_HEAD:,} bytes of path and headers.")
 FULL = raw_answer("overloaded", "All connections are in use; try again in a second.", **{"retry-after": "1"})
 
@@ -46,13 +48,22 @@ class ConnectionGroup:
         self.waiting: tuple[dict[ClientConnection, None], ...] = ({}, {}, {}, {})
 
     def make_room(self, now: float) -> bool:
-        """Whether there is room for one more, if need be because the one that waits longest is closed."""
+        """Whether there is room for one more, if need be because one that waits is closed: the longest waiting.
+
+        That is one whose request is not complete, if these are more than their share; or else one without a request.
+        So a crowd of half-sent requests closes each other's connections, and clients that work keep theirs.
+        """
         if self.count < self.limit:
             return True
-        first = [(weight, one) for weight, wait in zip(WEIGHTS, self.waiting, strict=True) for one in islice(wait, 1)]
-        if first:
-            max(first, key=lambda pair: pair[0] * (now - pair[1].since))[1].hang_up()
-        return bool(first)
+        heads, bodies, idle, unread = self.waiting
+        crowded = len(heads) + len(bodies) > self.limit // ARRIVALS
+        order = (heads, bodies), (idle, unread)
+        for kinds in order if crowded else reversed(order):
+            first = [one for kind in kinds for one in islice(kind, 1)]
+            if first:
+                min(first, key=lambda one: one.since).hang_up()
+                return True
+        return False
 
 
 class ConnectionTable(ServerState):
