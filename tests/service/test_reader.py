@@ -328,11 +328,13 @@ def test_experiments_are_listed_page_by_page_and_searched(backend, tmp_path, mon
             ("_", ["50_tea"]),
             ("tea 1", ["tea 10", "tea 11"]),
             ("none", []),
+            ("\0", []),
         ):
             found = store.read(queries.experiments, search=search)
             assert [each.name for each in found] == expected
             assert store.read(queries.count_experiments, search=search) == len(expected)
         assert store.read(queries.experiments, only="tea 03", search="4") == []
+        assert store.read(queries.experiments, after="a\0") == []
 
 
 def test_the_list_of_the_api_and_of_the_dashboard_page_by_page(tmp_path, monkeypatch):

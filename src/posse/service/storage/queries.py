@@ -96,8 +96,7 @@ def experiments(
         limit: so many at most.
     """
     table = tables.experiments
-    page = _matching(sql.select(table), only, search).where(table.c.name > after).order_by(table.c.name)
-    page = page.offset(skip).limit(limit)
+    page = _matching(sql.select(table), only, search, after).order_by(table.c.name).offset(skip).limit(limit)
     ids = page.with_only_columns(table.c.id)
     everybody, arms = tables.players, tables.arms
     query = sql.select(arms).where(arms.c.experiment.in_(ids)).order_by(arms.c.experiment, arms.c.place)
@@ -118,9 +117,12 @@ def count_experiments(connection: Connection, *, only: str | None = None, search
     return connection.execute(_matching(sql.select(sql.func.count()), only, search)).scalar_one()
 
 
-def _matching(query: sql.Select[Any], only: str | None, search: str) -> sql.Select[Any]:
+def _matching(query: sql.Select[Any], only: str | None, search: str, after: str = "") -> sql.Select[Any]:
     name = tables.experiments.c.name
-    query = query.select_from(tables.experiments).where(name.icontains(search, autoescape=True))
+    query = query.select_from(tables.experiments)
+    if "\0" in search + after:  # which no name has, and PostgreSQL takes in no text
+        return query.where(sql.false())
+    query = query.where(name.icontains(search, autoescape=True), name > after)
     return query if only is None else query.where(name == only)
 
 
