@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from serving import problem_of, service
 from starlette.datastructures import Headers
 
 from posse.policies.ind_tsv import IndTSV
-from posse.service.auth import permissions, tokens
+from posse.service.auth import permissions
 from posse.service.auth.permissions import COOKIE
 from posse.service.auth.tokens import CreateToken, RevokeToken
 from posse.service.commands import Create
@@ -184,63 +183,6 @@ def test_a_token_counts_from_the_moment_it_is_made_and_no_longer_than_it_is_revo
         store.close()
         assert problem_of(client.get("/v1/experiments", headers=headers), 401) == "bad-token"
         assert problem_of(client.get("/v1/experiments"), 401) == "no-token"  # the last one, but nothing opens again
-
-
-class CountedReads:
-    """Reads of the tokens, counted; each finds the same."""
-
-    def __init__(self, *found: Any) -> None:
-        self.found, self.times = found, []
-
-    async def query(self, *_: Any) -> list[Any]:
-        self.times.append(time.monotonic())
-        await asyncio.sleep(0.002)
-        return list(self.found)
-
-
-def test_wrong_tokens_cost_the_database_next_to_nothing_and_keep_no_good_one_out(tmp_path):
-    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
-    good = commit(store, CreateToken("read"))
-    reads = CountedReads(*store.read(tokens.all_tokens))
-    store.close()
-
-    async def flood() -> list[float]:
-        authenticator = permissions.Authenticator(Settings("sqlite://", trust_seconds=0.2), reads, lambda: 0.0)
-        waited = []
-
-        async def attack(sender: int) -> None:
-            for number in range(20):
-                assert await authenticator.look_up(f"posse_{2 + 100 * sender + number}_{43 * 'x'}") is None
-                assert await authenticator.look_up(f"posse_1_{43 * 'x'}") is None
-                assert await authenticator.look_up("x" * 5000) is None
-
-        async def work() -> None:
-            for _ in range(100):
-                began = time.monotonic()
-                assert await authenticator.look_up(good) is not None
-                waited.append(time.monotonic() - began)
-                await asyncio.sleep(0.004)
-
-        await asyncio.gather(work(), *map(attack, range(50)))
-        return waited
-
-    began = time.monotonic()
-    waited = asyncio.run(flood())
-    assert len(reads.times) <= 2 + (time.monotonic() - began) * permissions.LOOKS / 0.2  # of 3,000 wrong tokens
-    assert sorted(waited)[len(waited) // 2] < 0.02
-
-
-def test_tokens_are_read_once_for_all_who_ask_and_again_when_they_are_old():
-    reads = CountedReads()
-
-    async def ask() -> None:
-        authenticator = permissions.Authenticator(Settings("sqlite://", trust_seconds=0.1), reads, lambda: 0.0)
-        for _ in range(2):
-            await asyncio.gather(*(authenticator.look_up(f"posse_1_{43 * 'x'}") for _ in range(100)))
-            await asyncio.sleep(0.12)
-
-    asyncio.run(ask())
-    assert len(reads.times) <= 4
 
 
 @pytest.mark.parametrize(

@@ -444,6 +444,13 @@ def test_one_client_in_many_threads(http, offers):
 # ---------------------------------------------------------------- set up
 
 
+def test_a_token_comes_from_the_environment_if_none_is_given(monkeypatch):
+    monkeypatch.setenv("POSSE_TOKEN", "posse_1_hush")
+    for given, sent in ((None, "Bearer posse_1_hush"), ("posse_2_own", "Bearer posse_2_own")):
+        with Client("http://127.0.0.1:1", given) as client:
+            assert client._http.headers["authorization"] == sent
+
+
 def test_a_token_is_sent_but_not_shown(line):
     line.words = ["busy"]
     client = clients("blocking", "http://127.0.0.1:1", line, token="posse_1_hush", patience=0.0)

@@ -67,7 +67,7 @@ def test_it_needs_no_set_up_and_stops_when_told(tmp_path, number):
     else:
         process.send_signal(number)
     rest, errors = process.communicate(timeout=60)
-    said = "posse: there is no token yet; `posse token create --scope admin` makes one\n"
+    said = "posse: there is no token yet; make one with the same --database: posse token create --scope admin\n"
     assert (process.returncode, rest, errors) == (0, said, "")  # none is made where a log would show it
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{url}/")

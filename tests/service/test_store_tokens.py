@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
+from typing import Any
 
 import pytest
 
 from posse.service.admin.verify import verify
 from posse.service.auth import tokens
-from posse.service.auth.permissions import CREATE, READ, Permission, allows
+from posse.service.auth.permissions import CREATE, LOOKS, READ, Authenticator, Permission, allows
 from posse.service.auth.tokens import CreateToken, RevokeToken, TokenGrant
+from posse.service.settings import Settings
 from posse.service.storage import database
 from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.transaction import commit
@@ -104,3 +108,59 @@ def test_what_makes_no_sense_is_refused(opened):
     with pytest.raises(ValueError, match="no token 7"):
         commit(store, RevokeToken(7))
     assert not store.read(tokens.exist)
+
+
+class CountedReads:
+    """Reads of the tokens, counted; each finds the same."""
+
+    def __init__(self, *found: Any) -> None:
+        self.found, self.times = found, []
+
+    async def query(self, *_: Any) -> list[Any]:
+        self.times.append(time.monotonic())
+        await asyncio.sleep(0.002)
+        return list(self.found)
+
+
+def test_wrong_tokens_cost_the_database_next_to_nothing_and_keep_no_good_one_out(opened):
+    store, _ = opened
+    good = commit(store, CreateToken("read"))
+    reads = CountedReads(*store.read(tokens.all_tokens))
+
+    async def flood() -> list[float]:
+        authenticator = Authenticator(Settings("sqlite://", trust_seconds=0.2), reads, lambda: 0.0)
+        waited = []
+
+        async def attack(sender: int) -> None:
+            for number in range(20):
+                assert await authenticator.look_up(f"posse_{2 + 100 * sender + number}_{43 * 'x'}") is None
+                assert await authenticator.look_up(f"posse_1_{43 * 'x'}") is None
+                assert await authenticator.look_up("x" * 5000) is None
+
+        async def work() -> None:
+            for _ in range(100):
+                began = time.monotonic()
+                assert await authenticator.look_up(good) is not None
+                waited.append(time.monotonic() - began)
+                await asyncio.sleep(0.004)
+
+        await asyncio.gather(work(), *map(attack, range(50)))
+        return waited
+
+    began = time.monotonic()
+    waited = asyncio.run(flood())
+    assert len(reads.times) <= 2 + (time.monotonic() - began) * LOOKS / 0.2  # of 3,000 wrong tokens
+    assert sorted(waited)[len(waited) // 2] < 0.02
+
+
+def test_tokens_are_read_once_for_all_who_ask_and_again_when_they_are_old():
+    reads = CountedReads()
+
+    async def ask() -> None:
+        authenticator = Authenticator(Settings("sqlite://", trust_seconds=0.1), reads, lambda: 0.0)
+        for _ in range(2):
+            await asyncio.gather(*(authenticator.look_up(f"posse_1_{43 * 'x'}") for _ in range(100)))
+            await asyncio.sleep(0.12)
+
+    asyncio.run(ask())
+    assert len(reads.times) <= 4

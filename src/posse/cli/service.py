@@ -160,7 +160,7 @@ def _first_token(database: str, url: str) -> str:
         if store.read(tokens.exist):
             return ""
         if not sys.stdout.isatty():
-            return "posse: there is no token yet; `posse token create --scope admin` makes one\n"
+            return "posse: there is no token yet; make one with the same --database: posse token create --scope admin\n"
         token = commit(store, tokens.CreateToken("admin", label="first"))
     return (
         "posse: this token may do everything, and is shown only now\n"
