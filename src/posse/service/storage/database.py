@@ -185,7 +185,9 @@ def _insertion(table: sql.Table, local: bool, replace: bool) -> str:
     name, key = quoted(table.name), [quoted(column.name) for column in table.primary_key]
     columns = [quoted(column.name) for column in table.c]
     if local:
-        text = f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join(f':{column.name}' for column in table.c)})"
+        text = (
+            f"INSERT INTO {name} ({', '.join(columns)}) VALUES ({', '.join(f':{column.name}' for column in table.c)})"
+        )
     else:
         listed = ", ".join(columns)
         source = f"json_populate_recordset(NULL::{name}, %(rows)s)"

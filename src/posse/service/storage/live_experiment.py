@@ -349,7 +349,9 @@ class LiveExperiment:
         """Write the rows of the log, and the names, that are not yet there."""
         for name, rows in self._rows.items():
             if rows:
-                database.insert_rows(connection, tables.metadata.tables[name], rows, replace=name not in log_rows.PLACES)
+                database.insert_rows(
+                    connection, tables.metadata.tables[name], rows, replace=name not in log_rows.PLACES
+                )
                 rows.clear()
 
     def write(self, connection: Connection) -> None:
