@@ -33,7 +33,7 @@ def store(tmp_path):
 
 def pragma(store, text):
     """Have every connection from now on begin with a PRAGMA."""
-    store.engine.dispose()
+    store.close()
     sqlalchemy.event.listen(store.engine, "connect", lambda connection, _: connection.execute(text))
 
 

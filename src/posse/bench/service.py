@@ -6,22 +6,20 @@ import asyncio
 import json
 import os
 import platform
-import re
-import subprocess
-import sys
 import tempfile
 import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 
+from posse.bench import single_requests
 from posse.bench.report import BenchFigure, BenchReport, BenchTable, Rows
+from posse.bench.service_process import service
 from posse.checks import number, whole
 from posse.policies.posse_ts import PosseTS
 from posse.service.commands import Change, Choose, Create, Observe
@@ -48,7 +46,6 @@ ATTRIBUTES = {
 }
 REGIONS, PLANS, AGES, HOURS = 100, 25, (9, 20, 40, 50, 70), (3, 9, 15, 21)  # 100,000 combinations in all
 COMBINATIONS, AT_ONCE, LATER = 100_000, 100, 500  # that join, in one request, and decisions that are timed after that
-COMMAND = "import sys; from posse.cli import main; sys.exit(main())"
 
 Note = Callable[[str], None]
 
@@ -67,6 +64,7 @@ def run(
     """
     past, minutes = whole("past", past, least=1), number("minutes", minutes, least=0)
     seconds = 1.0 if quick else 8.0
+    singles: Rows = {}
     loads: Rows = {}
     growth: Rows = {}
     crowds: Rows = {}
@@ -77,6 +75,8 @@ def run(
         for database in places.values():  # all of them first, so that a wrong address is refused at once
             ServiceStore(database, create=True).close()
         for name, database in places.items():
+            note(f"{name}, single requests")
+            singles |= _singles(name, database, 1 if name == "SQLite" else 2, seconds)
             note(f"{name}, {past:,} past events")
             logs = {"an empty log": new_experiment(database), f"{past:,} events": new_experiment(database)}
             make_past(database, logs[f"{past:,} events"], past)
@@ -106,6 +106,13 @@ def run(
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}"
     grown = "One client, one decision a request, with an empty log and with a long one; medians of several turns"
     tables = [
+        BenchTable(
+            "singles",
+            f"Single requests, {single_requests.CLIENTS} clients: durable pairs (a decision and its reward), how long "
+            "one request takes, and the service's part of the processors; beside it a route that does nothing, and rows "
+            "inserted in groups as large. The best of several turns",
+            singles,
+        ),
         BenchTable("loads", "Durable pairs (a decision and its reward), and how long one request takes", loads),
         BenchTable("growth", grown, growth),
         BenchTable("players", "Without HTTP: median ms of a transaction with one command, by players × 5 arms", crowds),
@@ -119,6 +126,25 @@ def run(
     ]
     setup = f"The service, one worker, {len(PLAYERS)} players, {len(ARMS)} arms, on {machine}."
     return BenchReport(setup, [table for table in tables if table.rows])
+
+
+def _singles(name: str, database: str, workers: int, seconds: float) -> Rows:
+    """Single requests, and what the machine allows."""
+    experiment = new_experiment(database)
+    with service(database, workers) as server:
+        single_requests.offer(server, experiment, seconds / 4)  # to warm up
+        found = single_requests.best(lambda: single_requests.offer(server, experiment, seconds / 2))
+    with single_requests.empty_route() as server:
+        single_requests.offer(server, experiment, seconds / 8)
+        empty = single_requests.best(lambda: single_requests.offer(server, experiment, seconds / 4))
+    bare = single_requests.best(lambda: single_requests.insert(database, seconds / 4))
+    row = {kind: BenchFigure(value) for kind, value in found.items()}
+    row["pairs/s"] = BenchFigure(found["pairs/s"], least=single_requests.LEAST_PAIRS)
+    row["p99 ms"] = BenchFigure(found["p99 ms"], most=single_requests.MOST_MS)
+    row["of empty"] = BenchFigure(found["pairs/s"] / empty["pairs/s"])
+    row["of inserts"] = BenchFigure(found["pairs/s"] / bare["pairs/s"])
+    beside = {f"{name}, an empty route": empty, f"{name}, rows inserted": bare}
+    return {f"{name}, {plural(workers, 'worker')}": row} | {each: _figures([load]) for each, load in beside.items()}
 
 
 def _figures(loads: Sequence[dict[str, float]]) -> dict[str, BenchFigure]:
@@ -215,44 +241,6 @@ def make_past(database: str, name: str, events: int, players: Sequence[str] = PL
             rounds = commit_group(store, [Choose(name, players)] * ROUNDS)
             reports = [[(each.id, float(random.random() < 0.4)) for each in made] for made in rounds]
             commit_group(store, [Observe(name, pairs) for pairs in reports])
-
-
-# ---------------------------------------------------------------- the server
-
-
-@dataclass(frozen=True)
-class ServiceProcess:
-    """A service that runs in processes of its own."""
-
-    url: str
-    process: int
-
-    def megabytes(self) -> float:
-        """The memory of all its processes. Memory that they share counts for each of them."""
-        listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid=,rss="], check=True, capture_output=True, text=True)
-        rows = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
-        family, kilobytes = {self.process}, 0
-        for process, parent, size in sorted(rows):
-            if parent in family or process == self.process:
-                family.add(process)
-                kilobytes += size
-        return kilobytes / 1024
-
-
-@contextmanager
-def service(database: str) -> Iterator[ServiceProcess]:
-    """`posse serve` on a free port."""
-    options = ["serve", "--open", "--port", "0", "--workers", "1", "--database", database]
-    process = subprocess.Popen([sys.executable, "-c", COMMAND, *options], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        found = re.search(r"http://[^/\s]+", process.stdout.readline())
-        if found is None:
-            raise RuntimeError("the service did not start; the lines above say why")
-        yield ServiceProcess(found[0], process.pid)
-    finally:
-        process.terminate()
-        process.communicate()
 
 
 # ------------------------------------------------------------------ the load

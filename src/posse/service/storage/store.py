@@ -54,6 +54,7 @@ class ServiceStore:
     def close(self) -> None:
         if self._writing is not None:
             self._writing.close()
+            self._writing = None
         self.engine.dispose()
 
     @contextlib.contextmanager
