@@ -30,7 +30,17 @@ class Fleet:
         self.log = log
         with log.open("ab") as errors:
             self._supervisor = subprocess.Popen(
-                [*prefix, *POSSE, "serve", "--open", "--port=0", f"--workers={workers}", "--database", database, *options],
+                [
+                    *prefix,
+                    *POSSE,
+                    "serve",
+                    "--open",
+                    "--port=0",
+                    f"--workers={workers}",
+                    "--database",
+                    database,
+                    *options,
+                ],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
