@@ -125,17 +125,20 @@ def serve_nothing() -> None:
     """Serve routes that FastAPI answers with a constant, with the same settings of the server."""
     from fastapi import FastAPI
 
-    from posse.service.process import supervisor
+    from posse.service.api.middleware import RunningRequests
+    from posse.service.process.server import WorkerServer
+    from posse.service.process.supervisor import bind, url_of
+    from posse.service.settings import Settings
 
     app = FastAPI()
+    app.state.running = RunningRequests()
 
     @app.post("/v1/experiments/{name}/{part}")
     async def answer(name: str, part: str, body: dict[str, Any]) -> dict[str, Any]:
         return {"decisions": [{"id": "0-00000000", "arm": "arm 0"}]}
 
-    with supervisor.bind("127.0.0.1", 0) as listener:
-        url = supervisor.url_of(listener)
-        supervisor.WorkerServer(supervisor.configuration(app), lambda: print(url, flush=True)).run(sockets=[listener])
+    with bind("127.0.0.1", 0) as listener:
+        WorkerServer(app, Settings(), lambda: print(url_of(listener), flush=True)).run(sockets=[listener])
 
 
 def insert(address: str, seconds: float, group: int = CLIENTS) -> dict[str, float]:
