@@ -139,7 +139,7 @@ def _serve(options: argparse.Namespace) -> None:
         print(OPEN if options.open else _first_token(options.database, url), end="", flush=True)
 
     write_log()
-    settings = Settings(options.database, options.open, options.access_log, import_file=options.import_file)
+    settings = Settings(options.database, options.open, access_log=options.access_log, import_file=options.import_file)
     serve(options.host, options.port, settings, options.workers, announce)
 
 
