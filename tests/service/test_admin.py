@@ -194,7 +194,7 @@ def test_a_service_makes_what_another_version_kept_anew_by_itself(path, tmp_path
                 answer = client.post(f"/v1/experiments/{name}/decisions", json={"player": "south"})
                 assert answer.status_code == 200, answer.text
         made_anew = [record.args[0] for record in caplog.records if "is made anew" in record.msg]
-        assert bool(made_anew) == (start == 0 and path.stem != "schema-3")
+        assert bool(made_anew) == (start == 0 and path.stem < "schema-3")
         caplog.clear()
     store = ServiceStore(f"sqlite:///{tmp_path / 'posse.db'}")
     assert verify(store) == []
