@@ -10,7 +10,7 @@ from sqlalchemy.engine import Connection
 
 from posse.service.admin.verify import AuditFinding, LogAudit, stored_experiments
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import Damaged, OtherVersion, Refused, Unavailable
+from posse.service.storage.errors import Damaged, OtherVersion, Refused
 from posse.service.storage.live_experiment import FEW, LiveExperiment
 from posse.service.storage.log_rows import Values
 from posse.service.storage.pair_statistics import check_form
@@ -41,7 +41,7 @@ def rebuild_outdated(store: ServiceStore) -> None:
             try:
                 _rebuild(store, row["name"])
                 LOGGER.info("experiment %r is made anew from its log", row["name"])
-            except (Damaged, Refused, Unavailable) as error:
+            except (RuntimeError, Refused) as error:  # the log is damaged, or the database is away
                 LOGGER.error("experiment %r could not be made anew: %s", row["name"], error)
         except (ValueError, TypeError, KeyError):  # whoever uses it is told what is wrong with its set-up
             continue
