@@ -41,7 +41,7 @@ def rebuild_outdated(store: ServiceStore) -> None:
             try:
                 _rebuild(store, row["name"])
                 LOGGER.info("experiment %r is made anew from its log", row["name"])
-            except (Damaged, Refused) as error:
+            except (RuntimeError, Refused) as error:  # the log is damaged, or the database is away
                 LOGGER.error("experiment %r could not be made anew: %s", row["name"], error)
         except (ValueError, TypeError, KeyError):  # whoever uses it is told what is wrong with its set-up
             continue
@@ -65,18 +65,19 @@ class LogReplay:
 
     def catch_up(self, connection: Connection) -> int:
         """Replay the rows that are new; return how many. An error if the log is damaged."""
-        row = stored_experiments(connection, self._name)[0]
-        before = 0
-        if self._audit is None:
-            self._audit = LogAudit(connection, row, lambda *what: self._found.append(AuditFinding(self._name, *what)))
-            live = self._audit.run()
+        row, audit, before = stored_experiments(connection, self._name)[0], self._audit, 0
+        self._audit = None  # what fails halfway is of no use
+        if audit is None:
+            audit = LogAudit(connection, row, lambda *what: self._found.append(AuditFinding(self._name, *what)))
+            live = audit.run()
         else:
-            before = self._audit.links
-            live = self._audit.go_on(connection)
-        if live is None or self._audit.links < row["links"]:
-            first = self._found[0] if self._found else f"it ends with row {self._audit.links} of {row['links']}"
+            before = audit.links
+            live = audit.go_on(connection)
+        if live is None or audit.links < row["links"]:
+            first = self._found[0] if self._found else f"it ends with row {audit.links} of {row['links']}"
             raise Damaged(f"the log of {self._name!r} is damaged, restore a backup: {first}")
-        return self._audit.links - before
+        self._audit = audit
+        return audit.links - before
 
     def result(self) -> tuple[LiveExperiment, dict[str, list[Values]]]:
         """The experiment as the log leads to it, to be written, and the names that there are."""
