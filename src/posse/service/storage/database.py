@@ -124,8 +124,8 @@ def why_away(url: str) -> str | None:
         with explained(engine), engine.connect():
             return None
     except Unavailable as error:
-        refused = "FATAL: " in str(error) and not any(word in str(error) for word in COMES_BACK)
-        if refused or "invalid" in str(error):
+        said = str(getattr(error.__cause__, "orig", error))
+        if "FATAL: " in said and not any(word in said for word in COMES_BACK):
             raise ValueError(f"{error}; check the user, the password and the names in the database's address") from None
         return str(error)
     finally:
