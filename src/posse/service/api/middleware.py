@@ -101,7 +101,8 @@ class RequestLimits:
             if origin is not None:
                 check_origin(scope["method"], Headers(scope=scope))
             bounded = BoundedBody(receive, self._settings.body_seconds)
-            await bounded.check_length(length)
+            if not length.isdigit() or int(length[:20]) > LARGEST_BODY:
+                await bounded.refuse()
             async with limit:
                 self._running.add(limit)
                 await self._app(scope, bounded.receive, send_on)
@@ -148,17 +149,12 @@ class BoundedBody:
         self._receive, self._seconds = receive, seconds
         self._taken, self._complete, self._deadline = 0, False, 0.0
 
-    async def check_length(self, declared: bytes) -> None:
-        """Refuse a body that says it is too large."""
-        if not declared.isdigit() or int(declared[:20]) > LARGEST_BODY:
-            await self._refuse()
-
     async def receive(self) -> Message:
         if self._complete:  # after the body, messages only say whether the client is still connected
             return await self._receive()
         message = await self._next()
         if self._taken > LARGEST_BODY:
-            await self._refuse()
+            await self.refuse()
         return message
 
     async def _next(self) -> Message:
@@ -173,7 +169,8 @@ class BoundedBody:
         self._complete = message["type"] != "http.request" or not message.get("more_body", False)
         return message
 
-    async def _refuse(self) -> NoReturn:
+    async def refuse(self) -> NoReturn:
+        """Say that it is too large, once most of it has come."""
         while not self._complete and self._taken <= DRAINED:
             await self._next()
         detail = f"A body has at most {LARGEST_BODY:,} bytes; send several smaller batches."

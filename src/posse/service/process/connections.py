@@ -248,7 +248,6 @@ class ClientConnection(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> bool:
         """Whether it is HTTP so far, and not too long."""
-        self._unset_keepalive_if_required()
         self._unfinished += len(data)
         try:
             self.parser.feed_data(data)
@@ -284,7 +283,12 @@ class ClientConnection(HttpToolsProtocol):
         self._in_head, self._unfinished = True, 0
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()
+        """As uvicorn's, but without a timer for each answer."""
+        self.server_state.total_requests += 1
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
+            if self.pipeline:
+                self._start_asgi_task(*self.pipeline.pop())
         self._wait_anew(IDLE)
         if self.waits == IDLE and self.server_state.closes_idle:
             self.transport.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
 import signal
 import socket
 import time
@@ -37,7 +39,6 @@ class WorkerServer(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             backlog=BACKLOG,
-            timeout_keep_alive=3600,  # the table closes idle connections
         )
         super().__init__(config)
         self.server_state = ConnectionTable(settings)
@@ -68,11 +69,8 @@ class WorkerServer(uvicorn.Server):
         holds up the stop until its requests are cancelled.
         """
         table = self.server_state
-        for server in self.servers:
-            server.close()
-        for listener in sockets or []:
-            listener.close()
         table.stop()
+        await self._close(sockets or [])
         await self._quiet(LINGER_SECONDS)
         table.close_idle()
         await self._quiet(FINISH_SECONDS - LINGER_SECONDS)
@@ -80,6 +78,21 @@ class WorkerServer(uvicorn.Server):
         await self._quiet(FLUSH_SECONDS)
         table.hang_up()
         await self.lifespan.shutdown()
+
+    async def _close(self, listeners: list[socket.socket]) -> None:
+        """Listen no more, but take those who have connected already."""
+        accepted = []
+        for listener in listeners:
+            with contextlib.suppress(OSError):  # nobody waits any more
+                while True:
+                    accepted.append(listener.accept()[0])
+        for server in self.servers:
+            server.close()
+        for listener in listeners:
+            listener.close()
+        connect = functools.partial(ClientConnection, self.config, self.server_state, self.lifespan.state)
+        for line in accepted:
+            await asyncio.get_running_loop().connect_accepted_socket(connect, line)
 
     async def _quiet(self, seconds: float) -> None:
         """Wait until no connection and no request is left, but not for longer than this."""

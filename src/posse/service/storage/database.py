@@ -143,10 +143,11 @@ def why_away(url: str) -> str | None:
         with engine.connect():
             return None
     except exc.DBAPIError as error:
-        said = f"the database {_place(engine)} cannot be reached: {_said(error)}"
-        if ("FATAL: " in said and not any(word in said for word in COMES_BACK)) or "invalid" in said:
-            raise ValueError(f"{said}; check the user, the password and the names in the database's address") from None
-        return said
+        said = _said(error)
+        why = f"the database {_place(engine)} cannot be reached: {said}"
+        if "FATAL: " in said and not any(word in said for word in COMES_BACK):
+            raise ValueError(f"{why}; check the user, the password and the names in the database's address") from None
+        return why
     finally:
         engine.dispose()
 
