@@ -14,7 +14,6 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.dialects.postgresql import psycopg
 from sqlalchemy.engine import URL, Connection, Engine
 
 from posse.service.storage.errors import Damaged, Unavailable
@@ -130,21 +129,6 @@ def upsert(table: sql.Table, dialect: str) -> Any:
     insert = insert_into(table, dialect)
     rest = {column.name: insert.excluded[column.name] for column in table.c if not column.primary_key}
     return insert.on_conflict_do_update(index_elements=list(table.primary_key), set_=rest)
-
-
-@functools.cache
-def _text_of(statement: Any, dialect: str) -> str:
-    """A statement's SQL, with parameters by name."""
-    kind = sqlite.dialect(paramstyle="named") if dialect == "sqlite" else psycopg.dialect()
-    return str(statement.compile(dialect=kind))
-
-
-def execute(connection: Connection, statement: Any, rows: Any) -> None:
-    """Execute a constant statement for a row, or for a list of rows; each is a dictionary by the names of parameters.
-
-    The driver takes the rows as they are. SQLAlchemy would copy and convert each value, which costs more than writing.
-    """
-    connection.exec_driver_sql(_text_of(statement, connection.dialect.name), rows)
 
 
 # ---------------------------------------------------------------- schema

@@ -16,7 +16,6 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.attributes import LONGEST_NAME
-from posse.service.storage import database
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import ConflictingKey
 from posse.service.storage.log_rows import Values
@@ -26,11 +25,14 @@ SIZE = 20  # hexadecimal digits of a digest
 IN_LOG = '"in log"]'  # how an answer ends if the log has the key too, from before version 4
 
 _ROW, _MADE = tables.requests.c, tables.decisions.c
-_INSERT = sql.insert(tables.requests)
 _SELECT = "SELECT key, request, answer FROM requests WHERE experiment = "
-_KNOWN = {  # with all keys as one parameter: a list of parameters would cost more than the query
+_KNOWN = {  # SQLAlchemy's own way, with a parameter for each key, would cost more than the query
     "sqlite": _SELECT + ":experiment AND key IN (SELECT value FROM json_each(:keys))",
     "postgresql": _SELECT + "%(experiment)s AND key = ANY(%(keys)s)",
+}
+_INSERT = {
+    dialect: f"INSERT INTO requests ({', '.join(_ROW.keys())}) VALUES ({', '.join(map(form.format, _ROW.keys()))})"
+    for dialect, form in (("sqlite", ":{}"), ("postgresql", "%({})s"))
 }
 _BLANK_KEYS = (
     sql.update(tables.decisions)
@@ -82,7 +84,7 @@ class KeyedRequests:
     def write(self) -> None:
         """Write those that are new."""
         if self._new:
-            database.execute(self._connection, _INSERT, self._new)
+            self._connection.exec_driver_sql(_INSERT[self._connection.dialect.name], self._new)
             self._new = []
 
     def forget(self, experiment: int, player: int) -> None:

@@ -348,7 +348,7 @@ class LiveExperiment:
                 insert = INSERTS.get(name)
                 if insert is None:
                     insert = database.upsert(tables.metadata.tables[name], connection.dialect.name)
-                database.execute(connection, insert, rows)
+                connection.execute(insert, rows)
                 rows.clear()
 
     def write(self, connection: Connection) -> None:
