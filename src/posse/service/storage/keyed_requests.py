@@ -127,7 +127,7 @@ def request_digest(key: str, *asked: Any) -> str:
 
 
 def as_json(fields: Mapping[str, Any]) -> str:
-    """What was asked, as a text in which the order of names does not matter."""
+    """What was asked, as a text in which the order of names does not matter; a policy as it is written in code."""
     return json.dumps(fields, sort_keys=True, default=str)
 
 
