@@ -95,6 +95,31 @@ def test_one_key_a_hundred_times_is_one_decision(services):
     assert len(set(different)) == 100  # without the key, each is one of its own
 
 
+CHANGES = {
+    "records": ("POST", f"{PATH}/records", {"rewards": [{"player": PLAYERS[0], "arm": ARMS[0], "reward": 1}]}),
+    "create": ("POST", "/v1/experiments", {"name": "once", "arms": ["a", "b"]}),
+    "join": ("PATCH", PATH, {"join": ["somebody"]}),
+    "erase": ("POST", f"{PATH}/erasures", {"player": "somebody"}),
+}
+
+
+def test_one_key_a_hundred_times_is_one_change(database, services):
+    for kind, (method, path, body) in CHANGES.items():
+
+        def send(number: int, method=method, path=path, body=body, kind=kind) -> tuple[int, str]:
+            key = {"Idempotency-Key": f"one {kind}".replace(" ", "-")}
+            answer = httpx.request(method, f"{services[number % 2]}{path}", json=body, headers=key, timeout=30)
+            return answer.status_code, answer.text
+
+        (told,) = rows(database, "SELECT max(links), sum(rewards) FROM experiments")
+        with ThreadPoolExecutor(100) as pool:
+            (answer,) = set(pool.map(send, range(100)))
+        assert answer[0] in (200, 201)
+        (now,) = rows(database, "SELECT max(links), sum(rewards) FROM experiments")
+        new = {"records": 1, "create": 0, "join": 1, "erase": 2}[kind]
+        assert now == (told[0] + new, told[1] + (kind == "records"))
+
+
 def test_a_store_that_forgets_its_answers_would_be_caught(tmp_path, monkeypatch):
     """The control: without the check and the primary key, a reward counts twice, and `verify` says so."""
     database = f"sqlite:///{tmp_path}/posse.db"

@@ -112,13 +112,15 @@ def test_combinations_of_attributes_are_players_that_join_by_themselves(client):
         ({"attributes": {"region": "new"}}, "5 players, but player_limit=4"),
         ({"attributes": {"regio": "south"}}, "'regio' was not declared"),
         ({"attributes": {"age": "old"}}, "age='old'"),
+        ({"attributes": {"device": "oven"}}, "declared are only phone, desktop"),
         ({"attributes": {"age": [1]}}, "attributes"),
         ({"attributes": []}, "attributes"),
         ({"attributes": {"age": 3}, "player": "Lyon"}, "player"),
     ]:
         answer = client.post(f"{path}/decisions", json=wrong)
-        assert answer.status_code in (409, 422)
+        assert answer.status_code == (409 if "limit" in said else 422)
         assert said in answer.text
+    assert problem_of(client.patch(path, json={"join": {"Metz": {"region": 3}}}), 422) == "invalid"
     assert client.get(path).json()["player_count"] == 4
     bad = {**body, "name": "other", "attributes": {"reward": "category"}}
     assert problem_of(client.post("/v1/experiments", json=bad), 422) == "invalid"
@@ -152,6 +154,26 @@ def test_the_same_key_gives_the_same_decision(client, path):
     assert problem_of(ask("k1", idempotency_key="k2"), 409) == "conflicting-key"
     assert problem_of(ask("with space"), 422) == "invalid"
     assert client.get(path).json()["decisions"] == 2
+
+
+def test_every_change_happens_once_with_a_key(client, path):
+    past = {"rewards": [{"player": "Lyon", "arm": "coupon", "reward": 1}]}
+    changes = [
+        ("POST", "/v1/experiments", {"name": "once", "arms": ["a", "b"], "players": ["Lyon"]}, {"name": "twice"}),
+        ("POST", f"{path}/records", past, {"rewards": past["rewards"] * 2}),
+        ("PATCH", path, {"join": ["Lille"]}, {"join": ["Metz"]}),
+        ("POST", f"{path}/erasures", {"player": "Nice"}, {"player": "Lyon"}),
+    ]
+    for number, (method, target, body, other) in enumerate(changes):
+        key = {"Idempotency-Key": f"once-{number}"}
+        first = client.request(method, target, json=body, headers=key)
+        assert first.is_success, first.text
+        log = client.get(f"{path}/log").json()
+        again = client.request(method, target, json=body, headers=key)
+        assert (again.status_code, again.json()) == (first.status_code, first.json())
+        assert problem_of(client.request(method, target, json={**body, **other}, headers=key), 409) == "conflicting-key"
+        assert client.get(f"{path}/log").json() == log
+    assert client.get(path).json()["rewards"] == 1
 
 
 def test_players_and_arms_come_and_go(client, path):

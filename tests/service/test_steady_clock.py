@@ -1,4 +1,4 @@
-"""Clocks that are set while the service runs, or while it is away: time goes on, defaults come when they are due."""
+"""Clocks that are set while the service runs or is away: time goes on, and defaults come when they are due."""
 
 from __future__ import annotations
 

@@ -184,24 +184,6 @@ class TestKeys:
         with pytest.raises(ValueError, match="idempotency key"):
             commit(store, Choose("teas", ["north"], key=key))
 
-    def test_a_hundred_at_once_are_one_decision(self, opened):
-        one, other, _ = opened
-        new(one)
-        made = []
-        stores = itertools.cycle((one, other))
-
-        def ask(store):
-            made.append(commit(store, Choose("teas", ["north"], key="same")))
-
-        threads = [threading.Thread(target=ask, args=(next(stores),)) for _ in range(100)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(made) == 100
-        assert all(one == made[0] for one in made)
-        assert one.read(queries.experiment, "teas").decisions == 1
-
 
 class TestRewards:
     def test_every_report_has_its_own_answer(self, opened):

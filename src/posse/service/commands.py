@@ -158,7 +158,8 @@ class Record(NamedTuple):
 
     def apply(self, transaction: Transaction) -> int:
         live = transaction.live(self.experiment)
-        request = transaction.requests.ask(live.id, self.key, "record", as_json({"rewards": self.rewards}))
+        asked = self.key and as_json({"rewards": self.rewards})
+        request = transaction.requests.ask(live.id, self.key, "record", asked)
         if request.before is not None:
             return int(request.before)
         checked = live.state.check_records(self.rewards)
@@ -207,8 +208,8 @@ class Create(NamedTuple):
     """Keys of requests that create are apart from those of any experiment."""
 
     def apply(self, transaction: Transaction) -> Experiment:
-        asked = self._asdict() | {"policy": [type(self.policy).__name__, self.policy.arguments()], "key": None}
-        request = transaction.ask_to_create(self.key, "create", as_json(asked))
+        asked = self.key and as_json(self._replace(key=None)._asdict())
+        request = transaction.ask_to_create(self.key, "create", asked)
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
         try:
@@ -264,7 +265,8 @@ class Change(NamedTuple):
             if not (isinstance(value, bool) or (value is None and flag == "paused")):
                 raise TypeError(f"{flag}={value!r}, but expected True or False")
         live = transaction.live(self.experiment)
-        request = transaction.requests.ask(live.id, self.key, "change", as_json(self._replace(key=None)._asdict()))
+        asked = self.key and as_json(self._replace(key=None)._asdict())
+        request = transaction.requests.ask(live.id, self.key, "change", asked)
         if request.before is not None:
             return _as_it_was(live, request.before)
         steps = [("add arm", arm) for arm in check_names("arm", self.add_arms)]

@@ -17,7 +17,7 @@ from sqlalchemy.engine import Connection
 from posse.service.storage import database
 from posse.service.storage.database import Values
 from posse.service.storage.errors import UnknownExperiment
-from posse.service.storage.keyed_requests import NO_EXPERIMENT, seal
+from posse.service.storage.keyed_requests import NO_EXPERIMENT, checksum
 from posse.service.storage.live_experiment import LiveExperiment, first_state
 from posse.service.storage.log_rows import row_digest
 from posse.service.storage.pair_statistics import all_rows, number_names, summary_of
@@ -315,7 +315,7 @@ def _matches(table: str, row: Values) -> bool:
     """Whether a row has the digest that it should have; no, if a column is not of its kind."""
     try:
         if table == "requests":
-            return seal(**{name: value for name, value in row.items() if name != "digest"}) == row["digest"]
+            return checksum(**{name: row[name] for name in row if name != "checksum"}) == row["checksum"]
         return bool(row_digest(table, row) == row["digest"])
     except NOT_OF_ITS_KIND:
         return False
@@ -346,4 +346,4 @@ def _check_orphans(connection: Connection, report: AddFinding) -> None:
 def _check_digests(connection: Connection, table: str, experiment: int | None, key: str, report: AddFinding) -> None:
     for row in _stored_rows(connection, table, experiment, key):
         if not _matches(table, row):
-            report(f"{table}, {key} {row[key]}", "does not match its digest")
+            report(f"{table}, {key} {row[key]}", "does not match its digest or checksum")

@@ -121,7 +121,7 @@ requests = sql.Table(  # those with an idempotency key: `keyed_requests`
     Column("request", Text, nullable=False),  # the digest of what was asked
     Column("players", Text, nullable=False),  # places of those that it is about
     Column("answer", Text, nullable=False),  # what it takes to answer again, as JSON
-    Column("digest", Text, nullable=False),  # of the columns before it
+    Column("checksum", BigInteger, nullable=False),  # of the columns before it
     sqlite_with_rowid=False,
 )
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import sqlalchemy as sql
 from alembic import op
-from sqlalchemy import Column, Integer, Text
+from sqlalchemy import BigInteger, Column, Integer, Text
 
-from posse.service.storage.keyed_requests import digest_of, places_text, request_digest, seal
+from posse.service.storage.keyed_requests import checksum, digest_of, places_text, request_digest
 
 revision = "0004"
 down_revision = "0003"
@@ -38,7 +38,7 @@ def upgrade() -> None:
         Column("request", Text, nullable=False),
         Column("players", Text, nullable=False),
         Column("answer", Text, nullable=False),
-        Column("digest", Text, nullable=False),
+        Column("checksum", BigInteger, nullable=False),
         sqlite_with_rowid=False,
     )
     names = {
@@ -70,7 +70,7 @@ def upgrade() -> None:
                 "answer": json.dumps([made[0].serial, made[-1].serial + 1, "in log"]),
             }
         )
-        new[-1]["digest"] = seal(**new[-1])
+        new[-1]["checksum"] = checksum(**new[-1])
         if len(new) == AT_ONCE:
             connection.execute(sql.insert(requests), new)
             new = []
