@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from posse.checks import whole
 from posse.service.metrics import Metrics
-from posse.service.storage.errors import Overloaded, Refused, Unavailable
+from posse.service.storage.errors import Overloaded, Unavailable
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Command, commit_group
 

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from sqlalchemy.engine import URL, Connection, Engine
 from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.schema import SCHEMA, metadata
 
-Values = Mapping[Any, Any]  # by the names of columns
 LOGGER = logging.getLogger("posse.service")
 PATIENCE = 5  # seconds that a transaction waits to write
 UPGRADE_LOCK = 0x706F737365  # "posse": PostgreSQL's advisory lock while the schema changes
@@ -125,7 +124,7 @@ def can_retry(error: exc.DBAPIError) -> bool:
 
 @contextlib.contextmanager
 def pipeline(connection: Connection) -> Iterator[None]:
-    """Let PostgreSQL have several statements without waiting for each; COMMIT, or the end, raises what any of them met."""
+    """Let PostgreSQL have several statements without waiting for each; COMMIT raises what any of them met."""
     if connection.dialect.name == "sqlite":
         yield
         return
@@ -134,7 +133,7 @@ def pipeline(connection: Connection) -> Iterator[None]:
         yield
 
 
-def read_together(connection: Connection, asked: list[tuple[Any, Mapping[str, Any]]]) -> list[Sequence[Values]]:
+def read_together(connection: Connection, asked: list[tuple[Any, Mapping[str, Any]]]) -> list[list[dict[str, Any]]]:
     """The rows of constant statements, each with its parameters, in one round trip to PostgreSQL."""
     driver = _driver(connection)
     try:
@@ -170,8 +169,8 @@ def insert_into(table: sql.Table, dialect: str) -> Any:
 def insert_rows(connection: Connection, table: sql.Table, rows: list[dict[str, Any]], replace: bool = False) -> None:
     """Insert rows, with `replace` in place of those that have the same key.
 
-    The driver takes all of them at once and as they are: as dictionaries, or as JSON, of which PostgreSQL makes a table.
-    With a conversion for every value and a message for every row, they would cost more than all else in a transaction.
+    The driver takes all of them at once: as dictionaries, or as JSON, of which PostgreSQL makes a table. With a
+    conversion for every value and a message for every row, they would cost more than all else in a transaction.
     """
     local = connection.dialect.name == "sqlite"
     given = rows if local else {"rows": json.dumps(rows, ensure_ascii=False, allow_nan=False, default=_hexadecimal)}
