@@ -9,6 +9,7 @@ from fleet import needs_service, new_postgres_database
 
 from posse.attributes import Attributes
 from posse.bench import service as bench
+from posse.bench import single_requests
 from posse.cli import main
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
@@ -17,6 +18,7 @@ from posse.service.storage.store import ServiceStore
 @needs_service
 def test_the_service_is_measured_on_both_databases(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(bench, "LOADS", [(1, 1), (4, 20)])
+    monkeypatch.setattr(single_requests, "TRIES", 1)
     out = tmp_path / "bench.json"
     with new_postgres_database() as database:
         options = ["--past", "4000", "--minutes", "0.1", "--postgres", database, "--json", str(out)]
@@ -30,6 +32,16 @@ def test_the_service_is_measured_on_both_databases(capsys, monkeypatch, tmp_path
         for row in (*(tables["loads"][row] for row in loads), *(tables["growth"][row] for row in grown)):
             assert row["pairs/s"]["value"] > 0
             assert 0 < row["p50 ms"]["value"] <= row["p99 ms"]["value"] <= row["slowest"]["value"]
+        workers = {"SQLite": "1 worker", "PostgreSQL": "2 workers"}[name]
+        singles, empty, inserts = (
+            {column: figure["value"] for column, figure in tables["singles"][f"{name}, {row}"].items()}
+            for row in (workers, "an empty route", "rows inserted")
+        )
+        assert min(singles["pairs/s"], empty["pairs/s"], inserts["pairs/s"]) > 0
+        assert 0 < singles["p50 ms"] <= singles["p99 ms"]
+        assert singles["processor µs/request"] > 0
+        assert singles["of empty"] == pytest.approx(singles["pairs/s"] / empty["pairs/s"])
+        assert singles["of inserts"] == pytest.approx(singles["pairs/s"] / inserts["pairs/s"])
         crowd = tables["players"][f"{name}, 100 players"]
         assert crowd.keys() == {"opening", "decision", "reward", "join"}
         assert all(figure["value"] > 0 for figure in crowd.values())

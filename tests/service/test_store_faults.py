@@ -295,6 +295,7 @@ class TestPostgres:
 
     def test_a_server_that_is_away_is_unavailable(self, store, monkeypatch):
         engine = database.connect("postgresql://posse@127.0.0.1:1/none")
+        store.close()
         monkeypatch.setattr(store, "engine", engine)
         with pytest.raises(Unavailable):
             commit(store, Choose("teas", ["north"]))

@@ -109,8 +109,8 @@ def run(
         BenchTable(
             "singles",
             f"Single requests, {single_requests.CLIENTS} clients: durable pairs (a decision and its reward), how long "
-            "one request takes, and the service's part of the processors; beside it a route that does nothing, and rows"
-            " inserted in groups as large. The best of several turns",
+            "one request takes, and the service's part of the processors; beside it a route that does nothing, and "
+            "rows inserted in groups as large. The best of several turns",
             singles,
         ),
         BenchTable("loads", "Durable pairs (a decision and its reward), and how long one request takes", loads),

@@ -10,9 +10,9 @@ from sqlalchemy.engine import Connection
 
 from posse.service.admin.verify import AuditFinding, LogAudit, stored_experiments
 from posse.service.storage import schema as tables
-from posse.service.storage.database import Values
 from posse.service.storage.errors import Damaged, OtherVersion, Refused
 from posse.service.storage.live_experiment import FEW, LiveExperiment
+from posse.service.storage.log_rows import Values
 from posse.service.storage.pair_statistics import check_form
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit

@@ -15,11 +15,10 @@ from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
 from posse.service.storage import database
-from posse.service.storage.database import Values
 from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, checksum
 from posse.service.storage.live_experiment import LiveExperiment, first_state
-from posse.service.storage.log_rows import row_digest
+from posse.service.storage.log_rows import Values, row_digest
 from posse.service.storage.pair_statistics import all_rows, number_names, summary_of
 from posse.service.storage.store import ServiceStore
 

@@ -12,8 +12,7 @@ from fastapi import FastAPI
 
 from posse.policies.user import import_file
 from posse.service.api.description import describe
-from posse.service.api.direct_routes import DirectRoutes
-from posse.service.api.middleware import RequestLimits, RunningRequests
+from posse.service.api.middleware import DirectRoutes, RequestLimits, RunningRequests
 from posse.service.api.routes import add_routes, direct_routes
 from posse.service.auth.permissions import Authenticator
 from posse.service.commands import TakeDefaults

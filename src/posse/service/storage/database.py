@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from sqlalchemy.engine import URL, Connection, Engine
 from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.schema import SCHEMA, metadata
 
-Values = Mapping[Any, Any]  # by the names of columns
 LOGGER = logging.getLogger("posse.service")
 PATIENCE = 5  # seconds that SQLite waits to write, and PostgreSQL may take to let us in
 PRIVATE = 0o600  # the rights of every file that is made: its owner reads and writes, and nobody else
@@ -167,7 +166,7 @@ def can_retry(error: exc.DBAPIError) -> bool:
 
 @contextlib.contextmanager
 def pipeline(connection: Connection) -> Iterator[None]:
-    """Let PostgreSQL have several statements without waiting for each; COMMIT, or the end, raises what one met."""
+    """Let PostgreSQL have several statements without waiting for each; COMMIT raises what any of them met."""
     if connection.dialect.name == "sqlite":
         yield
         return
@@ -176,7 +175,7 @@ def pipeline(connection: Connection) -> Iterator[None]:
         yield
 
 
-def read_together(connection: Connection, asked: list[tuple[Any, Mapping[str, Any]]]) -> list[Sequence[Values]]:
+def read_together(connection: Connection, asked: list[tuple[Any, Mapping[str, Any]]]) -> list[list[dict[str, Any]]]:
     """The rows of constant statements, each with its parameters, in one round trip to PostgreSQL."""
     driver = _driver(connection)
     try:
@@ -212,8 +211,8 @@ def insert_into(table: sql.Table, dialect: str) -> Any:
 def insert_rows(connection: Connection, table: sql.Table, rows: list[dict[str, Any]], replace: bool = False) -> None:
     """Insert rows, with `replace` in place of those that have the same key.
 
-    The driver takes all of them at once and as they are: as dictionaries, or as JSON that PostgreSQL makes a table of.
-    With a conversion for every value and a message for every row, they would cost more than all else in a transaction.
+    The driver takes all of them at once: as dictionaries, or as JSON, of which PostgreSQL makes a table. With a
+    conversion for every value and a message for every row, they would cost more than all else in a transaction.
     """
     local = connection.dialect.name == "sqlite"
     given = rows if local else {"rows": json.dumps(rows, ensure_ascii=False, allow_nan=False, default=_hexadecimal)}

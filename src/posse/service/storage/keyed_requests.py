@@ -19,8 +19,8 @@ from sqlalchemy.engine import Connection
 from posse.attributes import LONGEST_NAME
 from posse.service.storage import database
 from posse.service.storage import schema as tables
-from posse.service.storage.database import Values
 from posse.service.storage.errors import ConflictingKey
+from posse.service.storage.log_rows import Values
 
 NO_EXPERIMENT = 0  # where keys of requests belong that create an experiment
 SIZE = 20  # hexadecimal digits of a digest

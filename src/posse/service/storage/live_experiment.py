@@ -24,12 +24,13 @@ from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
-from posse.service.storage.database import Values
 from posse.service.storage.errors import Damaged, ExperimentExists
-from posse.service.storage.log_rows import row_digest
+from posse.service.storage.log_rows import Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics
 
 RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
+NAMES = ("players", "arms")  # tables whose rows may change
+SHARED = 16  # transactions after one in which another process had written
 FEW = 2_000  # rows that are read to catch up; if there are more, the statistics are read anew
 UPDATE = sql.update(tables.experiments).where(tables.experiments.c.id == sql.bindparam("experiment"))
 
@@ -49,7 +50,7 @@ class LiveExperiment:
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
         self.statistics = PairStatistics()
-        self._missed = 0  # rows that others had written when it was last brought up to date
+        self.shared = 0  # transactions in which others' rows are asked for together with the lock
         self._rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)  # to be written, by table
         self._stand_at(row)
 
@@ -121,16 +122,17 @@ class LiveExperiment:
             )
         return live
 
-    def unread(self) -> list[tuple[Any, dict[str, int]]]:
-        """What to ask for the rows that others wrote; nothing if nobody else did of late."""
-        return log_rows.unread(self.id, self.links, self.state.decisions) if self._missed else []
+    def unread(self) -> dict[str, int]:
+        """The parameters of log_rows.UNREAD."""
+        return {"experiment": self.id, "serial": self.state.decisions, "link": self.links + 1, "most": FEW}
 
-    def catch_up(self, connection: Connection, row: Values, read: Sequence[Sequence[Values]] = ()) -> bool:
+    def catch_up(self, connection: Connection, row: Values, read: Sequence[Iterable[Values]] = ()) -> bool:
         """Replay what other processes wrote; False if it is so much that loading anew is faster.
 
-        `read` has the rows that `unread` asks for, if they were asked for already.
+        `read` has what UNREAD found, where it was asked for already.
         """
-        missed = self._missed = row["links"] - self.links
+        missed = row["links"] - self.links
+        self.shared = SHARED if missed else max(self.shared - 1, 0)
         if missed == 0:
             if row["head"] != self.head:
                 raise Damaged(f"experiment {self.name!r}: row {self.links} of the log is not the one that was written")
@@ -140,20 +142,20 @@ class LiveExperiment:
         head = self.head
         found: Iterable[tuple[str, Values]]
         if read:
-            found = [(name, entry) for name, entries in zip(log_rows.PLACES, read, strict=True) for entry in entries]
+            found = [(table.name, entry) for table, rows in zip(log_rows.LOG, read, strict=True) for entry in rows]
         else:
             found = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
-        rows = sorted(found, key=log_rows.by_link)
-        if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in rows):
+        missing = sorted(found, key=log_rows.by_link)
+        if any(table == "changes" and entry["kind"] == "rebuild" for table, entry in missing):
             return False
-        for table, entry in rows:
+        for table, entry in missing:
             head = row_digest(table, entry, head)
-        if head != row["head"] or len(rows) != missed:
+        if head != row["head"] or len(missing) != missed:
             raise Damaged(
-                f"experiment {self.name!r}: the log after row {self.links} has {len(rows)} rows that do not add up to "
-                f"its head, row {row['links']}; see what `posse db verify` says"
+                f"experiment {self.name!r}: the log after row {self.links} has {len(missing)} rows that do not add up "
+                f"to its head, row {row['links']}; see what `posse db verify` says"
             )
-        self.replay(rows, lambda table, place: log_rows.read_name(connection, table, self.id, place))
+        self.replay(missing, lambda table, place: log_rows.read_name(connection, table, self.id, place))
         self._stand_at(row)
         self.statistics.keep(self.state)
         return True
@@ -265,7 +267,7 @@ class LiveExperiment:
                 "round": row.round if past else 0,
                 "player": row.player,
                 "arm": row.arm,
-                "reward": reward,
+                "reward": reward + 0.0,  # not −0.0: SQLite keeps no sign of it, and the digest would not match
                 "seen_n": seen_n,
                 "seen_s": seen_s,
                 "defaulted": int(defaulted),
@@ -358,9 +360,7 @@ class LiveExperiment:
         """Write the rows of the log, and the names, that are not yet there."""
         for name, rows in self._rows.items():
             if rows:
-                database.insert_rows(
-                    connection, tables.metadata.tables[name], rows, replace=name not in log_rows.PLACES
-                )
+                database.insert_rows(connection, tables.metadata.tables[name], rows, replace=name in NAMES)
                 rows.clear()
 
     def write(self, connection: Connection) -> None:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import operator
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,9 @@ from sqlalchemy.engine import Connection
 from posse.attributes import Attributes, Value
 from posse.learner.ledger import Row
 from posse.service.storage import schema as tables
-from posse.service.storage.database import Values
 from posse.service.storage.errors import Damaged
 
+Values = Mapping[Any, Any]  # by the names of columns
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
 
 
@@ -122,15 +122,13 @@ WITH_REWARDS = (
     .where(_HERE, _MADE.serial.in_(sql.bindparam("serials", expanding=True)))
 )
 
-
 LOG = (tables.decisions, tables.rewards, tables.changes)
-PLACES = {"decisions": "serial", "rewards": "link", "changes": "link"}  # what their rows are in order of
-_UNREAD = {
-    table.name: sql.select(table)
-    .where(table.c.experiment == sql.bindparam("experiment"), table.c[place] >= sql.bindparam("first"))
-    .order_by(table.c[place])
-    for table, place in zip(LOG, PLACES.values(), strict=True)
-}
+UNREAD = [  # what follows in each table of the log, as far as it is worth being replayed
+    sql.select(table)
+    .where(table.c.experiment == sql.bindparam("experiment"), place >= sql.bindparam(place.name))
+    .limit(sql.bindparam("most"))
+    for table, place in zip(LOG, (_MADE.serial, _GIVEN.link, tables.changes.c.link), strict=True)
+]
 
 
 def decision_row(values: Values) -> Row:
@@ -177,12 +175,6 @@ def first_decision(connection: Connection, experiment: int, decisions: int, pass
     return low
 
 
-def unread(experiment: int, after: int, serial: int) -> list[tuple[Any, dict[str, int]]]:
-    """What to ask for the rows of the log after one of them: a query, and its parameters, for each table of LOG."""
-    first = {"serial": serial, "link": after + 1}
-    return [(_UNREAD[t.name], {"experiment": experiment, "first": first[PLACES[t.name]]}) for t in LOG]
-
-
 def read_log(
     connection: Connection, experiment: int, after: int = 0, serial: int = 0, limit: int | None = None
 ) -> Iterator[tuple[str, Values]]:
@@ -191,14 +183,15 @@ def read_log(
     `serial` is the first new decision's: decisions have no index of links, but serial numbers have the same order. With
     a limit, rewards come with the tag of their decision, and its round as `decided_in`.
     """
-    for table, (query, wanted) in zip(LOG, unread(experiment, after, serial), strict=True):
-        place, first = table.c[PLACES[table.name]], wanted["first"]
+    for table in LOG:
+        place, first = (table.c.serial, serial) if table is tables.decisions else (table.c.link, after + 1)
+        query = sql.select(table).where(table.c.experiment == experiment, place >= first).order_by(place)
         if limit is not None:
             query = query.where(place < first + limit)
             if table is tables.rewards:
                 query = query.add_columns(_MADE.tag, _MADE.round.label("decided_in"))
                 query = query.select_from(table.outerjoin(tables.decisions, SAME_DECISION))
-        for row in connection.execute(query, wanted).mappings():
+        for row in connection.execute(query).mappings():
             if limit is None or row["link"] <= after + limit:
                 yield table.name, row
 

@@ -21,9 +21,9 @@ from posse.learner.state import LearnerState
 from posse.policies.state import state_shapes
 from posse.policies.statistics import COUNT
 from posse.service.storage import schema as tables
-from posse.service.storage.database import Values, insert_rows
+from posse.service.storage.database import insert_rows
 from posse.service.storage.errors import Damaged, OtherVersion
-from posse.service.storage.log_rows import read_values
+from posse.service.storage.log_rows import Values, read_values
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here

@@ -28,9 +28,9 @@ from posse.service.metrics import MOST_NAMED, OTHERS, ExperimentCounts
 from posse.service.settings import LARGEST_BATCH, LARGEST_PAGE
 from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
-from posse.service.storage.database import Values
 from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.live_experiment import LiveExperiment
+from posse.service.storage.log_rows import Values
 
 TABLE_ROWS = 50_000  # rows of the log that are in memory at once
 

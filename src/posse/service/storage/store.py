@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -45,31 +44,17 @@ class ServiceStore:
             database.upgrade(url)
         self.engine = database.connect(url, silence)
         self.clock = SteadyClock() if clock is None else clock
-        self._writing: Connection | None = None
+        self.writing: Connection | None = None  # of whoever writes; it stays open from one transaction to the next
         self.live: dict[str, LiveExperiment] = {}
         self.lock = threading.Lock()
         """Held by whoever writes."""
         database.check_version(self.engine)
 
     def close(self) -> None:
-        if self._writing is not None:
-            self._writing.close()
-            self._writing = None
+        if self.writing is not None:
+            self.writing.close()
+            self.writing = None
         self.engine.dispose()
-
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """The connection of whoever holds the lock. It stays open until an error, which rolls back, closes it."""
-        connection, self._writing = self._writing or self.engine.connect(), None
-        good = False
-        try:
-            yield connection
-            good = not connection.invalidated
-        finally:
-            if good:
-                self._writing = connection
-            else:
-                connection.close()
 
     def read(self, query: Callable[Concatenate[Connection, P], Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         """What a query returns, asked of one moment of the database; those of `queries`, for example."""

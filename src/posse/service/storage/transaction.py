@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import sqlalchemy as sql
@@ -20,11 +19,10 @@ from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
 from posse.service.storage import database, queries
 from posse.service.storage import schema as tables
-from posse.service.storage.database import Values
 from posse.service.storage.errors import Invalid, OutcomeUnknown, Refused, UnknownExperiment
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, KeyedRequest, KeyedRequests
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_rows import MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, decision_row
+from posse.service.storage.log_rows import MADE_BEFORE, NEXT_DECISION, UNREAD, WITH_REWARDS, Values, decision_row
 from posse.service.storage.store import ServiceStore
 
 Result = TypeVar("Result")
@@ -88,7 +86,7 @@ def _commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Resul
 
 
 def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -> Result:
-    with store.writing() as connection:
+    with _writing(store) as connection:
         connection.begin()
         transaction = Transaction(connection, store)
         result = work(transaction)
@@ -106,6 +104,21 @@ def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -
     if transaction.erased:
         database.forget(store.engine)
     return result
+
+
+@contextlib.contextmanager
+def _writing(store: ServiceStore) -> Iterator[Connection]:
+    """The store's connection for writing, which stays open until an error; that rolls back and closes it."""
+    connection, store.writing = store.writing or store.engine.connect(), None
+    good = False
+    try:
+        yield connection
+        good = not connection.invalidated
+    finally:
+        if good:
+            store.writing = connection
+        else:
+            connection.close()
 
 
 def _was_committed(store: ServiceStore, transaction: Transaction) -> bool:
@@ -159,15 +172,14 @@ class Transaction:
         if self.connection.dialect.name == "sqlite":
             rows, unread = self.connection.execute(LOCKED, {"names": wanted}).mappings().all(), {}
         else:  # what others wrote is read in the same round trip, once the lock is there
-            asked = {name: live.unread() for name, live in known.items()}
-            queries_of_all = itertools.chain.from_iterable(asked.values())
-            rows, *read = database.read_together(self.connection, [(LOCKED_ANY, {"names": wanted}), *queries_of_all])
-            following = iter(read)
-            unread = {name: list(itertools.islice(following, len(each))) for name, each in asked.items()}
+            shared = [name for name, live in known.items() if live.shared]
+            asked = [(query, known[name].unread()) for name in shared for query in UNREAD]
+            rows, *read = database.read_together(self.connection, [(LOCKED_ANY, {"names": wanted}), *asked])
+            unread = {name: read[len(UNREAD) * place :][: len(UNREAD)] for place, name in enumerate(shared)}
         for row in rows:
             live = known.get(row["name"])
-            read_already = unread.get(row["name"], ())
-            if live is None or live.id != row["id"] or not live.catch_up(self.connection, row, read_already):
+            found = unread.get(row["name"], ())
+            if live is None or live.id != row["id"] or not live.catch_up(self.connection, row, found):
                 live = LiveExperiment.load(self.connection, row)
             self.touched[row["name"]], self._links[row["name"]] = live, live.links
 
