@@ -48,10 +48,9 @@ class CutNetwork:
         """End it."""
         self.cut()
         _shut(self._listener)
-        self._listener.close()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
+        with self._listener, contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
                 threading.Thread(target=self._connect, args=(client,), daemon=True).start()
@@ -65,10 +64,15 @@ class CutNetwork:
         except OSError:
             client.close()
             return
-        with self._lock:
-            self._sockets |= {client, server}
-        for ends in ((client, server), (server, client)):
-            threading.Thread(target=self._forward, args=ends, daemon=True).start()
+        with client, server:
+            with self._lock:
+                self._sockets |= {client, server}
+            back = threading.Thread(target=self._forward, args=(server, client), daemon=True)
+            back.start()
+            self._forward(client, server)
+            back.join()
+            with self._lock:
+                self._sockets -= {client, server}
 
     def _forward(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -78,8 +82,6 @@ class CutNetwork:
         self._forwarding.wait()
         for each in (source, target):
             _shut(each)
-        with self._lock:
-            self._sockets -= {source, target}
 
 
 def _shut(each: socket.socket) -> None:
