@@ -31,8 +31,9 @@ WORK = 200 if FULL else 40  # rows of the log between faults
 
 def let_them_work(database: str) -> None:
     """Wait until so many rows more are written."""
-    wanted = rows(database, COUNTED)[0][0] + WORK
+    wanted, until = rows(database, COUNTED)[0][0] + WORK, time.monotonic() + 120
     while rows(database, COUNTED)[0][0] < wanted:
+        assert time.monotonic() < until, f"{WORK} rows took more than two minutes"
         time.sleep(0.05)
 
 
