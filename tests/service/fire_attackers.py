@@ -112,7 +112,7 @@ async def hold(url: str, number: int, ready: asyncio.Event) -> dict[str, Any]:
         await asyncio.sleep(1.0)
         ready.set()
 
-    await _forever(begin, counts)
+    await _forever(begin)
     return dict(counts)
 
 
@@ -218,11 +218,12 @@ async def _each(number: int, work: Any, result: Any, ready: asyncio.Event) -> An
             group.create_task(work(place))
         ready.set()
 
-    await _forever(begin, result)
+    await _forever(begin)
     return result
 
 
-async def _forever(begin: Any, result: Any) -> None:
+async def _forever(begin: Any) -> None:
+    """Let tasks begin, and wait until they end or all is cancelled."""
     with contextlib.suppress(asyncio.CancelledError):
         async with asyncio.TaskGroup() as group:
             await begin(group)

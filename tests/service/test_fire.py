@@ -20,15 +20,15 @@ def test_decisions_go_on_in_a_storm_and_while_others_join():
     assert storm.attacks["hold"]["opened"] >= (Siege() if FULL else SHORT).connections * 0.9
     assert storm.attacks["read"] or not FULL
     assert set(joins.attacks["join"]) == {"200"}
-    assert storm.health < 1000
+    assert storm.health < (1000 if FULL else 3000)
     assert storm.log < 1
     assert storm.failed + joins.failed == 0
     if FULL:
         assert storm.ratio <= 3
         assert joins.p99 <= 100
     else:
-        assert storm.p99 < 20 * storm.quiet_p99
-        assert joins.p99 < 20 * joins.quiet_p99
+        assert storm.p99 < max(1000, 20 * storm.quiet_p99)
+        assert joins.p99 < max(1000, 20 * joins.quiet_p99)
 
 
 def test_decisions_that_fail_count_as_slow_for_ever():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from fleet import FULL
 from history import REFUSED, LogRow, Operation, Progress, faults, is_explained
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,7 +52,7 @@ REQUESTS = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=1000 if FULL else 80, deadline=None)
 @given(st.lists(REQUESTS, max_size=24))
 def test_what_a_service_that_does_one_thing_at_a_time_answers_is_accepted(requests):
     service, happening = Atomic(), []
