@@ -1,11 +1,8 @@
-"""The routes of the API: experiments, decisions and rewards, what there is to see, and whether the service is well."""
+"""The routes of the API: experiments, decisions and rewards, and what there is to see."""
 
 from __future__ import annotations
 
-import asyncio
 import functools
-import logging
-import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -22,19 +19,18 @@ from posse.insight.diagnosis.api import diagnose
 from posse.insight.diagnosis.intervals import interval, shares
 from posse.learner import Counts
 from posse.learner.state import LearnerState
-from posse.service.api import bodies
+from posse.service.api import bodies, operation
 from posse.service.api.answers import DiagnosisResult
 from posse.service.api.bodies import ExperimentAnswer
 from posse.service.api.middleware import new_router
-from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Endpoint, Permission, needs
-from posse.service.commands import Change, Choose, Create, Erase, Observe, Probe, Record, RewardOutcome
+from posse.service.auth.permissions import CHANGE, CREATE, READ, Endpoint, Permission, needs
+from posse.service.commands import Change, Choose, Create, Erase, Observe, Record, RewardOutcome
 from posse.service.dashboard.analysis_process import LARGEST as LARGEST_DIAGNOSIS
-from posse.service.problems import HttpProblem, declared, problem_of
+from posse.service.problems import HttpProblem, declared
 from posse.service.reader import in_reader
 from posse.service.settings import LARGEST_LIST, LARGEST_PAGE
-from posse.service.storage import database, queries
-from posse.service.storage.errors import ConflictingKey, Damaged, ExperimentExists, Refused, Unavailable
-from posse.service.writer import Writer
+from posse.service.storage import queries
+from posse.service.storage.errors import ConflictingKey, ExperimentExists, Refused
 from posse.text import plain
 
 ALWAYS = (401, 403, 421, 422, 500, 503)
@@ -44,8 +40,6 @@ EXPERIMENT = EXPERIMENTS + "/{name}"
 LARGEST_NUMBER = 2**53  # of a row of the log
 LEVEL = 0.05  # the probability that any of the intervals is ever wrong
 LARGEST_STATE = 20_000  # pairs of a player and an arm in one answer
-PROBE_SECONDS = 1.0  # for which the service is ready after something could be written
-PROBE_LIMIT = 2.0  # seconds in which it has to be written
 REFUSED = {"conflict": "conflicting-reward", "unknown": "unknown-decision", "invalid": "invalid"}
 
 router = new_router()
@@ -72,7 +66,8 @@ def add_routes(app: FastAPI) -> None:
     creation = new_router()
     responses = {201: LOCATION, **declared(*WITH_BODY)}
     creation.add_api_route(EXPERIMENTS, create_experiment, methods=["POST"], status_code=201, responses=responses)
-    app.router.routes.extend([*creation.routes, *router.routes])  # as they are, so that app.routes lists every one
+    routes = [*creation.routes, *router.routes, *operation.router.routes]
+    app.router.routes.extend(routes)  # as they are, so that app.routes lists every one
 
 
 def direct_routes() -> list[APIRoute]:
@@ -348,78 +343,3 @@ def _shown_state(counts: Counts, indices: queries.Indices, some: slice) -> bodie
         probabilities=plain(indices.probabilities),
         next=some.stop if some.stop < len(counts.players) else None,
     )
-
-
-# ---------------------------------------------------------------- operation
-
-
-def health(path: str) -> Callable[[Endpoint], Endpoint]:
-    """Declare an answer about the process itself, which anybody may ask for."""
-
-    def add(function: Endpoint) -> Endpoint:
-        needs(NO_TOKEN)(function)
-        router.add_api_route(path, function, methods=["HEAD"], include_in_schema=False)
-        router.add_api_route(path, function, openapi_extra={"security": []}, responses=declared(500, 503))
-        return function
-
-    return add
-
-
-@health("/healthz")
-async def alive() -> bodies.HealthAnswer:
-    """That the process is alive."""
-    return bodies.HealthAnswer(status="alive")
-
-
-@health("/readyz")
-async def ready(request: Request) -> bodies.HealthAnswer:
-    """That the database is as this version expects it, and could be written a moment ago."""
-    state = request.app.state
-    try:
-        async with asyncio.timeout(PROBE_LIMIT):
-            await state.quick_pool.run(database.check_version, state.store.engine)
-        if state.writer.failed_at > time.monotonic() - PROBE_SECONDS:
-            raise Unavailable("the last transaction could not be written")
-        failure = await state.answers.get("probe", lambda: _probe(state.writer), PROBE_SECONDS)
-        if failure is not None:
-            raise failure
-    except (ValueError, TimeoutError, Unavailable, Damaged) as error:
-        logging.getLogger("posse").warning("not ready: %s", error)  # not in the answer, which needs no token
-        detail = "The database does not answer, or not as this posse expects it; the log of the service says more."
-        problem = problem_of(error)
-        kind = "unavailable" if problem is None else problem.kind
-        raise HttpProblem(kind, detail, None if kind == "damaged" else {"Retry-After": "1"}) from error
-    return bodies.HealthAnswer(status="ready")
-
-
-async def _probe(writer: Writer) -> Exception | None:
-    """Why nothing can be written now; None if something was."""
-    try:
-        async with asyncio.timeout(PROBE_LIMIT):
-            await writer.apply(Probe())
-    except TimeoutError:
-        return Unavailable(f"nothing could be written in {PROBE_LIMIT:g} s")
-    except (Unavailable, Damaged) as error:
-        return error
-    return None
-
-
-@router.get("/metrics", include_in_schema=False)
-@needs(Permission("read", every_experiment=True))
-@in_reader
-async def metrics(request: Request) -> Response:
-    """What is counted, for Prometheus; without what only the database knows if it does not answer."""
-    read_pool = request.app.state.read_pool
-    try:
-        experiments = await read_pool.query(queries.experiment_counts)
-    except Unavailable:
-        experiments = []
-    text = await read_pool.run(request.app.state.metrics.text, experiments)
-    return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
-
-
-@router.get("/openapi.json", include_in_schema=False)
-@needs(Permission(None))
-async def openapi(request: Request) -> dict[str, object]:
-    """The API, described."""
-    return request.app.openapi()
