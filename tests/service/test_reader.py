@@ -375,8 +375,8 @@ def test_the_list_of_the_api_and_of_the_dashboard_page_by_page(tmp_path, monkeyp
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_is_not_ready_while_nothing_can_be_written(backend, tmp_path, monkeypatch):
-    monkeypatch.setattr("posse.service.api.routes.PROBE_SECONDS", 0.1)
-    monkeypatch.setattr("posse.service.api.routes.PROBE_LIMIT", 0.5)
+    monkeypatch.setattr("posse.service.api.operation.PROBE_SECONDS", 0.1)
+    monkeypatch.setattr("posse.service.api.operation.PROBE_LIMIT", 0.5)
     with database(backend, tmp_path) as address, background(address) as url:
         store = ServiceStore(address)
         assert httpx.get(f"{url}/readyz").status_code == 200
