@@ -237,7 +237,9 @@ class TestPostgres:
         assert store.read(queries.experiment, "teas").decisions == 2
 
     @pytest.mark.parametrize("committed", [True, False])
-    def test_a_commit_without_an_answer_counts_once_whatever_became_of_it(self, store, committed):
+    @pytest.mark.parametrize("key", [None, "k"])
+    def test_a_commit_without_an_answer_counts_once_whatever_became_of_it(self, store, committed, key):
+        command = Record("teas", [("north", "tea", 1.0)]) if key is None else Change("teas", paused=False, key=key)
         do_commit = store.engine.dialect.do_commit
         calls = []
 
@@ -252,9 +254,13 @@ class TestPostgres:
             raise psycopg.OperationalError("the connection is lost")
 
         store.engine.dialect.do_commit = lose
-        assert commit(store, Record("teas", [("north", "tea", 1.0)])) == 1
+        made = commit(store, command)
         store.engine.dialect.do_commit = do_commit
-        assert store.read(queries.experiment, "teas").rewards == 2
+        if key is None:
+            assert (made, store.read(queries.experiment, "teas").rewards) == (1, 2)
+        else:  # it changed nothing, but its key is known
+            commit(store, Change("teas", paused=True))
+            assert commit(store, command) == made
 
     def test_what_may_have_been_committed_is_not_done_again_where_nobody_can_tell(self, store, monkeypatch):
         do_commit, calls = store.engine.dialect.do_commit, []
@@ -310,6 +316,6 @@ class TestPostgres:
 def test_a_commit_without_an_answer_counts_only_if_every_last_row_is_there(tmp_path, monkeypatch, there, committed):
     """After a broken connection the database is asked; without anything to ask for, nothing counts as written."""
     monkeypatch.setattr(transaction.queries, "has_last_row", lambda connection, live: there[live])
-    written = types.SimpleNamespace(touched={name: name for name in there})
+    written = types.SimpleNamespace(changed=lambda: list(there))
     with stores("sqlite", tmp_path) as (store,):
         assert transaction._was_committed(store, written) is committed
