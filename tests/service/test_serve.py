@@ -17,6 +17,7 @@ import pytest
 from cluster import children
 from fleet import POSSE, POSTGRES, fleet
 from sqlalchemy import make_url
+from test_stop import Load
 
 from posse.service.admin.verify import verify
 from posse.service.auth.tokens import CreateToken
@@ -204,6 +205,7 @@ def test_a_stop_under_load_loses_nothing_that_was_acknowledged(tmp_path):
                     if client.observe("teas", decision.id, 1.0) == "taken":
                         rewarded.add(decision.id)
 
+        load = Load(service.url, "/v1/experiments")
         threads = [threading.Thread(target=ask) for _ in range(8)]
         for thread in threads:
             thread.start()
@@ -211,6 +213,9 @@ def test_a_stop_under_load_loses_nothing_that_was_acknowledged(tmp_path):
             time.sleep(0.01)
     for thread in threads:
         thread.join()
+    load.finish()
+    assert load.wrong == []
+    assert load.statuses[200] > 0
     store = ServiceStore(address)
     known = {row["decision"]: row["kind"] for row in store.read(queries.log, "teas", limit=10_000)}
     assert decided <= set(known)

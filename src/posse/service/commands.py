@@ -173,15 +173,14 @@ class Record(NamedTuple):
 
 
 class TakeDefaults(NamedTuple):
-    """Take the default reward for every decision that has waited too long. Result: when the next may be due."""
+    """Take the default reward for every decision that has waited too long. Result: in how many seconds to look again."""
 
     experiment: str
 
     def apply(self, transaction: Transaction) -> float:
         live = transaction.live(self.experiment)
-        transaction.now(live)
-        patience = live.state.setup.patience
-        return math.inf if patience is None else live.oldest + patience
+        now, patience = transaction.now(live), live.state.setup.patience
+        return math.inf if patience is None else live.oldest + patience - now
 
 
 # ---------------------------------------------------------------- experiments

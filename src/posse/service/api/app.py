@@ -97,7 +97,7 @@ async def _take_defaults(app: FastAPI) -> None:
                     continue
                 due[number] = now + RETRY_SECONDS
                 with _logged(f"of {name!r}"):  # if one experiment has a problem, the others still take theirs
-                    due[number] = await state.writer.apply(TakeDefaults(name))
+                    due[number] = now + await state.writer.apply(TakeDefaults(name))
                     if math.isinf(due[number]):  # nothing waits any more
                         del due[number]
 
