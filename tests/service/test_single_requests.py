@@ -224,7 +224,7 @@ def test_one_who_comes_and_goes_in_one_transaction_is_written_as_in_the_end(back
         new(store)
         commit_group(store, [Change("teas", join=["west"]), Change("teas", retire=["west"])])
         assert verify(store) == []
-        with pytest.raises(Exception, match="INSERT|UNIQUE|unique"):  # an error of what is written with COMMIT
+        with pytest.raises(Exception, match=r"INSERT|UNIQUE|unique"):  # an error of what is written with COMMIT
             commit(store, Call(lambda transaction: spoil(transaction.live("teas"))))
         assert commit(store, Choose("teas", ["north"]))[0].player == "north"
         assert verify(store) == []
