@@ -13,13 +13,13 @@ from test_store_writer import counted
 
 from posse.service.admin.verify import verify
 from posse.service.api import app as service_app
-from posse.service.commands import Choose, Observe
+from posse.service.commands import Change, Choose, Observe
 from posse.service.settings import Settings
 from posse.service.storage import database, live_experiment, log_rows
 from posse.service.storage.store import ServiceStore
-from posse.service.storage.transaction import commit_group
+from posse.service.storage.transaction import commit, commit_group
 from posse.service.writer import Writer
-from stores import BACKENDS, SHOPS, answered, counts, new, stores
+from stores import BACKENDS, SHOPS, Call, answered, counts, new, stores
 
 # ---------------------------------------------------------------- over HTTP
 
@@ -216,3 +216,21 @@ def test_what_others_wrote_comes_with_the_lock(tmp_path, monkeypatch, few):
         assert bool(loaded) == (few < 10)
         assert counts(opened[0], "teas").pulls.sum() == 19
         assert verify(opened[1]) == []
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_who_comes_and_goes_in_one_transaction_is_written_as_in_the_end(backend, tmp_path):
+    with stores(backend, tmp_path) as (store,):
+        new(store)
+        commit_group(store, [Change("teas", join=["west"]), Change("teas", retire=["west"])])
+        assert verify(store) == []
+        with pytest.raises(Exception, match=r"INSERT|UNIQUE|unique"):  # an error of what is written with COMMIT
+            commit(store, Call(lambda transaction: spoil(transaction.live("teas"))))
+        assert commit(store, Choose("teas", ["north"]))[0].player == "north"
+        assert verify(store) == []
+
+
+def spoil(live):
+    """Add a row twice."""
+    live.append_change("pause", 0, live.time)
+    live._rows["changes"] *= 2

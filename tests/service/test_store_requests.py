@@ -305,11 +305,11 @@ class TestRewards:
     def steps(self, store, call):
         """How many steps of SQLite's machine a call takes."""
         taken = itertools.count()
-        store.engine.dispose()
+        store.close()
         with store.engine.connect() as connection:
             connection.connection.dbapi_connection.set_progress_handler(lambda: next(taken) and 0, 1)
         call()
-        store.engine.dispose()
+        store.close()
         return next(taken)
 
     def test_a_clock_that_goes_back_takes_nothing_too_early(self, opened):

@@ -171,8 +171,13 @@ def pipeline(connection: Connection) -> Iterator[None]:
         yield
         return
     driver = _driver(connection)
-    with contextlib.suppress(psycopg.Error), driver.pipeline():  # SQLAlchemy has met errors already, but for the end's
-        yield
+    try:
+        with contextlib.suppress(psycopg.Error), driver.pipeline():  # SQLAlchemy has met errors, but for the end's
+            yield
+    except BaseException:
+        with contextlib.suppress(psycopg.Error):
+            driver.rollback()  # SQLAlchemy would not: it takes a transaction for ended whose COMMIT was sent
+        raise
 
 
 def read_together(connection: Connection, asked: list[tuple[Any, Mapping[str, Any]]]) -> list[list[dict[str, Any]]]:
@@ -215,6 +220,9 @@ def insert_rows(connection: Connection, table: sql.Table, rows: list[dict[str, A
     conversion for every value and a message for every row, they would cost more than all else in a transaction.
     """
     local = connection.dialect.name == "sqlite"
+    if replace:  # of several with one key, the last: PostgreSQL does not replace a row twice
+        key = [column.name for column in table.primary_key]
+        rows = list({tuple(row[name] for name in key): row for row in rows}.values())
     given = rows if local else {"rows": json.dumps(rows, ensure_ascii=False, allow_nan=False, default=_hexadecimal)}
     connection.exec_driver_sql(_insertion(table, local, replace), given)
 
