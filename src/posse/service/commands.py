@@ -173,7 +173,7 @@ class Record(NamedTuple):
 
 
 class TakeDefaults(NamedTuple):
-    """Take the default reward for every decision that has waited too long. Result: in how many seconds to look again."""
+    """Take the default reward for every decision that has waited too long. Result: seconds until the next may be due."""
 
     experiment: str
 
