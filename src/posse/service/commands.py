@@ -173,7 +173,7 @@ class Record(NamedTuple):
 
 
 class TakeDefaults(NamedTuple):
-    """Take the default reward for every decision that has waited too long. Result: seconds until the next may be due."""
+    """Take the default reward for every decision that has waited too long. Result: seconds until one may be due."""
 
     experiment: str
 
