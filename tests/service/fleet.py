@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cluster import children
@@ -26,21 +27,20 @@ START_SECONDS = 120
 class Fleet:
     """A supervisor and its workers."""
 
-    def __init__(self, database: str, workers: int, log: Path, *options: str, prefix: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        database: str,
+        workers: int,
+        log: Path,
+        *options: str,
+        prefix: tuple[str, ...] = (),
+        open_to_all: bool = True,
+    ) -> None:
         self.log = log
+        serve = ["serve", "--port", "0", *(["--open"] if open_to_all else [])]
         with log.open("ab") as errors:
             self._supervisor = subprocess.Popen(
-                [
-                    *prefix,
-                    *POSSE,
-                    "serve",
-                    "--open",
-                    "--port=0",
-                    f"--workers={workers}",
-                    "--database",
-                    database,
-                    *options,
-                ],
+                [*prefix, *POSSE, *serve, "--workers", str(workers), "--database", database, *options],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
@@ -89,11 +89,9 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def fleet(
-    database: str, folder: Path, workers: int = 4, *options: str, prefix: tuple[str, ...] = ()
-) -> Iterator[Fleet]:
-    """A service on a database, which stops cleanly; the prefix is a command that starts it."""
-    started = Fleet(database, workers, folder / f"serve-{uuid.uuid4().hex[:6]}.log", *options, prefix=prefix)
+def fleet(database: str, folder: Path, workers: int = 4, *options: str, **more: Any) -> Iterator[Fleet]:
+    """A service on a database, which stops cleanly; a `prefix` is a command that starts it."""
+    started = Fleet(database, workers, folder / f"serve-{uuid.uuid4().hex[:6]}.log", *options, **more)
     try:
         yield started
     finally:

@@ -12,7 +12,7 @@ import tracemalloc
 
 import pyarrow.parquet
 import pytest
-from serving import new_experiment, service
+from serving import new_experiment, problem_of, service
 from sqlalchemy import exc
 from test_store_exchange import FIXTURES
 
@@ -214,7 +214,8 @@ def test_a_log_that_is_damaged_is_not_made_anew_and_the_others_are_served(tmp_pa
     with service(tmp_path) as client:
         answers = [client.post(f"{path}/decisions", json={"player": "Lyon"}) for path in paths[:2]]
     assert [answer.status_code for answer in answers] == [500, 200]
-    assert "1 bytes of numbers" in answers[0].text
+    assert problem_of(answers[0], 500) == "damaged"
+    assert "1 bytes of numbers" in caplog.text
     assert "could not be made anew: the log of 'offers" in caplog.text
 
 

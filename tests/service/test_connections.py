@@ -134,10 +134,10 @@ def is_open(line: socket.socket) -> bool:
 def test_nobody_is_interrupted_to_make_room(tmp_path, monkeypatch, dial):
     begun, go_on, experiments = threading.Semaphore(0), threading.Event(), queries.experiments
 
-    def slow(*args):
+    def slow(*args, **kwargs):
         begun.release()
         go_on.wait(30)
-        return experiments(*args)
+        return experiments(*args, **kwargs)
 
     monkeypatch.setattr(queries, "experiments", slow)
     with service(tmp_path, connections=2) as client:
@@ -153,7 +153,7 @@ def test_nobody_is_interrupted_to_make_room(tmp_path, monkeypatch, dial):
 
 def test_an_answer_that_nobody_reads_is_given_up(tmp_path, monkeypatch, dial):
     size = 30_000_000
-    monkeypatch.setattr(metrics.Metrics, "text", lambda self: b"x" * size)
+    monkeypatch.setattr(metrics.Metrics, "text", lambda *args: b"x" * size)
     asked = LAST.replace(b"/healthz", b"/metrics")
     with service(tmp_path, idle_seconds=0.4) as client:
         stuck, slow = dial(client, asked), dial(client, asked)

@@ -69,7 +69,7 @@ def test_slow_reads_and_a_reader_that_hangs_or_dies_stop_no_decision(tmp_path):
     secret = commit(store, CreateToken("admin"))
     headers = {"Authorization": f"Bearer {secret}"}
     store.close()
-    with fleet(address, tmp_path, 1, "--import", str(tmp_path / "slow.py")) as running:
+    with fleet(address, tmp_path, 1, "--import", str(tmp_path / "slow.py"), open_to_all=False) as running:
         experiment = f"{running.url}/v1/experiments/teas"
         with asked(f"{experiment}/state", headers, 8):
             check_that_it_decides(running.url, headers)
@@ -123,7 +123,7 @@ def test_a_request_is_passed_on_without_what_belongs_to_its_connection(tmp_path)
             return questions, await client.answer(asking(**headers)), await client.answer(asking("HEAD"))
 
     questions, answer, _ = asyncio.run(ask())
-    assert questions[0] == b"GET /x?a=1 HTTP/1.0\r\nhost: h\r\ncookie: c\r\n\r\n"
+    assert questions[0] == b"GET /x?a=1 HTTP/1.1\r\nconnection: close\r\nhost: h\r\ncookie: c\r\n\r\n"
     assert (answer.status_code, answer.body) == (200, b"hello")
     assert answer.raw_headers == [(b"content-type", b"text/x"), (b"content-length", b"5")]
 

@@ -156,7 +156,7 @@ def test_a_step_is_told_once_and_small_differences_are_made_up_for(caplog):
 def test_a_worker_that_is_started_later_goes_on_from_the_same_time(tmp_path):
     settings = Settings(f"sqlite:///{tmp_path}/posse.db", clock_offset=offset_now() - MONTH)
     ServiceStore(settings.database, create=True).close()
-    app = create_app(replace(settings, loopback=False))  # as the supervisor makes settings for a worker
+    app = create_app(replace(settings, defaults_seconds=None))  # as the supervisor makes settings for a worker
     assert app.state.store.clock() == pytest.approx(time.time() - MONTH, abs=5)
     app.state.writer.close()
     app.state.read_pool.close()

@@ -116,7 +116,7 @@ def test_a_request_that_takes_too_long_for_a_stop_is_told_so(tmp_path, monkeypat
     monkeypatch.setattr(server, "FINISH_SECONDS", 0.2)
     begun, go_on, answers = threading.Event(), threading.Event(), []
 
-    def slow(*args):
+    def slow(*args, **kwargs):
         begun.set()
         go_on.wait(30)
         return []

@@ -167,7 +167,8 @@ def described(connection: Connection, live: LiveExperiment) -> Experiment:
 def where_decisions_wait(connection: Connection) -> dict[int, str]:
     """Names of the experiments with decisions that wait for their rewards, by id."""
     column = tables.experiments.c
-    return dict(connection.execute(sql.select(column.id, column.name).where(column.waiting > 0)).all())
+    query = sql.select(column.id, column.name).where(column.waiting > 0).order_by(column.id)
+    return dict(connection.execute(query).all())
 
 
 def without_patience(connection: Connection, ids: Collection[int]) -> list[int]:
