@@ -158,7 +158,7 @@ def reports_row(live, serial, tag):
 
 
 PROCESSES = 16
-ROUNDS = 500 if FULL else 10  # of ten pairs each
+ROUNDS = 500 if FULL else 4  # of ten pairs each
 SEVERAL = [f"teas {number}" for number in range(3)]
 
 

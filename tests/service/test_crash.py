@@ -81,12 +81,12 @@ def check(database: str, memories: list[Memory]) -> None:
 
 def test_killed_workers_lose_nothing_on_sqlite(tmp_path):
     database = f"sqlite:///{tmp_path}/posse.db"
-    check(database, crash(database, tmp_path, kill_a_worker, 1000 if FULL else 60))
+    check(database, crash(database, tmp_path, kill_a_worker, 1000 if FULL else 25))
 
 
 def test_killed_workers_lose_nothing_on_postgresql(tmp_path):
     with new_postgres_database() as database:
-        check(database, crash(database, tmp_path, kill_a_worker, 200 if FULL else 30))
+        check(database, crash(database, tmp_path, kill_a_worker, 200 if FULL else 12))
 
 
 @pytest.fixture

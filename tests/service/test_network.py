@@ -76,7 +76,7 @@ def test_a_network_that_fails_loses_nothing_and_the_service_goes_on_by_itself(ca
     with (
         new_postgres_database() as database,
         network_to(database) as (network, through),
-        background(Settings(through, silence_seconds=SILENCE)) as url,
+        background(Settings(through, open=True, silence_seconds=SILENCE)) as url,
     ):
         begin(url)
         with clients(url, 3) as finish:
