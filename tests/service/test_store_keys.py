@@ -12,7 +12,8 @@ import pytest
 from test_store_requests import whole
 
 import posse
-from posse.service.admin.verify import rebuild, verify
+from posse.service.admin.rebuild import rebuild
+from posse.service.admin.verify import verify
 from posse.service.commands import Change, Choose, Create, Erase, Record
 from posse.service.storage import database, queries
 from posse.service.storage.errors import ConflictingKey, ExperimentExists
@@ -130,11 +131,11 @@ def test_a_repeated_key_costs_no_more_in_a_long_log(tmp_path):
             new(store, name=name)
             commit_group(store, [Choose(name, ["north"], key=f"k{number}") for number in range(count)])
             taken = itertools.count()
-            store.engine.dispose()
+            store.close()
             with store.engine.connect() as connection:
                 connection.connection.dbapi_connection.set_progress_handler(lambda taken=taken: next(taken) and 0, 1)
             commit(store, Choose(name, ["north"], key="k7"))
-            store.engine.dispose()
+            store.close()
             steps[name] = next(taken)
         assert 0 < steps["long"] < 1.2 * steps["short"]
 
