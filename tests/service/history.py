@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import httpx
 from compared import rows
 
-from posse.learner.ledger import write_id
+from posse.decision import write_id
 
 REFUSED = "refused"  # the answer that says that nothing happened
 END = sys.float_info.max  # when the log is read, after everything else

@@ -87,8 +87,9 @@ def test_every_operation_says_where_it_belongs_and_what_it_asks_for(described, o
         *(["read"], ["admin"]),
     )
     assert operations["alive"]["security"] == []
-    keys = [each for each in operations["decide"]["parameters"] if each["name"].lower() == "idempotency-key"]
-    assert [each["example"] for each in keys] == ["visit-4711"]
+    for name in ("decide", "record", "create_experiment", "change_experiment", "erase"):
+        keys = [each for each in operations[name]["parameters"] if each["name"].lower() == "idempotency-key"]
+        assert [each["example"] for each in keys] == ["visit-4711"], name
 
 
 def test_every_problem_is_described_with_an_example(described, operations):

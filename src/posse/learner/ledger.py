@@ -10,10 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from posse.decision import UnknownDecision as UnknownDecision
-from posse.decision import parse_id as parse_id
-from posse.decision import write_id as write_id
-
 
 class Row(NamedTuple):
     """A decision, or a reward of the past that was recorded without one."""
