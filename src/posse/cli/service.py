@@ -46,12 +46,12 @@ def add(commands: Commands) -> None:
     _add_database(serve)
     own = "a Python file with policies of your own, imported first"
     serve.add_argument("--import", dest="import_file", metavar="FILE", help=own)
-    serve.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default: 1)")
+    serve.add_argument("--workers", type=int, default=1, metavar="N", help="worker processes (default: 1)")
     text = "ask nobody on this machine for a token; for trying out, and never behind a proxy"
     serve.add_argument("--open", action="store_true", help=text)
     serve.add_argument("--access-log", action="store_true", help="write a line for each request to standard error")
     serve.add_argument("--log-format", choices=("text", "json"), default="text", help="of log lines (default: text)")
-    text = "open connections of a process (default: 1000); to make room, those that wait for their client are closed"
+    text = "open connections of a worker (default: 1000); to make room, those that wait for their client are closed"
     serve.add_argument("--connections", type=int, default=1000, metavar="N", help=text)
     text = "of these, from one address (default: 250); behind a proxy, which has one address, take as many as for all"
     serve.add_argument("--connections-per-address", type=int, default=250, metavar="N", help=text)
