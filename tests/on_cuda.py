@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 import pytest
+from sizes import FULL
 
 import posse
 from high_ts import HighSummaryTS, HighTS
@@ -24,6 +25,7 @@ from posse.simulation.engine import PolicyRun
 
 MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")
 SIMULATED = bool(numba.config.ENABLE_CUDASIM)
+long_form = pytest.mark.skipif(SIMULATED and not FULL, reason="slow in the simulator: FULL=1")
 SHIPPED = [cls for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
 
 
@@ -145,7 +147,7 @@ def test_the_anytime_form(cls):
     assert_same(a_problem(), example(cls), 12, anytime=True)
 
 
-@pytest.mark.parametrize("policy", [posse.PosseTS(), posse.RobustPosseTS(0.9)], ids=str)
+@pytest.mark.parametrize("policy", [posse.PosseTS(), pytest.param(posse.RobustPosseTS(0.9), marks=long_form)], ids=str)
 def test_players_in_groups(policy):
     """So clearly that PosseTS finds them: the parts of its estimate that few pulls do not reach."""
     problem = posse.Problem(np.repeat([[0.95, 0.05, 0.5], [0.05, 0.95, 0.5]], 4, axis=0))
@@ -173,6 +175,7 @@ def with_attributes(kinds, players=8, arms=3, seed=1):
 REGION, AGE, DEVICE = {"region": "category"}, {"age": [20, 40, 60]}, {"device": ["phone", "desktop", "tv"]}
 
 
+@long_form
 def test_problems_with_other_attributes_in_one_call():
     """Problems in one call have other numbers of columns, other attributes, or none; what they do is estimated."""
     problems = [
@@ -194,6 +197,7 @@ def test_attributes_over_time_and_beside_policies_that_are_not_told():
     assert_same([problem, a_problem(8, 3)], [posse.PosseTS(forget=9), posse.IndUCB(), posse.IndTSV()], 7, anytime=True)
 
 
+@long_form
 def test_attributes_where_a_run_has_a_block(monkeypatch):
     monkeypatch.setattr(cuda, "WARP", 1)
     assert_same([with_attributes(REGION | AGE), a_problem(8, 3)], posse.PosseTS(), 8)
@@ -223,7 +227,7 @@ def test_every_kind_of_policy_over_time(policy):
     assert_same(over_time(), dataclasses.replace(policy, forget=12), 16, feedback=late, schedule=who)
 
 
-@pytest.mark.parametrize("anytime", [False, True])
+@pytest.mark.parametrize("anytime", [False, pytest.param(True, marks=long_form)])
 def test_one_thing_over_time_alone(anytime, monkeypatch):
     """In pieces, so that launches begin between changes; beside problems and policies without any."""
     monkeypatch.setattr(cuda, "FIRST_PIECE", 1)

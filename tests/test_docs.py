@@ -15,12 +15,14 @@ from pathlib import Path
 
 import draw_map
 import pytest
+from sizes import FULL
 
 import posse.testing
 from posse.cli import _parser
 from posse.policies import Policy
 
 ROOT = Path(__file__).parents[1]
+LONG_TO_COMPILE = ("ablation.py",)  # examples that run in the full form
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", re.DOTALL)
@@ -128,7 +130,10 @@ def test_the_map_is_the_import_graph():
     assert page == draw_map.with_map(page), "bring the map up to date: python tests/draw_map.py --write"
 
 
-@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda path: path.name)
+EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if FULL or path.name not in LONG_TO_COMPILE)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_examples_in_files_run(example):
     done = subprocess.run([sys.executable, str(example), "--quick"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -22,7 +22,7 @@ from posse.policies.statistics import part_of
 from posse.simulation import Feedback, trace
 from strategies import POLICIES, problems, schedules
 
-SOME = "PosseTS", "RobustAggTS", "RobustAgg", "IndTSV", "HierTS", "BetaTS", "IMED", "MixedTS"  # one of each kind
+SOME = "PosseTS", "RobustAggTS", "IndTSV", "HierTS", "BetaTS"  # one of each kind
 EXAMPLES = 8 if os.environ.get("POSSE_SMALL") else 12
 SWAP = posse.Problem([[0.9, 0.5, 0.1], [0.8, 0.6, 0.2]], changes={31: [[0.1, 0.5, 0.9], [0.2, 0.6, 0.8]]})
 

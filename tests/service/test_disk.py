@@ -92,6 +92,7 @@ def test_a_full_disk_is_waited_out(tmp_path, small_disk):
 
 
 @needs_service
+@pytest.mark.skipif(not FULL, reason="a minute: make test-service FULL=1")
 def test_a_full_disk_under_postgresql_is_waited_out(tmp_path, small_disk):
     place, remount = small_disk
     remount("size=10m")  # an empty database takes most of it

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from fleet import Fleet, fleet, run_posse
+from fleet import FULL, Fleet, fleet, run_posse
 
 from high_ts import HighSummaryTS, HighTS
 from posse import Learner
@@ -78,7 +78,9 @@ def test_an_experiment_with_a_policy_of_ones_own_survives_a_restart(tmp_path):
     assert (verified.returncode, verified.stdout) == (0, "all is well: 3 decisions\n"), verified.stderr
 
 
-@pytest.mark.parametrize("policy", [HighTS(weight=0.25), HighSummaryTS()], ids=lambda policy: policy.name)
+@pytest.mark.parametrize(
+    "policy", [HighSummaryTS(), *([HighTS(weight=0.25)] if FULL else [])], ids=lambda policy: policy.name
+)
 def test_statistics_of_ones_own_survive_a_kill_and_a_restart(tmp_path, policy):
     file = Path(__file__).parents[1] / "high_ts.py"
     database, option = f"sqlite:///{tmp_path}/posse.db", ("--import", str(file))

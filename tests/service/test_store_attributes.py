@@ -6,6 +6,7 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
+from fleet import FULL
 
 import posse
 from posse.service.admin.rebuild import rebuild
@@ -29,7 +30,7 @@ POLICIES = [
     posse.PosseTS(),
     posse.RobustAggTS(0.1),
     posse.IndTSV(),
-    posse.RobustPosseTS(0.1, 400),
+    *([posse.RobustPosseTS(0.1, 400)] if FULL else []),
     posse.TreeTS(),
     posse.MixedTS(0.1, 0.2),
 ]
