@@ -15,7 +15,7 @@ from contextlib import suppress
 import httpx
 import pytest
 from cluster import children
-from fleet import POSSE, POSTGRES, fleet
+from fleet import POSSE, POSTGRES, fleet, needs_service
 from sqlalchemy import make_url
 from test_stop import Load
 
@@ -96,7 +96,7 @@ def test_it_waits_for_a_database_that_is_away_until_it_is_told_to_stop(tmp_path)
     assert (*process.communicate(timeout=60), process.returncode) == ("", "", 0)
 
 
-@pytest.mark.skipif(POSTGRES is None, reason="POSSE_POSTGRES_URL is not set")
+@needs_service
 def test_it_goes_on_when_the_database_is_there_and_ends_where_waiting_cannot_help(monkeypatch, caplog):
     there = make_url(POSTGRES)
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -50,10 +50,10 @@ class SteadyClock:
         with self._lock:
             passed = self._passed()
             ahead = self._wall() - passed - self._offset
-            if abs(ahead) <= STEP:
+            self._tell(ahead)
+            if self._believes:
                 most = SLEW * (passed - self._last)
                 self._offset += min(max(ahead, -most), most)
-            self._tell(ahead)
             self._last = passed
             return passed + self._offset
 

@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 from fastapi import FastAPI
 
@@ -32,11 +33,18 @@ from posse.version import __version__
 RETRY_SECONDS = 10  # until default rewards are tried again that could not be taken
 
 
+class ServiceApp(FastAPI):
+    """FastAPI's app, with more in its description."""
+
+    def openapi(self) -> dict[str, Any]:
+        return describe(self)
+
+
 def create_app(settings: Settings) -> FastAPI:
     """The service on a database that is there; `supervisor.prepare` makes one."""
     if settings.import_file is not None:
         import_file(settings.import_file)
-    app = FastAPI(
+    app = ServiceApp(
         title="posse",
         version=__version__,
         summary="Decisions for many players who share what they learn",
@@ -63,7 +71,6 @@ def create_app(settings: Settings) -> FastAPI:
     state.running = RunningRequests()
     app.add_middleware(DirectRoutes, routes=direct_routes())
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, running=state.running)
-    app.openapi = lambda: describe(app)  # type: ignore[method-assign]
     return app
 
 

@@ -23,9 +23,8 @@ TAGS = {
 TOKEN = "Made by `posse token create`; the scopes are decide, reward, read, and admin, which allows everything."
 HEADERS = {
     401: {"WWW-Authenticate": {"description": "Which kind of token to send", "schema": {"type": "string"}}},
-    429: {"Retry-After": {"description": "Seconds to wait before it is sent again", "schema": {"type": "integer"}}},
+    503: {"Retry-After": {"description": "Seconds to wait before it is sent again", "schema": {"type": "integer"}}},
 }
-HEADERS[503] = HEADERS[429]
 SCHEMAS = "#/components/schemas/{model}"
 
 
