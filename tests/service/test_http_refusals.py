@@ -1,0 +1,156 @@
+"""What the API refuses over HTTP, and that a refusal changes nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from urllib.parse import urlsplit
+
+import pytest
+from serving import new_experiment, problem_of, service
+
+from posse.service.settings import LARGEST_BODY
+
+JSON = {"content-type": "application/json"}
+
+
+HOSTILE = {
+    "nothing": b"",
+    "half": b'{"player": "Ly',
+    "no object": b"[1]",
+    "NaN": b'{"rewards": [{"decision": "0-00000000", "reward": NaN}], "player": "Lyon", "name": NaN}',
+    "infinity": b'{"player": -Infinity}',
+    "too large a number": b'{"reward": 1e999, "player": 1e999}',
+    "many digits": b'{"player": %s}' % (b"9" * 100_000),
+    "deep": b"[" * 100_000,
+    "deep and closed": b'{"player": ' * 5_000 + b"1" + b"}" * 5_000,
+    "NUL": rb'{"player": "\u0000", "name": "\u0000"}',
+    "half a surrogate pair": rb'{"player": "\ud800", "name": "\ud800"}',
+    "not UTF-8": b'{"player": "\xff"}',
+    "a long name": b'{"player": "%s"}' % (b"x" * 1_000_000),
+    "a long key": b'{"%s": 1}' % (b"x" * 1_000_000),
+    "something unknown": b'{"player": "Lyon", "arms": ["a"], "color": "red"}',
+    "a string for a number": b'{"decision": "0-00000000", "reward": "1", "rewards": "1"}',
+    "true for a number": b'{"decision": "0-00000000", "reward": true, "arms": true}',
+    "several": b'{"player": "Lyon", "players": ["Lyon"]}',
+    "nobody": b'{"players": [], "rewards": [], "name": "x", "arms": []}',
+    "too many": json.dumps({"players": [str(number) for number in range(1001)]}).encode(),
+    "twice the same": b'{"players": ["Lyon", "Lyon"]}',
+}
+
+
+@pytest.mark.parametrize("body", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_body_is_refused_and_changes_nothing(client, path, body):
+    before = client.get("/v1/experiments").json()
+    for method, target in [
+        ("POST", "/v1/experiments"),
+        ("PATCH", path),
+        *(("POST", f"{path}/{part}") for part in ("decisions", "rewards", "records", "erasures")),
+    ]:
+        answer = client.request(method, target, content=body, headers=JSON)
+        assert answer.status_code in (400, 422), f"{method} {target}: {answer.status_code}"
+        problem_of(answer, answer.status_code)
+        assert len(answer.content) < 20_000
+    assert client.get("/v1/experiments").json() == before
+
+
+def test_what_contradicts_itself_is_refused(client):
+    for more, word in [
+        ({"floor": 0.9}, "floor"),
+        ({"reward_range": [1, 0]}, "reward_range"),
+        ({"patience": 5}, "patience"),
+        ({"default_reward": 3, "patience": 5}, "default_reward"),
+        ({"policy": {"name": "RobustAggTS"}}, "constants"),
+        ({"policy": {"name": "RobustAggTS", "constants": {}}}, "epsilon"),
+        ({"policy": {"name": "PosseTS", "constants": {"color": 1}}}, "color"),
+        ({"policy": {"name": "RobustAggTS", "constants": {"epsilon": -1}}}, "epsilon"),
+        ({"policy": {"name": "Nobody"}}, "PosseTS"),
+        ({"arms": ["a", "a"]}, "twice"),
+        ({"name": "a/b"}, "name"),
+        ({"name": ".."}, "name"),
+    ]:
+        answer = client.post("/v1/experiments", json={"name": "odd", "arms": ["a", "b"], **more})
+        assert problem_of(answer, 422) == "invalid"
+        assert word in answer.json()["detail"]
+    assert problem_of(client.get("/v1/experiments/odd"), 404) == "unknown-experiment"
+
+
+def test_a_name_is_taken_once(client, path):
+    name = client.get(path).json()["name"]
+    answer = client.post("/v1/experiments", json={"name": name, "arms": ["a"]})
+    assert problem_of(answer, 409) == "experiment-exists"
+
+
+@pytest.mark.parametrize("name", ["%00", "%0A", "x" * 201, "%ED%A0%80", "%FF", "%2e%2e", "a%2Fb", "%20", "x" * 10_000])
+def test_a_bad_name_in_the_path_is_not_found_or_refused(client, name):
+    for part in ("", "/log", "/state", "/diagnosis"):
+        answer = client.get(f"/v1/experiments/{name}{part}")
+        assert answer.status_code in (404, 422)
+        problem_of(answer, answer.status_code)
+
+
+@pytest.mark.parametrize("query", ["after=-1", "after=x", "limit=0", "limit=1e9", f"after={10**30}", "after=NaN"])
+def test_a_bad_page_of_the_log_is_refused(client, path, query):
+    assert problem_of(client.get(f"{path}/log?{query}"), 422) == "invalid"
+
+
+def test_a_wrong_method_is_told_the_right_ones(client, path):
+    for target, allowed in [
+        ("/v1/experiments", "GET, POST"),
+        (path, "GET, PATCH"),
+        (f"{path}/decisions", "POST"),
+        ("/healthz", "GET, HEAD"),
+    ]:
+        for method in ("PUT", "DELETE", "OPTIONS", "TRACE", "PROPFIND"):
+            answer = client.request(method, target)
+            assert problem_of(answer, 405) == "wrong-method"
+            assert answer.headers["allow"] == allowed
+    assert problem_of(client.request("QUUX", path), 400) == "bad-request"
+    assert problem_of(client.get("/v2"), 404) == "not-found"
+
+
+def test_another_content_type_is_refused(client, path):
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""):
+        answer = client.post(f"{path}/decisions", content=b'{"player": "Lyon"}', headers={"content-type": kind})
+        assert problem_of(answer, 415) == "not-json-type"
+    accepted = client.post(
+        f"{path}/decisions", content=b'{"player": "Lyon"}', headers={"content-type": "Application/JSON; charset=utf-8"}
+    )
+    assert accepted.status_code == 200
+
+
+def test_a_body_that_is_too_large_is_refused_declared_or_in_chunks(client, path):
+    for content in (b" " * (LARGEST_BODY + 1), iter([b" " * 100_000] * 20)):
+        assert problem_of(client.post(f"{path}/decisions", content=content, headers=JSON), 413) == "too-large"
+    largest = b'{"player": "Lyon"}'.ljust(LARGEST_BODY)
+    assert client.post(f"{path}/decisions", content=largest, headers=JSON).status_code == 200
+
+
+def test_a_length_that_is_none_is_refused(client, path):
+    """What httpx would not send. The server itself answers most of it."""
+    for length in ("-1", "x", "1e3", "9" * 30):
+        connection = http.client.HTTPConnection(urlsplit(str(client.base_url)).netloc, timeout=10)
+        try:
+            connection.putrequest("POST", f"{path}/decisions")
+            for name, value in (("Content-Type", "application/json"), ("Content-Length", length)):
+                connection.putheader(name, value)
+            connection.endheaders(b"{}")
+            assert connection.getresponse().status in (400, 413)
+        finally:
+            connection.close()
+
+
+def test_a_body_that_never_ends_is_given_up(tmp_path):
+    with service(tmp_path, body_seconds=0.2) as client:
+        path = new_experiment(client)
+        connection = http.client.HTTPConnection(urlsplit(str(client.base_url)).netloc, timeout=10)
+        try:
+            connection.putrequest("POST", f"{path}/decisions")
+            for name, value in (("Content-Type", "application/json"), ("Content-Length", "50")):
+                connection.putheader(name, value)
+            connection.endheaders(b'{"player": ')
+            answer = connection.getresponse()
+            assert (answer.status, answer.headers["connection"]) == (408, "close")
+            assert json.loads(answer.read())["type"].endswith("too-slow")
+        finally:
+            connection.close()
