@@ -12,7 +12,6 @@ from serving import new_experiment, problem_of, service
 
 from posse.service.api.middleware import HEADERS
 
-
 # ---------------------------------------------------------------- what it does
 
 
