@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posse.insight.diagnosis.intervals import interval, shares
+from posse.confidence import interval, shares
 from posse.simulation import trace
 
 LEVEL = 0.05

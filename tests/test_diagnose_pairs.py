@@ -14,10 +14,10 @@ from test_diagnose import counts
 from test_diagnose_numbers import LEVEL, played
 
 import posse
+from posse.confidence import interval, shares
 from posse.insight import diagnose
 from posse.insight.diagnosis import pairs
 from posse.insight.diagnosis.figure import _band, _off
-from posse.insight.diagnosis.intervals import interval, shares
 from posse.insight.diagnosis.pairs import EARLY, PairData, bounds_by_arm, pair_bounds, tilt_weights
 
 

@@ -59,7 +59,7 @@ class Choose(NamedTuple):
         request = transaction.requests.ask(live.id, self.key, "choose", names, available and sorted(available))
         if request.before is not None:
             return _made_before(transaction, live, *request.before[:2])
-        if live.paused:
+        if live.status == "paused":
             raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
         roster, offered = live.state.player_roster, live.state.offered(available)
         places = [roster.current(name) for name in names if name not in new]
@@ -278,9 +278,9 @@ class Change(NamedTuple):
         now = transaction.now(live)
         for kind, who in steps:
             live.change(kind, who, now, self.knows_others, values.get(who) if kind == "join" else None)
-        if self.paused is not None and self.paused != live.paused:
+        if self.paused is not None and self.paused != (live.status == "paused"):
             live.append_change("pause" if self.paused else "resume", 0, now)
-            live.paused = self.paused
+            live.status = "paused" if self.paused else "running"
         made = transaction.describe(live.name)
         players = {live.state.player_roster.place(who) for kind, who in steps if kind in PLAYER_CHANGES}
         request.remember(json.dumps(_to_remember(made)), players)

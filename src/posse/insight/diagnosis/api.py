@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import number
+from posse.confidence import interval, shares
 from posse.insight.columns import Columns
 from posse.insight.diagnosis.attributes import attributes_as_dict
-from posse.insight.diagnosis.intervals import interval, shares
 from posse.insight.diagnosis.pairs import pair_bounds
 from posse.insight.diagnosis.text import SIGNIFICANT, answers, conditions, headline, plannable, to_text
 from posse.insight.hierarchy.data import PlayerData

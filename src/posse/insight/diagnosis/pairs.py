@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posse.insight.diagnosis.intervals import shares
+from posse.confidence import shares
 
 EARLY = 3  # the level falls slowly over about this many players (and arms), then as 1/number²
 PLAYERS, PAIRS = 5, 6  # how many players from each end of an arm are considered, and how many of their pairs

@@ -127,7 +127,13 @@ class LogAudit:
         return self._replay(lambda: self.live)
 
     def _begin(self) -> LiveExperiment:
-        start = {"links": 0, "head": self.row["origin"], "time": self.row["created_at"], "paused": 0, "rewards": 0}
+        start = {
+            "links": 0,
+            "head": self.row["origin"],
+            "time": self.row["created_at"],
+            "status": "running",
+            "rewards": 0,
+        }
         return LiveExperiment({**self.row, **start}, first_state(self.row, self.names["arms"], self.names["players"]))
 
     def _replay(self, begin: Callable[[], LiveExperiment | None]) -> LiveExperiment | None:

@@ -15,8 +15,8 @@ from pydantic import Discriminator, Tag
 from pydantic_core import to_json
 
 from posse.attributes import LONGEST_NAME
+from posse.confidence import interval, shares
 from posse.insight.diagnosis.api import diagnose
-from posse.insight.diagnosis.intervals import interval, shares
 from posse.learner import Counts
 from posse.learner.state import LearnerState
 from posse.service.api import bodies, operation

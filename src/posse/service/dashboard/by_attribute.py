@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from posse.attributes import CATEGORY
-from posse.insight.diagnosis.intervals import interval
+from posse.confidence import interval
 from posse.service.dashboard.snapshots import Snapshot
 
 ROWS = 25  # values that are shown, the most active ones

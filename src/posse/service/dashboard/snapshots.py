@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.insight.diagnosis.intervals import interval
+from posse.confidence import interval
 from posse.learner.state import LearnerState
 from posse.policies.statistics import SQUARES
 from posse.rewards import GRID
@@ -115,7 +115,7 @@ class Snapshots:
         with self._lock:  # taken out while it is used: another thread that asks for it would read it anew
             kept = self._kept.take((name, row["id"])) or _Kept(History(row["id"]))
         began, found = time.monotonic(), kept.snapshot
-        if found is None or began >= kept.until or found.paused != bool(row["paused"]):
+        if found is None or began >= kept.until or found.paused != (row["status"] == "paused"):
             kept.snapshot = found = self._read(name, row["created_at"], kept.history)
             ended = time.monotonic()
             kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
@@ -130,7 +130,7 @@ class Snapshots:
             shown, arms = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS], len(state.arm_roster.names)
             return Snapshot(
                 name,
-                live.paused,
+                live.status == "paused",
                 now,
                 state,
                 choices=history.choices(connection, state.decisions, shown, arms),

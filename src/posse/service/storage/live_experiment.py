@@ -59,7 +59,7 @@ class LiveExperiment:
         self.links: int = row["links"]
         self.head: bytes = row["head"]
         self.time: float = row["time"]
-        self.paused = bool(row["paused"])
+        self.status: str = row["status"]  # running, paused, finished or archived
         self.rewards: int = row["rewards"]
         self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
@@ -83,7 +83,8 @@ class LiveExperiment:
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
         row |= {
-            "paused": 0,
+            "status": "running",
+            "description": "",
             "rounds": 0,
             "decisions": 0,
             "events": 0,
@@ -208,7 +209,7 @@ class LiveExperiment:
         elif kind == "rounds":
             self.state.rounds = place
         elif kind in ("pause", "resume"):
-            self.paused = kind == "pause"
+            self.status = "paused" if kind == "pause" else "running"
         elif kind != "rebuild":
             raise Damaged(f"experiment {self.name!r}: row {row['link']} of the log has the kind {kind!r}")
 
@@ -332,7 +333,8 @@ class LiveExperiment:
 
     def append_change(self, kind: str, place: int, now: float, event: int = 0, knows_others: bool = True) -> None:
         """Write a change to the log."""
-        values = {"event": event, "kind": kind, "place": place, "knows_others": int(knows_others), "at": now}
+        values: dict[str, Any] = {"event": event, "kind": kind, "place": place, "knows_others": int(knows_others)}
+        values |= {"at": now, "detail": None}
         self._append("changes", now, values)
 
     def _append(self, table: str, at: float, row: dict[str, Any]) -> None:
@@ -377,7 +379,7 @@ class LiveExperiment:
         """How far the experiment is: columns of its row that follow from the log."""
         state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
-        values |= {"links": self.links, "head": self.head, "time": self.time, "paused": int(self.paused)}
+        values |= {"links": self.links, "head": self.head, "time": self.time, "status": self.status}
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}
 
 

@@ -130,7 +130,7 @@ def _described(
     row: Values, setup: Setup, players: list[tuple[str, bool]], player_count: int, arms: list[tuple[str, bool]]
 ) -> Experiment:
     counts = (row[name] for name in ("rounds", "decisions", "events", "rewards", "waiting", "created_at", "time"))
-    return Experiment(row["name"], setup, players, player_count, arms, bool(row["paused"]), *counts)
+    return Experiment(row["name"], setup, players, player_count, arms, row["status"] == "paused", *counts)
 
 
 def experiment(connection: Connection, name: str) -> Experiment:

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Integer, LargeBinary, SmallInteger, Text
 
-SCHEMA = "0004"  # the revision that this posse writes and reads
+SCHEMA = "0005"  # the revision that this posse writes and reads
 
 metadata = sql.MetaData()
 
@@ -26,8 +26,9 @@ experiments = sql.Table(
     Column("first_players", Integer, nullable=False),  # how many of them there were at the start
     Column("first_arms", Integer, nullable=False),
     Column("origin", LargeBinary, nullable=False),  # the digest of the columns so far
+    Column("description", Text, nullable=False),  # what people say about it; it may be edited
     # What follows from the log:
-    Column("paused", SmallInteger, nullable=False),
+    Column("status", Text, nullable=False),  # running, paused, finished or archived
     Column("rounds", BigInteger, nullable=False),
     Column("decisions", BigInteger, nullable=False),
     Column("events", BigInteger, nullable=False),
@@ -109,9 +110,26 @@ changes = sql.Table(
     Column("place", BigInteger, nullable=False),  # of the player or the arm; the number of rounds for `rounds`
     Column("knows_others", SmallInteger, nullable=False),
     Column("at", Double, nullable=False),
+    Column("detail", Text),  # what more there is to say, as JSON
     Column("digest", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
+
+outcomes = sql.Table(  # what came of decisions beside their rewards
+    "outcomes",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("serial", BigInteger, primary_key=True, autoincrement=False),  # of the decision
+    Column("outcome", Integer, primary_key=True, autoincrement=False),  # its place in the set-up
+    Column("link", BigInteger, nullable=False),
+    Column("player", Integer, nullable=False),
+    Column("arm", Integer, nullable=False),
+    Column("value", Double, nullable=False),
+    Column("observed_at", Double, nullable=False),
+    Column("digest", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
+)
+sql.Index("outcomes_by_link", outcomes.c.experiment, outcomes.c.link, unique=True)
 
 requests = sql.Table(  # those with an idempotency key: `keyed_requests`
     "requests",
@@ -137,6 +155,18 @@ stats = sql.Table(  # a pair whose numbers are all 0 has no row
     sqlite_with_rowid=False,
 )
 
+outcome_stats = sql.Table(  # what follows from `outcomes`
+    "outcome_stats",
+    metadata,
+    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    Column("outcome", Integer, primary_key=True, autoincrement=False),
+    Column("arm", Integer, primary_key=True, autoincrement=False),
+    Column("count", BigInteger, nullable=False),
+    Column("sum", BigInteger, nullable=False),  # in steps of the grid of rewards
+    Column("alarm", SmallInteger, nullable=False),  # whether its bound was ever crossed
+    sqlite_with_rowid=False,
+)
+
 summaries = sql.Table(  # apart from `experiments`, because SQLite writes a row anew whenever a column changes
     "summaries",
     metadata,
@@ -157,4 +187,17 @@ tokens = sql.Table(
     Column("expires_at", Double),
     Column("revoked_at", Double),
     Column("digest", LargeBinary, nullable=False),  # of the columns before it
+)
+
+audit = sql.Table(  # who did what; it outlives the experiments that it is about
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("who", Text, nullable=False),  # the name of a token, or where there is none, who else it was
+    Column("action", Text, nullable=False),
+    Column("experiment", Text, nullable=False),  # its name; "" for none
+    Column("detail", Text, nullable=False),  # names no player
+    Column("digest", LargeBinary, nullable=False),  # of the columns before it
+    sqlite_autoincrement=True,  # the number of a row that was removed is not used again
 )
