@@ -18,8 +18,8 @@ is the confidence sequence of Robbins (Annals of Mathematical Statistics 41, 197
 Howard, Ramdas, McAuliffe and Sekhon (Annals of Statistics 49, 2021). A sub-Gaussian one assumes the variance 1/4; this
 one is narrower where means are near 0 or 1.
 
-`evidence_above` is against the claim that no mean, given everything before, is above a bound b: the same factor with μ =
-b and θ > b, whose expectation is then at most 1, averaged over a few θ. It allows means that differ from reward to
+`evidence_above` is against the claim that no mean, given everything before, is above a bound b: the same factor with
+μ = b and θ > b, whose expectation is then at most 1, averaged over a few θ. It allows means that differ from reward to
 reward, as those of different players do.
 
 `running_evidence` and `running_low` are for terms X of any size that are at least some −c below a guess g made before

@@ -21,7 +21,7 @@ from stores import SHOPS, Clock, answered, counts, new, stores
 
 LOGS = ("decisions", "rewards", "changes")
 ANSWERED = 15  # the serial number of a decision with a reward
-BESIDE = ("status", "rounds", "decisions", "events", "time", "rewards", "waiting")
+BESIDE = ("status", "description", "rounds", "decisions", "events", "time", "rewards", "waiting")
 
 
 @pytest.fixture

@@ -132,6 +132,7 @@ class LogAudit:
             "head": self.row["origin"],
             "time": self.row["created_at"],
             "status": "running",
+            "description": "",
             "rewards": 0,
         }
         return LiveExperiment({**self.row, **start}, first_state(self.row, self.names["arms"], self.names["players"]))

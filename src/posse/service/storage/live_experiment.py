@@ -60,6 +60,7 @@ class LiveExperiment:
         self.head: bytes = row["head"]
         self.time: float = row["time"]
         self.status: str = row["status"]  # running, paused, finished or archived
+        self.description: str = row["description"]
         self.rewards: int = row["rewards"]
         self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
@@ -380,6 +381,7 @@ class LiveExperiment:
         state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
         values |= {"links": self.links, "head": self.head, "time": self.time, "status": self.status}
+        values["description"] = self.description
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}
 
 

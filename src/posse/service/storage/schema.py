@@ -26,9 +26,9 @@ experiments = sql.Table(
     Column("first_players", Integer, nullable=False),  # how many of them there were at the start
     Column("first_arms", Integer, nullable=False),
     Column("origin", LargeBinary, nullable=False),  # the digest of the columns so far
-    Column("description", Text, nullable=False),  # what people say about it; it may be edited
     # What follows from the log:
     Column("status", Text, nullable=False),  # running, paused, finished or archived
+    Column("description", Text, nullable=False),  # what people say about it
     Column("rounds", BigInteger, nullable=False),
     Column("decisions", BigInteger, nullable=False),
     Column("events", BigInteger, nullable=False),
