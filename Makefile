@@ -49,6 +49,7 @@ $(OLDEST_VENV)/.stamp: requirements-oldest.lock
 
 test-service: $(STAMP) ## run the service's tests with PostgreSQL, Chromium and nginx, installed by apt-get if missing (FULL=1: all of it, 40 minutes)
 	@tests/service/provide.sh
+	$(BIN)/python -m posse.service.process.warm_up # compiled once, before tests whose clients wait only so long
 	POSSE_FULL=$(FULL) $(BIN)/python tests/service/cluster.py $(BIN)/python -m pytest $(if $(FULL),-p no:xdist -s,-n 2 --dist loadfile) tests/service
 
 mutants: $(STAMP) ## break the code in small ways, one at a time, and list what no test notices (MUTANTS="--most 60 policies/ind_ts.py")
