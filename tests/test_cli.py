@@ -11,6 +11,7 @@ import pytest
 import posse
 from posse import bench
 from posse.cli import main
+from posse.simulation.backend import BACKENDS
 
 
 def test_without_a_command_it_helps(capsys):
@@ -156,6 +157,21 @@ def test_the_report_of_a_gpu_marks_what_misses_its_bar():
     assert marked == ["RobustAgg-TS(0.15)", "all five in a new process, warm cache"]
     assert "a GPU, beside" in text
     assert "←" not in bench.gpu.gpu_report("a GPU", 5000, times, many).to_text(), "a quick run has no bars"
+
+
+def test_help_imports_neither_numpy_nor_numba():
+    """They take half a second."""
+    code = """
+import sys
+from posse.cli import main
+try:
+    main(["paper", "--help"])
+finally:
+    print({"numpy", "numba"} & set(sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.strip()) == (0, "set()")
+    assert f"{{{','.join(BACKENDS)}}}" in done.stdout
 
 
 def test_core_needs_numpy_and_numba_alone():

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.cli import IMPORT, add_command, call
-from posse.simulation.backend import BACKENDS
 
 if TYPE_CHECKING:
     from posse.cli import Commands
@@ -36,7 +35,7 @@ def add(commands: Commands) -> None:
     run.add_argument("--import", **IMPORT)
     backend = "cpu, cuda for a GPU, or auto (default: cpu)"
     for one in (paper, run):
-        one.add_argument("--backend", choices=BACKENDS, default="cpu", help=backend)
+        one.add_argument("--backend", choices=("cpu", "cuda", "auto"), default="cpu", help=backend)
 
     init = add_command(commands, _init, "write a commented example of a spec")
     init.add_argument("file", nargs="?", default="experiment.toml", help="default: experiment.toml")
