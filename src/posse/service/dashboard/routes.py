@@ -6,37 +6,32 @@ import asyncio
 import functools
 import hashlib
 import json
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import quote
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from posse.service.auth import permissions as access
-from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Permission
+from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ
 from posse.service.commands import Change, Create
 from posse.service.dashboard import forms
 from posse.service.dashboard.analysis_process import REST, AnalysisProcess
 from posse.service.dashboard.experiment_page import chart, contents
+from posse.service.dashboard.page_route import page_route, router, trouble
 from posse.service.dashboard.snapshots import FRESH, Snapshot, Snapshots
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, render, static_files
-from posse.service.problems import KINDS, HttpProblem
-from posse.service.reader import Handler, by_reader, in_reader
 from posse.service.storage import queries
-from posse.service.storage.errors import ExperimentExists, Unavailable, UnknownExperiment
+from posse.service.storage.errors import ExperimentExists
 from posse.service.storage.store import ServiceStore
 
 IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
 CARDS = 48  # experiments on one page of the list
 SIGNED_IN_SECONDS = 12 * 3600
 FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
-
-router = APIRouter(include_in_schema=False)
 
 
 def add_dashboard(app: FastAPI) -> None:
@@ -57,65 +52,10 @@ def add_dashboard(app: FastAPI) -> None:
     app.router.lifespan_context = closing
 
 
-# ---------------------------------------------------------------- who may look
-
-
-def _route(path: str, permission: Permission, method: str = "GET", part: bool = False) -> Callable[[Handler], Handler]:
-    """Add a page, or a part of one, for those whose token is enough; others are sent to the login, or told why not."""
-
-    def add(function: Handler) -> Handler:
-        if method == "GET" and permission != NO_TOKEN:  # it shows data
-            in_reader(function)
-        answer = by_reader(function, function)
-
-        @access.needs(permission)
-        @functools.wraps(function)
-        async def endpoint(request: Request) -> Response:
-            try:
-                return await _refused(request, permission, part) or await answer(request)
-            except forms.UnreadableForm as error:
-                return _trouble(400, "The form cannot be read", f"{error}.")
-            except UnknownExperiment:
-                return _trouble(404, "No such experiment", "It may have another name, or belong to another service.")
-            except HttpProblem as error:
-                status, title = KINDS[error.kind]
-                if status != 503:
-                    raise
-                return _trouble(status, title, error.detail)
-            except Unavailable as error:
-                logging.getLogger("posse").warning("a page could not be made: %s", error)
-                text = "The log of the service says why. Nothing is lost; try again soon."
-                return _trouble(503, "The storage cannot answer now", text)
-
-        methods = [method, "HEAD"] if method == "GET" else [method]
-        router.add_api_route(path, endpoint, methods=methods, response_model=None)
-        return endpoint
-
-    return add
-
-
-async def _refused(request: Request, permission: Permission, part: bool) -> Response | None:
-    """The answer to somebody whose token is not enough; None for all others."""
-    if permission == NO_TOKEN:
-        return None
-    grant = request.state.grant = await request.app.state.authenticator.page_grant(request)
-    if grant is not None:
-        denied = access.why_denied(grant, permission, request.path_params.get("name"))
-        return None if denied is None else _trouble(403, "Not with this token", denied)
-    if part:
-        return Response(status_code=401, headers={**PAGE_HEADERS, "HX-Refresh": "true"})
-    target = request.url.path if request.method == "GET" else "/"
-    return RedirectResponse(f"/login?next={quote(target)}", 303, PAGE_HEADERS)
-
-
-def _trouble(status: int, title: str, text: str) -> Response:
-    return page("trouble.html", status, title=title, text=text)
-
-
 # ---------------------------------------------------------------- the list, and new experiments
 
 
-@_route("/", READ)
+@page_route("/", READ)
 async def _list(request: Request) -> Response:
     return await _list_page(request, {"typed": forms.DEFAULTS, "wrong": {}})
 
@@ -126,7 +66,7 @@ async def _list_page(request: Request, form: dict[str, Any], status: int = 200) 
     return page("list.html", status, **await _listed(request, 0.0), **may, form=form)
 
 
-@_route("/experiments", READ, part=True)
+@page_route("/experiments", READ, part=True)
 async def _cards(request: Request) -> Response:
     if "hx-request" not in request.headers:
         return RedirectResponse("/", 303, PAGE_HEADERS)
@@ -180,7 +120,7 @@ def _digest(what: Any) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
-@_route("/experiments", CREATE, "POST")
+@page_route("/experiments", CREATE, "POST")
 async def _create(request: Request) -> Response:
     typed = forms.read(await request.body())
     made, wrong = forms.experiment_of(typed)
@@ -198,7 +138,7 @@ async def _create(request: Request) -> Response:
 # ---------------------------------------------------------------- one experiment
 
 
-@_route("/experiments/{name}", READ)
+@page_route("/experiments/{name}", READ)
 async def _experiment(request: Request) -> Response:
     state, (seen, make) = request.app.state, await _contents(request)
     base = str(request.base_url).rstrip("/")
@@ -206,12 +146,12 @@ async def _experiment(request: Request) -> Response:
     return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, base=base)
 
 
-@_route("/experiments/{name}/live", READ, part=True)
+@page_route("/experiments/{name}/live", READ, part=True)
 async def _live(request: Request) -> Response:
     return await _unless_seen(request, "live.html", *await _contents(request))
 
 
-@_route("/experiments/{name}/chart.json", READ, part=True)
+@page_route("/experiments/{name}/chart.json", READ, part=True)
 async def _chart(request: Request) -> Response:
     state, snapshot = request.app.state, await _snapshot(request)
 
@@ -222,7 +162,7 @@ async def _chart(request: Request) -> Response:
     return Response(data, 200, PAGE_HEADERS, "application/json")
 
 
-@_route("/experiments/{name}/pause", CHANGE, "POST")
+@page_route("/experiments/{name}/pause", CHANGE, "POST")
 async def _pause(request: Request) -> Response:
     name = request.path_params["name"]
     typed = forms.read(await request.body())
@@ -252,13 +192,13 @@ async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]
 # ---------------------------------------------------------------- login and files
 
 
-@_route("/login", NO_TOKEN)
+@page_route("/login", NO_TOKEN)
 async def _login(request: Request) -> Response:
     typed = request.headers.get("sec-fetch-site") == "none"  # or a link in a terminal: no page of another site led here
     return page("login.html", next=_inside(request.query_params.get("next", "/")), wrong="", submit=typed)
 
 
-@_route("/login", NO_TOKEN, "POST")
+@page_route("/login", NO_TOKEN, "POST")
 async def _sign_in(request: Request) -> Response:
     typed = forms.read(await request.body())
     secret, target = typed.get("token", "").strip(), _inside(typed.get("next", "/"))
@@ -284,7 +224,7 @@ def _by_tls(request: Request) -> bool:
     return headers.get("origin", "").startswith("https://") or headers.get("x-forwarded-proto", "").startswith("https")
 
 
-@_route("/logout", NO_TOKEN, "POST")
+@page_route("/logout", NO_TOKEN, "POST")
 async def _sign_out(request: Request) -> Response:
     answer = RedirectResponse("/login", 303, PAGE_HEADERS)
     answer.delete_cookie(access.COOKIE)
@@ -296,11 +236,11 @@ def _inside(target: str) -> str:
     return target if target.startswith("/experiments/") else "/"
 
 
-@_route("/static/{path:path}", NO_TOKEN)
+@page_route("/static/{path:path}", NO_TOKEN)
 async def _static(request: Request) -> Response:
     found = static_files().get(request.path_params["path"])
     if found is None:
-        return _trouble(404, "Nothing here", "There is no such file.")
+        return trouble(404, "Nothing here", "There is no such file.")
     content, kind, digest = found
     cache = FOREVER if request.query_params.get("v") == digest else "no-cache"
     return Response(content, 200, {**PAGE_HEADERS, "Cache-Control": cache, "Content-Type": kind})
