@@ -20,13 +20,22 @@ from posse.service.dashboard.page_router import PageRouter, trouble
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page
 from posse.service.storage import queries
 from posse.service.storage.errors import Refused, UnknownExperiment
+from posse.service.storage.lifecycle import Status
 
 PLAYERS = 50  # on one page
 MOST_ROWS = 200_000  # decisions and rewards of a log that is made into a file while somebody waits for it
 MEDIA = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv; charset=utf-8"}
-FIELDS = {"add-arms": "arms", "add-players": "players"}
+FIELDS = {"add-arms": "arms", "add-players": "players", "describe": "description"}
 """Which field of the page is wrong if something cannot be done; all else is asked about before it is done."""
-ASKED = ("pause", "retire-arm", "retire-player", "erase")
+ASKED = ("pause", "finish", "archive", "retire-arm", "retire-player", "erase")
+STATUSES: dict[str, Status] = {
+    "pause": "paused",
+    "resume": "running",
+    "finish": "finished",
+    "archive": "archived",
+    "restore": "finished",
+}
+"""What an experiment becomes."""
 
 router = PageRouter()
 
@@ -97,7 +106,7 @@ async def _change(request: Request) -> Response:
         if do in FIELDS:
             return await _manage_page(request, typed, {FIELDS[do]: said}, 422)
         return await _ask_page(request, typed, said)
-    back = "" if do in ("pause", "resume") else f"/manage?{urlencode({'done': do})}"
+    back = "" if do in STATUSES else f"/manage?{urlencode({'done': do})}"
     return RedirectResponse(experiment_address(name) + back, 303, PAGE_HEADERS)
 
 
@@ -105,8 +114,10 @@ def _command(name: str, typed: Mapping[str, str], declared: Attributes) -> Chang
     """What is to be done."""
     who = typed.get("who", "")
     match typed.get("do"):
-        case "pause" | "resume" as do:
-            return Change(name, paused=do == "pause")
+        case str(do) if do in STATUSES:
+            return Change(name, status=STATUSES[do], ship=typed.get("ship") or None if do == "finish" else None)
+        case "describe":
+            return Change(name, description=typed.get("description", ""))
         case "add-arms":
             return Change(name, add_arms=_some("arm", forms.lines(typed.get("arms", ""))))
         case "add-players":
