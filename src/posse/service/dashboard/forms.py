@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -85,6 +85,16 @@ def players_of(text: str, declared: Attributes) -> list[str] | dict[str, dict[st
                     values[name] = float(values[name])
         _add(found, "player", match[1] if match else line, values)
     return found
+
+
+def written_values(player: str, values: Mapping[str, Any]) -> str:
+    """A player with its attributes, as one would type it.
+
+    >>> written_values("Lyon", {"region": "south", "age": 44.0})
+    'Lyon: region=south, age=44'
+    """
+    texts = (f"{name}={value if isinstance(value, str) else format(value, '.15g')}" for name, value in values.items())
+    return f"{player}: {', '.join(texts)}" if values else ""
 
 
 def _add(found: dict[str, Any], kind: str, name: str, value: Any) -> None:

@@ -22,7 +22,7 @@ from posse.service.storage import queries
 from posse.service.storage.errors import Refused, UnknownExperiment
 from posse.service.storage.lifecycle import Status
 
-PLAYERS = 50  # on one page
+PLAYERS = 25  # on one page
 MOST_ROWS = 200_000  # decisions and rewards of a log that is made into a file while somebody waits for it
 MEDIA = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv; charset=utf-8"}
 FIELDS = {"add-arms": "arms", "add-players": "players", "describe": "description"}
@@ -49,9 +49,11 @@ async def _manage(request: Request) -> Response:
 
 
 async def _manage_page(request: Request, typed: dict[str, str], wrong: dict[str, str], status: int = 200) -> Response:
-    form = {"typed": typed, "wrong": wrong}
+    found = await _found(request)
+    form = {"typed": {"description": found["experiment"].description, **typed}, "wrong": wrong}
     done = request.query_params.get("done", "") if not wrong else ""
-    return page("manage/experiment.html", status, **await _found(request), form=form, done=done)
+    example = forms.written_values("Lyon", found["experiment"].setup.attributes.example())
+    return page("manage/experiment.html", status, **found, form=form, done=done, example=example)
 
 
 async def _found(request: Request) -> dict[str, Any]:
@@ -106,7 +108,7 @@ async def _change(request: Request) -> Response:
         if do in FIELDS:
             return await _manage_page(request, typed, {FIELDS[do]: said}, 422)
         return await _ask_page(request, typed, said)
-    back = "" if do in STATUSES else f"/manage?{urlencode({'done': do})}"
+    back = "" if do in ("pause", "resume") else f"/manage?{urlencode({'done': do})}"
     return RedirectResponse(experiment_address(name) + back, 303, PAGE_HEADERS)
 
 
