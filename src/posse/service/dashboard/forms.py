@@ -134,6 +134,7 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
             return None
 
     made: dict[str, Any] = {"name": typed.get("name", "").strip(), "policy": PosseTS()}
+    made["description"] = typed.get("description", "").strip()
     made["arms"] = lines(typed.get("arms", ""))
     made["attributes"] = by_line("attributes", attributes_of)
     made["players"] = by_line("players", players_of, Attributes(made["attributes"]))

@@ -25,7 +25,13 @@ from posse.service.storage.lifecycle import Status
 PLAYERS = 25  # on one page
 MOST_ROWS = 200_000  # decisions and rewards of a log that is made into a file while somebody waits for it
 MEDIA = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv; charset=utf-8"}
-FIELDS = {"add-arms": "arms", "add-players": "players", "describe": "description"}
+FIELDS = {
+    "add-arms": "arms",
+    "return-arm": "arms",
+    "add-players": "players",
+    "return-player": "players",
+    "describe": "description",
+}
 """Which field of the page is wrong if something cannot be done; all else is asked about before it is done."""
 ASKED = ("pause", "finish", "archive", "retire-arm", "retire-player", "erase")
 STATUSES: dict[str, Status] = {
@@ -101,7 +107,7 @@ async def _change(request: Request) -> Response:
     experiment = await request.app.state.read_pool.query(queries.experiment, name)
     try:
         await writer.apply(_command(name, typed, experiment.setup.attributes))
-    except UnknownExperiment:
+    except (UnknownExperiment, forms.UnreadableForm):
         raise
     except (ValueError, TypeError) as error:
         said = f"{error}{error.others if isinstance(error, Refused) else ''}."
@@ -124,6 +130,10 @@ def _command(name: str, typed: Mapping[str, str], declared: Attributes) -> Chang
             return Change(name, add_arms=_some("arm", forms.lines(typed.get("arms", ""))))
         case "add-players":
             return Change(name, join=_some("player", forms.players_of(typed.get("players", ""), declared)))
+        case "return-arm":
+            return Change(name, add_arms=[who])
+        case "return-player":
+            return Change(name, join=[who])
         case "retire-arm":
             return Change(name, retire_arms=[who])
         case "retire-player":
