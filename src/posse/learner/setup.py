@@ -11,6 +11,7 @@ import numpy as np
 from posse.attributes import LONGEST_NAME, Attributes
 from posse.checks import number, store, whole
 from posse.learner.ledger import COLUMNS
+from posse.learner.shares import Shares, check_shares
 from posse.policies.base import OwnLabel, Policy, all_policies
 from posse.streams import check_seed
 
@@ -18,6 +19,7 @@ Name = str | int
 """A player or an arm, as users name it."""
 PLAYER_LIMIT = 100_000
 UNLIMITED = 10**15  # of files from before there was a limit
+LATER = ("shares", "control", "burn_in")
 NARROWEST, WIDEST = 1e-100, 1e100  # of reward ranges
 
 
@@ -38,6 +40,9 @@ class Setup:
     keep_log: bool
     attributes: Attributes = field(default_factory=Attributes)
     player_limit: int = PLAYER_LIMIT
+    shares: Shares = field(default_factory=dict)  # at the start; they may be changed
+    control: str | None = None
+    burn_in: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -65,6 +70,9 @@ class Setup:
             holdout=number("holdout", self.holdout, least=0, most=1),
             waiting_limit=whole("waiting_limit", self.waiting_limit, least=1),
             player_limit=whole("player_limit", self.player_limit, least=1),
+            shares=check_shares(self.shares),
+            control=None if self.control is None else check_name("arm", self.control),
+            burn_in=whole("burn_in", self.burn_in, least=0),
         )
         if self.default_reward is not None:
             default = number("default_reward", self.default_reward, least=low, most=high)
@@ -74,11 +82,6 @@ class Setup:
         """A reward as a float in the range that was declared."""
         return number(name, reward, least=self.low, most=self.high)
 
-    def check_floor(self, arms: int) -> None:
-        """Check that so many arms can all have the probability of the floor."""
-        if self.floor * arms > 1:
-            raise ValueError(f"floor={self.floor:g}, but {arms} arms can have at most {1 / arms:.4g} each")
-
     def check_players(self, players: int) -> None:
         """Check that there may be so many players."""
         if players > self.player_limit:
@@ -86,7 +89,10 @@ class Setup:
 
     def to_dict(self) -> dict[str, Any]:
         """The set-up as plain values."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "attributes"}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in ("attributes", *LATER):  # where they are not used, files are as they were before
+            if not plain[name]:
+                del plain[name]
         if self.attributes:  # as pairs: the order matters, and JSON is written in the order of keys
             plain["attributes"] = [list(pair) for pair in self.attributes.to_dict().items()]
         plain["policy"] = {
