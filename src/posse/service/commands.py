@@ -23,6 +23,7 @@ from posse.attributes import Attributes
 from posse.decision import Decision, UnknownDecision, as_reports, parse_id, write_id
 from posse.learner.frames import given_players
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
+from posse.learner.shares import check_shares
 from posse.policies.base import Policy
 from posse.service.storage import database
 from posse.service.storage.errors import Paused
@@ -203,11 +204,14 @@ class Create(NamedTuple):
     patience: float | None = None
     attributes: Mapping[str, Any] | None = None
     player_limit: int = PLAYER_LIMIT
+    shares: Mapping[str, Any] = {}
+    control: str | None = None
+    burn_in: int = 0
     key: str | None = None
     """Keys of requests that create are apart from those of any experiment."""
 
     def apply(self, transaction: Transaction) -> Experiment:
-        asked = self.key and as_json(self._replace(key=None)._asdict())
+        asked = self.key and _asked(self)
         request = transaction.ask_to_create(self.key, "create", asked)
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
@@ -218,12 +222,26 @@ class Create(NamedTuple):
         seed = secrets.randbits(53) if self.seed is None else self.seed
         fixed = self.floor, self.holdout, self.default_reward, self.patience, NO_LIMIT, True
         attributes = Attributes(self.attributes)
-        setup = Setup(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit)
+        setup = Setup(
+            *(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit),
+            shares=check_shares(self.shares),
+            control=self.control,
+            burn_in=self.burn_in,
+        )
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
         made = transaction.describe(self.experiment)
         request.remember(json.dumps(_to_remember(made)), range(len(first["players"])), created=live.id)
         return made
+
+
+LATER = ("shares", "control", "burn_in")
+
+
+def _asked(command: Create | Change) -> str:
+    """What tells a request from others; fields that came later count once they are used, so that old keys stay good."""
+    said, unless = command._replace(key=None)._asdict(), command._field_defaults
+    return as_json({name: value for name, value in said.items() if name not in LATER or value != unless[name]})
 
 
 PROGRESS = ("player_count", "paused", "rounds", "decisions", "events", "rewards", "waiting", "created_at", "time")
@@ -232,7 +250,7 @@ PROGRESS = ("player_count", "paused", "rounds", "decisions", "events", "rewards"
 def _to_remember(made: Experiment) -> dict[str, Any]:
     """What it takes to describe an experiment again as it is now, without any name."""
     here = ["".join("01"[here] for _, here in names) for names in (made.players, made.arms)]
-    return {name: getattr(made, name) for name in PROGRESS} | {"here": here}
+    return {name: getattr(made, name) for name in PROGRESS} | {"here": here, "shares": made.shares}
 
 
 def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
@@ -243,11 +261,15 @@ def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
         for names, here in zip(rosters, remembered["here"], strict=True)
     )
     progress = {name: remembered[name] for name in PROGRESS}
-    return Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
+    shares = remembered.get("shares", {})
+    return Experiment(live.name, live.state.setup, players=players, arms=arms, shares=shares, **progress)
 
 
 class Change(NamedTuple):
-    """Let players and arms come and go, pause and resume: all of it or nothing. Result: the `Experiment`."""
+    """Let players and arms come and go, pause and resume, limit arms' shares: all of it or nothing.
+
+    Result: the `Experiment`.
+    """
 
     experiment: str
     join: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
@@ -257,6 +279,8 @@ class Change(NamedTuple):
     retire_arms: Sequence[str] = ()
     paused: bool | None = None
     knows_others: bool = True
+    shares: Mapping[str, Any] | None = None
+    """Replaces all limits on arms' shares."""
     key: str | None = None
 
     def apply(self, transaction: Transaction) -> Experiment:
@@ -264,7 +288,7 @@ class Change(NamedTuple):
             if not (isinstance(value, bool) or (value is None and flag == "paused")):
                 raise TypeError(f"{flag}={value!r}, but expected True or False")
         live = transaction.live(self.experiment)
-        asked = self.key and as_json(self._replace(key=None)._asdict())
+        asked = self.key and _asked(self)
         request = transaction.requests.ask(live.id, self.key, "change", asked)
         if request.before is not None:
             return _as_it_was(live, request.before)
@@ -274,10 +298,12 @@ class Change(NamedTuple):
         values = dict(zip(joins["players"], map(tuple, joins.get("attributes", ())), strict=False))
         steps += [("join", player) for player in joins["players"]]
         steps += [("retire", player) for player in check_names("player", self.retire)]
-        live.check_changes(steps, values)
+        live.check_changes(steps, values, self.shares)
         now = transaction.now(live)
         for kind, who in steps:
             live.change(kind, who, now, self.knows_others, values.get(who) if kind == "join" else None)
+        if self.shares is not None:
+            live.set_shares(self.shares, now)
         if self.paused is not None and self.paused != (live.status == "paused"):
             live.append_change("pause" if self.paused else "resume", 0, now)
             live.status = "paused" if self.paused else "running"

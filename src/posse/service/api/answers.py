@@ -84,8 +84,17 @@ class LogArmChange(LogRow):
     arm: str
 
 
+class LogSharesChange(LogRow):
+    """The limits on arms' shares were replaced."""
+
+    kind: Literal["shares"]
+    observed_at: float = Field(description="In seconds since 1970")
+    shares: dict[str, list[float]] = Field(description="The least and the greatest share, by arm")
+
+
 AnyLogRow = Annotated[
-    LogDecision | LogReward | LogRecord | LogPlayerChange | LogArmChange | LogChange, Field(discriminator="kind")
+    LogDecision | LogReward | LogRecord | LogPlayerChange | LogArmChange | LogSharesChange | LogChange,
+    Field(discriminator="kind"),
 ]
 
 
