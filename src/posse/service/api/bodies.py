@@ -32,6 +32,7 @@ from posse.policies.base import Policy, all_policies
 from posse.service.api.answers import AnyLogRow, Table
 from posse.service.commands import RewardOutcome
 from posse.service.settings import LARGEST_BATCH
+from posse.service.storage.lifecycle import LONGEST_DESCRIPTION, Status, check_description
 from posse.service.storage.transaction import check_experiment_name
 
 LARGEST = 2**63 - 1
@@ -84,6 +85,11 @@ ArmShares = Annotated[
         json_schema_extra={"examples": [{"coupon": [0.05, 0.3], "nothing": 0.7}]},
         description="The least and the greatest share of decisions of arms, or one number for both",
     ),
+]
+Description = Annotated[
+    str,
+    Field(max_length=LONGEST_DESCRIPTION, description="What people say about it"),
+    AfterValidator(check_description),
 ]
 DecisionId = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, examples=["17-0badcafe"])]
 
@@ -169,6 +175,7 @@ class ExperimentBody(Body):
     shares: ArmShares = {}
     control: Name | None = Field(None, description="The arm that the others are compared with")
     burn_in: Whole = Field(0, ge=0, le=LARGEST, description="The first so many decisions have equal shares")
+    description: Description = ""
 
 
 class ChangeBody(Body):
@@ -178,7 +185,10 @@ class ChangeBody(Body):
     retire: Names = []
     add_arms: Names = []
     retire_arms: Names = []
-    paused: bool | None = None
+    status: Status | None = None
+    ship: Name | None = Field(None, description='The arm that every decision is from now on; with status "finished"')
+    ship_for: dict[Name, Name] = Field({}, max_length=LARGEST_BATCH, description="Other arms for some players")
+    description: Description | None = None
     knows_others: bool = True
     shares: ArmShares | None = Field(None, description="Replaces all limits; null leaves them as they are")
 
@@ -275,7 +285,9 @@ class ExperimentEntry(BaseModel):
     policy: PolicyAnswer
     arms: list[RosterEntry]
     player_count: int = Field(description="Of all that are here")
-    paused: bool
+    status: Status
+    description: str
+    ship: str | None = Field(description="The arm that every decision is since it is finished; null for none")
     horizon: int | None
     reward_range: list[float] = Field(min_length=2, max_length=2)
     floor: float
@@ -297,6 +309,7 @@ class ExperimentEntry(BaseModel):
 class ExperimentAnswer(ExperimentEntry):
     """An experiment as it stands."""
 
+    ship_for: dict[str, str] = Field(description="Other arms for some players")
     players: list[RosterEntry] = Field(description=f"The first {LARGEST_BATCH:,}; the path …/players has all")
 
 
