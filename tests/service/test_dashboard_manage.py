@@ -65,9 +65,29 @@ def test_the_form_declares_attributes_and_takes_players_with_values(client):
     assert "such as Lyon: region=region, device=phone, age=18" in text
 
 
+def test_the_form_limits_shares_and_they_are_edited_while_it_runs(client):
+    more = {"shares": "red: 5 to 30\nplants: 12.5 %", "control": " blue", "burn_in": "50"}
+    address = made(client, "ramp", **more)
+    found = described(client, address)
+    assert found["shares"] == {"red": [0.05, 0.3], "plants": [0.125, 0.125]}
+    assert (found["control"], found["burn_in"]) == ("blue", 50)
+    page = client.get(f"{address}/manage").text
+    assert "red: 5 to 30\nplants: 12.5<" in page
+    assert "with which the others are compared, is blue." in Page(page).text
+    assert do(client, address, "shares", shares="red: 10 – 60").status_code == 303
+    assert described(client, address)["shares"] == {"red": [0.1, 0.6]}
+    assert do(client, address, "shares").status_code == 303  # no limits at all
+    assert described(client, address)["shares"] == {}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        ({"attributes": "", "shares": "red: 60\nblue: 50"}, "add up to 1.1"),
+        ({"attributes": "", "shares": "green: 60"}, "the arm 'green'"),
+        ({"attributes": "", "shares": "red at 5"}, "'red at 5' gives no share of an arm"),
+        ({"attributes": "", "control": "green"}, "green"),
+        ({"attributes": "", "burn_in": "0.5"}, "burn_in=0.5"),
         ({"attributes": "age: 30, 18"}, "expected rising numbers"),
         ({"attributes": "what for"}, "attribute 'what for'"),
         ({"attributes": "age\nage: 3"}, "attribute 'age' is named twice"),
@@ -144,6 +164,8 @@ def test_the_page_asks_first_and_every_question_has_a_way_back(client):
         ("erase", {"who": "Nobody"}, "Nobody"),
         ("finish", {"ship": "no such arm"}, "no such arm"),
         ("archive", {}, "the experiment is running"),
+        ("shares", {"shares": "red: 110"}, "red"),
+        ("shares", {"shares": "red: 1\nred: 2"}, "arm 'red' is named twice"),
         ("describe", {"description": "x" * 3000}, "expected at most 2,000 printable characters"),
     ],
 )

@@ -31,6 +31,7 @@ FIELDS = {
     "add-players": "players",
     "return-player": "players",
     "describe": "description",
+    "shares": "shares",
 }
 """Which field of the page is wrong if something cannot be done; all else is asked about before it is done."""
 ASKED = ("pause", "finish", "archive", "retire-arm", "retire-player", "erase")
@@ -56,9 +57,12 @@ async def _manage(request: Request) -> Response:
 
 async def _manage_page(request: Request, typed: dict[str, str], wrong: dict[str, str], status: int = 200) -> Response:
     found = await _found(request)
-    form = {"typed": {"description": found["experiment"].description, **typed}, "wrong": wrong}
+    experiment = found["experiment"]
+    limits = {arm: experiment.shares[arm] for arm, _ in experiment.arms if arm in experiment.shares}
+    saved = {"description": experiment.description, "shares": forms.written_shares(limits)}
+    form = {"typed": saved | typed, "wrong": wrong}
     done = request.query_params.get("done", "") if not wrong else ""
-    example = forms.written_values("Lyon", found["experiment"].setup.attributes.example())
+    example = forms.written_values("Lyon", experiment.setup.attributes.example())
     return page("manage/experiment.html", status, **found, form=form, done=done, example=example)
 
 
@@ -124,6 +128,8 @@ def _command(name: str, typed: Mapping[str, str], declared: Attributes) -> Chang
     match typed.get("do"):
         case str(do) if do in STATUSES:
             return Change(name, status=STATUSES[do], ship=typed.get("ship") or None if do == "finish" else None)
+        case "shares":
+            return Change(name, shares=forms.shares_of(typed.get("shares", "")))
         case "describe":
             return Change(name, description=typed.get("description", ""))
         case "add-arms":
