@@ -73,7 +73,7 @@ def test_the_form_limits_shares_and_they_are_edited_while_it_runs(client):
     assert (found["control"], found["burn_in"]) == ("blue", 50)
     page = client.get(f"{address}/manage").text
     assert "red: 5 to 30\nplants: 12.5<" in page
-    assert "with which the others are compared, is blue." in Page(page).text
+    assert "with which the others are compared, is blue" in Page(page).text
     assert do(client, address, "shares", shares="red: 10 – 60").status_code == 303
     assert described(client, address)["shares"] == {"red": [0.1, 0.6]}
     assert do(client, address, "shares").status_code == 303  # no limits at all
