@@ -137,6 +137,9 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     for event in range(1, about["events"] + 1):
         if event in changes:
             change = changes[event]
+            if change["kind"] == "shares":
+                learner._set_shares(change["shares"], change["rounds"])
+                continue
             values = values_of(learner.setup, change)
             learner._change(change["kind"], change["name"], change["knows_others"], values, change.get("outcome"))
         elif event in rewards:

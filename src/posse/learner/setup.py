@@ -11,6 +11,7 @@ import numpy as np
 from posse.attributes import LONGEST_NAME, Attributes
 from posse.checks import number, store, whole
 from posse.learner.ledger import COLUMNS
+from posse.learner.shares import Shares, check_shares
 from posse.outcomes import Outcome, declared
 from posse.policies.base import OwnLabel, Policy, all_policies
 from posse.streams import check_seed
@@ -19,6 +20,7 @@ Name = str | int
 """A player or an arm, as users name it."""
 PLAYER_LIMIT = 100_000
 UNLIMITED = 10**15  # of files from before there was a limit
+LATER = ("attributes", "outcomes", "shares", "control", "burn_in")
 NARROWEST, WIDEST = 1e-100, 1e100  # of reward ranges
 TAKEN = (*COLUMNS, "id")  # names that no outcome may have: a data frame of reports may call a decision `id`
 
@@ -41,6 +43,9 @@ class Setup:
     attributes: Attributes = field(default_factory=Attributes)
     player_limit: int = PLAYER_LIMIT
     outcomes: Mapping[str, Outcome] = field(default_factory=dict, hash=False)
+    shares: Shares = field(default_factory=dict, hash=False)  # at the start; they may be changed
+    control: str | None = None
+    burn_in: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -71,6 +76,9 @@ class Setup:
             waiting_limit=whole("waiting_limit", self.waiting_limit, least=1),
             player_limit=whole("player_limit", self.player_limit, least=1),
             outcomes=outcomes,
+            shares=check_shares(self.shares),
+            control=None if self.control is None else check_name("arm", self.control),
+            burn_in=whole("burn_in", self.burn_in, least=0),
         )
         if self.default_reward is not None:
             default = number("default_reward", self.default_reward, least=low, most=high)
@@ -88,11 +96,6 @@ class Setup:
         checked = number(f"{name} of decision {decision}", value, least=low, most=high)
         return list(self.outcomes).index(name), checked
 
-    def check_floor(self, arms: int) -> None:
-        """Check that so many arms can all have the probability of the floor."""
-        if self.floor * arms > 1:
-            raise ValueError(f"floor={self.floor:g}, but {arms} arms can have at most {1 / arms:.4g} each")
-
     def check_players(self, players: int) -> None:
         """Check that there may be so many players."""
         if players > self.player_limit:
@@ -100,8 +103,10 @@ class Setup:
 
     def to_dict(self) -> dict[str, Any]:
         """The set-up as plain values."""
-        in_order = ("attributes", "outcomes")
-        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in in_order}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in LATER:  # where they are not used, files are as they were before
+            if not plain[name]:
+                del plain[name]
         if self.attributes:  # as pairs: the order matters, and JSON is written in the order of keys
             plain["attributes"] = [list(pair) for pair in self.attributes.to_dict().items()]
         if self.outcomes:
