@@ -13,13 +13,13 @@ from typing import Any, overload
 import numpy as np
 
 from posse.attributes import Attributes, Value
-from posse.decision import Decision, as_reports, parse_id
+from posse.decision import Decision, as_reports
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
 from posse.learner.frames import given_players
 from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import Answer, Ledger, Row, RowLog
-from posse.learner.reports import NOBODY, Reports
+from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
 from posse.learner.state import LearnerState
 from posse.outcomes import Alarm, Outcome, declared
@@ -95,9 +95,9 @@ class Learner:
             low, high = reward_range
         except (TypeError, ValueError):
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
-        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, Attributes(attributes), player_limit
-        more = {"shares": shares, "control": control, "burn_in": burn_in, "outcomes": declared(outcomes)}
-        setup = Setup(policy, horizon, seed, low, high, *fixed, **more)
+        known = Attributes(attributes), player_limit, declared(outcomes)
+        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, *known
+        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=shares, control=control, burn_in=burn_in)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)
@@ -209,23 +209,13 @@ class Learner:
         reports = as_reports(decision, reward, self.setup.outcomes.keys() if outcomes is None and not one else outcomes)
         with self._lock:
             self._tick()
-            fresh = Reports(self.state, self.ledger, self._unknown)
+            fresh = Reports(self.state, self.ledger)
             for report in reports:
                 fresh.take(*report)
             self._observe([(self.ledger.waiting[serial], value) for serial, value in fresh.rewards.items()])
             if fresh.outcomes:
                 self._take_outcomes(fresh.outcomes.values())
             return fresh.decisions
-
-    def _unknown(self, identity: str) -> str:
-        """Why a decision is not known, or not any more."""
-        serial, _ = parse_id(identity)
-        known = serial in self.ledger.waiting or self.ledger.answers.get(serial, NOBODY)[1] is not None
-        if known or serial >= self.decisions:
-            return f"decision {identity} is not known to this learner"
-        forgotten = "" if self.setup.keep_log else ", or answered and forgotten, for want of a log"
-        given_up = f"given up when {self.setup.waiting_limit:,} newer ones waited{forgotten}"
-        return f"decision {identity} is not waiting: it was not made here, or was {given_up}"
 
     def _observe(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:
         """Take in rewards as one round, and write them down."""

@@ -54,6 +54,16 @@ class LogReward(LogObservation):
     decision: str
 
 
+class LogOutcome(LogPull):
+    """The value of an outcome was observed."""
+
+    kind: Literal["outcome"]
+    decision: str
+    outcome: str
+    value: float
+    observed_at: float = Field(description="In seconds since 1970")
+
+
 class LogRecord(LogObservation):
     """A reward of the past was recorded, which the service did not decide."""
 
@@ -101,8 +111,26 @@ class LogArmChange(LogRow):
     arm: str
 
 
+class LogAlarm(LogRow):
+    """An arm was shown to cross the bound of an outcome."""
+
+    kind: Literal["alarm"]
+    observed_at: float = Field(description="In seconds since 1970")
+    arm: str
+    outcome: str
+
+
 AnyLogRow = Annotated[
-    LogDecision | LogReward | LogRecord | LogPlayerChange | LogArmChange | LogChange | LogFinish | LogDescription,
+    LogDecision
+    | LogReward
+    | LogOutcome
+    | LogAlarm
+    | LogRecord
+    | LogPlayerChange
+    | LogArmChange
+    | LogChange
+    | LogFinish
+    | LogDescription,
     Field(discriminator="kind"),
 ]
 

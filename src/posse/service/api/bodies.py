@@ -10,7 +10,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,12 +22,14 @@ from pydantic import (
     GetPydanticSchema,
     Tag,
     create_model,
+    model_validator,
 )
 from pydantic_core import CoreSchema
 
 from posse.attributes import LONGEST_NAME, MOST
 from posse.decision import Decision
 from posse.learner.setup import PLAYER_LIMIT, check_name, check_names
+from posse.outcomes import MOST as MOST_OUTCOMES
 from posse.policies.base import Policy, all_policies
 from posse.service.api.answers import AnyLogRow, Table
 from posse.service.commands import RewardOutcome
@@ -140,6 +142,15 @@ else:
     AnyPolicyBody = Annotated[Any, GetPydanticSchema(_any_policy)]
 
 
+class OutcomeBody(Body):
+    """What else comes of a decision beside its reward. With a bound, arms that cross it raise an alarm."""
+
+    range: list[Real] = Field([0.0, 1.0], min_length=2, max_length=2)
+    at_most: Real | None = Field(None, description="The mean of every arm should be at most this")
+    at_least: Real | None = Field(None, description="The mean of every arm should be at least this")
+    action: Literal["alarm", "pause"] = Field("alarm", description="With pause, an arm that raises it is also retired")
+
+
 class ExperimentBody(Body):
     """An experiment to be created. `model_rebuild` lets it know the policies that were defined meanwhile."""
 
@@ -163,6 +174,7 @@ class ExperimentBody(Body):
         description="What is known of players: any strings, these strings, or a number cut into bins",
     )
     player_limit: Whole = Field(PLAYER_LIMIT, ge=1, le=LARGEST, description="Retired players included")
+    outcomes: dict[str, OutcomeBody] = Field({}, max_length=MOST_OUTCOMES, description="By name")
     description: Description = ""
 
 
@@ -209,14 +221,21 @@ class CombinationBody(ChoiceBody):
 
 
 class RewardBody(Body):
-    """The reward of a decision."""
+    """The reward of a decision, or outcomes, or both."""
 
     decision: DecisionId
-    reward: Real
+    reward: Real | None = Field(None, description="May be missing if there are outcomes")
+    outcomes: dict[str, Real] = Field({}, max_length=MOST_OUTCOMES, description="What else came of it, by name")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.reward is None and not self.outcomes:
+            raise ValueError("neither a reward nor outcomes: expected one of them")
+        return self
 
 
 class RewardsBody(Body):
-    """The rewards of several decisions."""
+    """The rewards and outcomes of several decisions."""
 
     rewards: list[RewardBody] = Field(min_length=1, max_length=LARGEST_BATCH)
 
@@ -283,6 +302,7 @@ class ExperimentEntry(BaseModel):
     patience: float | None
     attributes: dict[str, str | list[str] | list[float]] = Field(description="What is known of players, as declared")
     player_limit: int
+    outcomes: dict[str, OutcomeBody] = Field(description="What else comes of decisions, as declared")
     rounds: int
     decisions: int
     rewards: int
@@ -321,7 +341,7 @@ class DecisionsAnswer(BaseModel):
 
 
 class OutcomesAnswer(BaseModel):
-    """What became of each reward, in order: taken, known (the same came before), conflict, unknown or invalid."""
+    """What became of each report, in order: taken, known (the same came before), conflict, unknown or invalid."""
 
     outcomes: list[RewardOutcome]
     taken: int = Field(description="How many were new, and count from now on")
