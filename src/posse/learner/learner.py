@@ -6,7 +6,7 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, overload
 
@@ -17,10 +17,10 @@ from posse.decision import Decision, as_reports
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
 from posse.learner.frames import given_players
-from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import Answer, Ledger, Row, RowLog
 from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
+from posse.learner.shares import check_shares
 from posse.learner.state import LearnerState
 from posse.outcomes import Alarm, Outcome, declared
 from posse.policies.base import Policy
@@ -97,7 +97,8 @@ class Learner:
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
         known = Attributes(attributes), player_limit, declared(outcomes)
         fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, *known
-        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=shares, control=control, burn_in=burn_in)
+        limits, named = check_shares(shares), None if control is None else str(control)
+        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=limits, control=named, burn_in=burn_in)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)
@@ -213,8 +214,10 @@ class Learner:
             for report in reports:
                 fresh.take(*report)
             self._observe([(self.ledger.waiting[serial], value) for serial, value in fresh.rewards.items()])
-            if fresh.outcomes:
-                self._take_outcomes(fresh.outcomes.values())
+            for each in fresh.outcomes.values():
+                self.ledger.outcomes[each.serial, each.outcome] = each.value
+            for kind, arm, outcome in self.state.guarded(fresh.outcomes.values()):
+                self._change(kind, arm, outcome=outcome)
             return fresh.decisions
 
     def _observe(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:
@@ -224,12 +227,6 @@ class Learner:
         self.state.observe(answered)
         for row, reward in answered:
             self.ledger.answer(row, Answer(reward, self.state.events, self._now, defaulted))
-
-    def _take_outcomes(self, values: Collection[OutcomeValue]) -> None:
-        for each in values:
-            self.ledger.outcomes[each.serial, each.outcome] = each.value
-        for kind, arm, outcome in self.state.guarded(values):
-            self._change(kind, arm, outcome=outcome)
 
     def record(self, rewards: Iterable[tuple[Name, Name, float]]) -> None:
         """Take rewards of the past, as (player, arm, reward), that this learner did not decide; one call, one round."""

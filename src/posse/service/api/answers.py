@@ -1,4 +1,4 @@
-"""What the longer answers say: the rows of a log, and a diagnosis."""
+"""What the longer answers say: outcomes, the rows of a log, and a diagnosis."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from pydantic import BaseModel, Field
 
 Table = list[list[float | None]]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class OutcomeBody(BaseModel, strict=True, extra="forbid", frozen=True):
+    """What else comes of a decision beside its reward. With a bound, arms that cross it raise an alarm."""
+
+    range: list[Finite] = Field([0.0, 1.0], min_length=2, max_length=2)
+    at_most: Finite | None = Field(None, description="The mean of every arm should be at most this")
+    at_least: Finite | None = Field(None, description="The mean of every arm should be at least this")
+    action: Literal["alarm", "pause"] = Field("alarm", description="With pause, an arm that raises it is also retired")
 
 
 # ---------------------------------------------------------------- rows of the log
@@ -120,6 +130,14 @@ class LogAlarm(LogRow):
     outcome: str
 
 
+class LogSharesChange(LogRow):
+    """The limits on arms' shares were replaced."""
+
+    kind: Literal["shares"]
+    observed_at: float = Field(description="In seconds since 1970")
+    shares: dict[str, list[float]] = Field(description="The least and the greatest share, by arm")
+
+
 AnyLogRow = Annotated[
     LogDecision
     | LogReward
@@ -128,6 +146,7 @@ AnyLogRow = Annotated[
     | LogRecord
     | LogPlayerChange
     | LogArmChange
+    | LogSharesChange
     | LogChange
     | LogFinish
     | LogDescription,

@@ -31,7 +31,7 @@ from posse.decision import Decision
 from posse.learner.setup import PLAYER_LIMIT, check_name, check_names
 from posse.outcomes import MOST as MOST_OUTCOMES
 from posse.policies.base import Policy, all_policies
-from posse.service.api.answers import AnyLogRow, Table
+from posse.service.api.answers import AnyLogRow, OutcomeBody, Table
 from posse.service.commands import RewardOutcome
 from posse.service.settings import LARGEST_BATCH
 from posse.service.storage.lifecycle import LONGEST_DESCRIPTION, Status, check_description
@@ -78,6 +78,15 @@ Players = Annotated[
     | Annotated[dict[Name, Combination], Field(max_length=LARGEST_BATCH), Tag("attributes")],
     Discriminator(lambda given: "attributes" if isinstance(given, dict) else "names"),
     Field(description="Names, or {name: {attribute: value}}"),
+]
+Share = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
+ArmShares = Annotated[
+    dict[Name, Share | Annotated[list[Share], Field(min_length=2, max_length=2)]],
+    Field(
+        max_length=LARGEST_BATCH,
+        json_schema_extra={"examples": [{"coupon": [0.05, 0.3], "nothing": 0.7}]},
+        description="The least and the greatest share of decisions of arms, or one number for both",
+    ),
 ]
 Description = Annotated[
     str,
@@ -142,15 +151,6 @@ else:
     AnyPolicyBody = Annotated[Any, GetPydanticSchema(_any_policy)]
 
 
-class OutcomeBody(Body):
-    """What else comes of a decision beside its reward. With a bound, arms that cross it raise an alarm."""
-
-    range: list[Real] = Field([0.0, 1.0], min_length=2, max_length=2)
-    at_most: Real | None = Field(None, description="The mean of every arm should be at most this")
-    at_least: Real | None = Field(None, description="The mean of every arm should be at least this")
-    action: Literal["alarm", "pause"] = Field("alarm", description="With pause, an arm that raises it is also retired")
-
-
 class ExperimentBody(Body):
     """An experiment to be created. `model_rebuild` lets it know the policies that were defined meanwhile."""
 
@@ -174,6 +174,9 @@ class ExperimentBody(Body):
         description="What is known of players: any strings, these strings, or a number cut into bins",
     )
     player_limit: Whole = Field(PLAYER_LIMIT, ge=1, le=LARGEST, description="Retired players included")
+    shares: ArmShares = {}
+    control: Name | None = Field(None, description="The arm that the others are compared with")
+    burn_in: Whole = Field(0, ge=0, le=LARGEST, description="The first so many decisions have equal shares")
     outcomes: dict[str, OutcomeBody] = Field({}, max_length=MOST_OUTCOMES, description="By name")
     description: Description = ""
 
@@ -190,6 +193,7 @@ class ChangeBody(Body):
     ship_for: dict[Name, Name] = Field({}, max_length=LARGEST_BATCH, description="Other arms for some players")
     description: Description | None = None
     knows_others: bool = True
+    shares: ArmShares | None = Field(None, description="Replaces all limits; null leaves them as they are")
 
 
 class ChoiceBody(Body):
@@ -302,6 +306,9 @@ class ExperimentEntry(BaseModel):
     patience: float | None
     attributes: dict[str, str | list[str] | list[float]] = Field(description="What is known of players, as declared")
     player_limit: int
+    shares: dict[str, list[float]] = Field(description="The least and the greatest share of arms, as they are now")
+    control: str | None = Field(description="The arm that the others are compared with")
+    burn_in: int = Field(description="How many decisions have equal shares at first")
     outcomes: dict[str, OutcomeBody] = Field(description="What else comes of decisions, as declared")
     rounds: int
     decisions: int

@@ -66,6 +66,8 @@ def _replay_change(live: LiveExperiment, row: Values, entry_of: Callable[[str, i
         live.state.change(kind, name, bool(row["knows_others"]), values)
     elif kind == "erase":
         live.replace_name(place, entry_of("players", place)["name"])
+    elif kind == "shares":
+        live.state.set_shares(log_rows.parse_shares(row["detail"], live.state.arm_roster.names))
     elif kind == "alarm":
         outcome = list(live.state.setup.outcomes)[json.loads(row["detail"])["outcome"]]
         live.state.alarm(live.state.arm_roster.names[place], outcome)

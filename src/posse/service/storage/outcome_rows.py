@@ -18,13 +18,23 @@ NOTHING = np.zeros((len(TALLIES), 0, 0), np.int64)
 _COLUMN = tables.outcomes.c
 _HERE = _COLUMN.experiment == sql.bindparam("experiment")
 _FOUND = sql.select(_COLUMN.serial, _COLUMN.outcome, _COLUMN.value).where(_HERE)
-OF_DECISIONS = _FOUND.where(_COLUMN.serial.in_(sql.bindparam("serials", expanding=True)))
-IN_RANGE = _FOUND.where(_COLUMN.serial >= sql.bindparam("first"), _COLUMN.serial <= sql.bindparam("last"))
+_SOME = _FOUND.where(_COLUMN.serial.in_(sql.bindparam("serials", expanding=True)))
+_RANGE = _FOUND.where(_COLUMN.serial.between(sql.bindparam("first"), sql.bindparam("last")))
 
 
-def known_outcomes(connection: Connection, query: sql.Select[Any], **wanted: Any) -> dict[tuple[int, int], float]:
-    """Values by serial number and outcome, as one of the queries above finds them."""
+def known_outcomes(
+    connection: Connection, query: sql.Select[Any] = _SOME, **wanted: Any
+) -> dict[tuple[int, int], float]:
+    """Values by serial number and outcome; of some decisions, unless another query is given."""
     return {(serial, outcome): value for serial, outcome, value in connection.execute(query, wanted)}
+
+
+def outcomes_of_rows(connection: Connection, experiment: int, serials: np.ndarray) -> dict[tuple[int, int], float]:
+    """Values of consecutive rows of a log; −1 is the serial number of a reward of the past."""
+    made = serials[serials >= 0]
+    if not made.size:
+        return {}
+    return known_outcomes(connection, _RANGE, experiment=experiment, first=int(made.min()), last=int(made.max()))
 
 
 def outcome_value(row: Values) -> OutcomeValue:

@@ -25,7 +25,7 @@ from posse.service.storage.errors import Invalid, OutcomeUnknown, Refused, Unkno
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, KeyedRequest, KeyedRequests
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, Values, decision_row
-from posse.service.storage.outcome_rows import OF_DECISIONS, known_outcomes
+from posse.service.storage.outcome_rows import known_outcomes
 from posse.service.storage.store import ServiceStore
 
 LOGGER = logging.getLogger("posse.service")
@@ -289,7 +289,7 @@ class Transaction:
                     answer = row["tag"], row["given"], bool(row["defaulted"]), row["player"], row["arm"]
                     recent.answers[row["serial"]] = answer
             if live.state.setup.outcomes:
-                recent.outcomes |= known_outcomes(self.connection, OF_DECISIONS, **serials)
+                recent.outcomes |= known_outcomes(self.connection, **serials)
 
 
 def check_experiment_name(name: Any) -> str:
