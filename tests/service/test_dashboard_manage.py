@@ -80,9 +80,22 @@ def test_the_form_limits_shares_and_they_are_edited_while_it_runs(client):
     assert described(client, address)["shares"] == {}
 
 
+def test_the_form_declares_outcomes(client):
+    typed = "refund: 0 to 1, at most 0.05, retire the arm\nminutes: −5 to 60, at least 1.5\ncalls: 0 to 9"
+    found = described(client, made(client, "outcomes", outcomes=typed))["outcomes"]
+    assert {name: [each[field] for field in each] for name, each in found.items()} == {
+        "refund": [[0, 1], 0.05, None, "pause"],
+        "minutes": [[-5, 60], None, 1.5, "alarm"],
+        "calls": [[0, 9], None, None, "alarm"],
+    }
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        ({"attributes": "", "outcomes": "refund, 0 to 1"}, "'refund, 0 to 1' is no outcome"),
+        ({"attributes": "", "outcomes": "refund: 0 to 1, at most 2"}, "at_most=2"),
+        ({"attributes": "", "outcomes": "refund: . to 1"}, "is no outcome; write it as"),
         ({"attributes": "", "shares": "red: 60\nblue: 50"}, "add up to 1.1"),
         ({"attributes": "", "shares": "green: 60"}, "the arm 'green'"),
         ({"attributes": "", "shares": "red at 5"}, "'red at 5' gives no share of an arm"),

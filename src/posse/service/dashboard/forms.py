@@ -24,7 +24,7 @@ NUMBERS = {
     "holdout": "the share at random",
     "burn_in": "the decisions with equal shares",
 }
-NUMBER = r"([-−+]?[\d.]+)"
+NUMBER = r"([-−+]?(?:\d+\.?\d*|\.\d+))"
 WITH_VALUES = re.compile(r"(.+?)\s*:\s*([^\W\d]\w*\s*=.*)")  # a player's name, and its attributes
 SHARES = re.compile(rf"(.+)\s*:\s*{NUMBER}\s*%?(?:\s*(?:to|-|–)\s*{NUMBER}\s*%?)?")
 OUTCOME = re.compile(rf"(.+?)\s*:\s*{NUMBER} to {NUMBER}(?:\s*,\s*at (most|least) {NUMBER}(\s*,\s*retire.*)?)?")
@@ -194,6 +194,7 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
     made["attributes"] = by_line("attributes", attributes_of)
     made["players"] = by_line("players", players_of, Attributes(made["attributes"]))
     made["shares"] = by_line("shares", shares_of)
+    made["outcomes"] = by_line("outcomes", outcomes_of)
     made["control"] = typed.get("control", "").strip() or None
     if typed.get("burn_in", "").strip():
         burn_in = number("burn_in")
