@@ -20,6 +20,7 @@ from posse.service.storage.keyed_requests import NO_EXPERIMENT, checksum
 from posse.service.storage.live_experiment import LiveExperiment, first_state
 from posse.service.storage.log_rows import Values, row_digest
 from posse.service.storage.pair_statistics import all_rows, number_names, summary_of
+from posse.service.storage.schema import metadata
 from posse.service.storage.store import ServiceStore
 
 TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at"}
@@ -62,7 +63,8 @@ def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
                 _verify(LogAudit(connection, row, about(str(row["name"]))))
             if name is None:
                 _check_orphans(connection, about(""))
-                _check_digests(connection, "tokens", None, "id", about(""))
+                for table in ("tokens", "audit"):
+                    _check_digests(connection, table, None, "id", about(""))
                 _check_digests(connection, "requests", NO_EXPERIMENT, "key", about(""))
     except UnknownExperiment:
         raise
@@ -340,7 +342,7 @@ def _check_file(connection: Connection, report: AddFinding) -> None:
 
 
 def _check_orphans(connection: Connection, report: AddFinding) -> None:
-    for table in ("players", "arms", "decisions", "rewards", "changes", "requests", "stats", "summaries"):
+    for table in [table.name for table in metadata.sorted_tables if "experiment" in table.c and table.name != "audit"]:
         query = sql.text(
             f"SELECT experiment, count(*) AS rows FROM {table} WHERE experiment NOT IN (SELECT id FROM experiments) "
             f"AND ({NO_EXPERIMENT}, 'requests') <> (experiment, '{table}') GROUP BY experiment ORDER BY experiment"

@@ -5,15 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-import uuid
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
-from urllib.parse import quote
 
 from posse.checks import number
 from posse.decision import ConflictingReward, Decision, UnknownDecision, as_reports, parse_id, write_id
+from posse.service.client.administration import Administration, experiment_path
 from posse.service.client.retry import ServiceError, Steps, Unreachable, ask
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ BATCH = 1000  # the most rewards in one request
 SHORT = 1.0  # seconds in which a reward is delivered; otherwise it goes into the buffer
 LONGEST_REST = 5.0  # the most seconds for which rewards go into the buffer, or stay there, without a request
 REFUSALS = {"conflict": ConflictingReward, "unknown": UnknownDecision, "invalid": ValueError}
-NOT_FOUND = ("not-found", "unknown-experiment")
+FINAL = ("not-found", "unknown-experiment", "archived")
 
 RewardStatus = Literal["taken", "known", "buffered"]
 """What became of a reward: it is new and counts, or the same came before, or it waits here for the service."""
@@ -40,11 +39,11 @@ class RewardReport:
     reward: float
 
 
-class ClientProtocol:
+class ClientProtocol(Administration):
     """The verbs of a client, and what it remembers between them."""
 
     def __init__(self, patience: float, buffer_limit: int) -> None:
-        self.patience = patience
+        super().__init__(patience)
         self.buffer_limit = buffer_limit
         self.buffer: defaultdict[str, deque[RewardReport]] = defaultdict(deque)  # by experiment
         self.refused: deque[tuple[RewardReport, str]] = deque(maxlen=BATCH)
@@ -95,7 +94,7 @@ class ClientProtocol:
         body: dict[str, Any] = {field: players[0] if one else players}
         if available is not None:
             body["available"] = list(available)
-        answer = yield from self._change("POST", f"{_path(experiment)}/decisions", body, key)
+        answer = yield from self._change("POST", f"{experiment_path(experiment)}/decisions", body, key)
         decisions = [Decision(**each) for each in answer["decisions"]]
         return decisions[0] if one else decisions
 
@@ -211,7 +210,9 @@ class ClientProtocol:
             batch = reports[start : start + BATCH]
             body = {"rewards": [{"decision": each.decision, "reward": each.reward} for each in batch]}
             try:
-                answer = yield from ask("POST", f"{_path(batch[0].experiment)}/rewards", body, patience=patience)
+                answer = yield from ask(
+                    "POST", f"{experiment_path(batch[0].experiment)}/rewards", body, patience=patience
+                )
             except Unreachable:
                 self._rest = min(2 * self._rest or SHORT / 2, LONGEST_REST)
                 self._rest_until = time.monotonic() + self._rest
@@ -235,7 +236,7 @@ class ClientProtocol:
     ) -> Steps[int]:
         """Record rewards of the past, as (player, arm, reward), that the service did not choose; a call is a round."""
         body = {"rewards": [{"player": player, "arm": arm, "reward": reward} for player, arm, reward in rewards]}
-        return (yield from self._change("POST", f"{_path(experiment)}/records", body, key))["taken"]
+        return (yield from self._change("POST", f"{experiment_path(experiment)}/records", body, key))["taken"]
 
     # ---------------------------------------------------------------- experiments
 
@@ -298,7 +299,7 @@ class ClientProtocol:
         body: dict[str, Any] = {kind: _given(of_kind) for kind, of_kind in names.items()}
         body |= {"status": status, "ship": ship, "ship_for": dict(ship_for or {}), "description": description}
         body["knows_others"] = knows_others
-        return self._change("PATCH", _path(experiment), body, key)
+        return self._change("PATCH", experiment_path(experiment), body, key)
 
     def join(
         self,
@@ -327,60 +328,41 @@ class ClientProtocol:
 
     def erase(self, experiment: str, player: str, *, key: str | None = None) -> Steps[str]:
         """Let the service forget the name and attributes of a player; return the name that takes its place."""
-        return (yield from self._change("POST", f"{_path(experiment)}/erasures", {"player": player}, key))["player"]
-
-    def _change(self, method: str, path: str, body: Any, key: str | None) -> Steps[Any]:
-        """Ask for something that must not happen twice: with a key, so that it may be asked again."""
-        return ask(method, path, body, patience=self.patience, key=uuid.uuid4().hex if key is None else key)
+        return (yield from self._change("POST", f"{experiment_path(experiment)}/erasures", {"player": player}, key))[
+            "player"
+        ]
 
     # ---------------------------------------------------------------- what there is to see
 
-    def experiments(self) -> Steps[list[dict[str, Any]]]:
-        """All experiments that the token may see."""
-        found: list[dict[str, Any]] = []
-        after: str | None = ""
-        while after is not None:
-            answer = yield from self._get(f"/v1/experiments?limit={BATCH}&after={quote(after, safe='')}")
-            found, after = found + answer["experiments"], answer["next"]
-        return found
+    def experiments(self, archived: bool = False) -> Steps[list[dict[str, Any]]]:
+        """All experiments that the token may see: those that are archived, or all others."""
+        return self._pages(f"/v1/experiments?limit={BATCH}&archived={str(archived).lower()}&after=", "experiments", "")
 
     def experiment(self, experiment: str) -> Steps[dict[str, Any]]:
         """The description of an experiment as it stands."""
-        return self._get(_path(experiment))
+        return self._get(experiment_path(experiment))
 
     def players(self, experiment: str) -> Steps[list[dict[str, Any]]]:
         """The name of everybody who ever joined, and whether each is here."""
-        return self._pages(experiment, "players", "players")
+        return self._pages(f"{experiment_path(experiment)}/players?after=", "players", 0)
 
     def state(self, experiment: str) -> Steps[dict[str, Any]]:
         """The numbers behind the decisions. Many players come in several answers, each as things stood then."""
         found: dict[str, Any] = {}
         after: int | None = 0
         while after is not None:
-            answer = yield from self._get(f"{_path(experiment)}/state?limit={BATCH}&after={after}")
+            answer = yield from self._get(f"{experiment_path(experiment)}/state?limit={BATCH}&after={after}")
             after = answer.pop("next")
             found = {field: found.get(field, []) + rows for field, rows in answer.items()} | {"arms": answer["arms"]}
         return found
 
     def diagnosis(self, experiment: str) -> Steps[dict[str, Any]]:
         """Is ε right? What `posse.insight.diagnose` says."""
-        return self._get(f"{_path(experiment)}/diagnosis")
+        return self._get(f"{experiment_path(experiment)}/diagnosis")
 
     def log(self, experiment: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
         """The log as rows with the learner's columns, from the rows after number `after` on."""
-        return self._pages(experiment, "log", "rows", after)
-
-    def _pages(self, experiment: str, part: str, field: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
-        found: list[dict[str, Any]] = []
-        while True:
-            answer = yield from self._get(f"{_path(experiment)}/{part}?after={after}")
-            found += answer[field]
-            if answer["next"] is None:
-                return found
-            after = answer["next"]
-
-    def _get(self, path: str) -> Steps[Any]:
-        return ask("GET", path, patience=self.patience)
+        return self._pages(f"{experiment_path(experiment)}/log?after=", "rows", after)
 
 
 def _given(names: Iterable[str] | Mapping[str, Mapping[str, Any]]) -> Any:
@@ -389,10 +371,4 @@ def _given(names: Iterable[str] | Mapping[str, Mapping[str, Any]]) -> Any:
 
 def _is_final(error: BaseException) -> bool:
     """Whether rewards that met with this error would always meet with it."""
-    return isinstance(error, ValueError) or (isinstance(error, ServiceError) and error.kind in NOT_FOUND)
-
-
-def _path(experiment: str) -> str:
-    if not isinstance(experiment, str):
-        raise TypeError(f"experiment={experiment!r}, but expected the name of an experiment")
-    return f"/v1/experiments/{quote(experiment, safe='')}"
+    return isinstance(error, ValueError) or (isinstance(error, ServiceError) and error.kind in FINAL)
