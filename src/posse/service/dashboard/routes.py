@@ -111,7 +111,13 @@ def _read_list(store: ServiceStore, only: str | None, search: str, archived: boo
         )
         pages = max(1, -(-found // CARDS))
         page = min(number, pages)
-        asked = {"only": only, "search": search, "archived": archived, "skip": (page - 1) * CARDS, "limit": CARDS}
+        asked: dict[str, Any] = {
+            "only": only,
+            "search": search,
+            "archived": archived,
+            "skip": (page - 1) * CARDS,
+            "limit": CARDS,
+        }
         shown = queries.experiments(connection, **asked)
         listed = {"experiments": shown, "found": found, "others": others, "page": page, "pages": pages}
         return {**listed, "search": search, "archived": archived}
@@ -131,7 +137,7 @@ async def _create(request: Request) -> Response:
     made, wrong = forms.experiment_of(typed)
     if not wrong:
         try:
-            await request.app.state.writer.apply(Create(made.pop("name"), **made))
+            await request.app.state.writer.apply(Create(made.pop("name"), **made, by=request.state.grant.who))
             return RedirectResponse(experiment_address(typed["name"].strip()), 303, PAGE_HEADERS)
         except ExperimentExists:
             wrong = {"name": "There is an experiment of this name already."}
@@ -146,7 +152,10 @@ async def _create(request: Request) -> Response:
 @router.page("/experiments/{name}", READ)
 async def _experiment(request: Request) -> Response:
     state, (seen, make) = request.app.state, await _contents(request)
-    where = {"base": str(request.base_url).rstrip("/"), "needs_token": request.state.grant is not access.EVERYTHING}
+    where: dict[str, Any] = {
+        "base": str(request.base_url).rstrip("/"),
+        "needs_token": request.state.grant is not access.EVERYTHING,
+    }
     values = {**await state.read_pool.run(make), "seen": seen}
     return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, **where)
 
@@ -182,7 +191,7 @@ async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]
     may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
     numbers = snapshot.events, snapshot.decisions, snapshot.status, int(snapshot.now / IDLE_SECONDS)
     latest = {kind: analyses.latest(kind, snapshot) for kind in REST}
-    seen = _digest((snapshot.name, *numbers, latest, asked, may_change))
+    seen = _digest((snapshot.name, snapshot.id, *numbers, latest, asked, may_change))
     return seen, lambda: {**contents(snapshot, *asked), **latest, "may_change": may_change}
 
 

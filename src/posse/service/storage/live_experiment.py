@@ -309,13 +309,7 @@ class LiveExperiment:
         self.append_change("shares", place, now, self.state.events, detail=detail)
 
     def append_change(
-        self,
-        kind: str,
-        place: int,
-        now: float,
-        event: int = 0,
-        knows_others: bool = True,
-        detail: str | None = None,
+        self, kind: str, place: int, now: float, event: int = 0, knows_others: bool = True, detail: str | None = None
     ) -> None:
         """Write a change to the log."""
         values: dict[str, Any] = {"event": event, "kind": kind, "place": place, "knows_others": int(knows_others)}
