@@ -13,7 +13,7 @@ from serving import service
 from test_dashboard import FORM, HOSTILE, Page
 
 import posse
-from posse.service.dashboard import manage_routes
+from posse.service.dashboard import admin_routes, manage_routes
 
 SHOPS = "\n".join(f"shop {number}" for number in range(60))
 
@@ -223,6 +223,17 @@ def test_an_experiment_goes_through_its_whole_life(client):
     assert "New experiment" not in archived.text
     do(client, address, "restore")
     assert described(client, address)["status"] == "finished"
+    refused = client.post(f"{address}/delete", data={"confirm": "life"})
+    assert (refused.status_code, "only an archived one can be deleted" in Page(refused.text).text) == (422, True)
+    do(client, address, "archive")
+    for wrong in ({}, {"confirm": "Life"}):
+        refused = client.post(f"{address}/delete", data=wrong)
+        assert (refused.status_code, "Type the name" in Page(refused.text).text) == (422, True)
+    assert described(client, address)["status"] == "archived"
+    assert client.post(f"{address}/delete", data={"confirm": " life "}).headers["location"] == "/"
+    assert client.get(address).status_code == 404
+    assert client.post(f"{address}/delete", data={"confirm": "life"}).status_code == 404
+    assert made(client, "life") == address  # the name is free
 
 
 def test_many_players_come_page_by_page_and_are_found(client):
@@ -320,9 +331,27 @@ def test_tokens_are_made_shown_once_and_revoked(tmp_path):
         assert client.post("/tokens/2/revoke").status_code == 303
         assert client.get("/v1/experiments/ours", headers=bearer).status_code == 401
         assert "revoked" in Page(client.get("/tokens").text).text
+        assert "<me> revoke token token 2" in Page(client.get("/audit").text).text
         for number in ("3", "-1", "x", "9" * 30):
             assert client.get(f"/tokens/{number}/ask").status_code == 404
             assert client.post(f"/tokens/{number}/revoke").status_code == 404
+
+
+def test_the_audit_trail_says_who_did_what_and_names_no_player(client, monkeypatch):
+    address = made(client, "audited <b>", players="Lyon\nNice")
+    do(client, address, "retire-arm", who="red")
+    do(client, address, "erase", who="Lyon")
+    text = Page(client.get("/audit", params={"experiment": "audited <b>"}).text).text
+    assert "open service change retire arm 'red'" in text
+    assert text.index("erase") < text.index("retire arm 'red'") < text.index("create")
+    assert "Lyon" not in text
+    assert "audited <b>" in Page(client.get("/audit").text).text
+    monkeypatch.setattr(admin_routes, "ENTRIES", 2)
+    first = Page(client.get("/audit", params={"experiment": "audited <b>"}).text)
+    (older,) = [each["href"] for tag, each in first.tags if "before=" in (each.get("href") or "")]
+    assert "create" in Page(client.get(older).text).text
+    for query in ({"before": "x"}, {"before": "9" * 40}, {"experiment": "\0"}):
+        assert client.get("/audit", params=query).status_code == 200
 
 
 def secret_of(answer) -> str:

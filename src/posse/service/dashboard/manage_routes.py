@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from posse.attributes import Attributes
+from posse.service.admin.deletion import Delete
 from posse.service.auth import permissions as access
 from posse.service.auth.permissions import CHANGE, CREATE, READ
 from posse.service.commands import Change, Erase
@@ -34,7 +35,7 @@ FIELDS = {
     "shares": "shares",
 }
 """Which field of the page is wrong if something cannot be done; all else is asked about before it is done."""
-ASKED = ("pause", "finish", "archive", "retire-arm", "retire-player", "erase")
+ASKED = ("pause", "finish", "archive", "delete", "retire-arm", "retire-player", "erase")
 STATUSES: dict[str, Status] = {
     "pause": "paused",
     "resume": "running",
@@ -110,7 +111,8 @@ async def _change(request: Request) -> Response:
     do, writer = typed.get("do", ""), request.app.state.writer
     experiment = await request.app.state.read_pool.query(queries.experiment, name)
     try:
-        await writer.apply(_command(name, typed, experiment.setup.attributes))
+        command = _command(name, typed, experiment.setup.attributes)
+        await writer.apply(command._replace(by=request.state.grant.who))
     except (UnknownExperiment, forms.UnreadableForm):
         raise
     except (ValueError, TypeError) as error:
@@ -120,6 +122,20 @@ async def _change(request: Request) -> Response:
         return await _ask_page(request, typed, said)
     back = "" if do in ("pause", "resume") else f"/manage?{urlencode({'done': do})}"
     return RedirectResponse(experiment_address(name) + back, 303, PAGE_HEADERS)
+
+
+@router.page("/experiments/{name}/delete", CREATE, "POST")
+async def _delete(request: Request) -> Response:
+    typed, name = forms.read(await request.body()), request.path_params["name"]
+    if typed.get("confirm", "").strip() != name:
+        return await _ask_page(request, {"do": "delete", **typed}, "Type the name of the experiment as it stands here.")
+    try:
+        await request.app.state.writer.apply(Delete(name, by=request.state.grant.who))
+    except UnknownExperiment:
+        raise
+    except Refused as error:
+        return await _ask_page(request, {"do": "delete"}, f"{error}.")
+    return RedirectResponse("/", 303, PAGE_HEADERS)
 
 
 def _command(name: str, typed: Mapping[str, str], declared: Attributes) -> Change | Erase:

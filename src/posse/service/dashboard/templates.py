@@ -64,7 +64,7 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    functions = static, experiment_address, plural, fixed, repr, words.percent, words.rate, words.span
+    functions = static, experiment_address, plural, fixed, repr, words.moment, words.percent, words.rate, words.span
     environment.globals |= {function.__name__: function for function in functions}
     environment.tests["finite"] = math.isfinite
     return environment
