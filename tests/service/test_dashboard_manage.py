@@ -340,10 +340,12 @@ def test_tokens_are_made_shown_once_and_revoked(tmp_path):
 def test_the_audit_trail_says_who_did_what_and_names_no_player(client, monkeypatch):
     address = made(client, "audited <b>", players="Lyon\nNice")
     do(client, address, "retire-arm", who="red")
+    do(client, address, "shares", shares="blue: 50 to 60")
     do(client, address, "erase", who="Lyon")
     text = Page(client.get("/audit", params={"experiment": "audited <b>"}).text).text
     assert "open service change retire arm 'red'" in text
     assert text.index("erase") < text.index("retire arm 'red'") < text.index("create")
+    assert "open service change shares" in text
     assert "Lyon" not in text
     assert "audited <b>" in Page(client.get("/audit").text).text
     monkeypatch.setattr(admin_routes, "ENTRIES", 2)

@@ -14,7 +14,7 @@ import json
 import math
 import secrets
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -23,7 +23,6 @@ import numpy as np
 from posse.attributes import Attributes
 from posse.decision import ConflictingReward, Decision, Report, UnknownDecision, as_reports, write_id
 from posse.learner.frames import given_players
-from posse.learner.guard import OutcomeValue
 from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.shares import check_shares
@@ -143,8 +142,7 @@ class Observe(NamedTuple):
         fresh = Reports(live.state, live.recent)
         results = [check_report(fresh, *report) for report in reports]
         live.observe([(live.recent.waiting[serial], value) for serial, value in fresh.rewards.items()], now)
-        if fresh.outcomes:
-            _observe_outcomes(transaction, live, fresh.outcomes.values(), now)
+        transaction.alarms += live.observe_outcomes(fresh.outcomes.values(), now)
         return results
 
 
@@ -158,17 +156,6 @@ def check_report(fresh: Reports, identity: str, reward: Any, outcomes: Mapping[s
         return RewardOutcome(identity, "conflict", str(error))
     except (TypeError, ValueError) as error:
         return RewardOutcome(identity, "invalid", str(error))
-
-
-def _observe_outcomes(
-    transaction: Transaction, live: LiveExperiment, values: Collection[OutcomeValue], now: float
-) -> None:
-    """Write values down, then the alarms that they raise, and what follows from those."""
-    live.observe_outcomes(values, now)
-    for kind, arm, outcome in live.state.guarded(values):
-        live.change(kind, arm, now, outcome=outcome)
-        what = f"the arm {arm!r} has crossed the bound of {outcome!r}" if outcome else f"the arm {arm!r} is retired"
-        transaction.alarms.append(f"experiment {live.name!r}: {what}")
 
 
 class Record(NamedTuple):

@@ -253,7 +253,7 @@ class _LogImport:
             self.live.append_decision(row, **stored, restricted=0, position=0)
             if values := outcomes_of(self.live.state, self.next):
                 self.live.state.guard.add(values)
-                self.live.observe_outcomes(values, self.live.time)
+                self.live.append_outcomes(values, self.live.time)
             self._write()
             self.next = next(self.decisions, None)
 
