@@ -21,9 +21,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from posse.attributes import Attributes
-from posse.decision import Decision, UnknownDecision, as_reports, parse_id, write_id
+from posse.decision import ConflictingReward, Decision, Report, UnknownDecision, as_reports, write_id
 from posse.learner.frames import given_players
+from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
+from posse.learner.shares import check_shares
+from posse.outcomes import declared
 from posse.policies.base import Policy
 from posse.service.storage import database
 from posse.service.storage.audit import COMMAND_LINE
@@ -116,55 +119,43 @@ class RewardOutcome:
 
     decision: str
     status: Literal["taken", "known", "conflict", "unknown", "invalid"]
-    """`taken`; `known`, the same reward came before; `conflict`, another did; `unknown` decision; `invalid` reward."""
+    """`taken`; `known`, the same came before; `conflict`, another did; `unknown` decision; `invalid` value."""
     detail: str | None = None
 
 
 class Observe(NamedTuple):
-    """Observe the rewards of decisions. Result: a `RewardOutcome` for each; a refused one does not stop the others."""
+    """Observe rewards and outcomes of decisions. Result: a `RewardOutcome` for each report.
+
+    A report is taken as a whole or not at all; one that is refused does not stop the others.
+    """
 
     experiment: str
-    reports: Sequence[tuple[str, float]]
-    """Pairs of a decision's id and its reward."""
+    reports: Sequence[tuple[str, float] | Report]
+    """A decision's id, its reward or None, and {outcome: value} if there are any."""
 
     def apply(self, transaction: Transaction) -> list[RewardOutcome]:
         live = transaction.live(self.experiment)
         _check_open(live)
         reports = as_reports(self.reports, None)
         now = transaction.now(live)
-        transaction.look_up_decisions(live, [identity for identity, _ in reports])
-        fresh: dict[int, float] = {}
-        outcomes = [check_report(live, identity, value, fresh) for identity, value in reports]
-        live.observe([(live.waiting[serial], value) for serial, value in fresh.items()], now)
-        return outcomes
+        transaction.look_up_decisions(live, [identity for identity, _, _ in reports])
+        fresh = Reports(live.state, live.recent)
+        results = [check_report(fresh, *report) for report in reports]
+        live.observe([(live.recent.waiting[serial], value) for serial, value in fresh.rewards.items()], now)
+        transaction.alarms += live.observe_outcomes(fresh.outcomes.values(), now)
+        return results
 
 
-def check_report(live: LiveExperiment, identity: str, value: Any, fresh: dict[int, float]) -> RewardOutcome:
-    """What becomes of a report; a new reward is added to `fresh`, by the serial number of its decision."""
-    state = live.state
+def check_report(fresh: Reports, identity: str, reward: Any, outcomes: Mapping[str, Any]) -> RewardOutcome:
+    """What becomes of a report, given those before it."""
     try:
-        serial, tag = parse_id(identity)
+        return RewardOutcome(identity, "taken" if fresh.take(identity, reward, outcomes) else "known")
     except UnknownDecision as error:
         return RewardOutcome(str(identity)[:60], "unknown", str(error))
-    try:
-        reward = state.setup.check_reward(f"reward of decision {identity}", value)
+    except ConflictingReward as error:
+        return RewardOutcome(identity, "conflict", str(error))
     except (TypeError, ValueError) as error:
         return RewardOutcome(identity, "invalid", str(error))
-    row = live.waiting.get(serial)
-    if row is not None and row.tag == tag:
-        if serial not in fresh:
-            fresh[serial] = reward
-            return RewardOutcome(identity, "taken")
-        known, conflict = fresh[serial], f"given two rewards, {fresh[serial]:g} and {reward:g}"
-    else:
-        known_tag, known, defaulted = live.answers.get(serial, (None, 0.0, False))
-        if known_tag != tag:
-            return RewardOutcome(identity, "unknown", f"decision {identity} was not made in experiment {live.name!r}")
-        how = f", taken by default after {state.setup.patience:g} s" if defaulted else ""
-        conflict = f"it already has the reward {known:g}{how}; {reward:g} is refused"
-    if state.steps(known) == state.steps(reward):
-        return RewardOutcome(identity, "known")
-    return RewardOutcome(identity, "conflict", conflict)
 
 
 class Record(NamedTuple):
@@ -225,6 +216,10 @@ class Create(NamedTuple):
     patience: float | None = None
     attributes: Mapping[str, Any] | None = None
     player_limit: int = PLAYER_LIMIT
+    shares: Mapping[str, Any] = {}
+    control: str | None = None
+    burn_in: int = 0
+    outcomes: Mapping[str, Any] | None = None
     description: str = ""
     key: str | None = None
     """Keys of requests that create are apart from those of any experiment."""
@@ -242,7 +237,13 @@ class Create(NamedTuple):
         seed = secrets.randbits(53) if self.seed is None else self.seed
         fixed = self.floor, self.holdout, self.default_reward, self.patience, NO_LIMIT, True
         attributes = Attributes(self.attributes)
-        setup = Setup(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit)
+        setup = Setup(
+            *(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit),
+            shares=check_shares(self.shares),
+            control=self.control,
+            burn_in=self.burn_in,
+            outcomes=declared(self.outcomes),
+        )
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
         said = Life().moves(None, None, self.description)
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
@@ -254,7 +255,8 @@ class Create(NamedTuple):
         return made
 
 
-LATER = ("status", "ship", "ship_for", "description", "by")  # fields of requests that came with version 5
+LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in", "outcomes", "by")
+"""Fields of requests that came with version 5."""
 
 
 def _asked(command: Create | Change) -> str | None:
@@ -270,7 +272,7 @@ def _to_remember(live: LiveExperiment, made: Experiment) -> str:
     """What it takes to describe an experiment again as it is now, without any name."""
     here = ["".join("01"[here] for _, here in names) for names in (made.players, made.arms)]
     shipped = live.life.shipment and live.life.shipment.written()
-    progress = {name: getattr(made, name) for name in ("player_count", *PROGRESS)}
+    progress = {name: getattr(made, name) for name in ("player_count", *PROGRESS, "shares")}
     return json.dumps({**progress, "here": here, "shipped": shipped})
 
 
@@ -283,13 +285,17 @@ def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
     )
     if "paused" in remembered:  # before version 5
         remembered |= {"status": "paused" if remembered["paused"] else "running", "description": "", "shipped": None}
-    progress = {name: remembered[name] for name in ("player_count", *PROGRESS)}
+        remembered["shares"] = {}
+    progress = {name: remembered[name] for name in ("player_count", *PROGRESS, "shares")}
     found = Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
     return found.shipping(Shipment.parse(remembered["shipped"]), live.state.player_roster.names)
 
 
 class Change(NamedTuple):
-    """Change who plays, the arms, the status or the description: all of it or nothing. Result: the `Experiment`."""
+    """Change who plays, the arms, their shares, the status or the description: all of it or nothing.
+
+    Result: the `Experiment`.
+    """
 
     experiment: str
     join: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
@@ -304,6 +310,8 @@ class Change(NamedTuple):
     """Other arms for some players."""
     description: str | None = None
     knows_others: bool = True
+    shares: Mapping[str, Any] | None = None
+    """Replaces all limits on arms' shares."""
     key: str | None = None
     by: str = COMMAND_LINE
 
@@ -315,7 +323,8 @@ class Change(NamedTuple):
         if request.before is not None:
             return _as_it_was(live, request.before)
         given = {name for name, value in self._asdict().items() if value or value == ""}
-        if self.status != "finished" and given - {"experiment", "status", "knows_others", "key", "by"}:
+        given -= {"experiment", "status", "knows_others", "key", "by"}
+        if self.status != "finished" and (given or self.shares is not None):
             _check_open(live)
         steps = [("add arm", arm) for arm in check_names("arm", self.add_arms)]
         steps += [("retire arm", arm) for arm in check_names("arm", self.retire_arms)]
@@ -323,12 +332,14 @@ class Change(NamedTuple):
         values = dict(zip(joins["players"], map(tuple, joins.get("attributes", ())), strict=False))
         steps += [("join", player) for player in joins["players"]]
         steps += [("retire", player) for player in check_names("player", self.retire)]
-        live.check_changes(steps, values)
+        live.check_changes(steps, values, self.shares)
         shipment = parse_shipment(self.ship, self.ship_for, live.state.player_roster, live.state.arm_roster)
         moves = live.life.moves(self.status, shipment, self.description)
         now = transaction.now(live)
         for kind, who in steps:
             live.change(kind, who, now, self.knows_others, values.get(who) if kind == "join" else None)
+        if self.shares is not None:
+            live.set_shares(self.shares, now)
         live.move(moves, now)
         made = transaction.describe(live.name)
         if said := self._said(steps, [kind for kind, _ in moves]):
