@@ -117,7 +117,19 @@ def test_what_is_one_of_a_few_is_listed(described):
     assert {"PosseTS", "RobustAggTS"} <= set(names) <= {cls.__name__ for cls in all_policies()}
     assert set(schemas["LogAnswer"]["properties"]["rows"]["items"]["discriminator"]["mapping"]) == {
         *("decision", "reward", "record", "join", "retire", "erase"),
-        *("add arm", "retire arm", "pause", "resume", "finish", "archive", "restore", "describe", "rounds", "rebuild"),
+        *(
+            "add arm",
+            "retire arm",
+            "pause",
+            "resume",
+            "finish",
+            "archive",
+            "restore",
+            "describe",
+            "rounds",
+            "rebuild",
+            "shares",
+        ),
     }
 
 
