@@ -176,6 +176,9 @@ def test_the_page_asks_first_and_every_question_has_a_way_back(client):
         ("retire-player", {"who": "Nobody"}, "Nobody"),
         ("erase", {"who": "Nobody"}, "Nobody"),
         ("finish", {"ship": "no such arm"}, "no such arm"),
+        ("finish", {"ship": "red", "ship_for": "Lyon blue"}, "'Lyon blue' names no arm for a player"),
+        ("finish", {"ship": "red", "ship_for": "Nobody: blue"}, "Nobody"),
+        ("finish", {"ship_for": "Lyon: blue"}, "expected ship too"),
         ("archive", {}, "the experiment is running"),
         ("shares", {"shares": "red: 110"}, "red"),
         ("shares", {"shares": "red: 1\nred: 2"}, "arm 'red' is named twice"),
@@ -208,8 +211,10 @@ def test_an_experiment_goes_through_its_whole_life(client):
     assert "Every decision is red" in Page(client.get(f"{address}/manage").text).text
     question = Page(client.get(f"{address}/ask?do=finish").text)
     assert [each for tag, each in question.tags if tag == "option" and "selected" in each] != []
-    do(client, address, "finish", ship="blue")
-    assert described(client, address)["ship"] == "blue"
+    do(client, address, "finish", ship="blue", ship_for="Nice: plants")
+    assert (described(client, address)["ship"], described(client, address)["ship_for"]) == ("blue", {"Nice": "plants"})
+    assert "Nice: plants" in Page(client.get(f"{address}/ask?do=finish").text).text
+    assert "except for 1 player" in Page(client.get(f"{address}/manage").text).text
     do(client, address, "resume")
     assert described(client, address)["status"] == "running"
     do(client, address, "finish")

@@ -57,7 +57,7 @@ def test_an_experiment_is_managed_with_the_keyboard_alone(browser, url, client):
         expect(dialog).to_be_visible()
         _tab_to(page, "#ship")
         page.keyboard.type("plants")
-        press("Tab")
+        _tab_to(page, "#dialog button")
         press("Enter")
         expect(page.locator(".lede")).to_contain_text("Every decision is plants")
         _tab_to(page, "#archive")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -115,6 +115,21 @@ def written_shares(shares: Mapping[str, Sequence[float]]) -> str:
     """
     ends = {arm: [format(100 * share, ".10g") for share in limits] for arm, limits in shares.items()}
     return "\n".join(f"{arm}: {' to '.join(dict.fromkeys(texts))}" for arm, texts in ends.items())
+
+
+def own_arms_of(text: str, arms: Iterable[str]) -> dict[str, str]:
+    """Arms for some players, each on a line: the player, a colon and one of the arms.
+
+    >>> own_arms_of("Lyon: blue\\nshop: Nice: tea: green", ["blue", "green", "tea: green"])
+    {'Lyon': 'blue', 'shop: Nice': 'tea: green'}
+    """
+    found: dict[str, str] = {}
+    for line in lines(text):
+        arm = max((arm for arm in arms if line.endswith(f": {arm}")), key=len, default=None)
+        if arm is None:
+            raise ValueError(f"{line!r:.60} names no arm for a player; write it as Lyon: {next(iter(arms), 'blue')}")
+        _add(found, "player", line.removesuffix(f": {arm}").strip(), arm)
+    return found
 
 
 def outcomes_of(text: str) -> dict[str, dict[str, Any]]:

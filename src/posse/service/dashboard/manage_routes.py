@@ -11,7 +11,6 @@ from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from posse.attributes import Attributes
 from posse.service.admin.deletion import Delete
 from posse.service.auth import permissions as access
 from posse.service.auth.permissions import CHANGE, CREATE, READ
@@ -39,7 +38,6 @@ ASKED = ("pause", "finish", "archive", "delete", "retire-arm", "retire-player", 
 STATUSES: dict[str, Status] = {
     "pause": "paused",
     "resume": "running",
-    "finish": "finished",
     "archive": "archived",
     "restore": "finished",
 }
@@ -102,7 +100,16 @@ async def _ask_page(request: Request, typed: Mapping[str, str], wrong: str = "")
     """The question before something is done."""
     if typed.get("do") not in ASKED:
         return trouble(404, "Nothing here", "There is no such question.")
-    return page("manage/ask.html", 422 if wrong else 200, **await _found(request), typed=typed, wrong=wrong)
+    found = await _found(request)
+    if typed["do"] == "finish" and not wrong:
+        typed = {**typed, **_to_ship(found["experiment"])}
+    return page("manage/ask.html", 422 if wrong else 200, **found, typed=typed, wrong=wrong)
+
+
+def _to_ship(experiment: queries.Experiment) -> dict[str, str]:
+    """What the question before the end is filled with: the arms that are shipped."""
+    own = [f"{player}: {arm}" for player, arm in experiment.ship_for.items()]
+    return {"ship": experiment.ship or "", "ship_for": "\n".join(own)}
 
 
 @router.page("/experiments/{name}/manage", CHANGE, "POST")
@@ -111,7 +118,7 @@ async def _change(request: Request) -> Response:
     do, writer = typed.get("do", ""), request.app.state.writer
     experiment = await request.app.state.read_pool.query(queries.experiment, name)
     try:
-        command = _command(name, typed, experiment.setup.attributes)
+        command = _command(name, typed, experiment)
         await writer.apply(command._replace(by=request.state.grant.who))
     except (UnknownExperiment, forms.UnreadableForm):
         raise
@@ -138,12 +145,15 @@ async def _delete(request: Request) -> Response:
     return RedirectResponse("/", 303, PAGE_HEADERS)
 
 
-def _command(name: str, typed: Mapping[str, str], declared: Attributes) -> Change | Erase:
+def _command(name: str, typed: Mapping[str, str], experiment: queries.Experiment) -> Change | Erase:
     """What is to be done."""
-    who = typed.get("who", "")
+    who, declared = typed.get("who", ""), experiment.setup.attributes
     match typed.get("do"):
+        case "finish":
+            own = forms.own_arms_of(typed.get("ship_for", ""), [arm for arm, _ in experiment.arms])
+            return Change(name, status="finished", ship=typed.get("ship") or None, ship_for=own)
         case str(do) if do in STATUSES:
-            return Change(name, status=STATUSES[do], ship=typed.get("ship") or None if do == "finish" else None)
+            return Change(name, status=STATUSES[do])
         case "shares":
             return Change(name, shares=forms.shares_of(typed.get("shares", "")))
         case "describe":
