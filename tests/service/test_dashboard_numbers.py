@@ -271,6 +271,18 @@ def test_arms_beyond_the_colors_share_the_last_one():
     assert experiment_page.matrix(snapshot)["hidden_arms"] == 3
 
 
+def test_no_picture_has_a_part_that_is_not_over():
+    learner, clock = learner_of_shops(321)  # stretches of eight decisions; one in the last
+    shown = experiment_page.chart(snapshot := snapshot_of(learner, clock))
+    assert snapshot.choices.size == 8
+    assert shown["upto"] == list(range(8, 321, 8))
+    assert {len(line) for line in (*shown["shares"], *shown["ribbons"])} == {40}
+    assert len(shown["traffic"]["decisions"]) == len(shown["traffic"]["times"]) == 59
+    assert shown["traffic"]["times"][-1] < clock.now  # of 60 windows, all but the one that goes on
+    one = experiment_page.chart(snapshot_of(*learner_of_shops(1)))
+    assert one["upto"] == [1]
+
+
 def test_late_and_missing_rewards_are_told(shops):
     text = _text("parts/rewards.html", snapshot=shops, amount=experiment_page.amount_of(shops))
     assert "decisions wait for a reward; the oldest has waited" in text

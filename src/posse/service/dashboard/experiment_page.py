@@ -20,8 +20,7 @@ COLORS = 8  # that can be told apart; with more arms the last color stands for a
 CLEAR = 0.5  # an arm is a player's favorite if it would be chosen with more than this probability
 ROWS, COLUMNS = 25, 12  # of the matrix on one page
 RECENT_SECONDS = 60.0
-LONGEST_NAME = 40  # in charts
-SHORTEST = 5.0  # a last window of fewer seconds is left out of the traffic: it says little
+LONGEST_NAME = 60  # in charts
 LATELY = 6  # so many stretches make up what a player chooses now
 
 
@@ -170,7 +169,10 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any
 
 
 def chart(snapshot: Snapshot) -> dict[str, Any]:
-    """Shares of the arms over time, what each player chose over time, and traffic, for JSON."""
+    """Shares of the arms over time, what each player chose over time, and traffic, for JSON.
+
+    The last stretch or window, which is not over, is left out: the few decisions in it would look like a change.
+    """
     arms = shown_arms(snapshot)
     names, colors = _names(arms), np.array([arm.color for arm in arms], int)
     choices, traffic = snapshot.choices, snapshot.traffic
@@ -178,17 +180,17 @@ def chart(snapshot: Snapshot) -> dict[str, Any]:
         np.stack([counts[..., colors == color].sum(axis=-1) for color in range(COLORS)], axis=-1)
         for counts in (choices.counts, choices.everybody)
     )
-    shares = everybody / np.maximum(everybody.sum(axis=1, keepdims=True), 1)
+    full = _full(len(everybody), snapshot.decisions < len(everybody) * choices.size)
+    shares = everybody[:full] / np.maximum(everybody[:full].sum(axis=1, keepdims=True), 1)
+    windows = _full(len(traffic.decisions), True)
     lengths = np.diff(traffic.times)
-    windows = len(lengths) - int(len(lengths) > 1 and lengths[-1] < SHORTEST)
     return {
         "names": names,
         "size": choices.size,
-        "decisions": snapshot.decisions,
         "upto": [min((number + 1) * choices.size, snapshot.decisions) for number in range(len(shares))],
         "shares": np.round(shares, 4).T.tolist(),
         "players": [shorten(snapshot.players[place][0], LONGEST_NAME) for place in choices.players],
-        "ribbons": [_ribbon(by_color[:, row]) for row in range(len(choices.players))],
+        "ribbons": [_ribbon(by_color[:full, row]) for row in range(len(choices.players))],
         "now": [_ribbon(by_color[-LATELY:, row].sum(axis=0, keepdims=True))[0] for row in range(len(choices.players))],
         "traffic": {
             "times": traffic.times[1:].tolist()[:windows],
@@ -197,6 +199,11 @@ def chart(snapshot: Snapshot) -> dict[str, Any]:
         },
         "summary": _summary(shares, names),
     }
+
+
+def _full(parts: int, unfinished: bool) -> int:
+    """How many parts of the past are drawn: all but an unfinished last one, and one at least."""
+    return parts - (unfinished and parts > 1)
 
 
 def _names(arms: tuple[ShownArm, ...]) -> list[str]:

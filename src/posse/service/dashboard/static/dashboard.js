@@ -213,7 +213,7 @@
     }
     const context = canvas.getContext("2d");
     context.clearRect(0, 0, width, height);
-    const end = Math.max(data.decisions, 1);
+    const end = Math.max(data.upto.at(-1) ?? 1, 1);
     ribbon.forEach(([arm, share], number) => {
       if (arm < 0) return;
       const from = Math.round((width * number * data.size) / end);
