@@ -173,11 +173,11 @@ def test_players_and_arms_come_and_go(client, path):
 
 def test_a_paused_experiment_decides_nothing_but_takes_rewards(client, path):
     (decision,) = decide(client, path, ["Lyon"])
-    assert client.patch(path, json={"paused": True}).json()["paused"] is True
+    assert client.patch(path, json={"status": "paused"}).json()["status"] == "paused"
     assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}), 409) == "paused"
     report = {"decision": decision["id"], "reward": 1}
     assert client.post(f"{path}/rewards", json=report).json()["status"] == "taken"
-    client.patch(path, json={"paused": False})
+    client.patch(path, json={"status": "running"})
     assert decide(client, path, ["Lyon"])
 
 

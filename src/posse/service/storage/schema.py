@@ -105,7 +105,7 @@ changes = sql.Table(
     metadata,
     Column("experiment", Integer, primary_key=True, autoincrement=False),
     Column("link", BigInteger, primary_key=True, autoincrement=False),
-    Column("event", BigInteger, nullable=False),  # 0 for what the learner does not count: pause, resume, erase, rounds
+    Column("event", BigInteger, nullable=False),  # 0 for what the learner does not count
     Column("kind", Text, nullable=False),
     Column("place", BigInteger, nullable=False),  # of the player or the arm; the number of rounds for `rounds`
     Column("knows_others", SmallInteger, nullable=False),
