@@ -1,15 +1,19 @@
-"""The form that creates an experiment: what was typed, and what it means."""
+"""What people type into forms, and what it means. Several things are typed as text with one of them on each line."""
 
 from __future__ import annotations
 
+import contextlib
 import math
+import re
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import parse_qs
 
+from posse.attributes import CATEGORY, Attributes
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 
-MOST_FIELDS = 20
+MOST_FIELDS = 40
 DEFAULTS = {"reward": "yes-no", "low": "0", "high": "1", "sharing": "learnt", "holdout": "0"}
 NUMBERS = {
     "low": "the lowest reward",
@@ -19,6 +23,7 @@ NUMBERS = {
     "default_reward": "the reward to count",
     "holdout": "the share at random",
 }
+WITH_VALUES = re.compile(r"(.+?)\s*:\s*([^\W\d]\w*\s*=.*)")  # a player's name, and its attributes
 
 
 class UnreadableForm(ValueError):
@@ -34,6 +39,71 @@ def read(body: bytes) -> dict[str, str]:
     return {name: values[-1].replace("\r\n", "\n") for name, values in fields.items()}
 
 
+# ---------------------------------------------------------------- one thing on each line
+
+
+def lines(text: str) -> list[str]:
+    """What is typed, one on each line.
+
+    >>> lines("blue\\n\\n red ")
+    ['blue', 'red']
+    """
+    return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def attributes_of(text: str) -> dict[str, Any]:
+    """Attributes as they are declared, each on a line.
+
+    >>> attributes_of("region\\ndevice: phone, desktop\\nage: 18, 30.5")
+    {'region': 'category', 'device': ['phone', 'desktop'], 'age': [18.0, 30.5]}
+    """
+    found: dict[str, Any] = {}
+    for line in lines(text):
+        name, _, rest = line.partition(":")
+        listed = [each.strip() for each in rest.split(",") if each.strip()]
+        _add(found, "attribute", name.strip(), _all_numbers(listed) or listed or CATEGORY)
+    return Attributes(found).to_dict()
+
+
+def players_of(text: str, declared: Attributes) -> list[str] | dict[str, dict[str, Any]]:
+    """Players, each on a line; where attributes are declared, with values after a colon.
+
+    >>> players_of("Lyon: region=south, age=44\\nNice", Attributes({"region": "category", "age": [18, 30]}))
+    {'Lyon': {'region': 'south', 'age': 44.0}, 'Nice': {}}
+    """
+    if not declared:
+        return lines(text)
+    found: dict[str, dict[str, Any]] = {}
+    for line in lines(text):
+        match = WITH_VALUES.fullmatch(line)
+        pairs = [pair.partition("=")[::2] for pair in match[2].split(",")] if match else []
+        values: dict[str, Any] = {name.strip(): value.strip() for name, value in pairs}
+        for name in values:
+            kind = declared.kinds.get(name, CATEGORY)
+            if isinstance(kind[0], float):
+                with contextlib.suppress(ValueError):  # what checks attributes says what is wrong
+                    values[name] = float(values[name])
+        _add(found, "player", match[1] if match else line, values)
+    return found
+
+
+def _add(found: dict[str, Any], kind: str, name: str, value: Any) -> None:
+    if name in found:
+        raise ValueError(f"{kind} {name!r} is named twice")
+    found[name] = value
+
+
+def _all_numbers(listed: list[str]) -> list[float] | None:
+    """What is listed as numbers; None if something of it is none."""
+    try:
+        return [float(each) for each in listed]
+    except ValueError:
+        return None
+
+
+# ---------------------------------------------------------------- a new experiment
+
+
 def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]]:
     """The arguments that create the experiment, and what is wrong with the form, by field."""
     wrong: dict[str, str] = {}
@@ -46,9 +116,17 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
             wrong[name] = f"Give a number for {NUMBERS[name]}" + (f"; {text[:20]!r} is none." if text else ".")
             return math.nan
 
+    def by_line(name: str, parse: Callable[..., Any], *more: Any) -> Any:
+        try:
+            return parse(typed.get(name, ""), *more)
+        except (ValueError, TypeError) as error:
+            wrong[name] = f"{error}."
+            return None
+
     made: dict[str, Any] = {"name": typed.get("name", "").strip(), "policy": PosseTS()}
-    for name in ("arms", "players"):
-        made[name] = [line.strip() for line in typed.get(name, "").split("\n") if line.strip()]
+    made["arms"] = lines(typed.get("arms", ""))
+    made["attributes"] = by_line("attributes", attributes_of)
+    made["players"] = by_line("players", players_of, Attributes(made["attributes"]))
     if not made["name"]:
         wrong["name"] = "Give the experiment a name."
     if len(made["arms"]) < 2:

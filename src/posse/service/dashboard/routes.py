@@ -17,11 +17,11 @@ from starlette.responses import RedirectResponse, Response
 
 from posse.service.auth import permissions as access
 from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ
-from posse.service.commands import Change, Create
-from posse.service.dashboard import forms
+from posse.service.commands import Create
+from posse.service.dashboard import admin_routes, forms, manage_routes
 from posse.service.dashboard.analysis_process import REST, AnalysisProcess
 from posse.service.dashboard.experiment_page import chart, contents
-from posse.service.dashboard.page_route import page_route, router, trouble
+from posse.service.dashboard.page_router import PageRouter, trouble
 from posse.service.dashboard.snapshots import FRESH, Snapshot, Snapshots
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, render, static_files
 from posse.service.storage import queries
@@ -33,12 +33,14 @@ CARDS = 48  # experiments on one page of the list
 SIGNED_IN_SECONDS = 12 * 3600
 FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
 
+router = PageRouter()
+
 
 def add_dashboard(app: FastAPI) -> None:
     """Add the dashboard to the app, which has its store, writer and authenticator in `app.state`."""
     app.state.analyses = AnalysisProcess(app.state.metrics.note_verdict)
     app.state.snapshots = Snapshots(app.state.store)
-    app.router.routes.extend(router.routes)
+    app.router.routes.extend([*router.routes, *manage_routes.router.routes, *admin_routes.router.routes])
     lifespan = app.router.lifespan_context
 
     @asynccontextmanager
@@ -55,7 +57,7 @@ def add_dashboard(app: FastAPI) -> None:
 # ---------------------------------------------------------------- the list, and new experiments
 
 
-@page_route("/", READ)
+@router.page("/", READ)
 async def _list(request: Request) -> Response:
     return await _list_page(request, {"typed": forms.DEFAULTS, "wrong": {}})
 
@@ -66,7 +68,7 @@ async def _list_page(request: Request, form: dict[str, Any], status: int = 200) 
     return page("list.html", status, **await _listed(request, 0.0), **may, form=form)
 
 
-@page_route("/experiments", READ, part=True)
+@router.page("/experiments", READ, part=True)
 async def _cards(request: Request) -> Response:
     if "hx-request" not in request.headers:
         return RedirectResponse("/", 303, PAGE_HEADERS)
@@ -120,7 +122,7 @@ def _digest(what: Any) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
-@page_route("/experiments", CREATE, "POST")
+@router.page("/experiments", CREATE, "POST")
 async def _create(request: Request) -> Response:
     typed = forms.read(await request.body())
     made, wrong = forms.experiment_of(typed)
@@ -138,20 +140,20 @@ async def _create(request: Request) -> Response:
 # ---------------------------------------------------------------- one experiment
 
 
-@page_route("/experiments/{name}", READ)
+@router.page("/experiments/{name}", READ)
 async def _experiment(request: Request) -> Response:
     state, (seen, make) = request.app.state, await _contents(request)
-    base = str(request.base_url).rstrip("/")
+    where = {"base": str(request.base_url).rstrip("/"), "needs_token": request.state.grant is not access.EVERYTHING}
     values = {**await state.read_pool.run(make), "seen": seen}
-    return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, base=base)
+    return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, **where)
 
 
-@page_route("/experiments/{name}/live", READ, part=True)
+@router.page("/experiments/{name}/live", READ, part=True)
 async def _live(request: Request) -> Response:
     return await _unless_seen(request, "live.html", *await _contents(request))
 
 
-@page_route("/experiments/{name}/chart.json", READ, part=True)
+@router.page("/experiments/{name}/chart.json", READ, part=True)
 async def _chart(request: Request) -> Response:
     state, snapshot = request.app.state, await _snapshot(request)
 
@@ -160,14 +162,6 @@ async def _chart(request: Request) -> Response:
 
     data = await state.answers.get(("chart", snapshot.name, snapshot.now), lambda: state.read_pool.run(make))
     return Response(data, 200, PAGE_HEADERS, "application/json")
-
-
-@page_route("/experiments/{name}/pause", CHANGE, "POST")
-async def _pause(request: Request) -> Response:
-    name = request.path_params["name"]
-    typed = forms.read(await request.body())
-    await request.app.state.writer.apply(Change(name, status="paused" if typed.get("paused") == "yes" else "running"))
-    return RedirectResponse(experiment_address(name), 303, PAGE_HEADERS)
 
 
 async def _snapshot(request: Request) -> Snapshot:
@@ -192,13 +186,13 @@ async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]
 # ---------------------------------------------------------------- login and files
 
 
-@page_route("/login", NO_TOKEN)
+@router.page("/login", NO_TOKEN)
 async def _login(request: Request) -> Response:
     typed = request.headers.get("sec-fetch-site") == "none"  # or a link in a terminal: no page of another site led here
     return page("login.html", next=_inside(request.query_params.get("next", "/")), wrong="", submit=typed)
 
 
-@page_route("/login", NO_TOKEN, "POST")
+@router.page("/login", NO_TOKEN, "POST")
 async def _sign_in(request: Request) -> Response:
     typed = forms.read(await request.body())
     secret, target = typed.get("token", "").strip(), _inside(typed.get("next", "/"))
@@ -224,7 +218,7 @@ def _by_tls(request: Request) -> bool:
     return headers.get("origin", "").startswith("https://") or headers.get("x-forwarded-proto", "").startswith("https")
 
 
-@page_route("/logout", NO_TOKEN, "POST")
+@router.page("/logout", NO_TOKEN, "POST")
 async def _sign_out(request: Request) -> Response:
     answer = RedirectResponse("/login", 303, PAGE_HEADERS)
     answer.delete_cookie(access.COOKIE)
@@ -236,7 +230,7 @@ def _inside(target: str) -> str:
     return target if target.startswith("/experiments/") else "/"
 
 
-@page_route("/static/{path:path}", NO_TOKEN)
+@router.page("/static/{path:path}", NO_TOKEN)
 async def _static(request: Request) -> Response:
     found = static_files().get(request.path_params["path"])
     if found is None:

@@ -164,15 +164,17 @@ def experiment(connection: Connection, name: str) -> Experiment:
 
 
 def players(
-    connection: Connection, name: str, after: int = 0, limit: int = LARGEST_PAGE
+    connection: Connection, name: str, after: int = 0, limit: int = LARGEST_PAGE, search: str = ""
 ) -> list[tuple[str, bool, dict[str, str]]]:
-    """At most so many players after the first few, in the order in which they came.
+    """At most so many players after the first few, in the order in which they came; `search` is a part of their names.
 
     Each has its name, whether it is here, and its attributes as people read them.
     """
     row, table = find(connection, name), tables.players
     declared = Setup.from_dict(json.loads(row["setup"])).attributes
     query = sql.select(table).where(table.c.experiment == row["id"], table.c.place >= after).order_by(table.c.place)
+    if search:
+        query = query.where(table.c.name.icontains(search.replace("\0", ""), autoescape=True))
     return [
         (each.name, bool(each.here), declared.shown(log_rows.parse_values(declared, each.attributes)))
         for each in connection.execute(query.limit(limit))

@@ -224,6 +224,26 @@
     });
   }
 
+  // ---------------------------------------------------------------- questions before something is done
+
+  const dialog = find("dialog");
+  let asker = ""; // the id of what opened the question
+
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.detail.target !== dialog) return;
+    asker = event.detail.requestConfig.elt.id;
+    dialog.showModal();
+  });
+  document.addEventListener("htmx:responseError", (event) => {
+    if (event.detail.target === dialog) location.assign(event.detail.requestConfig.path); // which says what is wrong
+  });
+  dialog.addEventListener("click", (event) => {
+    if (event.target !== dialog && !event.target.closest("[data-close]")) return;
+    event.preventDefault();
+    dialog.close();
+  });
+  dialog.addEventListener("close", () => find(asker)?.focus()); // it may have been drawn anew meanwhile
+
   // ---------------------------------------------------------------- a sign-in link: /login#posse_1_…
 
   const token = find("token");
