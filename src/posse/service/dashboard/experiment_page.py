@@ -46,6 +46,7 @@ def contents(snapshot: Snapshot, search: str, page_number: int, attribute: str =
         "arms": shown_arms(snapshot),
         "lead": lead(snapshot),
         "rates": recent_rates(snapshot),
+        "compared": compared(snapshot),
         "matrix": matrix(snapshot, search, page_number),
         "amount": amount_of(snapshot),
     }
@@ -197,8 +198,24 @@ def chart(snapshot: Snapshot) -> dict[str, Any]:
             "decisions": np.round(traffic.decisions / lengths, 3).tolist()[:windows],
             "rewards": np.round(traffic.rewards / lengths, 3).tolist()[:windows],
         },
+        "earned": {kind: _path(effect.path) for kind, effect in zip(compared(snapshot), snapshot.watch.effects)},
         "summary": _summary(shares, names),
     }
+
+
+def compared(snapshot: Snapshot) -> list[str]:
+    """What the adaptive part is compared with."""
+    there = {"holdout": 0 < snapshot.setup.holdout < 1, "control": snapshot.setup.control is not None}
+    return [kind for kind, is_there in there.items() if is_there]
+
+
+def _path(path: Sequence[tuple[int, float, float, float]]) -> dict[str, Any]:
+    """An effect over time, and what its picture ranges over: its first intervals say nothing, and are cut off."""
+    numbers = np.array(path)
+    later = numbers[len(numbers) // 4 :, 2:]
+    least, most = min(float(later.min()), 0.0), max(float(later.max()), 0.0)
+    upto, *ends = np.round(np.clip(numbers, (0, *[least] * 3), (math.inf, *[most] * 3)), 6).T.tolist()
+    return {"upto": upto, "lines": ends, "range": [least, most]}
 
 
 def _full(parts: int, unfinished: bool) -> int:

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from posse.confidence import interval
+from posse.insight.watching.api import Watch
 from posse.learner.state import LearnerState
 from posse.policies.statistics import SQUARES
 from posse.rewards import GRID
 from posse.service.dashboard.history import ChoiceHistory, History, Lateness, Traffic, lateness, latest_decisions
+from posse.service.dashboard.log_evidence import LogEvidence
 from posse.service.storage import database, queries
+from posse.service.storage.log_rows import Values
 from posse.service.storage.read_cache import MOST_PAIRS, BoundedCache
 from posse.service.storage.store import ServiceStore
 
@@ -42,9 +45,11 @@ class Snapshot:
         traffic: Traffic,
         late: Lateness,
         recent: Sequence[Any],
+        watch: Watch,
     ) -> None:
         self.name, self.status, self.now = name, status, now
         self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
+        self.watch = watch
         self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
         self.counts = state.counts()  # pulls whose reward is known
@@ -97,6 +102,7 @@ class _Kept:
     """What is kept of one experiment."""
 
     history: History
+    evidence: LogEvidence | None = None
     snapshot: Snapshot | None = None
     until: float = 0.0
 
@@ -116,17 +122,20 @@ class Snapshots:
             kept = self._kept.take((name, row["id"])) or _Kept(History(row["id"]))
         began, found = time.monotonic(), kept.snapshot
         if found is None or began >= kept.until or found.status != row["status"]:
-            kept.snapshot = found = self._read(name, row["created_at"], kept.history)
+            kept.snapshot = found = self._read(name, row, kept)
             ended = time.monotonic()
             kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
         with self._lock:
             self._kept.put((name, row["id"]), kept, LEAST_PAIRS + found.chosen.size)
         return found
 
-    def _read(self, name: str, created_at: float, history: History) -> Snapshot:
+    def _read(self, name: str, row: Values, kept: _Kept) -> Snapshot:
+        history = kept.history
         with database.reading(self._store.engine) as connection:
             live = queries.live_experiment(connection, name)
             state, now = live.state, live.time_at(float(self._store.clock()))
+            evidence = kept.evidence = kept.evidence or LogEvidence(live, row["first_arms"])
+            evidence.read(connection, live)
             shown, arms = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS], len(state.arm_roster.names)
             return Snapshot(
                 name,
@@ -134,7 +143,8 @@ class Snapshots:
                 now,
                 state,
                 choices=history.choices(connection, state.decisions, shown, arms),
-                traffic=history.traffic(connection, state.decisions, live.links, created_at, now),
+                traffic=history.traffic(connection, state.decisions, live.links, row["created_at"], now),
                 late=lateness(connection, live.id, state.decisions, int(state.waiting.sum())),
                 recent=latest_decisions(connection, live.id),
+                watch=evidence.watched(state),
             )
