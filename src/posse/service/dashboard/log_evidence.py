@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,7 @@ ROWS = 20_000  # of the log that are in memory at a time
 MOST = 200_000  # that are taken in at one look: a second or two
 
 _ASKED = [sql.bindparam(name) for name in ("experiment", "first", "last")]
-_COLUMNS = [decisions.c[name] for name in ("player", "arm", "round", "probabilities")]
+_COLUMNS = [decisions.c[name] for name in ("player", "arm", "round", "serial", "probabilities")]
 BY_DECISION = (
     sql.select(*_COLUMNS, rewards.c.reward)
     .select_from(decisions.outerjoin(rewards, log_rows.SAME_DECISION))
@@ -57,24 +58,29 @@ class LogEvidence:
 
     def read(self, connection: Connection, live: LiveExperiment) -> None:
         """Take in what is new, at most `MOST` rows each of decisions and of rewards."""
-        made, links, equal = live.state.decisions, live.links, self._equal(connection, live)
+        made, block = live.state.decisions, functools.partial(self._block, live, self._equal(connection, live))
+
+        def rows(query: sql.Select[Any], first: int, last: int) -> list[Any]:
+            return list(connection.execute(query, {"experiment": live.id, "first": first, "last": last}))
+
         for first in range(self.made, min(made, self.made + MOST), ROWS):
             self.made = min(first + ROWS, made)
-            block = self._block(connection, live, equal, BY_DECISION, first, self.made - 1)
-            self.unknown += self.made - first - block.arm.size
-            self.watch.add_choices(block)
-        query, start, end = (BY_DECISION, 0, made) if self._defaults else (BY_REWARD, 1, links)
+            choices = block(found := rows(BY_DECISION, first, self.made - 1))
+            self.unknown += len(found) - choices.arm.size
+            self.watch.add_choices(choices)
+        query, start, end = (BY_DECISION, 0, made) if self._defaults else (BY_REWARD, 1, live.links)
         for first in range(self.answered, min(end, self.answered + MOST), ROWS):
-            last = min(first + ROWS, end)
-            block = self._block(connection, live, equal, query, start + first, start + last - 1)
-            waits = np.flatnonzero(np.isnan(block.reward))  # where a default is taken: only up to one that waits
-            taken = block if not waits.size else block.taken(slice(waits[0]))
-            self.watch.add_answers(taken)
-            self.conclusion.add_answers(taken)
-            self.answered = last if not waits.size else first + int(waits[0])
-            if waits.size:
+            self.answered = min(first + ROWS, end)
+            found = rows(query, start + first, start + self.answered - 1)
+            waits = next((place for place, row in enumerate(found) if row.reward is None), None)
+            if waits is not None:  # where a default is taken, decisions count in their order, so up to one that waits
+                self.answered = end = found[waits].serial
+            answers = block(found[:waits])
+            self.watch.add_answers(answers)
+            self.conclusion.add_answers(answers)
+            if waits is not None:
                 break
-        self.complete = self.made == made and (self._defaults or self.answered == links)
+        self.complete = self.made == made and self.answered == end
 
     def watched(self, state: LearnerState) -> Watch:
         """What the evidence says, and how the guards stand."""
@@ -88,12 +94,9 @@ class LogEvidence:
             notes.append(f"{self.unknown:,} decisions without probabilities, from an older posse, are left out")
         return watch_of(self.watch, self._setup, arms, guards, notes)
 
-    def _block(
-        self, connection: Connection, live: LiveExperiment, equal: Law, query: sql.Select[Any], first: int, last: int
-    ) -> DecisionBlock:
+    def _block(self, live: LiveExperiment, equal: Law, rows: list[Any]) -> DecisionBlock:
         """Rows of the log as arrays; those without probabilities, from an old log that was imported, say nothing."""
-        asked = {"experiment": live.id, "first": first, "last": last}
-        rows = [row for row in connection.execute(query, asked) if row.probabilities is not None]
+        rows = [row for row in rows if row.probabilities is not None]
         player, arm, rounds = np.array([row[:3] for row in rows], np.int64).reshape(-1, 3).T
         chances = _probabilities([row.probabilities for row in rows], len(live.state.arm_roster.names))
         given = np.array([row.reward for row in rows], np.float64)  # None becomes NaN
