@@ -33,7 +33,7 @@ PIECE = 4096  # decisions whose numbers are in memory at a time
 POINTS = 256  # the most looks that are kept for pictures
 CELLS = 2_000_000  # the most pairs of players and arms with a guess of their own; further players share one
 PRIOR = 10.0  # rewards that an arm's mean counts for in a player's guess, and everybody's mean in an arm's
-FAR = 100.0  # by how much a weighted reward may fall short where no least share of the control is known
+REACHES = np.array([2.0, 8.0, 32.0, 128.0])  # by how much a weighted reward may be below its guess
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,44 +205,50 @@ class ShareEvidence:
 class EffectEvidence:
     """What one way of choosing earns more than another, a decision on average: rewards are on [0, 1].
 
-    For the lower end, the guess of an arm with d > 0 is lowered to `reach` p/d, and that of an arm with d < 0 raised to
-    1 − reach p/|d|, if it is beyond. Then d (r − g)/p ≥ −reach for every reward. For the upper end d is −d.
+    For the lower end, the guess of an arm with d > 0 is lowered to c p/d, and that of an arm with d < 0 is raised to
+    1 − c p/|d|, if it is beyond. Then d (r − g)/p ≥ −c for every reward. For the upper end d is −d. A small reach c
+    suits large shares, a large one small shares, so there are several, each with a part of the level.
     """
 
-    def __init__(self, reach: float) -> None:
-        self.reach, self.count = reach, 0
+    def __init__(self) -> None:
+        self.count = 0
         self.trail = Trail()
-        self._sums = np.zeros((2, 2))  # of terms and their squared distances from their guesses, for d and for −d
+        # For d and for −d, and for each reach: the sum of the terms, and of their squared distances from their guesses.
+        self._sums = np.zeros((2, REACHES.size, 2))
 
     def add(self, block: DecisionBlock, stakes: np.ndarray, guess: np.ndarray) -> None:
         """Take in decisions with rewards, the stakes d of all arms, and guesses of their rewards, all [row, arm]."""
-        rows, chances = np.arange(block.arm.size), block.probabilities
-        room = np.divide(self.reach * chances, np.abs(stakes), out=np.full(stakes.shape, np.inf), where=stakes != 0)
-        for sums, sign in zip(self._sums, (1, -1), strict=True):
-            up = sign * stakes > 0
-            moved = np.where(up, np.minimum(guess, room), np.maximum(guess, 1 - room))
-            own = (
-                sign * (stakes / np.maximum(chances, 1e-300))[rows, block.arm] * (block.reward - moved[rows, block.arm])
-            )
-            sums += float((sign * stakes * moved).sum() + own.sum()), float(own @ own)
+        if not block.arm.size:
+            return
+        own, chances = (np.arange(block.arm.size), block.arm), block.probabilities
+        weights = stakes[own] / chances[own]
+        room = np.divide(chances, np.abs(stakes), out=np.full(stakes.shape, np.inf), where=stakes != 0)
+        for reach, (low, high) in zip(REACHES, self._sums.swapaxes(0, 1), strict=True):
+            lowered, raised = np.minimum(guess, reach * room), np.maximum(guess, 1 - reach * room)
+            for sums, sign in ((low, 1), (high, -1)):
+                moved = np.where(sign * stakes > 0, lowered, raised)
+                terms = sign * weights * (block.reward - moved[own])
+                sums += sign * np.einsum("ij,ij->", stakes, moved) + terms.sum(), (terms**2).sum()
         self.count += block.arm.size
-        if block.arm.size:
-            self.trail.add(np.array([self.count]), self._sums.copy()[None])
+        self.trail.add(np.array([self.count]), self._sums.copy()[None])
 
     def estimate(self, level: float) -> tuple[float, float, float]:
-        """The average so far and the ends of its interval, which is never wrong with probability 1 − level."""
-        (value,), (low,), (high,) = self._ends(np.array([self.count]), self._sums[None], level)
-        return float(value), float(low), float(high)
+        """The average so far and the ends of its interval, which is ever wrong with probability `level` at most."""
+        value, low, high = _ends(np.array([self.count]), self._sums[None], level)
+        return float(value[0]), float(low[0]), float(high[0])
 
     def path(self, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """At looks in the past: how many decisions, the average, and the ends of its interval."""
         counts = np.array(list(self.trail.points), np.int64)
-        return counts, *self._ends(counts, np.array(list(self.trail.points.values())).reshape(-1, 2, 2), level)
+        return counts, *_ends(counts, np.array(list(self.trail.points.values())).reshape(-1, *self._sums.shape), level)
 
-    def _ends(self, counts: np.ndarray, sums: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        both = running_low(counts[:, None], sums[..., 0], sums[..., 1], level / 2, self.reach)
-        value = (sums[:, 0, 0] - sums[:, 1, 0]) / 2 / np.maximum(counts, 1)
-        return value, both[:, 0], -both[:, 1]
+
+def _ends(counts: np.ndarray, sums: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Averages and the ends of their intervals, from sums [look, side, reach, 2]."""
+    found = running_low(counts[:, None, None], sums[..., 0], sums[..., 1], level / 2 / REACHES.size, REACHES)
+    low, high = found[:, 0].max(axis=1), -found[:, 1].max(axis=1)
+    value = (sums[:, 0, -1, 0] - sums[:, 1, -1, 0]) / 2 / np.maximum(counts, 1)  # the largest reach moves least
+    return np.clip(value, low, high), low, high
 
 
 class WatchEvidence:
@@ -255,7 +261,6 @@ class WatchEvidence:
         level: the largest probability that a check ever raises a false alarm, for each check.
         holdout: the holdout's share of the decisions.
         control: the place of the arm that the adaptive part is compared with.
-        least: the least share that the control is sure to have; a comparison settles sooner if it is known.
         arrivals: whether to check that rewards arrive alike; not where a default reward is taken.
         every: how many decisions there are from one look to the next.
     """
@@ -267,15 +272,15 @@ class WatchEvidence:
         level: float = 0.01,
         holdout: float = 0.0,
         control: int | None = None,
-        least: float = 0.0,
         arrivals: bool = True,
         every: int = EVERY,
     ) -> None:
         self.holdout, self.control = holdout, control if holdout < 1 else None
         self.choices = ShareEvidence(arms, level, every)
         self.answers = ShareEvidence(arms, level, every) if arrivals else None
-        self.against_holdout = EffectEvidence(1 / min(holdout, 1 - holdout)) if 0 < holdout < 1 else None
-        self.against_control = None if self.control is None else EffectEvidence(1 / least if least > 0 else FAR)
+        self.against_holdout = EffectEvidence() if 0 < holdout < 1 else None
+        self.against_control = None if self.control is None else EffectEvidence()
+        self.answered = 0
         self._guess = RewardGuess(arms)
 
     def add_choices(self, block: DecisionBlock) -> None:
@@ -288,6 +293,7 @@ class WatchEvidence:
         Where a default reward is taken, the order is that of the decisions, up to the first one that still waits:
         there the time at which a reward comes depends on the reward.
         """
+        self.answered += block.arm.size
         if self.answers is not None:
             self.answers.add(block.arm, block.probabilities)
         if self.against_holdout is None and self.against_control is None:
