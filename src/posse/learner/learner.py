@@ -21,6 +21,7 @@ from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import Answer, Ledger, Row, RowLog
 from posse.learner.reports import NOBODY, Reports
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
+from posse.learner.shares import check_shares
 from posse.learner.state import LearnerState
 from posse.outcomes import Alarm, Outcome, declared
 from posse.policies.base import Policy
@@ -96,8 +97,8 @@ class Learner:
         except (TypeError, ValueError):
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
         fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, Attributes(attributes), player_limit
-        more = {"shares": shares, "control": control, "burn_in": burn_in, "outcomes": declared(outcomes)}
-        setup = Setup(policy, horizon, seed, low, high, *fixed, **more)
+        more = {"control": None if control is None else str(control), "outcomes": declared(outcomes)}
+        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=check_shares(shares), burn_in=burn_in, **more)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)
