@@ -37,6 +37,7 @@ experiments = sql.Table(
     Column("time", Double, nullable=False),  # of the last one; it never goes back
     Column("rewards", BigInteger, nullable=False),  # all pulls in `stats`, which would be slow to add up
     Column("waiting", BigInteger, nullable=False),  # likewise
+    sqlite_autoincrement=True,  # the id of one that was deleted is not used again
 )
 
 
