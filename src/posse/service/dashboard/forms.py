@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -87,6 +87,16 @@ def players_of(text: str, declared: Attributes) -> list[str] | dict[str, dict[st
     return found
 
 
+def written_values(player: str, values: Mapping[str, Any]) -> str:
+    """A player with its attributes, as one would type it.
+
+    >>> written_values("Lyon", {"region": "south", "age": 44.0})
+    'Lyon: region=south, age=44'
+    """
+    texts = (f"{name}={value if isinstance(value, str) else format(value, '.15g')}" for name, value in values.items())
+    return f"{player}: {', '.join(texts)}" if values else ""
+
+
 def _add(found: dict[str, Any], kind: str, name: str, value: Any) -> None:
     if name in found:
         raise ValueError(f"{kind} {name!r} is named twice")
@@ -124,6 +134,7 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
             return None
 
     made: dict[str, Any] = {"name": typed.get("name", "").strip(), "policy": PosseTS()}
+    made["description"] = typed.get("description", "").strip()
     made["arms"] = lines(typed.get("arms", ""))
     made["attributes"] = by_line("attributes", attributes_of)
     made["players"] = by_line("players", players_of, Attributes(made["attributes"]))

@@ -22,10 +22,16 @@ from posse.service.storage import queries
 from posse.service.storage.errors import Refused, UnknownExperiment
 from posse.service.storage.lifecycle import Status
 
-PLAYERS = 50  # on one page
+PLAYERS = 25  # on one page
 MOST_ROWS = 200_000  # decisions and rewards of a log that is made into a file while somebody waits for it
 MEDIA = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv; charset=utf-8"}
-FIELDS = {"add-arms": "arms", "add-players": "players", "describe": "description"}
+FIELDS = {
+    "add-arms": "arms",
+    "return-arm": "arms",
+    "add-players": "players",
+    "return-player": "players",
+    "describe": "description",
+}
 """Which field of the page is wrong if something cannot be done; all else is asked about before it is done."""
 ASKED = ("pause", "finish", "archive", "retire-arm", "retire-player", "erase")
 STATUSES: dict[str, Status] = {
@@ -49,9 +55,11 @@ async def _manage(request: Request) -> Response:
 
 
 async def _manage_page(request: Request, typed: dict[str, str], wrong: dict[str, str], status: int = 200) -> Response:
-    form = {"typed": typed, "wrong": wrong}
+    found = await _found(request)
+    form = {"typed": {"description": found["experiment"].description, **typed}, "wrong": wrong}
     done = request.query_params.get("done", "") if not wrong else ""
-    return page("manage/experiment.html", status, **await _found(request), form=form, done=done)
+    example = forms.written_values("Lyon", found["experiment"].setup.attributes.example())
+    return page("manage/experiment.html", status, **found, form=form, done=done, example=example)
 
 
 async def _found(request: Request) -> dict[str, Any]:
@@ -99,14 +107,14 @@ async def _change(request: Request) -> Response:
     experiment = await request.app.state.read_pool.query(queries.experiment, name)
     try:
         await writer.apply(_command(name, typed, experiment.setup.attributes))
-    except UnknownExperiment:
+    except (UnknownExperiment, forms.UnreadableForm):
         raise
     except (ValueError, TypeError) as error:
         said = f"{error}{error.others if isinstance(error, Refused) else ''}."
         if do in FIELDS:
             return await _manage_page(request, typed, {FIELDS[do]: said}, 422)
         return await _ask_page(request, typed, said)
-    back = "" if do in STATUSES else f"/manage?{urlencode({'done': do})}"
+    back = "" if do in ("pause", "resume") else f"/manage?{urlencode({'done': do})}"
     return RedirectResponse(experiment_address(name) + back, 303, PAGE_HEADERS)
 
 
@@ -122,6 +130,10 @@ def _command(name: str, typed: Mapping[str, str], declared: Attributes) -> Chang
             return Change(name, add_arms=_some("arm", forms.lines(typed.get("arms", ""))))
         case "add-players":
             return Change(name, join=_some("player", forms.players_of(typed.get("players", ""), declared)))
+        case "return-arm":
+            return Change(name, add_arms=[who])
+        case "return-player":
+            return Change(name, join=[who])
         case "retire-arm":
             return Change(name, retire_arms=[who])
         case "retire-player":

@@ -92,7 +92,7 @@ async def _unless_seen(request: Request, template: str, seen: str, values: Calla
 async def _listed(request: Request, seconds: float) -> dict[str, Any]:
     """A page of the list, at most so many seconds old; one reading of it is for all who look."""
     state, search = request.app.state, request.query_params.get("q", "")[:200]
-    asked = request.state.grant.experiment, search, _page_number(request)
+    asked = request.state.grant.experiment, search, request.query_params.get("archived") == "yes", _page_number(request)
     read = functools.partial(_read_list, state.store, *asked)
     found: dict[str, Any] = await state.answers.get(("list", *asked), lambda: state.read_pool.run(read), seconds)
     return found
@@ -103,18 +103,21 @@ def _page_number(request: Request) -> int:
     return max(int(number), 1) if number.isdecimal() and len(number) < 9 else 1
 
 
-def _read_list(store: ServiceStore, only: str | None, search: str, number: int) -> dict[str, Any]:
-    def read(connection: Connection) -> tuple[int, int, int, list[queries.Experiment]]:
-        found = queries.count_experiments(connection, only=only, search=search)
+def _read_list(store: ServiceStore, only: str | None, search: str, archived: bool, number: int) -> dict[str, Any]:
+    def read(connection: Connection) -> dict[str, Any]:
+        found, others = (
+            queries.count_experiments(connection, only=only, search=search, archived=each)
+            for each in (archived, not archived)
+        )
         pages = max(1, -(-found // CARDS))
-        skip = (min(number, pages) - 1) * CARDS
-        shown = queries.experiments(connection, only=only, search=search, skip=skip, limit=CARDS)
-        return found, pages, min(number, pages), shown
+        page = min(number, pages)
+        asked = {"only": only, "search": search, "archived": archived, "skip": (page - 1) * CARDS, "limit": CARDS}
+        shown = queries.experiments(connection, **asked)
+        listed = {"experiments": shown, "found": found, "others": others, "page": page, "pages": pages}
+        return {**listed, "search": search, "archived": archived}
 
-    (found, pages, number, shown), now = store.read(read), float(store.clock())
-    seen = _digest((only, search, number, found, shown, int(now / IDLE_SECONDS)))
-    listed = {"experiments": shown, "found": found, "search": search, "page": number, "pages": pages}
-    return {**listed, "now": now, "seen": seen}
+    listed, now = store.read(read), float(store.clock())
+    return {**listed, "now": now, "seen": _digest((only, listed, int(now / IDLE_SECONDS)))}
 
 
 def _digest(what: Any) -> str:
