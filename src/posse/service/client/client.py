@@ -123,6 +123,7 @@ class Client(_BaseClient[httpx.Client]):
     players = _blocking(ClientProtocol.players)
     state = _blocking(ClientProtocol.state)
     diagnosis = _blocking(ClientProtocol.diagnosis)
+    watch = _blocking(ClientProtocol.watch)
     log = _blocking(ClientProtocol.log)
 
     def _run(self, steps: Steps[T]) -> T:
@@ -181,6 +182,7 @@ class AsyncClient(_BaseClient[httpx.AsyncClient]):
     players = _awaited(ClientProtocol.players)
     state = _awaited(ClientProtocol.state)
     diagnosis = _awaited(ClientProtocol.diagnosis)
+    watch = _awaited(ClientProtocol.watch)
     log = _awaited(ClientProtocol.log)
 
     async def _run(self, steps: Steps[T]) -> T:

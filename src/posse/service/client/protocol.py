@@ -377,6 +377,10 @@ class ClientProtocol:
         """Is ε right? What `posse.insight.diagnose` says."""
         return self._get(f"{_path(experiment)}/diagnosis")
 
+    def watch(self, experiment: str) -> Steps[dict[str, Any]]:
+        """Do choices and rewards come as they should, and what does adapting earn? What `posse.watch` says."""
+        return self._get(f"{_path(experiment)}/watch")
+
     def log(self, experiment: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
         """The log as rows with the learner's columns, from the rows after number `after` on."""
         return self._pages(experiment, "log", "rows", after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Sequence
@@ -46,10 +47,11 @@ class Snapshot:
         late: Lateness,
         recent: Sequence[Any],
         watch: Watch,
+        complete: bool = True,
     ) -> None:
         self.name, self.status, self.now = name, status, now
         self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
-        self.watch = watch
+        self.watch, self.complete = watch, complete  # whether all of the log has been read
         self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
         self.counts = state.counts()  # pulls whose reward is known
@@ -121,7 +123,7 @@ class Snapshots:
         with self._lock:  # taken out while it is used: another thread that asks for it would read it anew
             kept = self._kept.take((name, row["id"])) or _Kept(History(row["id"]))
         began, found = time.monotonic(), kept.snapshot
-        if found is None or began >= kept.until or found.status != row["status"]:
+        if found is None or not found.complete or began >= kept.until or found.status != row["status"]:
             kept.snapshot = found = self._read(name, row, kept)
             ended = time.monotonic()
             kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
@@ -147,4 +149,19 @@ class Snapshots:
                 late=lateness(connection, live.id, state.decisions, int(state.waiting.sum())),
                 recent=latest_decisions(connection, live.id),
                 watch=evidence.watched(state),
+                complete=evidence.complete,
             )
+
+
+async def latest_snapshot(state: Any, name: str) -> Snapshot:
+    """A snapshot that is read once for all who ask at the same time; `state` is the app's."""
+    read = functools.partial(state.read_pool.run, state.snapshots.of, name)
+    found: Snapshot = await state.answers.get(("snapshot", name), read, seconds=0.0)
+    return found
+
+
+async def complete_snapshot(state: Any, name: str) -> Snapshot:
+    """A snapshot for which all of the log has been read. Whoever waits too long for it may ask again."""
+    while not (found := await latest_snapshot(state, name)).complete:
+        pass
+    return found
