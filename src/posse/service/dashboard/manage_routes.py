@@ -23,7 +23,7 @@ from posse.service.storage.errors import Refused, UnknownExperiment
 from posse.service.storage.lifecycle import Status
 
 PLAYERS = 25  # on one page
-MOST_ROWS = 200_000  # decisions and rewards of a log that is made into a file while somebody waits for it
+MOST_ROWS = 400_000  # decisions and rewards of a log that is made into a file while somebody waits for it
 MEDIA = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv; charset=utf-8"}
 FIELDS = {
     "add-arms": "arms",
