@@ -47,11 +47,11 @@ def _look(store, evidence=None):
     return evidence
 
 
-def _expected(store, default, **more):
+def _expected(store, default):
     """The same evidence from the log as a table, one decision at a time."""
     table = store.read(queries.log_table, "drinks").to_pylist()
     players, arms = ([name for name, _ in roster] for roster in _rosters(store))
-    watch, conclusion = WatchEvidence(3, holdout=0.2, arrivals=not default, **more), ConclusionEvidence(3)
+    watch, conclusion = WatchEvidence(3, holdout=0.2, control=1, least=0.2 / 3, arrivals=not default), ConclusionEvidence(3)
     made = sorted((row for row in table if row["decision"]), key=lambda row: parse_id(row["decision"])[0])
     answered = [row for row in made if row["reward"] is not None]
     if default:
@@ -83,7 +83,7 @@ def _rosters(store):
 def _check(seen, watch, conclusion):
     np.testing.assert_allclose(seen.watch.choices._sums, watch.choices._sums)
     np.testing.assert_allclose(seen.watch.against_holdout.estimate(0.05), watch.against_holdout.estimate(0.05))
-
+    np.testing.assert_allclose(seen.watch.against_control.estimate(0.05), watch.against_control.estimate(0.05))
     np.testing.assert_allclose(seen.conclusion.counts, conclusion.counts)
     np.testing.assert_allclose(seen.conclusion.sums, conclusion.sums, atol=1e-9)
 
@@ -93,7 +93,7 @@ def test_it_is_what_the_whole_log_says(store, monkeypatch, default):
     monkeypatch.setattr(log_evidence, "ROWS", 7)
     monkeypatch.setattr(log_evidence, "MOST", 21)
     more = {"default_reward": 0.0, "patience": 20.0} if default else {}
-    setup = {"reward_range": (0.0, 2.0), "holdout": 0.2, "seed": 1, **more}
+    setup = {"reward_range": (0.0, 2.0), "holdout": 0.2, "control": "coffee", "seed": 1, **more}
     commit(store, Create("drinks", posse.IndTSV(), ARMS, SHOPS, **setup))
     commit(store, Record("drinks", [("Lyon", "tea", 1.0)]))
     evidence = _look(store)
@@ -112,7 +112,7 @@ def test_it_is_what_the_whole_log_says(store, monkeypatch, default):
 
 
 def test_a_look_takes_in_a_bounded_part_of_a_long_log(store, monkeypatch):
-    commit(store, Create("drinks", posse.IndTSV(), ARMS, SHOPS, holdout=0.2, reward_range=(0, 2)))
+    commit(store, Create("drinks", posse.IndTSV(), ARMS, SHOPS, holdout=0.2, control="coffee", reward_range=(0, 2)))
     _decide(store, 30, 1)
     monkeypatch.setattr(log_evidence, "ROWS", 10)
     monkeypatch.setattr(log_evidence, "MOST", 40)
