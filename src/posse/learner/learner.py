@@ -6,20 +6,19 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 
 from posse.attributes import Attributes, Value
-from posse.decision import Decision, as_reports, parse_id
+from posse.decision import Decision, as_reports
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
 from posse.learner.frames import given_players
-from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import Answer, Ledger, Row, RowLog
-from posse.learner.reports import NOBODY, Reports
+from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
 from posse.learner.shares import check_shares
 from posse.learner.state import LearnerState
@@ -96,9 +95,10 @@ class Learner:
             low, high = reward_range
         except (TypeError, ValueError):
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
-        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, Attributes(attributes), player_limit
-        more = {"control": None if control is None else str(control), "outcomes": declared(outcomes)}
-        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=check_shares(shares), burn_in=burn_in, **more)
+        known = Attributes(attributes), player_limit, declared(outcomes)
+        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, *known
+        limits, named = check_shares(shares), None if control is None else str(control)
+        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=limits, control=named, burn_in=burn_in)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)
@@ -210,23 +210,15 @@ class Learner:
         reports = as_reports(decision, reward, self.setup.outcomes.keys() if outcomes is None and not one else outcomes)
         with self._lock:
             self._tick()
-            fresh = Reports(self.state, self.ledger, self._unknown)
+            fresh = Reports(self.state, self.ledger)
             for report in reports:
                 fresh.take(*report)
             self._observe([(self.ledger.waiting[serial], value) for serial, value in fresh.rewards.items()])
-            if fresh.outcomes:
-                self._take_outcomes(fresh.outcomes.values())
+            for each in fresh.outcomes.values():
+                self.ledger.outcomes[each.serial, each.outcome] = each.value
+            for kind, arm, outcome in self.state.guarded(fresh.outcomes.values()):
+                self._change(kind, arm, outcome=outcome)
             return fresh.decisions
-
-    def _unknown(self, identity: str) -> str:
-        """Why a decision is not known, or not any more."""
-        serial, _ = parse_id(identity)
-        known = serial in self.ledger.waiting or self.ledger.answers.get(serial, NOBODY)[1] is not None
-        if known or serial >= self.decisions:
-            return f"decision {identity} is not known to this learner"
-        forgotten = "" if self.setup.keep_log else ", or answered and forgotten, for want of a log"
-        given_up = f"given up when {self.setup.waiting_limit:,} newer ones waited{forgotten}"
-        return f"decision {identity} is not waiting: it was not made here, or was {given_up}"
 
     def _observe(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:
         """Take in rewards as one round, and write them down."""
@@ -235,12 +227,6 @@ class Learner:
         self.state.observe(answered)
         for row, reward in answered:
             self.ledger.answer(row, Answer(reward, self.state.events, self._now, defaulted))
-
-    def _take_outcomes(self, values: Collection[OutcomeValue]) -> None:
-        for each in values:
-            self.ledger.outcomes[each.serial, each.outcome] = each.value
-        for kind, arm, outcome in self.state.guarded(values):
-            self._change(kind, arm, outcome=outcome)
 
     def record(self, rewards: Iterable[tuple[Name, Name, float]]) -> None:
         """Take rewards of the past, as (player, arm, reward), that this learner did not decide; one call, one round."""

@@ -40,6 +40,7 @@ Answered = tuple[int, float | None, bool, int, int]
 
 The reward is None if the decision was given up; it is kept where outcomes may still come.
 """
+NOBODY: Answered = (-1, None, False, 0, 0)
 NO_ANSWER = Answer(math.nan, 0, math.nan, False)
 GIVEN_UP = Answer(math.nan, -1, math.nan, False)
 WHOLE = {"serial", "tag", "round", "player", "arm", "holdout", "observed", "defaulted", "arms"}  # without a fraction
@@ -136,6 +137,15 @@ class Ledger:
                     self.outcomes.pop((serial, outcome), None)
         if self.keep_log:
             self.answered.append(row, answer)
+
+    def unknown(self, identity: str, serial: int, decisions: int) -> str:
+        """Why nothing can be reported of a decision; there were so many decisions."""
+        known = serial in self.waiting or self.answers.get(serial, NOBODY)[1] is not None
+        if known or serial >= decisions:
+            return f"decision {identity} is not known to this learner"
+        forgotten = "" if self.keep_log else ", or answered and forgotten, for want of a log"
+        given_up = f"given up when {self.waiting_limit:,} newer ones waited{forgotten}"
+        return f"decision {identity} is not waiting: it was not made here, or was {given_up}"
 
     def copy(self) -> dict[str, Any]:
         """The ledger at this moment. The copy shares with it what does not change, so it is made quickly."""

@@ -153,9 +153,9 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
         else:
             learner._wait(row)
     if learner.setup.outcomes:
-        values = [each for entry in entries for each in outcomes_of(learner.state, entry)]
-        learner.ledger.outcomes = {(each.serial, each.outcome): each.value for each in values}
-        learner.state.guard.add(values)
+        came = [each for entry in entries for each in outcomes_of(learner.state, entry)]
+        learner.ledger.outcomes = {(each.serial, each.outcome): each.value for each in came}
+        learner.state.guard.add(came)
     learner.state.rounds, learner.state.decisions = about["rounds"], about["decisions"]
     learner.ledger.given_up = about["given_up"]
     learner._now = -math.inf if about["time"] is None else about["time"]

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from posse.decision import ConflictingReward, UnknownDecision, parse_id
 from posse.learner.guard import OutcomeValue
-from posse.learner.ledger import Answered, Row
+from posse.learner.ledger import NOBODY, Answered, Row
 from posse.learner.state import LearnerState
-
-NOBODY: Answered = (-1, None, False, 0, 0)
 
 
 class KnownDecisions(Protocol):
     """Decisions by serial number: those that wait for a reward, those that do not any more, and their outcomes."""
 
-    waiting: Mapping[int, Row]
-    answers: Mapping[int, Answered]
-    outcomes: Mapping[tuple[int, int], float]  # by serial number and outcome
+    waiting: OrderedDict[int, Row]
+    answers: OrderedDict[int, Answered]
+    outcomes: dict[tuple[int, int], float]  # by serial number and outcome
+
+    def unknown(self, identity: str, serial: int, decisions: int) -> str:
+        """Why nothing can be reported of a decision; there were so many decisions."""
 
 
 class Reports:
-    """What reports bring that is new. Each is checked against what is known, and against those before it.
+    """What reports bring that is new. Each is checked against what is known, and against those before it."""
 
-    `unknown` says why a decision with this id is not known.
-    """
-
-    def __init__(self, state: LearnerState, known: KnownDecisions, unknown: Callable[[str], str]) -> None:
-        self._state, self._known, self._unknown = state, known, unknown
+    def __init__(self, state: LearnerState, known: KnownDecisions) -> None:
+        self._state, self._known = state, known
         self.rewards: dict[int, float] = {}  # by serial number; all of these decisions wait
         self.outcomes: dict[tuple[int, int], OutcomeValue] = {}
 
@@ -47,7 +46,7 @@ class Reports:
         else:
             its_tag, given, defaulted, player, arm = self._known.answers.get(serial, NOBODY)
             if its_tag != tag or (given is None and value is not None):
-                raise UnknownDecision(self._unknown(identity))
+                raise UnknownDecision(self._known.unknown(identity, serial, state.decisions))
         if value is not None and waits and serial in self.rewards:
             if state.steps(self.rewards[serial]) != state.steps(value):
                 rewards = f"{self.rewards[serial]:g} and {value:g}"

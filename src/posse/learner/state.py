@@ -330,7 +330,7 @@ class LearnerState:
 
     def alarm(self, arm: Name, outcome: str | None) -> None:
         """One event: an arm was shown to cross the bound of an outcome."""
-        if outcome not in self.setup.outcomes:
+        if outcome is None or outcome not in self.setup.outcomes:
             raise ValueError(f"an alarm of the outcome {outcome!r}, but there is none of that name")
         self.guard.tallies[ALARM, list(self.setup.outcomes).index(outcome), self.arm_roster.place(arm)] = 1
         self.events += 1
