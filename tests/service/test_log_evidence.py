@@ -51,7 +51,7 @@ def _expected(store, default):
     """The same evidence from the log as a table, one decision at a time."""
     table = store.read(queries.log_table, "drinks").to_pylist()
     players, arms = ([name for name, _ in roster] for roster in _rosters(store))
-    watch, conclusion = WatchEvidence(3, holdout=0.2, control=1, least=0.2 / 3, arrivals=not default), ConclusionEvidence(3)
+    watch, conclusion = WatchEvidence(3, holdout=0.2, control=1, arrivals=not default), ConclusionEvidence(3)
     made = sorted((row for row in table if row["decision"]), key=lambda row: parse_id(row["decision"])[0])
     answered = [row for row in made if row["reward"] is not None]
     if default:
