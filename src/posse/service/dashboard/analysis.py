@@ -56,6 +56,16 @@ def diagnosis(counts: Counts, squares: np.ndarray) -> dict[str, Any]:
     return dict(plain({**verdict, "rows": rows, "broken": found.broken}))
 
 
+def conclusion(counts: Counts, squares: np.ndarray, offered: np.ndarray) -> dict[str, Any]:
+    """How likely each arm is to be the best."""
+    model = fit(counts, squares)
+    draws = np.where(offered, model.draws, -np.inf)
+    weights = model.weights["middle"] / model.weights["middle"].sum()
+    best = draws.argmax(axis=2)
+    chances = np.stack([weights @ (best == arm) for arm in range(offered.size)], axis=-1)
+    return {"state": "ready", "chances": chances.tolist()}
+
+
 def explained(found: Diagnosis) -> list[dict[str, Any]] | None:
     """How much each attribute explains of how players differ in what the arms do, most first, then what is their own.
 

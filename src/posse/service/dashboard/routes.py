@@ -177,7 +177,7 @@ async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]
     numbers = snapshot.events, snapshot.decisions, snapshot.status, int(snapshot.now / IDLE_SECONDS)
     latest = {kind: analyses.latest(kind, snapshot) for kind in REST}
     seen = _digest((snapshot.name, *numbers, latest, asked, may_change))
-    return seen, lambda: {**contents(snapshot, *asked), **latest, "may_change": may_change}
+    return seen, lambda: {**contents(snapshot, latest["conclusion"], *asked), **latest, "may_change": may_change}
 
 
 # ---------------------------------------------------------------- login and files

@@ -66,8 +66,9 @@ def _templates() -> Environment:
         undefined=StrictUndefined,
     )
     functions = (static, experiment_address, plural, fixed, interval_decimals, repr, words.percent, words.rate)
-    functions += (words.span, words.sentence, check_sentence, effect_sentence)
+    functions += (words.span, check_sentence, effect_sentence)
     environment.globals |= {function.__name__: function for function in functions}
+    environment.filters["sentence"] = words.sentence
     environment.tests["finite"] = math.isfinite
     return environment
 

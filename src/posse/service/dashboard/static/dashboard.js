@@ -212,7 +212,7 @@
       row.children[0].firstElementChild.textContent = player;
       drawRibbon(row.children[1], ribbon, data);
       const [arm, share] = data.now[number];
-      row.children[2].firstElementChild.textContent = arm < 0 ? "nothing yet" : `${data.names[arm]}, ${Math.round(100 * share)} %`;
+      row.children[2].firstElementChild.textContent = arm < 0 ? "nothing yet" : `${data.names[arm]}, ${Math.round(100 * share)}\u00a0%`;
     });
   }
 
