@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posse.insight.watching.api import Effect
 from posse.service.dashboard import words
 from posse.service.dashboard.by_attribute import by_attribute
 from posse.service.dashboard.snapshots import Snapshot
@@ -196,7 +197,7 @@ def chart(snapshot: Snapshot) -> dict[str, Any]:
             "decisions": np.round(traffic.decisions / lengths, 3).tolist()[:windows],
             "rewards": np.round(traffic.rewards / lengths, 3).tolist()[:windows],
         },
-        "earned": {kind: _path(effect.path) for kind, effect in zip(compared(snapshot), snapshot.watch.effects)},
+        "earned": dict(zip(compared(snapshot), map(_path, snapshot.watch.effects), strict=False)),
         "summary": _summary(shares, names),
     }
 
@@ -207,9 +208,10 @@ def compared(snapshot: Snapshot) -> list[str]:
     return [kind for kind, is_there in there.items() if is_there]
 
 
-def _path(path: Sequence[tuple[int, float, float, float]]) -> dict[str, Any]:
+def _path(effect: Effect) -> dict[str, Any]:
     """An effect over time, and what its picture ranges over: its first intervals say nothing, and are cut off."""
-    numbers = np.array(path)
+    before = [point for point in effect.path if point[0] < effect.decisions]
+    numbers = np.array([*before, (effect.decisions, effect.value, effect.low, effect.high)])
     later = numbers[len(numbers) // 4 :, 2:]
     least, most = min(float(later.min()), 0.0), max(float(later.max()), 0.0)
     upto, *ends = np.round(np.clip(numbers, (0, *[least] * 3), (math.inf, *[most] * 3)), 6).T.tolist()

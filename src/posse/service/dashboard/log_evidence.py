@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.schema import changes, decisions, rewards
 
 ROWS = 20_000  # of the log that are in memory at a time
-MOST = 200_000  # that are taken in at one look: a second or two
+MOST = 60_000  # that are taken in at one look: about two seconds
 
 _ASKED = [sql.bindparam(name) for name in ("experiment", "first", "last")]
 _COLUMNS = [decisions.c[name] for name in ("player", "arm", "round", "serial", "probabilities")]
@@ -60,8 +60,8 @@ class LogEvidence:
         """Take in what is new, at most `MOST` rows each of decisions and of rewards."""
         made, block = live.state.decisions, functools.partial(self._block, live, self._equal(connection, live))
 
-        def rows(query: sql.Select[Any], first: int, last: int) -> list[Any]:
-            return list(connection.execute(query, {"experiment": live.id, "first": first, "last": last}))
+        def rows(query: sql.Select[Any], first: int, last: int) -> Sequence[Any]:
+            return connection.execute(query, {"experiment": live.id, "first": first, "last": last}).all()
 
         for first in range(self.made, min(made, self.made + MOST), ROWS):
             self.made = min(first + ROWS, made)
@@ -94,7 +94,7 @@ class LogEvidence:
             notes.append(f"{self.unknown:,} decisions without probabilities, from an older posse, are left out")
         return watch_of(self.watch, self._setup, arms, guards, notes)
 
-    def _block(self, live: LiveExperiment, equal: Law, rows: list[Any]) -> DecisionBlock:
+    def _block(self, live: LiveExperiment, equal: Law, rows: Sequence[Any]) -> DecisionBlock:
         """Rows of the log as arrays; those without probabilities, from an old log that was imported, say nothing."""
         rows = [row for row in rows if row.probabilities is not None]
         player, arm, rounds = np.array([row[:3] for row in rows], np.int64).reshape(-1, 3).T
