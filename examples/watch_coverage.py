@@ -162,12 +162,12 @@ def main() -> None:
     """Print the tables as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--experiments", type=int, default=10_000, help="for each line (default: 10,000)")
-    parser.add_argument("--decisions", type=int, default=2000, help="in an experiment (default: 2,000)")
+    parser.add_argument("--decisions", type=int, default=1000, help="in an experiment (default: 1,000)")
     parser.add_argument("--only", default="", help="shares, misrouting, effects or guards")
     parser.add_argument("--quick", action="store_true", help="a few experiments, to see that it works")
     options = parser.parse_args()
     count, decisions = (20, 200) if options.quick else (options.experiments, options.decisions)
-    few, long = (5, 400) if options.quick else (max(count // 10, 1), 20_000)
+    few, long = (5, 400) if options.quick else (max(count // 20, 1), 20_000)
     if options.only in ("", "shares"):
         print(f"| {decisions:,} decisions, a look after each | experiments | alarms | a test for one look |")
         print("| --- | --- | --- | --- |")

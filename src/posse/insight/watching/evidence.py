@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.confidence import running_low, shares
+from posse.confidence import log_sum, running_low, shares
 
 _STEPS = 2.0 ** np.arange(-6, 3)
 TILTS = np.concatenate([-_STEPS, _STEPS])  # θ
@@ -189,8 +189,8 @@ class ShareEvidence:
             new = np.log(share)[:, None, None] - (path - steps)
         totals = path + np.logaddexp(self._totals, np.logaddexp.accumulate(new, axis=0))
         looks = self.count + np.append(starts[1:], size)
-        by_arm = np.logaddexp.reduce(totals, axis=2) - math.log(TILTS.size) + self._log_shares()
-        evidence = np.logaddexp.reduce(by_arm, axis=1)
+        by_arm = log_sum(totals) - math.log(TILTS.size) + self._log_shares()
+        evidence = log_sum(by_arm)
         self.trail.add(looks, sums)
         self.peak = max(self.peak, float(evidence.max()))
         if self.alarm is None and self.peak >= math.log(1 / self.level):
