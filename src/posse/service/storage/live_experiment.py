@@ -21,10 +21,12 @@ from posse.decision import Decision
 from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
+from posse.learner.shares import check_limits, check_shares
 from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
+from posse.service.storage.lifecycle import KINDS, Life
 from posse.service.storage.log_rows import Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics
 
@@ -45,6 +47,7 @@ class LiveExperiment:
         self.id: int = row["id"]
         self.name: str = row["name"]
         self.state = state
+        self.life = Life()
         self.waiting: OrderedDict[int, Row] = OrderedDict()  # recent decisions without a reward,
         self.answers: OrderedDict[int, Answered] = OrderedDict()  # and with one
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
@@ -59,8 +62,7 @@ class LiveExperiment:
         self.links: int = row["links"]
         self.head: bytes = row["head"]
         self.time: float = row["time"]
-        self.status: str = row["status"]  # running, paused, finished or archived
-        self.description: str = row["description"]
+        self.life.status, self.life.description = row["status"], row["description"]
         self.rewards: int = row["rewards"]
         self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
@@ -83,17 +85,8 @@ class LiveExperiment:
         row: dict[str, Any] = {"name": name, "created_at": now, "first_players": len(players), "first_arms": len(arms)}
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
-        row |= {
-            "status": "running",
-            "description": "",
-            "rounds": 0,
-            "decisions": 0,
-            "events": 0,
-            "links": 0,
-            "time": now,
-            "rewards": 0,
-            "waiting": 0,
-        }
+        row |= dict.fromkeys(("rounds", "decisions", "events", "links", "rewards", "waiting"), 0)
+        row |= {"status": "running", "description": "", "time": now}
         insert = database.insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
         row["id"] = connection.execute(insert.returning(tables.experiments.c.id), row).scalar()
         if row["id"] is None:
@@ -117,6 +110,9 @@ class LiveExperiment:
         live = cls(row, state)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         live.statistics.load(connection, row, state, players, arms)
+        for detail in log_rows.last_shares(connection, tables.changes.c.experiment == row["id"]).values():
+            state.limit(log_rows.parse_shares(detail, state.arm_roster.names))
+        live.life.shipment = log_rows.read_shipment(connection, row)
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
             live.oldest_serial = log_rows.first_decision(
@@ -205,12 +201,14 @@ class LiveExperiment:
                 if kind == "join":
                     values = log_rows.parse_values(self.state.setup.attributes, entry["attributes"])
             self.state.change(kind, name, bool(row["knows_others"]), values)
+        elif kind == "shares":
+            self.state.set_shares(log_rows.parse_shares(row["detail"], self.state.arm_roster.names))
         elif kind == "erase":
             self._erase(place, entry_of("players", place)["name"])
         elif kind == "rounds":
             self.state.rounds = place
-        elif kind in ("pause", "resume"):
-            self.status = "paused" if kind == "pause" else "running"
+        elif kind in KINDS:
+            self.life.follow(kind, row["detail"])
         elif kind != "rebuild":
             raise Damaged(f"experiment {self.name!r}: row {row['link']} of the log has the kind {kind!r}")
 
@@ -230,12 +228,15 @@ class LiveExperiment:
 
     def choose(self, players: list[int], offered: np.ndarray, restricted: bool, now: float) -> list[Decision]:
         """One round; `restricted` says that the request named the arms that are offered."""
-        request = {"offered": np.packbits(offered).tobytes(), "restricted": int(restricted)}
-        made = self.state.choose(players, offered, now)
+        own = {} if self.life.shipment is None else self.life.shipment.offers(players, offered)
+        made = self.state.choose(players, offered, now, own)
+        bits = np.packbits(offered).tobytes()
         for position, (decision, row) in enumerate(made):
-            probabilities = np.zeros(offered.size, "<f8")
-            probabilities[offered] = list(decision.probabilities.values())
-            self.append_decision(row, probabilities=probabilities.tobytes(), position=position, **request)
+            given = own.get(row.player, offered)
+            probabilities = np.zeros(given.size, "<f8")
+            probabilities[given] = list(decision.probabilities.values())
+            stored = {"probabilities": probabilities.tobytes(), "restricted": int(restricted), "position": position}
+            self.append_decision(row, offered=bits if given is offered else np.packbits(given).tobytes(), **stored)
         return [decision for decision, _ in made]
 
     def append_decision(self, row: Row, **request: Any) -> None:
@@ -280,27 +281,33 @@ class LiveExperiment:
                 self.waiting.pop(row.serial, None)
                 self.answers[row.serial] = (row.tag, reward, defaulted)
 
-    def check_changes(self, steps: list[tuple[str, str]], values: Mapping[str, tuple[Value, ...]]) -> None:
+    def check_changes(
+        self, steps: list[tuple[str, str]], values: Mapping[str, tuple[Value, ...]], shares: Any = None
+    ) -> None:
         """An error if one of these changes, each a kind and a name, cannot be made after those before it.
 
-        `values` are the attributes of players who join, as far as they are given.
+        `values` are the attributes of players who join, as far as they are given, and `shares` the limits at the end.
         """
         new = [name for kind, name in steps if kind == "join" and name not in self.state.player_roster]
         self.state.setup.check_players(len(self.state.player_roster.names) + len(new))
         for name, given in values.items():
             self.state.check_join(name, given)
         names = [name for _, name in steps]
-        players, arms = self.state.player_roster.copy_of(names), self.state.arm_roster.copy_of(names)
+        roster = self.state.arm_roster
+        players, arms = self.state.player_roster.copy_of(names), roster.copy_of(roster.names)
         for kind, name in steps:
             roster = players if kind in log_rows.PLAYER_CHANGES else arms
             if kind == "add arm":
-                self.state.setup.check_floor(roster.count + 1)
+                self.state.check_arms([*(here for _, here in roster.listed()), name])
             if kind in (log_rows.PLAYER_CHANGES[0], log_rows.ARM_CHANGES[0]):
                 roster.add(name)
             else:
                 if name not in roster:
                     self._roster_of(kind).place(name)  # its error says who there is
                 roster.retire(name)
+        if shares is not None:
+            here = [name for _, name in arms.listed()]
+            check_limits(check_shares(shares), self.state.setup.floor, here, arms.names)
 
     def change(
         self,
@@ -332,11 +339,32 @@ class LiveExperiment:
             self.state.change("erase", replacement)
             self.statistics.expect_summary()
 
-    def append_change(self, kind: str, place: int, now: float, event: int = 0, knows_others: bool = True) -> None:
+    def set_shares(self, shares: Any, now: float, rounds: int | None = None) -> None:
+        """One event: these are the arms' limits from now on, after so many rounds."""
+        checked = self.state.set_shares(shares)
+        detail = log_rows.written_shares(checked, self.state.arm_roster.names)
+        place = self.state.rounds if rounds is None else rounds
+        self.append_change("shares", place, now, self.state.events, detail=detail)
+
+    def append_change(
+        self,
+        kind: str,
+        place: int,
+        now: float,
+        event: int = 0,
+        knows_others: bool = True,
+        detail: str | None = None,
+    ) -> None:
         """Write a change to the log."""
         values: dict[str, Any] = {"event": event, "kind": kind, "place": place, "knows_others": int(knows_others)}
-        values |= {"at": now, "detail": None}
+        values |= {"at": now, "detail": detail}
         self._append("changes", now, values)
+
+    def move(self, moves: Iterable[tuple[str, str | None]], now: float) -> None:
+        """Go on in its life, as `Life.moves` says."""
+        for kind, detail in moves:
+            self.append_change(kind, 0, now, detail=detail)
+            self.life.follow(kind, detail)
 
     def _append(self, table: str, at: float, row: dict[str, Any]) -> None:
         row["experiment"], row["link"] = self.id, self.links + 1
@@ -380,8 +408,8 @@ class LiveExperiment:
         """How far the experiment is: columns of its row that follow from the log."""
         state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
-        values |= {"links": self.links, "head": self.head, "time": self.time, "status": self.status}
-        values["description"] = self.description
+        values |= {"links": self.links, "head": self.head, "time": self.time}
+        values |= {"status": self.life.status, "description": self.life.description}
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}
 
 

@@ -13,7 +13,7 @@ import hashlib
 import json
 import operator
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,10 @@ from sqlalchemy.engine import Connection
 
 from posse.attributes import Attributes, Value
 from posse.learner.ledger import Row
+from posse.learner.shares import Shares
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
+from posse.service.storage.lifecycle import Shipment
 
 Values = Mapping[Any, Any]  # by the names of columns
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
@@ -198,6 +200,15 @@ def read_log(
                 yield table.name, row
 
 
+def read_shipment(connection: Connection, row: Values) -> Shipment | None:
+    """The arms that an experiment gives, if it is finished."""
+    if row["status"] not in ("finished", "archived"):
+        return None
+    change = tables.changes.c
+    query = sql.select(change.detail).where(change.experiment == row["id"], change.kind == "finish")
+    return Shipment.parse(connection.execute(query.order_by(change.link.desc()).limit(1)).scalar())
+
+
 def by_link(entry: tuple[str, Values]) -> int:
     """What sorts rows of the log into their order."""
     return entry[1]["link"]
@@ -218,6 +229,12 @@ def read_names(connection: Connection, table: sql.Table, experiment: int) -> lis
     return [(name, bool(here)) for name, here in connection.execute(query).all()]
 
 
+def read_some(connection: Connection, table: sql.Table, experiment: int, places: Collection[int]) -> dict[int, str]:
+    """The names at some places."""
+    query = sql.select(table.c.place, table.c.name).where(table.c.experiment == experiment, table.c.place.in_(places))
+    return dict(connection.execute(query).all()) if places else {}
+
+
 def read_name(connection: Connection, table: str, experiment: int, place: int) -> Values:
     """The row of the one at a place."""
     names = tables.metadata.tables[table]
@@ -226,6 +243,27 @@ def read_name(connection: Connection, table: str, experiment: int, place: int) -
     if found is None:
         raise Damaged(f"{table} of experiment {experiment} has nobody at place {place}")
     return found
+
+
+# ---------------------------------------------------------------- shares
+
+
+def written_shares(shares: Shares, arms: Sequence[str]) -> str:
+    """Limits on arms' shares for the column `detail`: by the places of the arms."""
+    return json.dumps([[place, *shares[arm]] for place, arm in enumerate(arms) if arm in shares])
+
+
+def parse_shares(detail: str, arms: Sequence[str]) -> Shares:
+    """Limits on arms' shares from the column `detail`."""
+    return {arms[place]: (least, greatest) for place, least, greatest in json.loads(detail)}
+
+
+def last_shares(connection: Connection, experiments: sql.ColumnElement[Any]) -> dict[int, str]:
+    """The column `detail` of the last change of shares, by experiment; `experiments` says which."""
+    column = tables.changes.c
+    query = sql.select(column.experiment, column.detail).where(experiments, column.kind == "shares")
+    query = query.where(column.detail.is_not(None)).order_by(column.link)
+    return dict(connection.execute(query).all())
 
 
 # ---------------------------------------------------------------- attributes
