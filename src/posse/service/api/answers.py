@@ -1,4 +1,4 @@
-"""What the longer answers say: the rows of a log, and a diagnosis."""
+"""What the longer answers say: outcomes, the rows of a log, and a diagnosis."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from pydantic import BaseModel, Field
 
 Table = list[list[float | None]]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class OutcomeBody(BaseModel, strict=True, extra="forbid", frozen=True):
+    """What else comes of a decision beside its reward. With a bound, arms that cross it raise an alarm."""
+
+    range: list[Finite] = Field([0.0, 1.0], min_length=2, max_length=2)
+    at_most: Finite | None = Field(None, description="The mean of every arm should be at most this")
+    at_least: Finite | None = Field(None, description="The mean of every arm should be at least this")
+    action: Literal["alarm", "pause"] = Field("alarm", description="With pause, an arm that raises it is also retired")
 
 
 # ---------------------------------------------------------------- rows of the log
@@ -54,6 +64,16 @@ class LogReward(LogObservation):
     decision: str
 
 
+class LogOutcome(LogPull):
+    """The value of an outcome was observed."""
+
+    kind: Literal["outcome"]
+    decision: str
+    outcome: str
+    value: float
+    observed_at: float = Field(description="In seconds since 1970")
+
+
 class LogRecord(LogObservation):
     """A reward of the past was recorded, which the service did not decide."""
 
@@ -62,10 +82,27 @@ class LogRecord(LogObservation):
 
 
 class LogChange(LogRow):
-    """The experiment was paused or resumed, or an import counted rounds."""
+    """The experiment's status changed, an import counted rounds, or everything beside the log was made anew."""
 
-    kind: Literal["pause", "resume", "rounds"]
+    kind: Literal["pause", "resume", "archive", "restore", "rounds", "rebuild"]
     observed_at: float = Field(description="In seconds since 1970")
+
+
+class LogFinish(LogRow):
+    """The experiment was finished, and may ship an arm from now on."""
+
+    kind: Literal["finish"]
+    observed_at: float = Field(description="In seconds since 1970")
+    ship: str | None = Field(description="The arm that every decision is from now on; null for no decisions")
+    ship_for: dict[str, str] = Field(description="Other arms for some players")
+
+
+class LogDescription(LogRow):
+    """The experiment was described."""
+
+    kind: Literal["describe"]
+    observed_at: float = Field(description="In seconds since 1970")
+    description: str
 
 
 class LogPlayerChange(LogRow):
@@ -84,8 +121,36 @@ class LogArmChange(LogRow):
     arm: str
 
 
+class LogAlarm(LogRow):
+    """An arm was shown to cross the bound of an outcome."""
+
+    kind: Literal["alarm"]
+    observed_at: float = Field(description="In seconds since 1970")
+    arm: str
+    outcome: str
+
+
+class LogSharesChange(LogRow):
+    """The limits on arms' shares were replaced."""
+
+    kind: Literal["shares"]
+    observed_at: float = Field(description="In seconds since 1970")
+    shares: dict[str, list[float]] = Field(description="The least and the greatest share, by arm")
+
+
 AnyLogRow = Annotated[
-    LogDecision | LogReward | LogRecord | LogPlayerChange | LogArmChange | LogChange, Field(discriminator="kind")
+    LogDecision
+    | LogReward
+    | LogOutcome
+    | LogAlarm
+    | LogRecord
+    | LogPlayerChange
+    | LogArmChange
+    | LogSharesChange
+    | LogChange
+    | LogFinish
+    | LogDescription,
+    Field(discriminator="kind"),
 ]
 
 

@@ -16,7 +16,8 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("clients need httpx: pip install 'posse[client]'", name="httpx") from error
 
-from posse.service.client.protocol import ClientProtocol, RewardReport
+from posse.service.client.delivery import RewardReport
+from posse.service.client.protocol import ClientProtocol
 from posse.service.client.retry import ServiceError, StepResult, Steps
 from posse.version import __version__
 
@@ -116,6 +117,7 @@ class Client(_BaseClient[httpx.Client]):
     retire = _blocking(ClientProtocol.retire)
     add_arm = _blocking(ClientProtocol.add_arm)
     retire_arm = _blocking(ClientProtocol.retire_arm)
+    set_shares = _blocking(ClientProtocol.set_shares)
     erase = _blocking(ClientProtocol.erase)
     experiments = _blocking(ClientProtocol.experiments)
     experiment = _blocking(ClientProtocol.experiment)
@@ -173,6 +175,7 @@ class AsyncClient(_BaseClient[httpx.AsyncClient]):
     retire = _awaited(ClientProtocol.retire)
     add_arm = _awaited(ClientProtocol.add_arm)
     retire_arm = _awaited(ClientProtocol.retire_arm)
+    set_shares = _awaited(ClientProtocol.set_shares)
     erase = _awaited(ClientProtocol.erase)
     experiments = _awaited(ClientProtocol.experiments)
     experiment = _awaited(ClientProtocol.experiment)
