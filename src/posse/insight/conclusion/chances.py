@@ -1,8 +1,8 @@
 """How likely each arm is to be the best, for each player and for everybody, and what stopping or going on costs.
 
 All of it comes from the one model of the players (`posse.insight.hierarchy`), by its draws: an arm is best for a player
-in a draw if its mean is the greatest there. The weight of others' data in a player's mean is how much less uncertain, on
-the logit scale, the model makes it than the player's own rewards do: 1 − t v, where t is the precision of the own
+in a draw if its mean is the greatest there. The weight of others' data in a player's mean is how much less uncertain
+the model makes it, on the logit scale, than the player's own rewards do: 1 − t v, where t is the precision of its own
 rewards and v the posterior variance.
 """
 

@@ -16,8 +16,8 @@ the average of μ_i − μ_j over the decisions, as they came, in which both arm
 players, or change over time, does not matter.
 
 An arm wins if it beats every other one on offer. The level is halved between everybody and the players. A wrong winner
-has to beat the best arm, so the pairs of an arm share the level: 9/10 of it among the arms at the start; the rest is for
-arms that come later.
+has to beat the best arm, so the pairs of an arm share the level: 9/10 of it among the arms at the start. The rest is
+for arms that come later.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class ConclusionEvidence:
         self.since = np.zeros((1, arms, arms), np.int64)  # after how many answers i was shown to beat j; 0: not yet
         self.sums, self.spreads = np.zeros((2, 1, REACHES.size, arms, arms))
         self.own_sums, self.own_spreads = np.zeros((2, 2, REACHES.size, arms))  # of each arm, for r and for 1 − r
+        self._present = np.zeros((1, arms))  # the latest probabilities of each scope
 
     @property
     def answers(self) -> int:
@@ -107,6 +108,8 @@ class ConclusionEvidence:
         for part, guess in self._guess.follow(block):
             self._add(part, guess)
             self._look(np.unique(part.player), self.answers + part.arm.size)
+        known = block.player < self.players
+        self._present[block.player[known] + 1] = block.probabilities[known]
 
     def winners(self, offered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The arm that beats all others on offer, −1 if none does, and since how many answers; for each scope."""
@@ -115,6 +118,13 @@ class ConclusionEvidence:
         lead = np.where(wins, self.sums[:, -1].sum(axis=2), -np.inf).argmax(axis=1)  # of several within the tolerance
         since = np.where(offered, self.since[np.arange(lead.size), lead], 0).max(axis=1, initial=0)
         return np.where(wins.any(axis=1), lead, -1), np.where(wins.any(axis=1), since, 0)
+
+    def present_of(self, players: int, arms: int) -> np.ndarray:
+        """The latest probabilities of each player, [player, arm]; zeros where they are not known."""
+        found = np.zeros((players, arms))
+        known = self._present[1 : players + 1]
+        found[: len(known), : known.shape[1]] = known
+        return found
 
     def difference(self, one: int, other: int, level: float) -> tuple[float, float, float]:
         """By how much one arm is better than another for everybody, and an interval that holds at every look."""
@@ -202,6 +212,7 @@ class ConclusionEvidence:
         self.sums, self.spreads = (
             np.pad(each[:room], (more[0], (0, 0), *more[1:])) for each in (self.sums, self.spreads)
         )
+        self._present = np.pad(self._present[:room], more[:2])
         self.own_sums, self.own_spreads = (
             np.pad(each, ((0, 0), (0, 0), more[1])) for each in (self.own_sums, self.own_spreads)
         )
