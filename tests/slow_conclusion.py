@@ -1,4 +1,4 @@
-"""The evidence behind `posse conclude` as the formulas say it: one row, one pair of arms and one bet after the other."""
+"""The evidence behind `posse conclude` as the formulas say it: one row, one pair of arms and one bet at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from posse.confidence import BET_WEIGHTS, BETS
 from posse.insight.conclusion.evidence import REACHES
 
 
@@ -33,10 +32,8 @@ def slow_evidence(block, guesses, rows, i, j, tolerance):
     wealth = 0.0
     for reach in REACHES:
         count, total, spread = slow_sums(block, guesses, rows, i, j, reach)
-        for share, weight in zip(BETS, BET_WEIGHTS, strict=True):
-            bet = share / reach
-            cost = (-math.log(1 - share) - share) / reach**2
-            wealth += weight / len(REACHES) * math.exp(bet * (total + tolerance * count) - cost * spread)
+        cost = (-math.log(1 - 0.35) - 0.35) / reach**2
+        wealth += math.exp(0.35 / reach * (total + tolerance * count) - cost * spread) / len(REACHES)
     return math.log(wealth)
 
 

@@ -118,6 +118,7 @@ FIRST_EXPERIMENTS = [
     "CREATE INDEX decisions_by_key ON decisions (experiment, request_key, position)",
     *(f"ALTER TABLE experiments DROP COLUMN {name}" for name in ("rewards", "waiting", "status", "description")),
     "ALTER TABLE experiments ADD COLUMN paused SMALLINT",
+    "DROP INDEX changes_with_detail",
     "ALTER TABLE changes DROP COLUMN detail",
     "ALTER TABLE experiments ADD COLUMN summary BYTEA",
     "ALTER TABLE players DROP COLUMN attributes",

@@ -1,29 +1,35 @@
 """Evidence that one arm is better than another, for everybody and for each player. It holds at every look.
 
-For arms i and j, rewards r in [0, 1], propensities p and guesses of the rewards made before, the terms
+For arms i and j, rewards r in [0, 1], propensities p and guesses g of the rewards made before, the terms
 
-    X = Y_i(r) + Y_j(1 − r) − 1,   Y_k(r) = g_k + 1[a = k] (r − g_k) / p(k),
+    X = Y_i(r, g) + Y_j(1 − r, 1 − g) − 1,   Y_k(r, g) = m + 1[a = k] (r − m) / p(k),   m = min(g(k), c p(k)),
 
-have the mean μ_i − μ_j, given everything before, whatever the guesses are. With g_k = min(guess, c p(k)) they are at
-least g_i + g_j − 1 − c, and g_i + g_j − 1 is known before, so `confidence.running_evidence` takes them with the reach c.
-(Limiting a guess so is from Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro, "Anytime-valid off-policy inference
-for contextual bandits", 2022.) A small c suits large shares, a large one small shares; the evidence is the average over
-several c. It is about the average of μ_i − μ_j over the decisions, as they came, in which both arms were on offer. How
-means differ between players, or change over time, does not matter.
+have the mean μ_i − μ_j, given everything before, whatever the guesses are. They are below m_i + m_j − 1, which is known
+before, by c at most. So by the bound of Fan, Grama and Liu (`posse.confidence`) the product over the decisions of
 
-One arm wins if it beats every other one on offer. The level is halved between everybody and the players. A wrong winner
-has to beat the best arm, so the pairs of an arm share the level of the arm: 9/10 of it for the arms at the start, and
-the rest for those that come later.
+    exp(λ (X − μ_i + μ_j) − ψ(λ) (X − m_i − m_j + 1)²),   ψ(λ) = (−ln(1 − cλ) − cλ)/c²,
+
+has an expectation of at most 1. (Limiting a guess so is from Waudby-Smith, Wu, Ramdas, Karampatziakis and Mineiro,
+"Anytime-valid off-policy inference for contextual bandits", 2022.) A small c suits large shares and early decisions, a
+large one small shares and late decisions; the evidence is the average over several c, each with λ = 0.35/c. It is about
+the average of μ_i − μ_j over the decisions, as they came, in which both arms were on offer. How means differ between
+players, or change over time, does not matter.
+
+An arm wins if it beats every other one on offer. The level is halved between everybody and the players. A wrong winner
+has to beat the best arm, so the pairs of an arm share the level: 9/10 of it among the arms at the start. The rest is
+for arms that come later.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from posse.confidence import running_evidence, running_low, shares
+from posse.confidence import shares
 from posse.insight.watching.evidence import DecisionBlock, RewardGuess
 
-REACHES = np.array([2.0, 8.0, 32.0, 128.0])
+REACHES = 2.0 * 2.5 ** np.arange(6)  # c: with 2, guesses need no limit where two arms have equal shares
+BETS = 0.35 / REACHES  # λ
+COSTS = (-np.log1p(-BETS * REACHES) - BETS * REACHES) / REACHES**2  # ψ(λ)
 CELLS = 250_000  # players × arms² with evidence of their own, at most: about 40 MB
 PIECE = 100_000  # pairs of arms of groups of rows in memory at a time
 LATER = 0.1  # of the level is for arms that come after the start
@@ -58,9 +64,13 @@ def terms(
 
 
 def pair_evidence(counts: np.ndarray, sums: np.ndarray, spreads: np.ndarray, value: float = 0.0) -> np.ndarray:
-    """ln of the evidence that the mean of the terms is above a value; sums and spreads have the reaches last."""
-    found = running_evidence(counts[..., None], sums, spreads, value, REACHES)
-    return np.asarray(np.logaddexp.reduce(found, axis=-1) - np.log(REACHES.size))
+    """ln of the evidence that the mean of the terms is above a value; sums and spreads have the reaches last.
+
+    >>> pair_evidence(np.array([400.0]), np.full((1, 6), 60.0), np.full((1, 6), 300.0)).round(2).tolist()
+    [2.99]
+    """
+    won = BETS * (sums - counts[..., None] * value) - COSTS * spreads
+    return np.asarray(np.logaddexp.reduce(won, axis=-1) - np.log(BETS.size))
 
 
 class ConclusionEvidence:
@@ -80,6 +90,7 @@ class ConclusionEvidence:
         self.since = np.zeros((1, arms, arms), np.int64)  # after how many answers i was shown to beat j; 0: not yet
         self.sums, self.spreads = np.zeros((2, 1, REACHES.size, arms, arms))
         self.own_sums, self.own_spreads = np.zeros((2, 2, REACHES.size, arms))  # of each arm, for r and for 1 − r
+        self._present = np.zeros((1, arms))  # the latest probabilities of each scope
 
     @property
     def answers(self) -> int:
@@ -97,6 +108,8 @@ class ConclusionEvidence:
         for part, guess in self._guess.follow(block):
             self._add(part, guess)
             self._look(np.unique(part.player), self.answers + part.arm.size)
+        known = block.player < self.players
+        self._present[block.player[known] + 1] = block.probabilities[known]
 
     def winners(self, offered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The arm that beats all others on offer, −1 if none does, and since how many answers; for each scope."""
@@ -105,6 +118,13 @@ class ConclusionEvidence:
         lead = np.where(wins, self.sums[:, -1].sum(axis=2), -np.inf).argmax(axis=1)  # of several within the tolerance
         since = np.where(offered, self.since[np.arange(lead.size), lead], 0).max(axis=1, initial=0)
         return np.where(wins.any(axis=1), lead, -1), np.where(wins.any(axis=1), since, 0)
+
+    def present_of(self, players: int, arms: int) -> np.ndarray:
+        """The latest probabilities of each player, [player, arm]; zeros where they are not known."""
+        found = np.zeros((players, arms))
+        known = self._present[1 : players + 1]
+        found[: len(known), : known.shape[1]] = known
+        return found
 
     def difference(self, one: int, other: int, level: float) -> tuple[float, float, float]:
         """By how much one arm is better than another for everybody, and an interval that holds at every look."""
@@ -126,8 +146,9 @@ class ConclusionEvidence:
 
     @staticmethod
     def _low(count: float, sums: np.ndarray, spreads: np.ndarray, level: float) -> float:
-        """The lower end for the mean of the terms, at half the level."""
-        return float(running_low(np.asarray(count), sums, spreads, level / 2 / REACHES.size, REACHES).max())
+        """The lower end for the mean of the terms at half the level: what the best bet refutes alone."""
+        enough = np.log(2 / level * BETS.size)
+        return float((sums - (enough + COSTS * spreads) / BETS).max() / count) if count else -np.inf
 
     def _add(self, block: DecisionBlock, guess: np.ndarray) -> None:
         """Add rows, grouped by player and by the arms on offer: within a group, sums of each arm are enough."""
@@ -191,6 +212,7 @@ class ConclusionEvidence:
         self.sums, self.spreads = (
             np.pad(each[:room], (more[0], (0, 0), *more[1:])) for each in (self.sums, self.spreads)
         )
+        self._present = np.pad(self._present[:room], more[:2])
         self.own_sums, self.own_spreads = (
             np.pad(each, ((0, 0), (0, 0), more[1])) for each in (self.own_sums, self.own_spreads)
         )

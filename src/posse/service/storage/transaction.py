@@ -289,7 +289,7 @@ class Transaction:
                     answer = row["tag"], row["given"], bool(row["defaulted"]), row["player"], row["arm"]
                     recent.answers[row["serial"]] = answer
             if live.state.setup.outcomes:
-                recent.outcomes |= known_outcomes(self.connection, **serials)
+                recent.outcomes |= known_outcomes(self.connection, serials)
 
 
 def check_experiment_name(name: Any) -> str:
