@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from serving import problem_of, service
 from test_dashboard import Page
 
-from posse.insight import watch
+from posse.insight import conclude, watch
 from posse.service.client import Client
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
@@ -48,6 +50,22 @@ def test_what_is_watched_is_what_the_log_says(served):
     for mine, theirs in zip(found["effects"], expected["effects"], strict=True):
         assert mine["against"] == theirs["against"]
         np.testing.assert_allclose([mine[n] for n in ("value", "low", "high")], [theirs[n] for n in ("value", "low", "high")])
+
+
+def test_the_conclusion_is_what_the_log_says(served):
+    http, client, table = served
+    found, expected = client.conclusion("offers"), conclude(table)
+    assert (found["winner"], found["verdict"]) == (expected.winner, expected.verdict)
+    assert found["best"]["overall"] == pytest.approx(expected.best.overall)
+    assert [each["name"] for each in found["arms"]] == ARMS
+    np.testing.assert_allclose([each["low"] for each in found["arms"]], [each.low for each in expected.arms])
+    assert [each["against"] for each in found["differences"]] == [each.against for each in expected.differences]
+    deadline = time.monotonic() + 60
+    while expected.verdict not in (text := Page(http.get("/experiments/offers").text).text):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    assert "best: " in text
+    assert f"{ARMS[0]} looks best for all" in text
 
 
 def test_the_page_shows_checks_guards_and_what_adapting_earns(served):

@@ -125,6 +125,8 @@ class Client(_BaseClient[httpx.Client]):
     state = _blocking(ClientProtocol.state)
     diagnosis = _blocking(ClientProtocol.diagnosis)
     watch = _blocking(ClientProtocol.watch)
+    conclusion = _blocking(ClientProtocol.conclusion)
+    summary = _blocking(ClientProtocol.summary)
     log = _blocking(ClientProtocol.log)
 
     def _run(self, steps: Steps[T]) -> T:
@@ -184,6 +186,8 @@ class AsyncClient(_BaseClient[httpx.AsyncClient]):
     state = _awaited(ClientProtocol.state)
     diagnosis = _awaited(ClientProtocol.diagnosis)
     watch = _awaited(ClientProtocol.watch)
+    conclusion = _awaited(ClientProtocol.conclusion)
+    summary = _awaited(ClientProtocol.summary)
     log = _awaited(ClientProtocol.log)
 
     async def _run(self, steps: Steps[T]) -> T:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from posse.insight import Diagnosis, diagnose
+from posse.insight.conclusion import text
 from posse.insight.diagnosis.attributes import LEAST
 from posse.insight.diagnosis.text import SIGNIFICANT
 from posse.insight.hierarchy.data import PlayerData
@@ -19,6 +20,7 @@ from posse.policies.base import Policy
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 from posse.schedule import Random
+from posse.service.dashboard.log_evidence import conclude_from
 from posse.simulation import simulate
 from posse.text import plain
 
@@ -56,14 +58,12 @@ def diagnosis(counts: Counts, squares: np.ndarray) -> dict[str, Any]:
     return dict(plain({**verdict, "rows": rows, "broken": found.broken}))
 
 
-def conclusion(counts: Counts, squares: np.ndarray, offered: np.ndarray) -> dict[str, Any]:
-    """How likely each arm is to be the best."""
-    model = fit(counts, squares)
-    draws = np.where(offered, model.draws, -np.inf)
-    weights = model.weights["middle"] / model.weights["middle"].sum()
-    best = draws.argmax(axis=2)
-    chances = np.stack([weights @ (best == arm) for arm in range(offered.size)], axis=-1)
-    return {"state": "ready", "chances": chances.tolist()}
+def conclusion(*given: Any) -> dict[str, Any]:
+    """What `conclude` says of an experiment, as its page shows it."""
+    found = conclude_from(*given)
+    arms = [{**plain(arm), "place": place} for place, arm in enumerate(found.arms) if arm.offered]
+    said = [*text.costs(found), *text.cautions(found)]
+    return {"state": "ready", "verdict": found.verdict, "arms": arms, "said": said, "chances": found.best.chances}
 
 
 def explained(found: Diagnosis) -> list[dict[str, Any]] | None:

@@ -127,7 +127,8 @@ def arguments(kind: str, snapshot: Snapshot) -> tuple[Any, ...]:
         return snapshot.counts, snapshot.squares
     offered = np.array([here for _, here in snapshot.arms], bool)
     if kind == "conclusion":
-        return snapshot.counts, snapshot.squares, offered
+        known = snapshot.counts, snapshot.squares, offered, snapshot.setup.to_dict()
+        return snapshot.evidence, *known, snapshot.decisions, snapshot.head
     return snapshot.counts, snapshot.squares, snapshot.chosen, offered, snapshot.setup.to_dict()
 
 

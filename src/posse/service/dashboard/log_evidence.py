@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
+from posse.insight.conclusion.api import Conclusion, conclusion_of
+from posse.insight.conclusion.chances import best_chances
 from posse.insight.conclusion.evidence import ConclusionEvidence
 from posse.insight.watching.api import Watch, evidence_for, guard_states, watch_of
 from posse.insight.watching.evidence import DecisionBlock
+from posse.learner import Counts
 from posse.learner.shares import equal_shares
 from posse.learner.state import LearnerState
 from posse.rewards import GRID
@@ -116,6 +120,21 @@ class LogEvidence:
             return lambda rounds, offered: None
         about = {"setup": self._setup, "changes": self._limits, "arms": arms}
         return lambda rounds, offered: equal_shares(about, rounds, offered)
+
+
+def conclude_from(
+    evidence: bytes,
+    counts: Counts,
+    squares: np.ndarray,
+    offered: np.ndarray,
+    setup: dict[str, Any],
+    decisions: int,
+    digest: str,
+) -> Conclusion:
+    """What follows from an experiment's evidence, pickled as it was at one moment, and from the model of its players."""
+    known: ConclusionEvidence = pickle.loads(evidence)
+    best = best_chances(counts, squares, offered, known.present_of(*counts.pulls.shape))
+    return conclusion_of(known, best, counts, offered, setup, decisions, digest)
 
 
 def _probabilities(written: list[bytes], arms: int) -> np.ndarray:

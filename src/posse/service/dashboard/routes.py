@@ -20,6 +20,7 @@ from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ
 from posse.service.commands import Create
 from posse.service.dashboard import admin_routes, forms, manage_routes
 from posse.service.dashboard.analysis_process import REST, AnalysisProcess
+from posse.service.dashboard.conclusions import summary
 from posse.service.dashboard.experiment_page import chart, contents
 from posse.service.dashboard.page_router import PageRouter, trouble
 from posse.service.dashboard.snapshots import FRESH, Snapshots, latest_snapshot
@@ -178,6 +179,11 @@ async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]
     latest = {kind: analyses.latest(kind, snapshot) for kind in REST}
     seen = _digest((snapshot.name, *numbers, latest, asked, may_change))
     return seen, lambda: {**contents(snapshot, latest["conclusion"], *asked), **latest, "may_change": may_change}
+
+
+@router.page("/experiments/{name}/summary", READ)
+async def _summary(request: Request) -> Response:
+    return await summary(request.app.state, request.path_params["name"])
 
 
 # ---------------------------------------------------------------- login and files

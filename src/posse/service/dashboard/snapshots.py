@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import threading
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from posse.insight.watching.api import Watch
 from posse.learner.state import LearnerState
 from posse.policies.statistics import SQUARES
 from posse.rewards import GRID
+from posse.service.dashboard.analysis_process import LARGEST
 from posse.service.dashboard.history import ChoiceHistory, History, Lateness, Traffic, lateness, latest_decisions
 from posse.service.dashboard.log_evidence import LogEvidence
 from posse.service.storage import database, queries
@@ -29,6 +31,7 @@ FRESH = 1.0  # seconds for which a snapshot is kept,
 REST = 20.0  # or this many times as long as reading it took, so that it takes at most a twentieth of a processor,
 LONGEST = 10.0  # but no longer than this: the first reading may have waited for the compiler
 LEAST_PAIRS = 10_000  # that a small experiment counts as, so that no more than a hundred are kept
+BYTES = 300  # of evidence that count as a pair
 NORMAL_95 = 1.96  # so many standard deviations to either side hold 95 % of a normal distribution
 
 
@@ -47,11 +50,15 @@ class Snapshot:
         late: Lateness,
         recent: Sequence[Any],
         watch: Watch,
+        evidence: bytes,  # for a conclusion, pickled; nothing where there are too many players and arms for one
         complete: bool = True,
+        head: str = "",
+        description: str = "",
     ) -> None:
         self.name, self.status, self.now = name, status, now
         self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
-        self.watch, self.complete = watch, complete  # whether all of the log has been read
+        self.watch, self.evidence, self.head, self.description = watch, evidence, head, description
+        self.complete = complete  # whether all of the log has been read
         self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
         self.counts = state.counts()  # pulls whose reward is known
@@ -128,7 +135,7 @@ class Snapshots:
             ended = time.monotonic()
             kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
         with self._lock:
-            self._kept.put((name, row["id"]), kept, LEAST_PAIRS + found.chosen.size)
+            self._kept.put((name, row["id"]), kept, LEAST_PAIRS + found.chosen.size + len(found.evidence) // BYTES)
         return found
 
     def _read(self, name: str, row: Values, kept: _Kept) -> Snapshot:
@@ -149,7 +156,10 @@ class Snapshots:
                 late=lateness(connection, live.id, state.decisions, int(state.waiting.sum())),
                 recent=latest_decisions(connection, live.id),
                 watch=evidence.watched(state),
+                evidence=pickle.dumps(evidence.conclusion) if state.waiting.size <= LARGEST else b"",
                 complete=evidence.complete,
+                head=live.head.hex(),
+                description=live.life.description,
             )
 
 
