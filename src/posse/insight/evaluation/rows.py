@@ -174,11 +174,10 @@ def held_out(log: Log) -> Log:
         )
     propensity, probabilities = np.full(kept.player.size, each), None
     if kept.probabilities is not None and kept.rounds is not None:
-        offered = ~np.isnan(kept.probabilities)
-        offered |= ~offered.any(axis=1, keepdims=True)  # of old logs, which do not say
+        offered = ~(kept.probabilities <= 0)  # NaN in old logs, which do not say
         equal = equal_shares(log.about, kept.rounds, offered)
         if (equal != each).any():
-            propensity, probabilities = equal[np.arange(kept.arm.size), kept.arm], np.where(offered, equal, np.nan)
+            propensity, probabilities = equal[np.arange(kept.arm.size), kept.arm], equal
     return replace(kept, propensity=propensity, probabilities=probabilities, about={**log.about, "adaptive": False})
 
 

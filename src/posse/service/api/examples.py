@@ -48,6 +48,10 @@ _watch = {
     "guards": [],
 }
 
+_token = {"number": 2, "scopes": ["decide", "reward"], "experiment": None, "label": "tills"}
+_token |= {"created_at": 1.8e9, "expires_at": None, "revoked_at": None}
+_entry = {"number": 7, "at": 1.8e9, "who": "Ada", "action": "change", "experiment": "offers", "detail": "archive"}
+
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "ExperimentBody": [
         {"name": "offers", "arms": ARMS, "players": PLAYERS},
@@ -80,6 +84,12 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "StateAnswer": [_state | {"probabilities": [[0.5, 0.5], [0.5, 0.5]], "next": None}],
     "DiagnosisResult": [_diagnosis],
     "Watch": [_watch],
+    "TokenBody": [{"scopes": ["decide", "reward"], "label": "tills"}],
+    "TokenAnswer": [{"token": "posse_2_…", "number": 2}],
+    "TokensAnswer": [{"tokens": [_token]}],
+    "RevocationAnswer": [{"number": 2}],
+    "DeletionAnswer": [{"name": "offers", "decisions": 1}],
+    "AuditAnswer": [{"entries": [_entry], "next": None}],
     "HealthAnswer": [{"status": "alive"}],
 }
 """By the name of the schema."""

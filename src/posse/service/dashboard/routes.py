@@ -132,7 +132,7 @@ async def _create(request: Request) -> Response:
     made, wrong = forms.experiment_of(typed)
     if not wrong:
         try:
-            await request.app.state.writer.apply(Create(made.pop("name"), **made))
+            await request.app.state.writer.apply(Create(made.pop("name"), **made, by=request.state.grant.who))
             return RedirectResponse(experiment_address(typed["name"].strip()), 303, PAGE_HEADERS)
         except ExperimentExists:
             wrong = {"name": "There is an experiment of this name already."}

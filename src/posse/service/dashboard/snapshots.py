@@ -45,6 +45,7 @@ class Snapshot:
         now: float,
         state: LearnerState,
         *,
+        id: int = 0,
         choices: ChoiceHistory,
         traffic: Traffic,
         late: Lateness,
@@ -55,7 +56,7 @@ class Snapshot:
         head: str = "",
         description: str = "",
     ) -> None:
-        self.name, self.status, self.now = name, status, now
+        self.name, self.id, self.status, self.now = name, id, status, now
         self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
         self.watch, self.evidence, self.head, self.description = watch, evidence, head, description
         self.complete = complete  # whether all of the log has been read
@@ -151,6 +152,7 @@ class Snapshots:
                 live.life.status,
                 now,
                 state,
+                id=live.id,
                 choices=history.choices(connection, state.decisions, shown, arms),
                 traffic=history.traffic(connection, state.decisions, live.links, row["created_at"], now),
                 late=lateness(connection, live.id, state.decisions, int(state.waiting.sum())),
