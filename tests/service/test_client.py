@@ -266,6 +266,9 @@ CHANGES = {
     "retire_arm": lambda client, name, **more: client.retire_arm(name, "coupon", **more),
     "set_shares": lambda client, name, **more: client.set_shares(name, {"coupon": 0.3}, **more),
     "erase": lambda client, name, **more: client.erase(name, "Lyon", **more),
+    "delete": lambda client, name, **more: client.delete(name, **more),
+    "create_token": lambda client, name, **more: client.create_token(["read"], name, **more),
+    "revoke_token": lambda client, name, **more: client.revoke_token(7, **more),
 }
 """Everything that must not happen twice."""
 

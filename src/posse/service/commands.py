@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -20,12 +21,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from posse.attributes import Attributes
-from posse.decision import Decision, UnknownDecision, as_reports, parse_id, write_id
+from posse.decision import ConflictingReward, Decision, Report, UnknownDecision, as_reports, write_id
 from posse.learner.frames import given_players
+from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.shares import check_shares
+from posse.outcomes import declared
 from posse.policies.base import Policy
 from posse.service.storage import database
+from posse.service.storage.audit import COMMAND_LINE
 from posse.service.storage.errors import Archived, Finished, Paused
 from posse.service.storage.keyed_requests import as_json
 from posse.service.storage.lifecycle import Life, Shipment, Status, parse_shipment
@@ -33,6 +37,7 @@ from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import MADE_IN, PLAYER_CHANGES
 from posse.service.storage.queries import PROGRESS, Experiment
 from posse.service.storage.transaction import Transaction
+from posse.text import plural
 
 NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
 
@@ -114,55 +119,43 @@ class RewardOutcome:
 
     decision: str
     status: Literal["taken", "known", "conflict", "unknown", "invalid"]
-    """`taken`; `known`, the same reward came before; `conflict`, another did; `unknown` decision; `invalid` reward."""
+    """`taken`; `known`, the same came before; `conflict`, another did; `unknown` decision; `invalid` value."""
     detail: str | None = None
 
 
 class Observe(NamedTuple):
-    """Observe the rewards of decisions. Result: a `RewardOutcome` for each; a refused one does not stop the others."""
+    """Observe rewards and outcomes of decisions. Result: a `RewardOutcome` for each report.
+
+    A report is taken as a whole or not at all; one that is refused does not stop the others.
+    """
 
     experiment: str
-    reports: Sequence[tuple[str, float]]
-    """Pairs of a decision's id and its reward."""
+    reports: Sequence[tuple[str, float] | Report]
+    """A decision's id, its reward or None, and {outcome: value} if there are any."""
 
     def apply(self, transaction: Transaction) -> list[RewardOutcome]:
         live = transaction.live(self.experiment)
         _check_open(live)
         reports = as_reports(self.reports, None)
         now = transaction.now(live)
-        transaction.look_up_decisions(live, [identity for identity, _ in reports])
-        fresh: dict[int, float] = {}
-        outcomes = [check_report(live, identity, value, fresh) for identity, value in reports]
-        live.observe([(live.waiting[serial], value) for serial, value in fresh.items()], now)
-        return outcomes
+        transaction.look_up_decisions(live, [identity for identity, _, _ in reports])
+        fresh = Reports(live.state, live.recent)
+        results = [check_report(fresh, *report) for report in reports]
+        live.observe([(live.recent.waiting[serial], value) for serial, value in fresh.rewards.items()], now)
+        transaction.alarms += live.observe_outcomes(fresh.outcomes.values(), now)
+        return results
 
 
-def check_report(live: LiveExperiment, identity: str, value: Any, fresh: dict[int, float]) -> RewardOutcome:
-    """What becomes of a report; a new reward is added to `fresh`, by the serial number of its decision."""
-    state = live.state
+def check_report(fresh: Reports, identity: str, reward: Any, outcomes: Mapping[str, Any]) -> RewardOutcome:
+    """What becomes of a report, given those before it."""
     try:
-        serial, tag = parse_id(identity)
+        return RewardOutcome(identity, "taken" if fresh.take(identity, reward, outcomes) else "known")
     except UnknownDecision as error:
         return RewardOutcome(str(identity)[:60], "unknown", str(error))
-    try:
-        reward = state.setup.check_reward(f"reward of decision {identity}", value)
+    except ConflictingReward as error:
+        return RewardOutcome(identity, "conflict", str(error))
     except (TypeError, ValueError) as error:
         return RewardOutcome(identity, "invalid", str(error))
-    row = live.waiting.get(serial)
-    if row is not None and row.tag == tag:
-        if serial not in fresh:
-            fresh[serial] = reward
-            return RewardOutcome(identity, "taken")
-        known, conflict = fresh[serial], f"given two rewards, {fresh[serial]:g} and {reward:g}"
-    else:
-        known_tag, known, defaulted = live.answers.get(serial, (None, 0.0, False))
-        if known_tag != tag:
-            return RewardOutcome(identity, "unknown", f"decision {identity} was not made in experiment {live.name!r}")
-        how = f", taken by default after {state.setup.patience:g} s" if defaulted else ""
-        conflict = f"it already has the reward {known:g}{how}; {reward:g} is refused"
-    if state.steps(known) == state.steps(reward):
-        return RewardOutcome(identity, "known")
-    return RewardOutcome(identity, "conflict", conflict)
 
 
 class Record(NamedTuple):
@@ -172,6 +165,7 @@ class Record(NamedTuple):
     rewards: Sequence[tuple[str, str, float]]
     """Player, arm and reward."""
     key: str | None = None
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> int:
         live = transaction.live(self.experiment)
@@ -186,6 +180,7 @@ class Record(NamedTuple):
         now = transaction.now(live)
         past = live.state.record(checked, now)
         live.observe(past, now)
+        transaction.note(self.by, "record", live.name, plural(len(checked), "reward"))
         request.remember(json.dumps(len(checked)), {row.player for row, _ in past})
         return len(checked)
 
@@ -224,12 +219,15 @@ class Create(NamedTuple):
     shares: Mapping[str, Any] = {}
     control: str | None = None
     burn_in: int = 0
+    outcomes: Mapping[str, Any] | None = None
     description: str = ""
     key: str | None = None
     """Keys of requests that create are apart from those of any experiment."""
+    by: str = COMMAND_LINE
+    """For the audit trail."""
 
     def apply(self, transaction: Transaction) -> Experiment:
-        request = transaction.ask_to_create(self.key, "create", _asked(self))
+        request = transaction.ask_outside(self.key, "create", _asked(self))
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
         try:
@@ -244,25 +242,28 @@ class Create(NamedTuple):
             shares=check_shares(self.shares),
             control=self.control,
             burn_in=self.burn_in,
+            outcomes=declared(self.outcomes),
         )
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
         said = Life().moves(None, None, self.description)
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
         live.move(said, live.time)
         made = transaction.describe(self.experiment)
+        counted = plural(len(first["arms"]), "arm"), plural(len(first["players"]), "player")
+        transaction.note(self.by, "create", live.name, ", ".join((self.policy.label, *counted)))
         request.remember(_to_remember(live, made), range(len(first["players"])), created=live.id)
         return made
 
 
-LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in")
+LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in", "outcomes", "by")
 """Fields of requests that came with version 5."""
 
 
 def _asked(command: Create | Change) -> str | None:
     """What a request with a key asks for, as a text that was the same before there were the fields in LATER."""
-    fields = command._replace(key=None)._asdict() | ({"paused": None} if isinstance(command, Change) else {})
-    defaults = command._field_defaults
-    return command.key and as_json({n: said for n, said in fields.items() if n not in LATER or said != defaults[n]})
+    fields, defaults = command._replace(key=None, by=COMMAND_LINE)._asdict(), command._field_defaults
+    fields = {name: said for name, said in fields.items() if name not in LATER or said != defaults[name]}
+    return command.key and as_json(fields | ({"paused": None} if isinstance(command, Change) else {}))
 
 
 def _to_remember(live: LiveExperiment, made: Experiment) -> str:
@@ -311,6 +312,7 @@ class Change(NamedTuple):
     shares: Mapping[str, Any] | None = None
     """Replaces all limits on arms' shares."""
     key: str | None = None
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> Experiment:
         if not isinstance(self.knows_others, bool):
@@ -320,7 +322,7 @@ class Change(NamedTuple):
         if request.before is not None:
             return _as_it_was(live, request.before)
         given = {name for name, value in self._asdict().items() if value or value == ""}
-        given -= {"experiment", "status", "knows_others", "key"}
+        given -= {"experiment", "status", "knows_others", "key", "by"}
         if self.status != "finished" and (given or self.shares is not None):
             _check_open(live)
         steps = [("add arm", arm) for arm in check_names("arm", self.add_arms)]
@@ -339,9 +341,20 @@ class Change(NamedTuple):
             live.set_shares(self.shares, now)
         live.move(moves, now)
         made = transaction.describe(live.name)
+        if said := self._said(steps, [kind for kind, _ in moves]):
+            transaction.note(self.by, "change", live.name, said)
         about = [*(who for kind, who in steps if kind in PLAYER_CHANGES), *(self.ship_for or ())]
         request.remember(_to_remember(live, made), set(map(live.state.player_roster.place, about)))
         return made
+
+    def _said(self, steps: list[tuple[str, str]], moves: list[str]) -> str:
+        """What changes, without names of players; nothing if nothing does."""
+        players = Counter(kind for kind, _ in steps if kind in PLAYER_CHANGES)
+        said = [f"{kind} {plural(count, 'player')}" for kind, count in players.items()]
+        said += [f"{kind} {arm!r}" for kind, arm in steps if kind not in PLAYER_CHANGES]
+        said += [] if self.shares is None else ["shares"]
+        said += [f"finish and ship {self.ship!r}" if kind == "finish" and self.ship else kind for kind in moves]
+        return ", ".join(said)
 
 
 class Probe(NamedTuple):
@@ -362,6 +375,7 @@ class Erase(NamedTuple):
     experiment: str
     player: str
     key: str | None = None
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> str:
         live = transaction.live(self.experiment)
@@ -376,5 +390,6 @@ class Erase(NamedTuple):
         live.erase(self.player, replacement, now)
         transaction.requests.forget(live.id, place)
         transaction.erased = True
+        transaction.note(self.by, "erase", live.name, "1 player")
         request.remember(json.dumps(replacement), [])
         return replacement

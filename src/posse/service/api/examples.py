@@ -12,6 +12,7 @@ _decision = {"id": ID, "player": "Lyon", "arm": "coupon", "propensity": 0.5}
 _decision |= {"probabilities": {"coupon": 0.5, "nothing": 0.5}, "round": 1, "shared": 1.0, "holdout": False}
 _taken = {"decision": ID, "status": "taken", "detail": None}
 _unknown = {"decision": "99-00000000", "status": "unknown", "detail": "decision 99-00000000 was not made in …"}
+_outcome = {"range": [0.0, 1.0], "at_most": 0.05, "at_least": None, "action": "pause"}
 _experiment = {
     "name": "offers",
     "policy": {"name": "PosseTS", "constants": {}, "label": "PosseTS"},
@@ -21,6 +22,7 @@ _experiment = {
     **{"horizon": None, "reward_range": [0.0, 1.0], "floor": 0.0, "holdout": 0.0},
     **{"default_reward": None, "patience": None, "attributes": {}, "player_limit": 100_000},
     **{"shares": {"coupon": [0.05, 0.3]}, "control": "nothing", "burn_in": 500},
+    "outcomes": {"refund": _outcome},
     **{"rounds": 1, "decisions": 1, "rewards": 1, "waiting": 0, "created_at": 1767225600.0},
 }
 _pull = {"decision": ID, "round": 1, "player": "Lyon", "arm": "coupon"}
@@ -29,6 +31,7 @@ _rows = [
     {"event": 2, "kind": "reward", **_pull, "reward": 1.0, "observed": 1, "defaulted": False, "observed_at": 1.8e9},
     {"event": 3, "kind": "join", "observed_at": 1.8e9, "player": "Metz"},
     {"event": 4, "kind": "shares", "observed_at": 1.8e9, "shares": {"coupon": [0.05, 0.3]}},
+    {"event": 5, "kind": "outcome", **_pull, "outcome": "refund", "value": 0.0, "observed_at": 1.8e9},
 ]
 _state = {"players": PLAYERS, "arms": ARMS, "pulls": [[1, 0], [0, 0]], "means": [[1.0, None], [None, None]]}
 _diagnosis = {
@@ -39,10 +42,15 @@ _diagnosis = {
 }
 _state |= {"low": ZEROS, "high": [[1.0, 1.0], [1.0, 1.0]], "centers": NONE, "scales": NONE, "shared": NONE}
 
+_token = {"number": 2, "scopes": ["decide", "reward"], "experiment": None, "label": "tills"}
+_token |= {"created_at": 1.8e9, "expires_at": None, "revoked_at": None}
+_entry = {"number": 7, "at": 1.8e9, "who": "Ada", "action": "change", "experiment": "offers", "detail": "archive"}
+
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "ExperimentBody": [
         {"name": "offers", "arms": ARMS, "players": PLAYERS},
         {"name": "ramp", "arms": ARMS, "shares": {"coupon": [0.05, 0.3]}, "control": "nothing", "burn_in": 500},
+        {"name": "guarded", "arms": ARMS, "outcomes": {"refund": {"at_most": 0.05, "action": "pause"}}},
         {"name": "teas", "arms": ["green", "black"], "policy": {"name": "RobustAggTS", "constants": {"epsilon": 0.1}}},
     ],
     "ChangeBody": [
@@ -54,7 +62,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "OneDecisionBody": [{"player": "Lyon"}, {"player": "Lyon", "available": ["coupon"]}],
     "DecisionsBody": [{"players": PLAYERS}],
     "CombinationBody": [{"attributes": {"region": "south", "age": 44}}],
-    "RewardBody": [{"decision": ID, "reward": 1.0}],
+    "RewardBody": [{"decision": ID, "reward": 1.0}, {"decision": ID, "outcomes": {"refund": 0.0}}],
     "RewardsBody": [{"rewards": [{"decision": ID, "reward": 1.0}, {"decision": "99-00000000", "reward": 0.0}]}],
     "RecordsBody": [{"rewards": [{"player": "Lyon", "arm": "coupon", "reward": 1.0}]}],
     "ErasureBody": [{"player": "Lyon"}],
@@ -69,6 +77,12 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "LogAnswer": [{"rows": _rows, "next": None}],
     "StateAnswer": [_state | {"probabilities": [[0.5, 0.5], [0.5, 0.5]], "next": None}],
     "DiagnosisResult": [_diagnosis],
+    "TokenBody": [{"scopes": ["decide", "reward"], "label": "tills"}],
+    "TokenAnswer": [{"token": "posse_2_…", "number": 2}],
+    "TokensAnswer": [{"tokens": [_token]}],
+    "RevocationAnswer": [{"number": 2}],
+    "DeletionAnswer": [{"name": "offers", "decisions": 1}],
+    "AuditAnswer": [{"entries": [_entry], "next": None}],
     "HealthAnswer": [{"status": "alive"}],
 }
 """By the name of the schema."""

@@ -16,7 +16,8 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("clients need httpx: pip install 'posse[client]'", name="httpx") from error
 
-from posse.service.client.protocol import ClientProtocol, RewardReport
+from posse.service.client.delivery import RewardReport
+from posse.service.client.protocol import ClientProtocol
 from posse.service.client.retry import ServiceError, StepResult, Steps
 from posse.version import __version__
 
@@ -124,6 +125,11 @@ class Client(_BaseClient[httpx.Client]):
     state = _blocking(ClientProtocol.state)
     diagnosis = _blocking(ClientProtocol.diagnosis)
     log = _blocking(ClientProtocol.log)
+    delete = _blocking(ClientProtocol.delete)
+    create_token = _blocking(ClientProtocol.create_token)
+    tokens = _blocking(ClientProtocol.tokens)
+    revoke_token = _blocking(ClientProtocol.revoke_token)
+    audit = _blocking(ClientProtocol.audit)
 
     def _run(self, steps: Steps[T]) -> T:
         result: StepResult = None
@@ -182,6 +188,11 @@ class AsyncClient(_BaseClient[httpx.AsyncClient]):
     state = _awaited(ClientProtocol.state)
     diagnosis = _awaited(ClientProtocol.diagnosis)
     log = _awaited(ClientProtocol.log)
+    delete = _awaited(ClientProtocol.delete)
+    create_token = _awaited(ClientProtocol.create_token)
+    tokens = _awaited(ClientProtocol.tokens)
+    revoke_token = _awaited(ClientProtocol.revoke_token)
+    audit = _awaited(ClientProtocol.audit)
 
     async def _run(self, steps: Steps[T]) -> T:
         result: StepResult = None
