@@ -288,7 +288,9 @@ class TestWatch:
         place = table.schema.get_field_index("arm")
         pyarrow.parquet.write_table(table.set_column(place, "arm", [arms]), tmp_path / "log.parquet")
         assert main(["watch", str(tmp_path / "log.parquet"), "--level", "0.05"]) == 0
-        assert "ALARM: arm 'blue' is chosen too often" in capsys.readouterr().out
+        shown = capsys.readouterr().out
+        assert "ALARM: arm 'blue' is chosen too often" in shown
+        assert "doubtful" in shown
 
     def test_rewards_are_in_their_own_units(self):
         made = [
