@@ -126,6 +126,15 @@ class TestShareEvidence:
         assert found.alarm.arm is None
         assert found.alarm.observed < found.alarm.expected
 
+    def test_an_arm_that_could_not_be_chosen_is_noticed_soon(self):
+        found = WatchEvidence(2, holdout=0.1, every=1)
+        block = DecisionBlock(np.zeros(9, int), np.ones(9, int), np.array([[1.0, 0.0]] * 9), np.ones(9))
+        found.add_choices(block)
+        found.add_answers(block)
+        assert found.choices.alarm.noticed < 6
+        assert found.choices.alarm.arm in (None, 1)
+        assert np.isfinite(found.against_holdout.estimate(0.05)[0])
+
 
 class TestRewardGuess:
     def test_it_is_the_slow_one_in_any_blocks(self):
@@ -305,6 +314,31 @@ class TestWatch:
         assert [large.value, large.low, large.high] == pytest.approx(
             [10 * small.value, 10 * small.low, 10 * small.high]
         )
+
+    def test_rewards_that_an_arm_loses_are_found(self):
+        random = np.random.default_rng(3)
+        made = posse.Learner(posse.IndTS(), MEANS, ["north"], seed=5, floor=0.1, clock=lambda: 0.0)
+        for _ in range(1000):
+            decision = made.choose("north")
+            if random.random() < (0.2 if decision.arm == "green" else 0.9):
+                made.observe(decision, 1.0)
+        found = watch(made)
+        assert [each.about for each in found.alarms] == ["rewards"]
+        assert "ALARM: arm 'green' is among the decisions with rewards too rarely" in str(found)
+
+    def test_guards_come_from_the_log(self):
+        made = posse.Learner(
+            posse.IndTS(), ["red", "blue"], ["north"], outcomes={"refund": Outcome(at_most=0.05)}, clock=lambda: 0.0
+        )
+        decisions = [made.choose("north") for _ in range(200)]
+        for place, decision in enumerate(decisions):
+            made.observe(decision, outcomes={"refund": float(decision.arm == "red" and place % 2)})
+        red, blue = watch(made).guards
+        assert (red.alarm, blue.alarm) == (True, False)
+        assert red.decisions == sum(decision.arm == "red" for decision in decisions)
+        assert blue.mean == 0 < 0.4 < red.mean
+        assert made.alarms[0].arm == "red"
+        assert "ALARM" in str(watch(made))
 
     def test_logs_without_probabilities_are_refused(self):
         with pytest.raises(ValueError, match="how likely every arm was"):

@@ -168,10 +168,7 @@ def watch_of(
 
 
 def _check(about: str, found: ShareEvidence) -> ShareCheck:
-    points = found.trail.points.items()
-    path = (
-        (at, *(chosen - expected).tolist()) for at, (chosen, expected, _) in ((at, each[:, 1:]) for at, each in points)
-    )
+    path = ((at, *(chosen - expected)[1:].tolist()) for at, (chosen, expected) in found.trail.points.items())
     return ShareCheck(about, found.count, found.level, found.peak, found.alarm, tuple(path))
 
 
