@@ -189,6 +189,17 @@ class TestEffectEvidence:
         evidence.add_answers(block)
         assert evidence.against_control.count == (block.probabilities[:, 2] > 0).sum() < 500
 
+    def test_decisions_with_one_possible_arm_do_not_count(self):
+        block, shipped = made(500), np.zeros((500, 3))
+        shipped[:, 1] = 1.0
+        free, both = (WatchEvidence(3, holdout=0.1, control=1) for _ in range(2))
+        for each in (free, both):
+            each.add_answers(block)
+        both.add_answers(DecisionBlock(block.player, np.ones(500, int), shipped, block.reward))
+        assert both.answered == 1000
+        assert both.against_holdout.count == both.against_control.count == 500
+        assert both.against_holdout.estimate(0.05) == free.against_holdout.estimate(0.05)
+
 
 def test_a_trail_is_bounded_and_even():
     trail = Trail()

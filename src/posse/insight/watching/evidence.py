@@ -313,7 +313,8 @@ class WatchEvidence:
             self.answers.add(block.arm, block.probabilities)
         if self.against_holdout is None and self.against_control is None:
             return
-        for part, guess in self._guess.follow(block):
+        free = np.count_nonzero(block.probabilities, axis=1) > 1  # where one arm is shipped, nothing is compared
+        for part, guess in self._guess.follow(block.taken(free)):
             equal = part.equal_shares()
             adaptive = (part.probabilities - self.holdout * equal) / (1 - self.holdout)
             if self.against_holdout is not None:
