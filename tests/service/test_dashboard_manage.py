@@ -13,7 +13,7 @@ from serving import service
 from test_dashboard import FORM, HOSTILE, Page
 
 import posse
-from posse.service.dashboard import manage_routes
+from posse.service.dashboard import admin_routes, manage_routes
 
 SHOPS = "\n".join(f"shop {number}" for number in range(60))
 
@@ -65,9 +65,42 @@ def test_the_form_declares_attributes_and_takes_players_with_values(client):
     assert "such as Lyon: region=region, device=phone, age=18" in text
 
 
+def test_the_form_limits_shares_and_they_are_edited_while_it_runs(client):
+    more = {"shares": "red: 5 to 30\nplants: 12.5 %", "control": " blue", "burn_in": "50"}
+    address = made(client, "ramp", **more)
+    found = described(client, address)
+    assert found["shares"] == {"red": [0.05, 0.3], "plants": [0.125, 0.125]}
+    assert (found["control"], found["burn_in"]) == ("blue", 50)
+    page = client.get(f"{address}/manage").text
+    assert "red: 5 to 30\nplants: 12.5<" in page
+    assert "with which the others are compared, is blue" in Page(page).text
+    assert do(client, address, "shares", shares="red: 10 – 60").status_code == 303
+    assert described(client, address)["shares"] == {"red": [0.1, 0.6]}
+    assert do(client, address, "shares").status_code == 303  # no limits at all
+    assert described(client, address)["shares"] == {}
+
+
+def test_the_form_declares_outcomes(client):
+    typed = "refund: 0 to 1, at most 0.05, retire the arm\nminutes: −5 to 60, at least 1.5\ncalls: 0 to 9"
+    found = described(client, made(client, "outcomes", outcomes=typed))["outcomes"]
+    assert {name: [each[field] for field in each] for name, each in found.items()} == {
+        "refund": [[0, 1], 0.05, None, "pause"],
+        "minutes": [[-5, 60], None, 1.5, "alarm"],
+        "calls": [[0, 9], None, None, "alarm"],
+    }
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        ({"attributes": "", "outcomes": "refund, 0 to 1"}, "'refund, 0 to 1' is no outcome"),
+        ({"attributes": "", "outcomes": "refund: 0 to 1, at most 2"}, "at_most=2"),
+        ({"attributes": "", "outcomes": "refund: . to 1"}, "is no outcome; write it as"),
+        ({"attributes": "", "shares": "red: 60\nblue: 50"}, "add up to 1.1"),
+        ({"attributes": "", "shares": "green: 60"}, "the arm 'green'"),
+        ({"attributes": "", "shares": "red at 5"}, "'red at 5' gives no share of an arm"),
+        ({"attributes": "", "control": "green"}, "green"),
+        ({"attributes": "", "burn_in": "0.5"}, "burn_in=0.5"),
         ({"attributes": "age: 30, 18"}, "expected rising numbers"),
         ({"attributes": "what for"}, "attribute 'what for'"),
         ({"attributes": "age\nage: 3"}, "attribute 'age' is named twice"),
@@ -144,6 +177,8 @@ def test_the_page_asks_first_and_every_question_has_a_way_back(client):
         ("erase", {"who": "Nobody"}, "Nobody"),
         ("finish", {"ship": "no such arm"}, "no such arm"),
         ("archive", {}, "the experiment is running"),
+        ("shares", {"shares": "red: 110"}, "red"),
+        ("shares", {"shares": "red: 1\nred: 2"}, "arm 'red' is named twice"),
         ("describe", {"description": "x" * 3000}, "expected at most 2,000 printable characters"),
     ],
 )
@@ -188,6 +223,17 @@ def test_an_experiment_goes_through_its_whole_life(client):
     assert "New experiment" not in archived.text
     do(client, address, "restore")
     assert described(client, address)["status"] == "finished"
+    refused = client.post(f"{address}/delete", data={"confirm": "life"})
+    assert (refused.status_code, "only an archived one can be deleted" in Page(refused.text).text) == (422, True)
+    do(client, address, "archive")
+    for wrong in ({}, {"confirm": "Life"}):
+        refused = client.post(f"{address}/delete", data=wrong)
+        assert (refused.status_code, "Type the name" in Page(refused.text).text) == (422, True)
+    assert described(client, address)["status"] == "archived"
+    assert client.post(f"{address}/delete", data={"confirm": " life "}).headers["location"] == "/"
+    assert client.get(address).status_code == 404
+    assert client.post(f"{address}/delete", data={"confirm": "life"}).status_code == 404
+    assert made(client, "life") == address  # the name is free
 
 
 def test_many_players_come_page_by_page_and_are_found(client):
@@ -285,9 +331,29 @@ def test_tokens_are_made_shown_once_and_revoked(tmp_path):
         assert client.post("/tokens/2/revoke").status_code == 303
         assert client.get("/v1/experiments/ours", headers=bearer).status_code == 401
         assert "revoked" in Page(client.get("/tokens").text).text
+        assert "<me> revoke token token 2" in Page(client.get("/audit").text).text
         for number in ("3", "-1", "x", "9" * 30):
             assert client.get(f"/tokens/{number}/ask").status_code == 404
             assert client.post(f"/tokens/{number}/revoke").status_code == 404
+
+
+def test_the_audit_trail_says_who_did_what_and_names_no_player(client, monkeypatch):
+    address = made(client, "audited <b>", players="Lyon\nNice")
+    do(client, address, "retire-arm", who="red")
+    do(client, address, "shares", shares="blue: 50 to 60")
+    do(client, address, "erase", who="Lyon")
+    text = Page(client.get("/audit", params={"experiment": "audited <b>"}).text).text
+    assert "open service change retire arm 'red'" in text
+    assert text.index("erase") < text.index("retire arm 'red'") < text.index("create")
+    assert "open service change shares" in text
+    assert "Lyon" not in text
+    assert "audited <b>" in Page(client.get("/audit").text).text
+    monkeypatch.setattr(admin_routes, "ENTRIES", 2)
+    first = Page(client.get("/audit", params={"experiment": "audited <b>"}).text)
+    (older,) = [each["href"] for tag, each in first.tags if "before=" in (each.get("href") or "")]
+    assert "create" in Page(client.get(older).text).text
+    for query in ({"before": "x"}, {"before": "9" * 40}, {"experiment": "\0"}):
+        assert client.get("/audit", params=query).status_code == 200
 
 
 def secret_of(answer) -> str:

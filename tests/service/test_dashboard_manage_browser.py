@@ -93,6 +93,13 @@ def test_everything_works_without_scripts(browser, url, client):
         page.get_by_role("button", name="Restore").click()
         found = client.experiment("no scripts")
         assert (found["status"], found["ship"]) == ("finished", "red")
+        page.get_by_role("link", name="Archive…").click()
+        page.get_by_role("button", name="Archive").click()
+        page.get_by_role("link", name="Delete…").click()
+        page.get_by_label("To confirm").fill("no scripts")
+        page.get_by_role("button", name="Delete for good").click()
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        assert "no scripts" not in [each["name"] for each in client.experiments()]
 
 
 @pytest.mark.parametrize(("scheme", "width"), LOOKS)

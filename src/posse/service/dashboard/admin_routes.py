@@ -1,4 +1,4 @@
-"""The pages for whoever looks after the whole service: tokens."""
+"""The pages for whoever looks after the whole service: tokens, and the audit trail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from posse.service.auth.tokens import SCOPES, CreateToken, RevokeToken
 from posse.service.dashboard import forms
 from posse.service.dashboard.page_router import PageRouter, trouble
 from posse.service.dashboard.templates import PAGE_HEADERS, page
+from posse.service.storage import audit
 
+ENTRIES = 100  # of the audit trail on one page
 SHOWN = 500  # tokens, the newest first
 DAY = 86_400.0
 LIVES = {"1": "a day", "30": "30 days", "90": "90 days", "365": "a year", "": "until it is revoked"}
@@ -57,7 +59,9 @@ async def _make_token(request: Request) -> Response:
         wrong = {"scope-admin": "The first token must be for admin and all experiments: this page will ask for it."}
     else:
         try:
-            command = CreateToken(scopes, experiment, DAY * int(days) if days else None, typed.get("label", "").strip())
+            lasts = DAY * int(days) if days else None
+            label = typed.get("label", "").strip()
+            command = CreateToken(scopes, experiment, lasts, label, by=request.state.grant.who)
             return await _tokens_page(request, {"typed": typed, "wrong": {}}, secret=await state.writer.apply(command))
         except (ValueError, TypeError) as error:  # of an unknown experiment, or a label
             wrong = {"experiment" if experiment is not None and "experiment" in str(error) else "label": f"{error}."}
@@ -78,7 +82,20 @@ async def _ask(request: Request) -> Response:
 async def _revoke(request: Request) -> Response:
     number = request.path_params["number"]
     try:
-        await request.app.state.writer.apply(RevokeToken(int(number) if number.isdecimal() and len(number) < 9 else 0))
+        token = int(number) if number.isdecimal() and len(number) < 9 else 0
+        await request.app.state.writer.apply(RevokeToken(token, by=request.state.grant.who))
     except ValueError as error:
         return trouble(404, "No such token", f"{error}.")
     return RedirectResponse("/tokens", 303, PAGE_HEADERS)
+
+
+@router.page("/audit", CREATE)
+async def _audit(request: Request) -> Response:
+    query, state = request.query_params, request.app.state
+    experiment, before = query.get("experiment", "")[:200].replace("\0", ""), query.get("before", "")
+    first = int(before) if before.isdecimal() and len(before) < 16 else 10**15
+    found = await state.read_pool.query(audit.latest, first, ENTRIES + 1, experiment or None)
+    entries, more = found[:ENTRIES], found[ENTRIES:]
+    shown = {"entries": entries, "next": entries[-1].id if more else None, "experiment": experiment}
+    now, may_leave = float(state.store.clock()), access.COOKIE in request.cookies
+    return page("manage/audit.html", **shown, now=now, may_create=True, may_leave=may_leave)

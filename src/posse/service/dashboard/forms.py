@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -22,8 +22,12 @@ NUMBERS = {
     "patience": "the minutes to wait",
     "default_reward": "the reward to count",
     "holdout": "the share at random",
+    "burn_in": "the decisions with equal shares",
 }
+NUMBER = r"([-−+]?(?:\d+\.?\d*|\.\d+))"
 WITH_VALUES = re.compile(r"(.+?)\s*:\s*([^\W\d]\w*\s*=.*)")  # a player's name, and its attributes
+SHARES = re.compile(rf"(.+)\s*:\s*{NUMBER}\s*%?(?:\s*(?:to|-|–)\s*{NUMBER}\s*%?)?")
+OUTCOME = re.compile(rf"(.+?)\s*:\s*{NUMBER} to {NUMBER}(?:\s*,\s*at (most|least) {NUMBER}(\s*,\s*retire.*)?)?")
 
 
 class UnreadableForm(ValueError):
@@ -87,6 +91,57 @@ def players_of(text: str, declared: Attributes) -> list[str] | dict[str, dict[st
     return found
 
 
+def shares_of(text: str) -> dict[str, tuple[float, float]]:
+    """Limits on the shares of arms, each on a line, in per cent: the least and the greatest, or one for both.
+
+    >>> shares_of("new: 5 to 30\\ntoday: 20 %")
+    {'new': (0.05, 0.3), 'today': (0.2, 0.2)}
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for line in lines(text):
+        match = SHARES.fullmatch(line)
+        if match is None:
+            raise ValueError(f"{line!r:.60} gives no share of an arm; write it as today: 20, or as new: 5 to 30")
+        least = _number(match[2]) / 100
+        _add(found, "arm", match[1].strip(), (least, _number(match[3]) / 100 if match[3] else least))
+    return found
+
+
+def written_shares(shares: Mapping[str, Sequence[float]]) -> str:
+    """Limits on shares as one would type them.
+
+    >>> written_shares({"new": (0.05, 0.3), "today": (0.2, 0.2)})
+    'new: 5 to 30\\ntoday: 20'
+    """
+    ends = {arm: [format(100 * share, ".10g") for share in limits] for arm, limits in shares.items()}
+    return "\n".join(f"{arm}: {' to '.join(dict.fromkeys(texts))}" for arm, texts in ends.items())
+
+
+def outcomes_of(text: str) -> dict[str, dict[str, Any]]:
+    """Outcomes beside the reward, each on a line: the range, and perhaps a bound and what to do about it.
+
+    >>> outcomes_of("refund: 0 to 1, at most 0.05, retire the arm\\nminutes: 0 to 60")["refund"]
+    {'range': (0.0, 1.0), 'at_most': 0.05, 'action': 'pause'}
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for line in lines(text):
+        match = OUTCOME.fullmatch(line)
+        if match is None:
+            example = "refund: 0 to 1, at most 0.05, retire the arm"
+            raise ValueError(f"{line!r:.60} is no outcome; write it as minutes: 0 to 60, or as {example}")
+        name, low, high, which, bound, retire = match.groups()
+        made: dict[str, Any] = {"range": (_number(low), _number(high))}
+        if which:
+            made |= {f"at_{which}": _number(bound), "action": "pause" if retire else "alarm"}
+        _add(found, "outcome", name, made)
+    return found
+
+
+def _number(text: str) -> float:
+    """A number, with a minus of any kind."""
+    return float(text.strip().replace("−", "-"))
+
+
 def written_values(player: str, values: Mapping[str, Any]) -> str:
     """A player with its attributes, as one would type it.
 
@@ -121,7 +176,7 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
     def number(name: str) -> float:
         text = typed.get(name, "").strip()
         try:
-            return float(text.replace("−", "-"))
+            return _number(text)
         except ValueError:
             wrong[name] = f"Give a number for {NUMBERS[name]}" + (f"; {text[:20]!r} is none." if text else ".")
             return math.nan
@@ -138,6 +193,12 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
     made["arms"] = lines(typed.get("arms", ""))
     made["attributes"] = by_line("attributes", attributes_of)
     made["players"] = by_line("players", players_of, Attributes(made["attributes"]))
+    made["shares"] = by_line("shares", shares_of)
+    made["outcomes"] = by_line("outcomes", outcomes_of)
+    made["control"] = typed.get("control", "").strip() or None
+    if typed.get("burn_in", "").strip():
+        burn_in = number("burn_in")
+        made["burn_in"] = int(burn_in) if burn_in.is_integer() else burn_in
     if not made["name"]:
         wrong["name"] = "Give the experiment a name."
     if len(made["arms"]) < 2:

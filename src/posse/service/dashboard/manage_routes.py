@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from posse.attributes import Attributes
+from posse.service.admin.deletion import Delete
 from posse.service.auth import permissions as access
 from posse.service.auth.permissions import CHANGE, CREATE, READ
 from posse.service.commands import Change, Erase
@@ -31,9 +32,10 @@ FIELDS = {
     "add-players": "players",
     "return-player": "players",
     "describe": "description",
+    "shares": "shares",
 }
 """Which field of the page is wrong if something cannot be done; all else is asked about before it is done."""
-ASKED = ("pause", "finish", "archive", "retire-arm", "retire-player", "erase")
+ASKED = ("pause", "finish", "archive", "delete", "retire-arm", "retire-player", "erase")
 STATUSES: dict[str, Status] = {
     "pause": "paused",
     "resume": "running",
@@ -56,9 +58,12 @@ async def _manage(request: Request) -> Response:
 
 async def _manage_page(request: Request, typed: dict[str, str], wrong: dict[str, str], status: int = 200) -> Response:
     found = await _found(request)
-    form = {"typed": {"description": found["experiment"].description, **typed}, "wrong": wrong}
+    experiment = found["experiment"]
+    limits = {arm: experiment.shares[arm] for arm, _ in experiment.arms if arm in experiment.shares}
+    saved = {"description": experiment.description, "shares": forms.written_shares(limits)}
+    form = {"typed": saved | typed, "wrong": wrong}
     done = request.query_params.get("done", "") if not wrong else ""
-    example = forms.written_values("Lyon", found["experiment"].setup.attributes.example())
+    example = forms.written_values("Lyon", experiment.setup.attributes.example())
     return page("manage/experiment.html", status, **found, form=form, done=done, example=example)
 
 
@@ -106,7 +111,8 @@ async def _change(request: Request) -> Response:
     do, writer = typed.get("do", ""), request.app.state.writer
     experiment = await request.app.state.read_pool.query(queries.experiment, name)
     try:
-        await writer.apply(_command(name, typed, experiment.setup.attributes))
+        command = _command(name, typed, experiment.setup.attributes)
+        await writer.apply(command._replace(by=request.state.grant.who))
     except (UnknownExperiment, forms.UnreadableForm):
         raise
     except (ValueError, TypeError) as error:
@@ -118,12 +124,28 @@ async def _change(request: Request) -> Response:
     return RedirectResponse(experiment_address(name) + back, 303, PAGE_HEADERS)
 
 
+@router.page("/experiments/{name}/delete", CREATE, "POST")
+async def _delete(request: Request) -> Response:
+    typed, name = forms.read(await request.body()), request.path_params["name"]
+    if typed.get("confirm", "").strip() != name:
+        return await _ask_page(request, {"do": "delete", **typed}, "Type the name of the experiment as it stands here.")
+    try:
+        await request.app.state.writer.apply(Delete(name, by=request.state.grant.who))
+    except UnknownExperiment:
+        raise
+    except Refused as error:
+        return await _ask_page(request, {"do": "delete"}, f"{error}.")
+    return RedirectResponse("/", 303, PAGE_HEADERS)
+
+
 def _command(name: str, typed: Mapping[str, str], declared: Attributes) -> Change | Erase:
     """What is to be done."""
     who = typed.get("who", "")
     match typed.get("do"):
         case str(do) if do in STATUSES:
             return Change(name, status=STATUSES[do], ship=typed.get("ship") or None if do == "finish" else None)
+        case "shares":
+            return Change(name, shares=forms.shares_of(typed.get("shares", "")))
         case "describe":
             return Change(name, description=typed.get("description", ""))
         case "add-arms":

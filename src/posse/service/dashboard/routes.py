@@ -112,7 +112,13 @@ def _read_list(store: ServiceStore, only: str | None, search: str, archived: boo
         )
         pages = max(1, -(-found // CARDS))
         page = min(number, pages)
-        asked = {"only": only, "search": search, "archived": archived, "skip": (page - 1) * CARDS, "limit": CARDS}
+        asked: dict[str, Any] = {
+            "only": only,
+            "search": search,
+            "archived": archived,
+            "skip": (page - 1) * CARDS,
+            "limit": CARDS,
+        }
         shown = queries.experiments(connection, **asked)
         listed = {"experiments": shown, "found": found, "others": others, "page": page, "pages": pages}
         return {**listed, "search": search, "archived": archived}
@@ -147,7 +153,10 @@ async def _create(request: Request) -> Response:
 @router.page("/experiments/{name}", READ)
 async def _experiment(request: Request) -> Response:
     state, (seen, make) = request.app.state, await _contents(request)
-    where = {"base": str(request.base_url).rstrip("/"), "needs_token": request.state.grant is not access.EVERYTHING}
+    where: dict[str, Any] = {
+        "base": str(request.base_url).rstrip("/"),
+        "needs_token": request.state.grant is not access.EVERYTHING,
+    }
     values = {**await state.read_pool.run(make), "seen": seen}
     return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, **where)
 

@@ -66,7 +66,7 @@ def _templates() -> Environment:
         undefined=StrictUndefined,
     )
     functions = (static, experiment_address, plural, fixed, interval_decimals, repr, words.percent, words.rate)
-    functions += (words.span, check_sentence, effect_sentence)
+    functions += (words.moment, words.span, check_sentence, effect_sentence)
     environment.globals |= {function.__name__: function for function in functions}
     environment.filters["sentence"] = words.sentence
     environment.tests["finite"] = math.isfinite

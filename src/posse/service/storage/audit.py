@@ -38,3 +38,10 @@ def entries(
     table = tables.audit
     query = sql.select(table).where(table.c.id > after).order_by(table.c.id).limit(limit)
     return list(connection.execute(query if experiment is None else query.where(table.c.experiment == experiment)))
+
+
+def latest(connection: Connection, before: int, limit: int, experiment: str | None = None) -> list[sql.Row[Any]]:
+    """At most so many rows before one of them, the newest first."""
+    table = tables.audit
+    query = sql.select(table).where(table.c.id < before).order_by(table.c.id.desc()).limit(limit)
+    return list(connection.execute(query if experiment is None else query.where(table.c.experiment == experiment)))
