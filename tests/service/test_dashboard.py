@@ -221,8 +221,7 @@ def test_a_page_follows_what_happens(client):
     assert "Waiting for a reward 4" in text
     assert text.count("waiting") >= 4
     data = client.get(f"{address}/chart.json").json()
-    assert (data["decisions"], len(data["upto"])) == (12, 12)
-    assert sum(data["traffic"]["decisions"]) > 0
+    assert data["upto"] == list(range(1, 13))
 
 
 def test_what_has_not_changed_is_not_sent_again(client):

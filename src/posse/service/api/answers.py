@@ -1,10 +1,12 @@
-"""What the longer answers say: outcomes, the rows of a log, and a diagnosis."""
+"""What the longer answers say: outcomes, the rows of a log, a diagnosis, and a conclusion."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
+
+from posse.insight.conclusion.api import ArmSummary, PlayerSummary
 
 Table = list[list[float | None]]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
@@ -238,3 +240,47 @@ class DiagnosisResult(BaseModel):
     effect_by_traffic: EstimateAnswer | None = Field(None, description="The same on average over rewards")
     effects: EstimatesAnswer | None = Field(None, description="The same for each player")
     attributes: dict[str, AttributeAnswer] | None = Field(None, description="What each attribute explains")
+
+
+# ---------------------------------------------------------------- a conclusion
+
+
+class ArmDifferenceAnswer(EstimateAnswer):
+    """By how much the leader is better than another arm, with an interval that holds at every look."""
+
+    against: str
+
+
+class BestChancesAnswer(BaseModel):
+    """What the model of the players says; tables are [player][arm], losses are per decision."""
+
+    chances: Table = Field(description="The chance that an arm is the player's best")
+    overall: list[float] = Field(description="For each arm the chance that it is best on average over all decisions")
+    others: Table = Field(description="The weight of other players' data in what is known of the mean, from 0 to 1")
+    one_loss: list[float] = Field(description="What shipping each arm for everybody loses, beside every player's best")
+    own_loss: float = Field(description="The same if each player gets the arm that the model expects most of")
+    going_loss: float = Field(description="The same if decisions go on with the present probabilities")
+
+
+class ConclusionResult(BaseModel):
+    """Whether an experiment can end: which arm to ship for whom, and what stopping or going on costs."""
+
+    schema_: Literal[1] = Field(alias="schema", description="The version of this form")
+    kind: Literal["conclusion"]
+    verdict: str = Field(description="What to do, in a sentence or two")
+    level: float = Field(description="A wrong arm is ever shipped, for anybody, with at most this probability")
+    tolerance: float = Field(description="By how much the arm that is shipped may be worse than another, in rewards")
+    decisions: int
+    answers: int = Field(description="How many decisions have a reward, and probabilities")
+    arms: list[ArmSummary]
+    players: list[PlayerSummary]
+    winner: str | None = Field(description="The arm that is shown to be the best for everybody")
+    since: int = Field(description="After how many rewards it was shown; 0 if none is")
+    leader: str = Field(description="The winner, or else the arm that is most likely the best for everybody")
+    differences: list[ArmDifferenceAnswer] = Field(description="The leader beside every other arm on offer")
+    ship_loss: float = Field(description="What shipping the leader for everybody loses a decision, by the model")
+    own_loss: float = Field(description="The same if each player gets the arm that the model expects most of")
+    going_loss: float = Field(description="The same if decisions go on with the present probabilities")
+    best: BestChancesAnswer
+    alone: int = Field(description="Players that have no evidence of their own, because memory is bounded")
+    digest: str = Field(description="The digest of the log's last row")

@@ -41,6 +41,12 @@ _diagnosis = {
     **{"verdict": "There is not enough data yet.", "costs": None},
 }
 _state |= {"low": ZEROS, "high": [[1.0, 1.0], [1.0, 1.0]], "centers": NONE, "scales": NONE, "shared": NONE}
+_watch = {
+    **{"decisions": 1000, "answered": 950, "arms": ARMS, "notes": []},
+    "checks": [{"about": "choices", "decisions": 1000, "level": 0.01, "evidence": 0.7, "alarm": None, "path": []}],
+    "effects": [{"against": "holdout", "decisions": 950, "value": 0.1, "low": 0.02, "high": 0.17, "path": []}],
+    "guards": [],
+}
 
 _token = {"number": 2, "scopes": ["decide", "reward"], "experiment": None, "label": "tills"}
 _token |= {"created_at": 1.8e9, "expires_at": None, "revoked_at": None}
@@ -77,6 +83,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "LogAnswer": [{"rows": _rows, "next": None}],
     "StateAnswer": [_state | {"probabilities": [[0.5, 0.5], [0.5, 0.5]], "next": None}],
     "DiagnosisResult": [_diagnosis],
+    "Watch": [_watch],
     "TokenBody": [{"scopes": ["decide", "reward"], "label": "tills"}],
     "TokenAnswer": [{"token": "posse_2_…", "number": 2}],
     "TokensAnswer": [{"tokens": [_token]}],

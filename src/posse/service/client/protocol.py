@@ -134,7 +134,12 @@ class ClientProtocol(RewardDelivery):
         """
         names = {"join": join, "retire": retire, "add_arms": add_arms, "retire_arms": retire_arms}
         body: dict[str, Any] = {kind: _given(of_kind) for kind, of_kind in names.items()}
-        body |= {"status": status, "ship": ship, "ship_for": dict(ship_for or {}), "description": description}
+        body |= {
+            "status": status,
+            "ship": ship,
+            "ship_for": None if ship_for is None else dict(ship_for),
+            "description": description,
+        }
         body |= {"knows_others": knows_others, "shares": None if shares is None else dict(shares)}
         return self._change("PATCH", experiment_path(experiment), body, key)
 
@@ -202,6 +207,18 @@ class ClientProtocol(RewardDelivery):
     def diagnosis(self, experiment: str) -> Steps[dict[str, Any]]:
         """Is ε right? What `posse.insight.diagnose` says."""
         return self._get(f"{experiment_path(experiment)}/diagnosis")
+
+    def watch(self, experiment: str) -> Steps[dict[str, Any]]:
+        """Do choices and rewards come as they should, and what does adapting earn? What `posse.watch` says."""
+        return self._get(f"{_path(experiment)}/watch")
+
+    def conclusion(self, experiment: str) -> Steps[dict[str, Any]]:
+        """Can it end, and which arm should be shipped for whom? What `posse.conclude` says."""
+        return self._get(f"{_path(experiment)}/conclusion")
+
+    def summary(self, experiment: str) -> Steps[str]:
+        """The whole experiment on one page of HTML that prints well."""
+        return self._get(f"{_path(experiment)}/summary")
 
     def log(self, experiment: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
         """The log as rows with the learner's columns, from the rows after number `after` on."""

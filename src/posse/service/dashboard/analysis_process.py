@@ -23,7 +23,7 @@ import numpy as np
 if TYPE_CHECKING:
     from posse.service.dashboard.snapshots import Snapshot
 
-REST = {"diagnosis": 4.0, "savings": 30.0}  # seconds before an analysis is repeated
+REST = {"conclusion": 4.0, "diagnosis": 4.0, "savings": 30.0}  # seconds before an analysis is repeated
 GROWTH = 1.02  # the savings are worked out anew only when there are so many times as many decisions
 LARGEST = 20_000  # the most players × arms that are analyzed
 
@@ -126,6 +126,9 @@ def arguments(kind: str, snapshot: Snapshot) -> tuple[Any, ...]:
     if kind == "diagnosis":
         return snapshot.counts, snapshot.squares
     offered = np.array([here for _, here in snapshot.arms], bool)
+    if kind == "conclusion":
+        known = snapshot.counts, snapshot.squares, offered, snapshot.setup.to_dict()
+        return snapshot.evidence, *known, snapshot.decisions, snapshot.head
     return snapshot.counts, snapshot.squares, snapshot.chosen, offered, snapshot.setup.to_dict()
 
 

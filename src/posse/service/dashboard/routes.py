@@ -20,9 +20,10 @@ from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ
 from posse.service.commands import Create
 from posse.service.dashboard import admin_routes, forms, manage_routes
 from posse.service.dashboard.analysis_process import REST, AnalysisProcess
+from posse.service.dashboard.conclusions import summary
 from posse.service.dashboard.experiment_page import chart, contents
 from posse.service.dashboard.page_router import PageRouter, trouble
-from posse.service.dashboard.snapshots import FRESH, Snapshot, Snapshots
+from posse.service.dashboard.snapshots import FRESH, Snapshots, latest_snapshot
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, render, static_files
 from posse.service.storage import queries
 from posse.service.storage.errors import ExperimentExists
@@ -167,7 +168,8 @@ async def _live(request: Request) -> Response:
 
 @router.page("/experiments/{name}/chart.json", READ, part=True)
 async def _chart(request: Request) -> Response:
-    state, snapshot = request.app.state, await _snapshot(request)
+    state = request.app.state
+    snapshot = await latest_snapshot(state, request.path_params["name"])
 
     def make() -> bytes:
         return json.dumps(chart(snapshot), allow_nan=False).encode()
@@ -176,23 +178,21 @@ async def _chart(request: Request) -> Response:
     return Response(data, 200, PAGE_HEADERS, "application/json")
 
 
-async def _snapshot(request: Request) -> Snapshot:
-    state, name = request.app.state, request.path_params["name"]
-    found: Snapshot = await state.answers.get(
-        ("snapshot", name), lambda: state.read_pool.run(state.snapshots.of, name), seconds=0.0
-    )
-    return found
-
-
 async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]]:
     """A digest of what the page of an experiment, or its parts, show, and a function that makes all of it."""
-    snapshot, analyses = await _snapshot(request), request.app.state.analyses
+    analyses = request.app.state.analyses
+    snapshot = await latest_snapshot(request.app.state, request.path_params["name"])
     asked = request.query_params.get("q", "")[:200], _page_number(request), request.query_params.get("by", "")[:200]
     may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
     numbers = snapshot.events, snapshot.decisions, snapshot.status, int(snapshot.now / IDLE_SECONDS)
     latest = {kind: analyses.latest(kind, snapshot) for kind in REST}
-    seen = _digest((snapshot.name, snapshot.id, *numbers, latest, asked, may_change))
-    return seen, lambda: {**contents(snapshot, *asked), **latest, "may_change": may_change}
+    seen = _digest((snapshot.name, *numbers, latest, asked, may_change))
+    return seen, lambda: {**contents(snapshot, latest["conclusion"], *asked), **latest, "may_change": may_change}
+
+
+@router.page("/experiments/{name}/summary", READ)
+async def _summary(request: Request) -> Response:
+    return await summary(request.app.state, request.path_params["name"])
 
 
 # ---------------------------------------------------------------- login and files

@@ -13,8 +13,9 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
+from posse.insight.watching.text import check_sentence, effect_sentence
 from posse.service.dashboard import words
-from posse.text import fixed, plural
+from posse.text import fixed, interval_decimals, plural
 
 HERE = Path(__file__).parent
 
@@ -64,8 +65,10 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    functions = static, experiment_address, plural, fixed, repr, words.moment, words.percent, words.rate, words.span
+    functions = (static, experiment_address, plural, fixed, interval_decimals, repr, words.percent, words.rate)
+    functions += (words.moment, words.span, check_sentence, effect_sentence)
     environment.globals |= {function.__name__: function for function in functions}
+    environment.filters["sentence"] = words.sentence
     environment.tests["finite"] = math.isfinite
     return environment
 

@@ -71,3 +71,12 @@ def rate(per_second: float) -> str:
         if per_second * size >= 1:
             return f"{per_second * size:.2g} a {unit}"
     return f"{max(per_second * 3600, 0.1):.2g} an hour"
+
+
+def sentence(text: str) -> str:
+    """What the command line prints as an item of a list, as a sentence.
+
+    >>> sentence("rewards arrive alike")
+    'Rewards arrive alike.'
+    """
+    return f"{text[:1].upper()}{text[1:]}."
