@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from urllib.parse import quote_plus
 
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from serving import service
+from sizes import FULL
 from test_dashboard import FORM, HOSTILE, Page
 
 import posse
+from posse.service.commands import Change, Create
 from posse.service.dashboard import admin_routes, manage_routes
+from posse.service.storage.store import ServiceStore
+from posse.service.storage.transaction import commit
 
 SHOPS = "\n".join(f"shop {number}" for number in range(60))
 
@@ -366,3 +371,48 @@ def secret_of(answer) -> str:
     assert answer.headers["cache-control"] == "no-store"
     (found,) = re.findall(r"posse_\d+_[\w-]{43}", answer.text)
     return found
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "filled"),
+    [
+        ({"winner": "red", "leader": "red", "winners": {"Lyon": "red", "Nice": "blue"}}, ("red", "Nice: blue")),
+        ({"winner": None, "leader": "red", "winners": {"Nice": "red"}}, ("blue", "Nice: red")),  # the control goes on
+        ({"state": "early"}, ("blue", "")),
+        ({"winner": "plants", "leader": "plants", "winners": {}}, ("blue", "")),  # which has retired
+    ],
+)
+def test_the_end_is_filled_in_by_what_is_known(tmp_path, conclusion, filled):
+    store = ServiceStore(f"sqlite:///{tmp_path}/posse.db", create=True)
+    players = ["Lyon", "Nice"]
+    commit(store, Create("life", posse.IndTSV(), ["blue", "red", "plants"], players, control="blue"))
+    experiment = commit(store, Change("life", retire_arms=["plants"]))
+    assert manage_routes._to_ship(experiment, conclusion) == dict(zip(("ship", "ship_for"), filled, strict=True))
+    finished = commit(store, Change("life", status="finished", ship="red", ship_for={"Lyon": "blue"}))
+    assert manage_routes._to_ship(finished, conclusion) == {"ship": "red", "ship_for": "Lyon: blue"}
+    store.close()
+
+
+@pytest.mark.skipif(not FULL, reason="half a minute until there is a conclusion: make test-service FULL=1")
+def test_the_end_is_filled_in_by_the_conclusion(client):
+    address = made(client, "clear", control="blue", players=SHOPS)
+    question = Page(client.get(f"{address}/ask?do=finish").text)
+    assert selected(question) == ["blue"]  # nothing is known yet, so the control goes on
+    for _ in range(12):
+        decisions = client.post(f"/v1{address}/decisions", json={"players": SHOPS.split("\n")}).json()["decisions"]
+        reports = [{"decision": each["id"], "reward": float(each["arm"] == "red")} for each in decisions]
+        assert client.post(f"/v1{address}/rewards", json={"rewards": reports}).status_code == 200
+    for _ in range(100):
+        question = Page(client.get(f"{address}/ask?do=finish").text)
+        if "Ship red for everybody" in question.text:
+            break
+        time.sleep(0.2)
+    assert "Ship red for everybody" in question.text
+    assert selected(question) == ["red"]
+    assert "shop 1: red" not in question.text  # everybody has it already
+    do(client, address, "finish", ship="plants")
+    assert selected(Page(client.get(f"{address}/ask?do=finish").text)) == ["plants"]
+
+
+def selected(page: Page) -> list[str | None]:
+    return [each.get("value") for tag, each in page.tags if tag == "option" and "selected" in each]

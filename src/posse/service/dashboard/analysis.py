@@ -63,7 +63,15 @@ def conclusion(*given: Any) -> dict[str, Any]:
     found = conclude_from(*given)
     arms = [{**plain(arm), "place": place} for place, arm in enumerate(found.arms) if arm.offered]
     said = [*text.costs(found), *text.cautions(found)]
-    return {"state": "ready", "verdict": found.verdict, "arms": arms, "said": said, "chances": found.best.chances}
+    own = {player.name: player.winner for player in found.players if player.winner is not None}
+    shown = {"winner": found.winner, "leader": found.leader, "winners": own}
+    return {
+        "state": "ready",
+        "verdict": found.verdict,
+        "arms": arms,
+        "said": said,
+        "chances": found.best.chances,
+    } | shown
 
 
 def explained(found: Diagnosis) -> list[dict[str, Any]] | None:

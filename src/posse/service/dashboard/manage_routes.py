@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from collections.abc import Mapping
 from typing import Any
@@ -17,6 +18,7 @@ from posse.service.auth.permissions import CHANGE, CREATE, READ
 from posse.service.commands import Change, Erase
 from posse.service.dashboard import forms
 from posse.service.dashboard.page_router import PageRouter, trouble
+from posse.service.dashboard.snapshots import latest_snapshot
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page
 from posse.service.storage import queries
 from posse.service.storage.errors import Refused, UnknownExperiment
@@ -24,6 +26,7 @@ from posse.service.storage.lifecycle import Status
 
 PLAYERS = 25  # on one page
 MOST_ROWS = 400_000  # decisions and rewards of a log that is made into a file while somebody waits for it
+LOOKS, BETWEEN_LOOKS = 20, 0.1  # for a conclusion, and the seconds between two
 MEDIA = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv; charset=utf-8"}
 FIELDS = {
     "add-arms": "arms",
@@ -100,16 +103,37 @@ async def _ask_page(request: Request, typed: Mapping[str, str], wrong: str = "")
     """The question before something is done."""
     if typed.get("do") not in ASKED:
         return trouble(404, "Nothing here", "There is no such question.")
-    found = await _found(request)
+    found, verdict = await _found(request), ""
     if typed["do"] == "finish" and not wrong:
-        typed = {**typed, **_to_ship(found["experiment"])}
-    return page("manage/ask.html", 422 if wrong else 200, **found, typed=typed, wrong=wrong)
+        conclusion = await _conclusion(request)
+        verdict = conclusion.get("verdict", "")
+        typed = {**typed, **_to_ship(found["experiment"], conclusion)}
+    return page("manage/ask.html", 422 if wrong else 200, **found, typed=typed, wrong=wrong, verdict=verdict)
 
 
-def _to_ship(experiment: queries.Experiment) -> dict[str, str]:
-    """What the question before the end is filled with: the arms that are shipped."""
-    own = [f"{player}: {arm}" for player, arm in experiment.ship_for.items()]
-    return {"ship": experiment.ship or "", "ship_for": "\n".join(own)}
+async def _conclusion(request: Request) -> dict[str, Any]:
+    """What follows from the experiment so far, if it is known in a moment."""
+    state = request.app.state
+    snapshot = await latest_snapshot(state, request.path_params["name"])
+    for _ in range(LOOKS):
+        found: dict[str, Any] = state.analyses.latest("conclusion", snapshot)
+        if found["state"] != "waiting":
+            break
+        await asyncio.sleep(BETWEEN_LOOKS)
+    return found
+
+
+def _to_ship(experiment: queries.Experiment, conclusion: Mapping[str, Any]) -> dict[str, str]:
+    """What the question before the end is filled with: what is shipped already, or what the conclusion says.
+
+    Where no arm is shown to be the best for everybody, that is the control, or else the arm that most likely is.
+    """
+    here = [arm for arm, is_here in experiment.arms if is_here]
+    wanted = conclusion.get("winner"), experiment.setup.control, conclusion.get("leader")
+    ship, own = next((arm for arm in wanted if arm in here), ""), conclusion.get("winners", {})
+    if experiment.status == "finished":
+        ship, own = experiment.ship or "", experiment.ship_for
+    return {"ship": ship, "ship_for": "\n".join(f"{player}: {arm}" for player, arm in own.items() if arm != ship)}
 
 
 @router.page("/experiments/{name}/manage", CHANGE, "POST")
