@@ -1,4 +1,4 @@
-"""What the service says of an experiment's log over HTTP, and on its page, is what the same functions say of the log."""
+"""What the service says of an experiment's log, over HTTP and on its page, is what `watch` and `conclude` say of it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ def test_what_is_watched_is_what_the_log_says(served):
     assert found["checks"][1]["alarm"]["observed"] < found["checks"][1]["alarm"]["expected"]
     for mine, theirs in zip(found["effects"], expected["effects"], strict=True):
         assert mine["against"] == theirs["against"]
-        np.testing.assert_allclose([mine[n] for n in ("value", "low", "high")], [theirs[n] for n in ("value", "low", "high")])
+        np.testing.assert_allclose(
+            [mine[n] for n in ("value", "low", "high")], [theirs[n] for n in ("value", "low", "high")]
+        )
 
 
 def test_the_conclusion_is_what_the_log_says(served):

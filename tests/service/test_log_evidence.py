@@ -34,7 +34,9 @@ def _decide(store, rounds, seed, answered=0.7):
         store.clock.now += 1.0
         random.shuffle(waiting)
         some, waiting = waiting[:3], waiting[3 if number % 3 else 1 :]
-        commit(store, Observe("drinks", [(each.id, 2 * random.random()) for each in some if random.random() < answered]))
+        commit(
+            store, Observe("drinks", [(each.id, 2 * random.random()) for each in some if random.random() < answered])
+        )
 
 
 def _look(store, evidence=None):

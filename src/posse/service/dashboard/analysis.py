@@ -63,7 +63,8 @@ def conclusion(*given: Any) -> dict[str, Any]:
     found = conclude_from(*given)
     arms = [{**plain(arm), "place": place} for place, arm in enumerate(found.arms) if arm.offered]
     said = [*text.costs(found), *text.cautions(found)]
-    return {"state": "ready", "verdict": found.verdict, "arms": arms, "said": said, "chances": found.best.chances}
+    shown = {"state": "ready", "verdict": found.verdict, "ship": found.winner, "arms": arms, "said": said}
+    return {**shown, "chances": found.best.chances}
 
 
 def explained(found: Diagnosis) -> list[dict[str, Any]] | None:
