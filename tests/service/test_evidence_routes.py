@@ -1,4 +1,4 @@
-"""What the service says of an experiment's log over HTTP, and on its page, is what the same functions say of the log."""
+"""What the service says of an experiment's log, over HTTP and on its page, is what `watch` and `conclude` say of it."""
 
 from __future__ import annotations
 

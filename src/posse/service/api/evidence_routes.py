@@ -20,7 +20,8 @@ from posse.service.reader import in_reader
 
 router = new_router()
 RESPONSES: dict[int | str, dict[str, Any]] = declared(404, *ALWAYS)
-HTML = {200: {"content": {"text/html": {"schema": {"type": "string"}}}, "description": "A page"}}
+PAGE = {"text/html": {"schema": {"type": "string"}}}
+HTML: dict[int | str, dict[str, Any]] = {200: {"content": PAGE, "description": "A page"}}
 
 
 @router.get(EXPERIMENT + "/watch", responses=RESPONSES, response_model=Watch)
@@ -38,7 +39,9 @@ async def read_watch(name: Name, request: Request) -> Response:
 async def read_conclusion(name: Name, request: Request) -> Response:
     """Whether the experiment can end: which arm to ship for whom, and what stopping or going on costs."""
     found = (await concluded(request.app.state, name))[1].to_dict()
-    found["differences"] = [dict(zip(("against", "value", "low", "high"), row, strict=True)) for row in found["differences"]]
+    found["differences"] = [
+        dict(zip(("against", "value", "low", "high"), row, strict=True)) for row in found["differences"]
+    ]
     del found["setup"]  # which the experiment itself has
     return Response(to_json(found), media_type="application/json")
 

@@ -47,7 +47,15 @@ _watch = {
     "effects": [{"against": "holdout", "decisions": 950, "value": 0.1, "low": 0.02, "high": 0.17, "path": []}],
     "guards": [],
 }
-
+_arm = {"name": "coupon", "offered": True, "answers": 900, "share": 0.9, "mean": 0.3, "low": 0.2, "high": 0.4}
+_conclusion = {
+    **{"schema": 1, "kind": "conclusion", "verdict": "Ship coupon for everybody: it is better than every other arm."},
+    **{"level": 0.05, "tolerance": 0.0, "decisions": 1000, "answers": 950, "arms": [_arm | {"chance": 0.99}]},
+    **{"players": [], "winner": "coupon", "since": 800, "leader": "coupon", "alone": 0, "digest": "8c1f0b7a…"},
+    "differences": [{"against": "nothing", "value": 0.1, "low": 0.02, "high": 0.17}],
+    **{"ship_loss": 0.0, "own_loss": 0.0, "going_loss": 0.01},
+    "best": {"chances": [], "overall": [0.99], "others": [], "one_loss": [0.0], "own_loss": 0.0, "going_loss": 0.01},
+}
 _token = {"number": 2, "scopes": ["decide", "reward"], "experiment": None, "label": "tills"}
 _token |= {"created_at": 1.8e9, "expires_at": None, "revoked_at": None}
 _entry = {"number": 7, "at": 1.8e9, "who": "Ada", "action": "change", "experiment": "offers", "detail": "archive"}
@@ -84,6 +92,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "StateAnswer": [_state | {"probabilities": [[0.5, 0.5], [0.5, 0.5]], "next": None}],
     "DiagnosisResult": [_diagnosis],
     "Watch": [_watch],
+    "ConclusionResult": [_conclusion],
     "TokenBody": [{"scopes": ["decide", "reward"], "label": "tills"}],
     "TokenAnswer": [{"token": "posse_2_…", "number": 2}],
     "TokensAnswer": [{"tokens": [_token]}],

@@ -210,15 +210,15 @@ class ClientProtocol(RewardDelivery):
 
     def watch(self, experiment: str) -> Steps[dict[str, Any]]:
         """Do choices and rewards come as they should, and what does adapting earn? What `posse.watch` says."""
-        return self._get(f"{_path(experiment)}/watch")
+        return self._get(f"{experiment_path(experiment)}/watch")
 
     def conclusion(self, experiment: str) -> Steps[dict[str, Any]]:
         """Can it end, and which arm should be shipped for whom? What `posse.conclude` says."""
-        return self._get(f"{_path(experiment)}/conclusion")
+        return self._get(f"{experiment_path(experiment)}/conclusion")
 
     def summary(self, experiment: str) -> Steps[str]:
         """The whole experiment on one page of HTML that prints well."""
-        return self._get(f"{_path(experiment)}/summary")
+        return self._get(f"{experiment_path(experiment)}/summary")
 
     def log(self, experiment: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
         """The log as rows with the learner's columns, from the rows after number `after` on."""

@@ -64,14 +64,8 @@ def conclusion(*given: Any) -> dict[str, Any]:
     arms = [{**plain(arm), "place": place} for place, arm in enumerate(found.arms) if arm.offered]
     said = [*text.costs(found), *text.cautions(found)]
     own = {player.name: player.winner for player in found.players if player.winner is not None}
-    shown = {"winner": found.winner, "leader": found.leader, "winners": own}
-    return {
-        "state": "ready",
-        "verdict": found.verdict,
-        "arms": arms,
-        "said": said,
-        "chances": found.best.chances,
-    } | shown
+    shown = {"state": "ready", "verdict": found.verdict, "arms": arms, "said": said, "chances": found.best.chances}
+    return {**shown, "winner": found.winner, "leader": found.leader, "winners": own}
 
 
 def explained(found: Diagnosis) -> list[dict[str, Any]] | None:

@@ -1,4 +1,4 @@
-"""What an experiment's log says at every look. It is kept, and fed with what is new: a bounded number of rows a time."""
+"""What an experiment's log says at every look: kept, and fed with what is new, a bounded number of rows at a time."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from posse.service.storage.schema import changes, decisions, rewards
 ROWS = 20_000  # of the log that are in memory at a time
 MOST = 60_000  # that are taken in at one look: about two seconds
 
-_ASKED = [sql.bindparam(name) for name in ("experiment", "first", "last")]
+_FIRST, _LAST = (sql.bindparam(name, type_=sql.BigInteger) for name in ("first", "last"))
 _COLUMNS = [decisions.c[name] for name in ("player", "arm", "round", "serial", "probabilities")]
 BY_DECISION = (
     sql.select(*_COLUMNS, rewards.c.reward)
     .select_from(decisions.outerjoin(rewards, log_rows.SAME_DECISION))
-    .where(decisions.c.experiment == _ASKED[0], decisions.c.serial.between(*_ASKED[1:]))
+    .where(decisions.c.experiment == sql.bindparam("experiment"), decisions.c.serial.between(_FIRST, _LAST))
     .order_by(decisions.c.serial)
 )
 BY_REWARD = (  # rewards of the past have no decision
     sql.select(*_COLUMNS, rewards.c.reward)
     .select_from(rewards.join(decisions, log_rows.SAME_DECISION))
-    .where(rewards.c.experiment == _ASKED[0], rewards.c.link.between(*_ASKED[1:]))
+    .where(rewards.c.experiment == sql.bindparam("experiment"), rewards.c.link.between(_FIRST, _LAST))
     .order_by(rewards.c.event, rewards.c.serial)
 )
 
@@ -131,7 +131,7 @@ def conclude_from(
     decisions: int,
     digest: str,
 ) -> Conclusion:
-    """What follows from an experiment's evidence, pickled as it was at one moment, and from the model of its players."""
+    """What follows from an experiment's evidence, pickled at one moment, and from the model of its players."""
     known: ConclusionEvidence = pickle.loads(evidence)
     best = best_chances(counts, squares, offered, known.present_of(*counts.pulls.shape))
     return conclusion_of(known, best, counts, offered, setup, decisions, digest)

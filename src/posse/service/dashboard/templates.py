@@ -65,8 +65,8 @@ def _templates() -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
-    functions = (static, experiment_address, plural, fixed, interval_decimals, repr, words.percent, words.rate)
-    functions += (words.moment, words.span, check_sentence, effect_sentence)
+    functions = [static, experiment_address, plural, fixed, interval_decimals, repr, check_sentence, effect_sentence]
+    functions += [words.moment, words.percent, words.rate, words.span]
     environment.globals |= {function.__name__: function for function in functions}
     environment.filters["sentence"] = words.sentence
     environment.tests["finite"] = math.isfinite
