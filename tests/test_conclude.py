@@ -219,7 +219,14 @@ def test_the_page_has_everything_and_needs_nothing(split):
     page = conclude(learner).page(watch(learner), title="<b>Banner</b>", asked="Does it sell?")
     assert "&lt;b&gt;Banner" in page
     assert "<b>" not in page
-    for part in ("Does it sell?", "The arms", "beside the control today", "holdout", "refund", "Guards and checks"):
+    for part in (
+        "Does it sell?",
+        "The arms",
+        "Beside the control today, free earns",
+        "holdout",
+        "refund",
+        "Guards and checks",
+    ):
         assert part in page
     assert f"posse {posse.__version__}" in page
     assert conclude(learner).digest in page
@@ -235,8 +242,8 @@ def test_a_page_of_many_arms_and_players_leaves_some_out():
     for _ in range(5):
         learner.observe({each.id: 1.0 for each in learner.choose(players)})
     found = conclude(learner)
-    assert "8 more arms are left out" in found.page()
-    assert "… 22 more" in found.page()
+    assert "10 more arms are left out" in found.page()
+    assert "… 26 more" in found.page()
     assert "… 18 more" in str(found)
 
 
