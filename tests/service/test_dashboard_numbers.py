@@ -14,10 +14,11 @@ import pytest
 from scenes import BEGIN, SHOPS, WINDOWS, learner_of_shops, snapshot_of
 
 import posse
+from posse.insight.conclusion.text import percent
 from posse.learner import Learner
 from posse.policies.user import import_file
 from posse.service.commands import Change, Choose, Create, Observe
-from posse.service.dashboard import experiment_page, forms, history, words
+from posse.service.dashboard import experiment_page, forms, history
 from posse.service.dashboard.analysis import conclusion, diagnosis, savings
 from posse.service.dashboard.analysis_process import AnalysisProcess, arguments
 from posse.service.dashboard.snapshots import Snapshots, beliefs
@@ -195,7 +196,7 @@ def test_the_lead_says_for_how_many_what_looks_best(shops):
     assert text.startswith(_concluded(shops)["verdict"])
     assert "12 players choose among 5 arms. So far " in text
     best, players = lead["favorites"][0]
-    assert f"{best.name} looks best for {players} of them" in text
+    assert f"{best.name} looks best for {'all' if players == 12 else players}" in text
     assert "of what their choices rest on was learnt by other players." in text
 
 
@@ -206,7 +207,7 @@ def test_no_two_sentences_contradict_each_other(shops):
     for place, row in enumerate(_matrix(shops).split('<th scope="row">')[1:]):
         for arm, cell in enumerate(row.split("<td ")[1:]):
             assert ("looks best" in cell) == (favorites[place] == arm) == (chances[place, arm] > 0.5)
-            assert f"best: {words.percent(chances[place, arm])}".replace("<", "&lt;").replace(">", "&gt;") in cell
+            assert f"best: {percent(chances[place, arm])}".replace("<", "&lt;").replace(">", "&gt;") in cell
     leader = max(found["arms"], key=lambda arm: arm["chance"])
     assert leader["name"] in found["verdict"]
 
