@@ -176,11 +176,10 @@ class TestEffectEvidence:
         assert low < value < high
 
     def test_a_path_ends_at_the_estimate(self):
-        block = made(2048)
         evidence = WatchEvidence(3, holdout=0.1, control=0)
-        evidence.add_answers(block)
+        evidence.add_answers(made(2050))
         counts, *ends = evidence.against_control.path(0.05)
-        assert counts[-1] == 2048
+        assert counts[-1] == 2050
         assert [each[-1] for each in ends] == pytest.approx(evidence.against_control.estimate(0.05))
 
     def test_decisions_without_the_control_on_offer_do_not_count(self):
@@ -272,6 +271,9 @@ class TestWatch:
         assert "beyond" not in str(found)
         assert json.loads(json.dumps(found.to_dict()))["decisions"] == 1500
         assert len(found.figure().axes) == 4
+        for check in found.checks:
+            assert check.path[-1][0] == check.decisions
+            assert sum(check.path[-1][1:]) == pytest.approx(0)
 
     def test_the_holdouts_law_keeps_the_limits(self, learner):
         blocks = log_blocks(learner)
