@@ -218,7 +218,7 @@ class TestFile:
         path = tmp_path / "learner.json"
         new().save(path)
         content = json.loads(path.read_text())
-        assert (content["kind"], content["schema"], content["version"]) == ("posse learner", 3, posse.__version__)
+        assert (content["kind"], content["schema"], content["version"]) == ("posse learner", 4, posse.__version__)
         assert content["learner"]["setup"]["policy"] == {
             "name": "RobustAggTS",
             "module": "posse",

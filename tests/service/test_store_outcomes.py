@@ -172,7 +172,7 @@ def test_a_log_goes_out_and_comes_back_with_its_outcomes(backend, tmp_path, monk
         assert np.array_equal(state(store).guard.tallies, state(store, "again").guard.tallies)
         assert state(store).guard.tallies[2].any()
         assert verify(store) == []
-        assert posse.Learner.replay(first).log().equals(first, check_metadata=True)
+        assert posse.Learner.replay(first, clock=Clock()).log().equals(first, check_metadata=True)
         (decision,) = commit(other, Choose("again", ["north"]))
         assert commit(other, Observe("again", [(decision.id, None, {"refund": 0})]))[0].status == "taken"
 

@@ -116,6 +116,9 @@ class TestExperiments:
             {"add_arms": ["a", "b", "c"]},
             {"join": ["new", "new"]},
             {"join": ["new"], "status": "stopped"},
+            {"join": ["new"], "shares": {"coffee": 2}},
+            {"join": ["new"], "shares": {"nobody": 0.1}},
+            {"add_arms": ["a"], "shares": {"coffee": 0.5}},
         ):
             with pytest.raises((ValueError, TypeError)):
                 commit(other, Change("teas", **wrong))
@@ -226,7 +229,7 @@ class TestRewards:
         assert commit(store, Observe("beers", [(decision.id, 1.0)]))[0].status == "unknown"
 
     def test_what_was_forgotten_is_asked_of_the_database(self, opened, monkeypatch):
-        monkeypatch.setattr("posse.service.storage.live_experiment.RECENT", 2)
+        monkeypatch.setattr("posse.service.storage.recent_decisions.RECENT", 2)
         one, _, _ = opened
         new(one)
         made = [commit(one, Choose("teas", ["north"]))[0] for _ in range(10)]
@@ -242,7 +245,7 @@ class TestRewards:
             new(one, name=name)
         made = {name: commit(one, Choose(name, SHOPS)) for name in names}
         answered(one, name="beers")
-        kept = {name: len(live.waiting) + len(live.answers) for name, live in one.live.items()}
+        kept = {name: len(live.recent.waiting) + len(live.recent.answers) for name, live in one.live.items()}
         assert kept == {"teas": 0, "wines": 3, "beers": 4}
         for status in ("taken", "known"):
             for name in names:

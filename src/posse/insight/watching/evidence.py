@@ -154,9 +154,9 @@ class ShareEvidence:
         self.level, self.count = level, 0
         self.peak = 0.0  # the largest ln of the evidence at any look
         self.alarm: ShareAlarm | None = None
-        self.trail = Trail()  # of how often each arm was chosen, expected to be, and the variance of it, [3, 1 + arm]
+        self.trail = Trail()  # of how often each arm was chosen, and expected to be, [2, 1 + arm]
         self._first, self._every = arms, every
-        self._totals, self._sums = np.full((1 + arms, TILTS.size), -np.inf), np.zeros((3, 1 + arms))
+        self._totals, self._sums = np.full((1 + arms, TILTS.size), -np.inf), np.zeros((2, 1 + arms))
 
     def add(self, arm: np.ndarray, probabilities: np.ndarray) -> None:
         """Take in decisions in order; row 0 of all tables is the likeliest arm, row 1 + a is arm a."""
@@ -174,14 +174,11 @@ class ShareEvidence:
         likeliest = probabilities.argmax(axis=1)
         chances[:, 0], chances[:, 1 : 1 + arms] = probabilities.max(axis=1), probabilities
         chosen[:, 0], chosen[np.arange(size), 1 + arm] = likeliest == arm, 1
-        starts = np.arange(-(self.count % self._every), size, self._every).clip(
-            0
-        )  # one look at the end of each stretch
+        starts = np.arange(-(self.count % self._every), size, self._every).clip(0)  # of stretches; each ends in a look
         factors = np.multiply.reduceat(1 + chances[..., None] * np.expm1(TILTS), starts, axis=0)  # few logarithms
-        terms = np.stack([chosen, chances, chances * (1 - chances)], axis=1)
-        sums = self._sums + np.add.reduceat(terms, starts, axis=0).cumsum(axis=0)
-        gained = np.diff(sums[:, 0], axis=0, prepend=self._sums[:1])[..., None]
-        steps = gained * TILTS - np.log(factors)
+        gained = np.add.reduceat(np.stack([chosen, chances], axis=1), starts, axis=0)
+        sums = self._sums + gained.cumsum(axis=0)
+        steps = gained[:, 0, :, None] * TILTS - np.log(factors)
         path = steps.cumsum(axis=0)
         begun, fresh = np.divmod(self.count + starts, EVERY)
         share = np.where(fresh == 0, _still_to_begin(begun) - _still_to_begin(begun + 1), 0.0)
@@ -203,16 +200,16 @@ class ShareEvidence:
         return np.log(shares(self._sums.shape[1], 1 + self._first))
 
     def _raised(self, which: int, totals: np.ndarray, noticed: int, sums: np.ndarray) -> ShareAlarm:
-        """The alarm; it began where the excess since then has the largest number of standard deviations."""
-        more = TILTS[totals[which].argmax()] > 0
-        points = {0: np.zeros((3, 1))} | {at: each for at, each in self.trail.points.items() if at < noticed}
-        before = np.array([each[:, which] if which < each.shape[1] else np.zeros(3) for each in points.values()])
-        chosen, expected, variance = (sums[:, which] - before).T
-        excess = (chosen - expected) * (1 if more else -1) / np.sqrt(np.maximum(variance, 1e-300))
-        best = int(excess.argmax())
-        began = list(points)[best]
-        size = noticed - began
-        return ShareAlarm(which - 1 if which else None, chosen[best] / size, expected[best] / size, began, noticed)
+        """The alarm; it began where the shares since then fit their probabilities worst, by the likelihood."""
+        sign = 1 if TILTS[totals[which].argmax()] > 0 else -1
+        points = {0: np.zeros((2, 1))} | {at: each for at, each in self.trail.points.items() if at < noticed}
+        before = np.array([each[:, which] if which < each.shape[1] else np.zeros(2) for each in points.values()])
+        sizes = noticed - np.array(list(points))
+        observed, expected = ((sums[:, which] - before) / sizes[:, None]).T.clip(1e-12, 1 - 1e-12)
+        gain = observed * np.log(observed / expected) + (1 - observed) * np.log((1 - observed) / (1 - expected))
+        best = int((sizes * gain * np.sign(observed - expected) * sign).argmax())
+        place = which - 1 if which else None
+        return ShareAlarm(place, float(observed[best]), float(expected[best]), list(points)[best], noticed)
 
 
 class EffectEvidence:
@@ -249,7 +246,7 @@ class EffectEvidence:
 def effect_terms(block: DecisionBlock, stakes: np.ndarray, guess: np.ndarray) -> np.ndarray:
     """Each row's term, and its squared distance from its guess, [side, reach, 2, row]."""
     own, chances = (np.arange(block.arm.size), block.arm), block.probabilities
-    weights = stakes[own] / chances[own]
+    weights = np.divide(stakes[own], chances[own], out=np.zeros(block.arm.size), where=chances[own] > 0)
     room = np.divide(chances, np.abs(stakes), out=np.full(stakes.shape, np.inf), where=stakes != 0)
     found = np.empty((2, REACHES.size, 2, block.arm.size))
     for place, reach in enumerate(REACHES):
@@ -316,7 +313,8 @@ class WatchEvidence:
             self.answers.add(block.arm, block.probabilities)
         if self.against_holdout is None and self.against_control is None:
             return
-        for part, guess in self._guess.follow(block):
+        free = np.count_nonzero(block.probabilities, axis=1) > 1  # where one arm is shipped, nothing is compared
+        for part, guess in self._guess.follow(block.taken(free)):
             equal = part.equal_shares()
             adaptive = (part.probabilities - self.holdout * equal) / (1 - self.holdout)
             if self.against_holdout is not None:
