@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from posse.text import align, bullet, listed, plural, shorten, with_ends, wrap
@@ -26,7 +27,7 @@ def to_text(conclusion: Conclusion) -> str:
 
 
 def verdict(conclusion: Conclusion) -> str:
-    """What to ship for whom, as far as it is shown; never more than that."""
+    """What to ship for whom, as far as it is shown, and what speaks against it; never more than that."""
     if not conclusion.answers:
         return "There is nothing to conclude yet: no decision has a reward."
     if len(conclusion.offered) < 2:
@@ -35,16 +36,24 @@ def verdict(conclusion: Conclusion) -> str:
     for player in conclusion.players:
         if player.winner is not None and player.winner != conclusion.winner:
             by_arm[player.winner].append(_short(player.name))
+    broken = [
+        f" But first look at {outcome}: {_short(arm)} breaks its bound."
+        for outcome, arm in conclusion.alarms
+        if arm in (conclusion.leader, *by_arm)
+    ]
+    return _to_ship(conclusion, by_arm) + "".join(broken)
+
+
+def _to_ship(conclusion: Conclusion, by_arm: Mapping[str, list[str]]) -> str:
+    """What to ship for everybody, and for the players who have another winner."""
     own = ", and ".join(f"{_short(arm)} for {listed(names, 3)}" for arm, names in by_arm.items())
     if conclusion.winner is not None:
         but = f" But ship {own}." if own else ""
         return f"Ship {_short(conclusion.winner)} for everybody: {_shown(conclusion)}.{but}"
-    likely = (
-        f"most likely it is {_short(conclusion.leader)} (chance {chance(conclusion.arm(conclusion.leader).chance)})"
-    )
-    if own:
-        return f"Ship {own}: {_shown(conclusion)} there. For everybody, no arm is shown to be the best yet; {likely}."
-    return f"Go on: no arm is shown to be the best for everybody yet; {likely}."
+    leader = conclusion.arm(conclusion.leader)
+    likely = f"no arm is shown to be the best for everybody yet; most likely it is {_short(leader.name)}"
+    likely += f" (chance {chance(leader.chance)})."
+    return f"Ship {own}: {_shown(conclusion)} there. But {likely}" if own else f"Go on: {likely}"
 
 
 def _shown(conclusion: Conclusion) -> str:
