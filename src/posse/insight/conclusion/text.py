@@ -66,18 +66,25 @@ def costs(conclusion: Conclusion) -> list[str]:
     """What stopping loses, and what going on loses, by the model."""
     if len(conclusion.offered) < 2:
         return []
-    arm, thousand = _short(conclusion.leader), 1000.0
-    ship, own, going = (thousand * each for each in (conclusion.ship_loss, conclusion.own_loss, conclusion.going_loss))
-    best, each, beside = (f"{loss:,.0f}" if loss >= 100 else f"{loss:.2g}" for loss in (ship, own, abs(going - ship)))
-    more = f"loses {beside}" if going >= ship else f"earns {beside}"
+    arm, ship, going = _short(conclusion.leader), conclusion.ship_loss, conclusion.going_loss
     found = [
-        f"Shipping {arm} for everybody loses a reward of about {best} in 1,000 decisions, beside each player's best "
-        "arm. That is the most that going on can still find.",
-        f"Going on as now {more} in 1,000 decisions, beside shipping {arm}.",
+        f"Shipping {arm} for everybody loses {_reward(ship)} in 1,000 decisions, beside each player's best arm. That "
+        "is the most that going on can still find.",
+        f"Going on as now earns {_reward(abs(going - ship))} {'less' if going >= ship else 'more'} in 1,000 decisions "
+        f"than shipping {arm} for everybody.",
     ]
     if len(conclusion.players) > 1:
-        found.append(f"Shipping for each player what the model expects most of loses about {each} in 1,000 decisions.")
+        own = _reward(conclusion.own_loss)
+        found.append(f"Shipping for each player what the model expects most of loses {own} in 1,000 decisions.")
     return found
+
+
+def _reward(each: float) -> str:
+    """A reward in 1,000 decisions."""
+    reward = 1000 * each
+    if reward < 0.01:
+        return "less than 0.01"
+    return f"about {reward:,.0f}" if reward >= 10 else f"about {reward:.2g}"
 
 
 def cautions(conclusion: Conclusion) -> list[str]:
