@@ -214,6 +214,9 @@ def test_an_experiment_goes_through_its_whole_life(client):
     do(client, address, "finish", ship="red")
     assert (described(client, address)["status"], described(client, address)["ship"]) == ("finished", "red")
     assert "Every decision is red" in Page(client.get(f"{address}/manage").text).text
+    page = Page(client.get(address).text).text
+    assert "Which <window> sells?" in page
+    assert "Finished. Decisions are red from now on." in page
     question = Page(client.get(f"{address}/ask?do=finish").text)
     assert [each for tag, each in question.tags if tag == "option" and "selected" in each] != []
     do(client, address, "finish", ship="blue", ship_for="Nice: plants")
