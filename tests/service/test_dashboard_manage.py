@@ -234,6 +234,10 @@ def test_an_experiment_goes_through_its_whole_life(client):
     archived = Page(client.get("/?archived=yes").text)
     assert address in [each.get("href") for tag, each in archived.tags]
     assert "New experiment" not in archived.text
+    page = Page(client.get(f"{address}/manage").text)
+    assert {each.get("name") for tag, each in page.tags if tag == "textarea"} == set()  # it takes nothing
+    assert "Erase… Nice" in page.text  # but for this
+    assert do(client, address, "erase", who="Nice").status_code == 303
     do(client, address, "restore")
     assert described(client, address)["status"] == "finished"
     refused = client.post(f"{address}/delete", data={"confirm": "life"})
