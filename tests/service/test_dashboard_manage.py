@@ -214,6 +214,9 @@ def test_an_experiment_goes_through_its_whole_life(client):
     do(client, address, "finish", ship="red")
     assert (described(client, address)["status"], described(client, address)["ship"]) == ("finished", "red")
     assert "Every decision is red" in Page(client.get(f"{address}/manage").text).text
+    page = Page(client.get(address).text).text
+    assert "Which <window> sells?" in page
+    assert "Finished. Decisions are red from now on." in page
     question = Page(client.get(f"{address}/ask?do=finish").text)
     assert [each for tag, each in question.tags if tag == "option" and "selected" in each] != []
     do(client, address, "finish", ship="blue", ship_for="Nice: plants")
@@ -231,6 +234,10 @@ def test_an_experiment_goes_through_its_whole_life(client):
     archived = Page(client.get("/?archived=yes").text)
     assert address in [each.get("href") for tag, each in archived.tags]
     assert "New experiment" not in archived.text
+    page = Page(client.get(f"{address}/manage").text)
+    assert {each.get("name") for tag, each in page.tags if tag == "textarea"} == set()  # it takes nothing
+    assert "Erase… Nice" in page.text  # but for this
+    assert do(client, address, "erase", who="Nice").status_code == 303
     do(client, address, "restore")
     assert described(client, address)["status"] == "finished"
     refused = client.post(f"{address}/delete", data={"confirm": "life"})

@@ -55,10 +55,12 @@ class Snapshot:
         complete: bool = True,
         head: str = "",
         description: str = "",
+        shipped: str | None = None,
     ) -> None:
         self.name, self.id, self.status, self.now = name, id, status, now
         self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
-        self.watch, self.evidence, self.head, self.description = watch, evidence, head, description
+        self.watch, self.evidence, self.head = watch, evidence, head
+        self.description, self.shipped = description, shipped
         self.complete = complete  # whether all of the log has been read
         self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
@@ -143,7 +145,7 @@ class Snapshots:
         history = kept.history
         with database.reading(self._store.engine) as connection:
             live = queries.live_experiment(connection, name)
-            state, now = live.state, live.time_at(float(self._store.clock()))
+            state, now, shipment = live.state, live.time_at(float(self._store.clock())), live.life.shipment
             evidence = kept.evidence = kept.evidence or LogEvidence(live, row["first_arms"])
             evidence.read(connection, live)
             shown, arms = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS], len(state.arm_roster.names)
@@ -162,6 +164,7 @@ class Snapshots:
                 complete=evidence.complete,
                 head=live.head.hex(),
                 description=live.life.description,
+                shipped=None if shipment is None else state.arm_roster.names[shipment.arm],
             )
 
 
