@@ -32,7 +32,6 @@ BODIES: dict[str, Any] = {
     "/v1/experiments/{name}/rewards": {"rewards": [{"decision": "0-00000000", "reward": 1}]},
     "/v1/experiments/{name}/records": {"rewards": [{"player": "Lyon", "arm": "a", "reward": 1}]},
     "/v1/experiments/{name}/erasures": {"player": "Nice"},
-    "/v1/tokens": {"scopes": ["read"]},
 }
 """What is sent to the routes that are known here. Others are sent {}, which is enough to see whether they let in."""
 
