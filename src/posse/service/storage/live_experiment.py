@@ -108,8 +108,8 @@ class LiveExperiment:
         live = cls(row, state)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         live.statistics.load(connection, row, state, players, arms)
-        for detail in log_rows.last_shares(connection, tables.changes.c.experiment == row["id"]).values():
-            state.limit(log_rows.parse_shares(detail, state.arm_roster.names))
+        if row["shares"] is not None:
+            state.limit(log_rows.parse_shares(row["shares"], state.arm_roster.names))
         live.life.shipment = log_rows.read_shipment(connection, row)
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
@@ -370,4 +370,6 @@ class LiveExperiment:
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
         values |= {"links": self.links, "head": self.head, "time": self.time}
         values |= {"status": self.life.status, "description": self.life.description}
+        changed = state.shares != state.setup.shares
+        values["shares"] = log_rows.written_shares(state.shares, state.arm_roster.names) if changed else None
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}

@@ -123,13 +123,12 @@ def experiments(
         names[row.experiment].append((row.name, bool(row.here)))
     query = sql.select(everybody.c.experiment, sql.func.sum(everybody.c.here)).where(everybody.c.experiment.in_(ids))
     here = {row[0]: int(row[1]) for row in connection.execute(query.group_by(everybody.c.experiment))}
-    changed = log_rows.last_shares(connection, tables.changes.c.experiment.in_(ids))
     found = []
     for row in connection.execute(page):
         setup = Setup.from_dict(json.loads(row.setup))
         shares = setup.shares
-        if row.id in changed:
-            shares = log_rows.parse_shares(changed[row.id], [name for name, _ in names[row.id]])
+        if row.shares is not None:
+            shares = log_rows.parse_shares(row.shares, [name for name, _ in names[row.id]])
         one = _described(row._mapping, setup, [], here.get(row.id, 0), names[row.id], shares)
         found.append(one.shipping(log_rows.read_shipment(connection, row._mapping), ()))
     return found
