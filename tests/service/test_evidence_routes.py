@@ -24,8 +24,11 @@ def served(tmp_path_factory):
     folder, random = tmp_path_factory.mktemp("evidence"), np.random.default_rng(1)
     with service(folder, defaults_seconds=None) as http, Client(str(http.base_url)) as client:
         bounds = {"refund": {"at_most": 0.1}, "minutes": {"range": [0, 60]}}
-        client.create("offers", ARMS, SHOPS, seed=1, holdout=0.2, control="nothing", outcomes=bounds)
-        for _ in range(40):
+        limits = {"coupon": (0.05, 0.3)}
+        client.create("offers", ARMS, SHOPS, seed=1, holdout=0.2, control="nothing", outcomes=bounds, shares=limits)
+        for number in range(40):
+            if number == 20:
+                client.set_shares("offers", {"coupon": (0.1, 0.2), ARMS[0]: (0.2, 0.9)})
             made = [decision for _ in range(5) for decision in client.choose("offers", SHOPS)]
             kept = [each for each in made if random.random() < (0.5 if each.arm == ARMS[0] else 1)]
             client.observe(
@@ -58,6 +61,7 @@ def test_the_conclusion_is_what_the_log_says(served):
     http, client, table = served
     found, expected = client.conclusion("offers"), conclude(table)
     assert (found["winner"], found["verdict"]) == (expected.winner, expected.verdict)
+    assert found["alarms"] == [["refund", "coupon"]]
     assert found["best"]["overall"] == pytest.approx(expected.best.overall)
     assert [each["name"] for each in found["arms"]] == ARMS
     np.testing.assert_allclose([each["low"] for each in found["arms"]], [each.low for each in expected.arms])

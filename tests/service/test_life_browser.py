@@ -58,7 +58,9 @@ def test_an_experiment_begins_is_watched_concluded_finished_summed_up_and_archiv
         _type_into(page, name="offers", arms=f"{BEST}\n{OTHER}\n{TODAY}", players="\n".join(SHOPS))
         _tab_to(page, "details.more > summary")
         press("Enter")
-        _type_into(page, description="Which offer sells?", control=TODAY, outcomes="refund: 0 to 1, at most 0.3", holdout="30")
+        _type_into(
+            page, description="Which offer sells?", control=TODAY, outcomes="refund: 0 to 1, at most 0.3", holdout="30"
+        )
         _tab_to(page, "button.primary")
         press("Enter")
         expect(page.get_by_role("heading", name="offers", level=1)).to_be_visible()

@@ -74,7 +74,15 @@ def test_every_body_and_answer_has_examples_that_fit(described, operations):
                 for example in described["components"]["schemas"][name]["examples"]:
                     assert fits(described, name, example), (name, example)
                     assert not fits(described, name, {}) or name == "ChangeBody"
-    assert {"ExperimentBody", "CombinationBody", "RewardOutcome", "LogAnswer", "DiagnosisResult", "Watch", "ConclusionResult"} <= seen
+    assert {
+        "ExperimentBody",
+        "CombinationBody",
+        "RewardOutcome",
+        "LogAnswer",
+        "DiagnosisResult",
+        "Watch",
+        "ConclusionResult",
+    } <= seen
 
 
 def test_every_operation_says_where_it_belongs_and_what_it_asks_for(described, operations):

@@ -283,4 +283,5 @@ class ConclusionResult(BaseModel):
     going_loss: float = Field(description="The same if decisions go on with the present probabilities")
     best: BestChancesAnswer
     alone: int = Field(description="Players that have no evidence of their own, because memory is bounded")
+    alarms: list[Pair] = Field(description="Outcomes whose bounds are broken, each with the arm")
     digest: str = Field(description="The digest of the log's last row")

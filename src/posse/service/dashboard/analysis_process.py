@@ -128,7 +128,8 @@ def arguments(kind: str, snapshot: Snapshot) -> tuple[Any, ...]:
     offered = np.array([here for _, here in snapshot.arms], bool)
     if kind == "conclusion":
         known = snapshot.counts, snapshot.squares, offered, snapshot.setup.to_dict()
-        return snapshot.evidence, *known, snapshot.decisions, snapshot.head
+        alarms = [(guard.outcome, guard.arm) for guard in snapshot.watch.guards if guard.alarm]
+        return snapshot.evidence, *known, snapshot.decisions, snapshot.head, alarms
     return snapshot.counts, snapshot.squares, snapshot.chosen, offered, snapshot.setup.to_dict()
 
 

@@ -130,11 +130,12 @@ def conclude_from(
     setup: dict[str, Any],
     decisions: int,
     digest: str,
+    alarms: list[tuple[str, str]],
 ) -> Conclusion:
     """What follows from an experiment's evidence, pickled at one moment, and from the model of its players."""
     known: ConclusionEvidence = pickle.loads(evidence)
     best = best_chances(counts, squares, offered, known.present_of(*counts.pulls.shape))
-    return conclusion_of(known, best, counts, offered, setup, decisions, digest)
+    return conclusion_of(known, best, counts, offered, setup, decisions, digest, alarms)
 
 
 def _probabilities(written: list[bytes], arms: int) -> np.ndarray:
