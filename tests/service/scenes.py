@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import namedtuple
 from typing import Any
 
 import numpy as np
 
 import posse
+from posse.insight.conclusion.evidence import ConclusionEvidence
+from posse.insight.watching.api import Watch, evidence_for, watch, watch_of
+from posse.insight.watching.log_blocks import log_blocks
 from posse.service.dashboard.history import RECENT, ChoiceHistory, Lateness, Traffic
 from posse.service.dashboard.snapshots import Snapshot
 from stores import Clock
@@ -45,20 +49,36 @@ def learner_of_shops(
     return learner, clock
 
 
-def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows", paused: bool = False) -> Snapshot:
+def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows", status: str = "running") -> Snapshot:
     """What the dashboard would show of this learner."""
     log = learner.log().to_pylist()
     names = [tuple(name for name, _ in roster) for roster in (learner.state.player_roster, learner.state.arm_roster)]
     return Snapshot(
         name,
-        paused,
+        status,
         clock.now,
         learner.state,
         choices=_choices(log, *names),
         traffic=_traffic(log, clock.now),
         late=_lateness(log),
         recent=_recent(log, *names),
+        watch=_watched(learner),
+        evidence=_evidence(learner),
     )
+
+
+def _evidence(learner: posse.Learner) -> bytes:
+    evidence = ConclusionEvidence(len(learner.arms))
+    if learner.state.decisions:
+        evidence.add_answers(log_blocks(learner).answers)
+    return pickle.dumps(evidence)
+
+
+def _watched(learner: posse.Learner) -> Watch:
+    if learner.state.decisions:
+        return watch(learner)
+    setup, arms = learner.setup.to_dict(), learner.arms
+    return watch_of(evidence_for(setup, arms), setup, arms)
 
 
 def _choices(log: list[dict[str, Any]], players: tuple[str, ...], arms: tuple[str, ...]) -> ChoiceHistory:

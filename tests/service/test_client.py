@@ -10,12 +10,13 @@ import threading
 import time
 
 import httpx
+import pyarrow
 import pytest
 from serving import new_experiment, service
 
 import posse
 from posse.learner import ConflictingReward, UnknownDecision
-from posse.service.client import AsyncClient, Client, ServiceError, Unreachable, protocol, retry
+from posse.service.client import AsyncClient, Client, ServiceError, Unreachable, delivery, retry
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def line():
 
 @pytest.fixture(params=["blocking", "awaited"])
 def client(request, http, line, monkeypatch):
-    monkeypatch.setattr(protocol, "SHORT", 0.05)
+    monkeypatch.setattr(delivery, "SHORT", 0.05)
     monkeypatch.setattr(retry, "FIRST_DELAY", 0.005)
     with clients(request.param, str(http.base_url), line, patience=10.0) as client:
         yield client
@@ -131,9 +132,11 @@ def client(request, http, line, monkeypatch):
 
 def test_the_verbs_of_the_learner(client, http):
     name = f"verbs of {type(client).__name__}"
+    limited = {"floor": 0.01, "shares": {"tea": (0.1, 0.6)}, "control": "tea", "burn_in": 2}
     made = client.create(
-        name, ["tea", "coffee"], ["north"], posse.RobustAggTS(0.1), 1000, seed=1, reward_range=(0, 2), floor=0.01
+        name, ["tea", "coffee"], ["north"], posse.RobustAggTS(0.1), 1000, seed=1, reward_range=(0, 2), **limited
     )
+    assert (made["shares"], made["control"], made["burn_in"]) == ({"tea": [0.1, 0.6]}, "tea", 2)
     assert (made["policy"]["name"], made["policy"]["constants"]["epsilon"]) == ("RobustAggTS", 0.1)
     decision = client.choose(name, "north")
     assert isinstance(decision, posse.Decision)
@@ -147,19 +150,21 @@ def test_the_verbs_of_the_learner(client, http):
     assert client.observe(name, []) == []
     assert client.record(name, [("north", "tea", 1.0), ("south", "coffee", 2.0)]) == 2
     client.add_arm(name, "water")
+    assert client.set_shares(name, {"water": 0.2})["shares"] == {"water": [0.2, 0.2]}
     client.retire_arm(name, "tea")
     client.retire(name, "south")
-    client.change(name, paused=True)
+    client.change(name, status="paused")
     now = client.experiment(name)
     assert [arm["here"] for arm in now["arms"]] == [False, True, True]
     assert client.players(name) == [each | {"attributes": {}} for each in now["players"]]
-    assert (now["rewards"], now["paused"]) == (5, True)
+    assert (now["rewards"], now["status"]) == (5, "paused")
     assert name in [each["name"] for each in client.experiments()]
     assert client.state(name)["pulls"][0][0] >= 1
     assert client.diagnosis(name)["epsilon"] == 0.1
     kinds = [row["kind"] for row in client.log(name)]
     assert kinds.count("decision") == 3
     assert kinds.count("record") == 2
+    assert [row["shares"] for row in client.log(name) if row["kind"] == "shares"] == [{"water": [0.2, 0.2]}]
     assert client.log(name, after=2) == client.log(name)[2:]
     assert "north" not in client.erase(name, "north")
 
@@ -244,7 +249,7 @@ def test_a_request_is_repeated_under_the_same_key_and_happens_once(client, line,
 
 
 def test_a_reward_whose_answer_was_lost_counts_once(client, line, http, offers, monkeypatch):
-    monkeypatch.setattr(protocol, "SHORT", 10.0)
+    monkeypatch.setattr(delivery, "SHORT", 10.0)
     decision = client.choose(offers, "Lyon")
     line.words = ["lost"]
     assert client.observe(offers, decision.id, 1.0) == "known"  # from the first time
@@ -255,12 +260,16 @@ CHANGES = {
     "choose": lambda client, name, **more: client.choose(name, "Lyon", **more),
     "record": lambda client, name, **more: client.record(name, [("Lyon", "coupon", 1.0)], **more),
     "create": lambda client, name, **more: client.create("another", ["a"], **more),
-    "change": lambda client, name, **more: client.change(name, paused=True, **more),
+    "change": lambda client, name, **more: client.change(name, status="paused", **more),
     "join": lambda client, name, **more: client.join(name, "Metz", **more),
     "retire": lambda client, name, **more: client.retire(name, "Lyon", **more),
     "add_arm": lambda client, name, **more: client.add_arm(name, "tea", **more),
     "retire_arm": lambda client, name, **more: client.retire_arm(name, "coupon", **more),
+    "set_shares": lambda client, name, **more: client.set_shares(name, {"coupon": 0.3}, **more),
     "erase": lambda client, name, **more: client.erase(name, "Lyon", **more),
+    "delete": lambda client, name, **more: client.delete(name, **more),
+    "create_token": lambda client, name, **more: client.create_token(["read"], name, **more),
+    "revoke_token": lambda client, name, **more: client.revoke_token(7, **more),
 }
 """Everything that must not happen twice."""
 
@@ -378,6 +387,31 @@ def test_an_experiment_that_fails_keeps_no_reward_of_another_up(client, line, ht
     assert (client.buffered, counts()) == (0, [2, 4])
 
 
+def test_outcomes_go_with_rewards_alone_and_through_the_buffer(client, line):
+    name = f"outcomes of {type(client).__name__}"
+    bounds = {"refund": posse.Outcome(at_most=0.05), "minutes": {"range": (0, 60)}}
+    made = client.create(name, ["tea", "coffee"], ["north"], posse.IndTS(), outcomes=bounds)
+    assert made["outcomes"]["minutes"]["range"] == [0.0, 60.0]
+    first, second, third = (client.choose(name, "north") for _ in range(3))
+    assert client.observe(name, first, 1.0, {"refund": 0}) == "taken"
+    assert client.observe(name, first, outcomes={"refund": False}) == "known"
+    with pytest.raises(ConflictingReward, match="already has refund=0; 1 is refused"):
+        client.observe(name, first, outcomes={"refund": 1})
+    with pytest.raises(ValueError, match="outcome 'price' was not declared"):
+        client.observe(name, first, outcomes={"price": 1})
+    with pytest.raises(TypeError, match="reward=None"):
+        client.observe(name, first)
+    line.words = ["away"] * 1000
+    assert client.observe(name, second, None, {"minutes": 12.5}) == "buffered"
+    line.words.clear()
+    assert client.flush() == 1
+    table = pyarrow.table({"id": [second.id, third.id], "reward": [0.0, None], "minutes": [12.5, 3.0]})
+    assert client.observe(name, table, outcomes=["minutes"]) == ["taken", "taken"]
+    assert client.observe(name, [(third, None, {"minutes": 3}), (third, 1.0)]) == ["known", "taken"]
+    values = [(row["decision"], row["outcome"], row["value"]) for row in client.log(name) if row["kind"] == "outcome"]
+    assert values == [(first.id, "refund", 0.0), (second.id, "minutes", 12.5), (third.id, "minutes", 3.0)]
+
+
 def test_the_buffer_is_bounded(client, line, offers):
     client._protocol.buffer_limit = 3
     line.words = ["away"] * 1000
@@ -390,7 +424,7 @@ def test_the_buffer_is_bounded(client, line, offers):
 
 @pytest.mark.parametrize("kind", ["blocking", "awaited"])
 def test_leaving_delivers_what_waits_or_says_what_does_not(kind, http, offers, line, monkeypatch):
-    monkeypatch.setattr(protocol, "SHORT", 0.05)
+    monkeypatch.setattr(delivery, "SHORT", 0.05)
     with clients(kind, str(http.base_url), line, patience=0.1) as client:
         decision = client.choose(offers, "Lyon")
         line.words = ["away"] * 100

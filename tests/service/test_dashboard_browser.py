@@ -182,6 +182,13 @@ def test_everything_can_be_done_with_the_keyboard_alone(browser, tmp_path):
         expect(page.get_by_role("heading", name="by hand")).to_be_visible()
         _tab_to(page, "#pause")
         press("Enter")
+        expect(page.get_by_role("dialog", name="Pause by hand?")).to_be_visible()
+        press("Escape")
+        expect(page.locator("#pause")).to_be_focused()
+        expect(page.locator("#state .state")).to_have_text("Running")
+        press("Enter")
+        _tab_to(page, "#dialog button")
+        press("Enter")
         expect(page.locator("#state .state")).to_have_text("Paused")
         _tab_to(page, ".explain > summary")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"

@@ -14,11 +14,12 @@ import pytest
 from scenes import BEGIN, SHOPS, WINDOWS, learner_of_shops, snapshot_of
 
 import posse
+from posse.insight.conclusion.text import percent
 from posse.learner import Learner
 from posse.policies.user import import_file
 from posse.service.commands import Change, Choose, Create, Observe
 from posse.service.dashboard import experiment_page, forms, history
-from posse.service.dashboard.analysis import diagnosis, savings
+from posse.service.dashboard.analysis import conclusion, diagnosis, savings
 from posse.service.dashboard.analysis_process import AnalysisProcess, arguments
 from posse.service.dashboard.snapshots import Snapshots, beliefs
 from posse.service.dashboard.templates import _templates, render
@@ -101,8 +102,8 @@ def test_a_snapshot_is_kept_for_a_moment_but_a_pause_shows_at_once(store):
     first = snapshots.of("shops")
     _decide(store, 1)
     assert snapshots.of("shops") is first
-    commit(store, Change("shops", paused=True))
-    assert snapshots.of("shops").paused
+    commit(store, Change("shops", status="paused"))
+    assert snapshots.of("shops").status == "paused"
     assert snapshots.of("shops").decisions == 4
 
 
@@ -165,8 +166,21 @@ def test_what_every_policy_believes_can_be_shown(policy):
 
 
 def _matrix(snapshot) -> str:
-    shown = experiment_page.matrix(snapshot)
+    shown = experiment_page.matrix(snapshot, _chances(snapshot))
     return render("parts/matrix.html", snapshot=snapshot, matrix=shown, amount=experiment_page.amount_of(snapshot))
+
+
+def _chances(snapshot) -> np.ndarray:
+    return experiment_page.chances_of(snapshot, _concluded(snapshot))
+
+
+def _concluded(snapshot) -> dict:
+    return conclusion(*arguments("conclusion", snapshot)) if snapshot.rewards else {"state": "early"}
+
+
+def _lead(snapshot) -> str:
+    lead = experiment_page.lead(snapshot, _chances(snapshot))
+    return _text("parts/lead.html", snapshot=snapshot, lead=lead, conclusion=_concluded(snapshot))
 
 
 def _text(template: str, **values) -> str:
@@ -176,16 +190,37 @@ def _text(template: str, **values) -> str:
 
 
 def test_the_lead_says_for_how_many_what_looks_best(shops):
-    lead = experiment_page.lead(shops)
+    lead = experiment_page.lead(shops, _chances(shops))
     assert sum(players for _, players in lead["favorites"]) + lead["undecided"] == 12
-    text = _text("parts/lead.html", snapshot=shops, lead=lead)
-    assert text.startswith("12 players choose among 5 arms. So far ")
+    text = _lead(shops)
+    assert text.startswith(_concluded(shops)["verdict"])
+    assert "12 players choose among 5 arms. So far " in text
     best, players = lead["favorites"][0]
-    assert f"{best.name} looks best for {players} of them" in text
+    assert f"{best.name} looks best for {'all' if players == 12 else players}" in text
     assert "of what their choices rest on was learnt by other players." in text
 
 
-def test_with_very_many_players_the_lead_asks_some_of_them(monkeypatch):
+def test_no_two_sentences_contradict_each_other(shops):
+    found = _concluded(shops)
+    chances, favorites = _chances(shops), experiment_page.favorite_arms(_chances(shops))
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    for place, row in enumerate(_matrix(shops).split('<th scope="row">')[1:]):
+        for arm, cell in enumerate(row.split("<td ")[1:]):
+            assert ("looks best" in cell) == (favorites[place] == arm) == (chances[place, arm] > 0.5)
+            assert f"best: {percent(chances[place, arm])}".replace("<", "&lt;").replace(">", "&gt;") in cell
+    leader = max(found["arms"], key=lambda arm: arm["chance"])
+    assert leader["name"] in found["verdict"]
+
+
+def test_players_and_arms_that_came_after_the_analysis_have_no_chances_yet(shops):
+    older = {"chances": np.full((2, 3), 1 / 3)}
+    found = experiment_page.chances_of(shops, older)
+    assert np.isfinite(found).sum() == 6
+    assert experiment_page.favorite_arms(found).tolist() == [-1] * 12
+    assert not np.isfinite(experiment_page.chances_of(shops, {"state": "waiting"})).any()
+
+
+def test_with_very_many_players_the_lead_asks_some_of_them_what_is_shared(monkeypatch):
     learner, clock = learner_of_shops(600)
     learner.retire(SHOPS[0])
     whole = snapshot_of(learner, clock)
@@ -193,13 +228,11 @@ def test_with_very_many_players_the_lead_asks_some_of_them(monkeypatch):
     some = snapshot_of(learner, clock)
     assert (whole.sample.tolist(), some.sample.tolist()) == (list(range(1, 12)), [1, 4, 7, 10])
     assert np.array_equal(some.sampled.probabilities, whole.sampled.probabilities[::3])
-    lead = experiment_page.lead(some)
-    asked = sum(players for _, players in lead["favorites"]) + lead["undecided"]
-    assert abs(asked - 11) <= 2  # each rounded
-    assert "11 players choose among 5 arms." in (text := _text("parts/lead.html", snapshot=some, lead=lead))
-    assert "for about " in text
-    assert "about" not in _text("parts/lead.html", snapshot=whole, lead=experiment_page.lead(whole))
-    assert experiment_page.matrix(some)["rows"] == experiment_page.matrix(whole)["rows"]
+    chances = _chances(some)
+    lead = experiment_page.lead(some, chances)
+    assert sum(players for _, players in lead["favorites"]) + lead["undecided"] == 11
+    assert "11 players choose among 5 arms." in _lead(some)
+    assert experiment_page.matrix(some, chances)["rows"] == experiment_page.matrix(whole, chances)["rows"]
 
 
 def test_the_lead_of_what_has_not_begun():
@@ -209,8 +242,7 @@ def test_the_lead_of_what_has_not_begun():
         (learner, "1 player chooses among 5 arms. Nothing has been tried yet."),
         (empty, "No player has joined yet; 2 arms wait to be tried."),
     ):
-        snapshot = snapshot_of(one, clock)
-        assert _text("parts/lead.html", snapshot=snapshot, lead=experiment_page.lead(snapshot)) == expected
+        assert _lead(snapshot_of(one, clock)) == expected
 
 
 @pytest.mark.parametrize(
@@ -268,7 +300,19 @@ def test_arms_beyond_the_colors_share_the_last_one():
     shown = experiment_page.chart(snapshot)
     assert shown["names"][-1] == "8 other arms"
     np.testing.assert_allclose(np.sum(shown["shares"], axis=0), 1, atol=1e-3)
-    assert experiment_page.matrix(snapshot)["hidden_arms"] == 3
+    assert experiment_page.matrix(snapshot, _chances(snapshot))["hidden_arms"] == 3
+
+
+def test_no_picture_has_a_part_that_is_not_over():
+    learner, clock = learner_of_shops(321)  # stretches of eight decisions; one in the last
+    shown = experiment_page.chart(snapshot := snapshot_of(learner, clock))
+    assert snapshot.choices.size == 8
+    assert shown["upto"] == list(range(8, 321, 8))
+    assert {len(line) for line in (*shown["shares"], *shown["ribbons"])} == {40}
+    assert len(shown["traffic"]["decisions"]) == len(shown["traffic"]["times"]) == 59
+    assert shown["traffic"]["times"][-1] < clock.now  # of 60 windows, all but the one that goes on
+    one = experiment_page.chart(snapshot_of(*learner_of_shops(1)))
+    assert one["upto"] == [1]
 
 
 def test_late_and_missing_rewards_are_told(shops):

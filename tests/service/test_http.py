@@ -27,6 +27,9 @@ def test_an_experiment_is_created_found_and_listed(client):
         "holdout": 0.05,
         "default_reward": 0,
         "patience": 3600,
+        "shares": {"low": [0.2, 0.5]},
+        "control": "high",
+        "burn_in": 100,
     }
     created = client.post("/v1/experiments", json=body)
     assert created.status_code == 201
@@ -35,9 +38,20 @@ def test_an_experiment_is_created_found_and_listed(client):
     assert found == created.json()
     assert found["policy"]["constants"]["epsilon"] == 2
     assert found["players"] == [{"name": "Lyon", "here": True}]
-    same = ("name", "horizon", "reward_range", "floor", "holdout", "default_reward", "patience")
+    same = (
+        "name",
+        "horizon",
+        "reward_range",
+        "floor",
+        "holdout",
+        "default_reward",
+        "patience",
+        "shares",
+        "control",
+        "burn_in",
+    )
     assert {key: found[key] for key in same} == {key: body[key] for key in same}
-    del found["players"]
+    del found["players"], found["ship_for"]
     assert found in client.get("/v1/experiments").json()["experiments"]
 
 
@@ -54,6 +68,39 @@ def test_a_decision_and_its_reward(client, path):
     assert problem_of(client.post(f"{path}/rewards", json={**report, "decision": "x"}), 409) == "unknown-decision"
     counts = client.get(path).json()
     assert (counts["decisions"], counts["rewards"], counts["waiting"]) == (1, 1, 0)
+
+
+def test_outcomes_come_beside_the_reward_and_guard_their_bounds(client):
+    bounds = {"refund": {"at_most": 0.05, "action": "pause"}, "minutes": {"range": [0, 60]}}
+    path = new_experiment(client, outcomes=bounds)
+    assert client.get(path).json()["outcomes"]["refund"] == {
+        **{"range": [0.0, 1.0], "at_most": 0.05, "at_least": None, "action": "pause"}
+    }
+    made = client.post(f"{path}/decisions", json={"players": ["Lyon", "Nice"], "available": ["coupon"]}).json()
+    (first, second), rewards = made["decisions"], f"{path}/rewards"
+    report = {"decision": first["id"], "reward": 1, "outcomes": {"refund": 1}}
+    assert [client.post(rewards, json=report).json()["status"] for _ in range(2)] == ["taken", "known"]
+    alone = {"decision": first["id"], "outcomes": {"minutes": 12.5}}
+    assert client.post(rewards, json=alone).json() == report_of(first, "taken")
+    refused = client.post(rewards, json={**alone, "outcomes": {"minutes": 13}})
+    assert problem_of(refused, 409) == "conflicting-reward"
+    assert "already has minutes=12.5; 13 is refused. Nothing was changed" in refused.json()["detail"]
+    wrong = ({"decision": first["id"]}, {**alone, "outcomes": {"price": 3}}, {**alone, "outcomes": {"minutes": 61}})
+    for body in (*wrong, {**alone, "outcomes": {"minutes": True}}):
+        assert problem_of(client.post(rewards, json=body), 422) == "invalid"
+    batch = [{"decision": second["id"], "reward": 0}, {"decision": second["id"], "outcomes": {"refund": 1}}]
+    assert client.post(rewards, json={"rewards": [*batch, wrong[1]]}).json()["taken"] == 2
+    rows = client.get(f"{path}/log").json()["rows"]
+    assert [row["kind"] for row in rows] == [
+        *("decision", "decision", "reward", "outcome", "outcome", "reward", "outcome", "alarm", "retire arm")
+    ]
+    assert rows[4] == {
+        **{"event": 5, "kind": "outcome", "decision": first["id"], "round": 1, "player": "Lyon", "arm": "coupon"},
+        **{"outcome": "minutes", "value": 12.5, "observed_at": rows[4]["observed_at"]},
+    }
+    assert (rows[7]["arm"], rows[7]["outcome"]) == ("coupon", "refund")
+    assert [arm["here"] for arm in client.get(path).json()["arms"]] == [False, True]
+    assert f'posse_alarms{{experiment="{client.get(path).json()["name"]}"}} 1.0' in client.get("/metrics").text
 
 
 def report_of(decision, status):
@@ -173,11 +220,11 @@ def test_players_and_arms_come_and_go(client, path):
 
 def test_a_paused_experiment_decides_nothing_but_takes_rewards(client, path):
     (decision,) = decide(client, path, ["Lyon"])
-    assert client.patch(path, json={"paused": True}).json()["paused"] is True
+    assert client.patch(path, json={"status": "paused"}).json()["status"] == "paused"
     assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}), 409) == "paused"
     report = {"decision": decision["id"], "reward": 1}
     assert client.post(f"{path}/rewards", json=report).json()["status"] == "taken"
-    client.patch(path, json={"paused": False})
+    client.patch(path, json={"status": "running"})
     assert decide(client, path, ["Lyon"])
 
 

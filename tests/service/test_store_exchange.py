@@ -90,6 +90,7 @@ def test_an_exported_log_comes_back_the_same(backend, tmp_path):
             if step == 10:
                 commit(store, Change("teas", join=["west"], add_arms=["juice"]))
                 commit(store, Erase("teas", "west"))
+                commit(store, Change("teas", shares={"juice": (0.1, 0.3), "tea": 0.2}))
         assert export_log(store, "teas", tmp_path / "a.parquet") == 81
         import_log(store, "again", tmp_path / "a.parquet")
         export_log(store, "again", tmp_path / "b.parquet")
@@ -113,9 +114,14 @@ def test_what_is_no_log_is_refused_and_leaves_nothing(tmp_path):
 
 
 FIRST_EXPERIMENTS = [
-    *(f"DROP TABLE {name}" for name in ("stats", "summaries", "requests")),
+    *(f"DROP TABLE {name}" for name in ("stats", "summaries", "requests", "outcomes", "outcome_stats", "audit")),
     "CREATE INDEX decisions_by_key ON decisions (experiment, request_key, position)",
-    *(f"ALTER TABLE experiments DROP COLUMN {name}" for name in ("rewards", "waiting")),
+    *(
+        f"ALTER TABLE experiments DROP COLUMN {name}"
+        for name in ("rewards", "waiting", "status", "description", "shares")
+    ),
+    "ALTER TABLE experiments ADD COLUMN paused SMALLINT",
+    "ALTER TABLE changes DROP COLUMN detail",
     "ALTER TABLE experiments ADD COLUMN summary BYTEA",
     "ALTER TABLE players DROP COLUMN attributes",
 ]

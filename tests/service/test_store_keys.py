@@ -29,14 +29,16 @@ KEYED = {
     "choose": Choose("teas", ["north", "south"], ["tea", "cocoa"], key="k"),
     "record": Record("teas", PAST, key="k"),
     "create": Create("beers", POLICY, ARMS, SHOPS, key="k"),
-    "change": Change("teas", join=["west"], retire=["south"], add_arms=["juice"], paused=True, key="k"),
-    "no change": Change("teas", paused=False, key="k"),
+    "change": Change("teas", join=["west"], retire=["south"], add_arms=["juice"], status="paused", key="k"),
+    "shares": Change("teas", shares={"tea": (0.1, 0.3)}, key="k"),
+    "no change": Change("teas", status="running", key="k"),
     "erase": Erase("teas", "east", key="k"),
 }
 OTHERS = [
     Choose("teas", ["north"], key="k"),
     Record("teas", PAST[:1], key="k"),
     Change("teas", join=["south west"], key="k"),
+    Change("teas", shares={}, key="k"),
     Erase("teas", "north", key="k"),
 ]
 kinds = pytest.mark.parametrize("kind", KEYED)

@@ -115,29 +115,31 @@ class TestExperiments:
             {"join": ["new"], "retire_arms": ["coffee", "cocoa", "juice"]},
             {"add_arms": ["a", "b", "c"]},
             {"join": ["new", "new"]},
-            {"join": ["new"], "paused": "yes"},
+            {"join": ["new"], "status": "stopped"},
+            {"join": ["new"], "shares": {"coffee": 2}},
+            {"join": ["new"], "shares": {"nobody": 0.1}},
+            {"add_arms": ["a"], "shares": {"coffee": 0.5}},
         ):
             with pytest.raises((ValueError, TypeError)):
                 commit(other, Change("teas", **wrong))
         assert whole(one) == before
         assert commit(other, Change("teas", join=["north"])).players[0] == ("north", True)
 
-    def test_flags_are_true_or_false_and_the_error_says_which_is_not(self, store):
-        for flag, value in (("paused", "yes"), ("paused", 1), ("knows_others", None), ("knows_others", 0)):
-            with pytest.raises(TypeError, match=f"^{flag}={value!r}, but expected True or False"):
-                commit(store, Change("teas", join=["new"], **{flag: value}))
-        assert commit(store, Change("teas", paused=None)).paused is False
+    @pytest.mark.parametrize("value", [None, 0])
+    def test_knows_others_is_true_or_false(self, store, value):
+        with pytest.raises(TypeError, match=f"^knows_others={value!r}, but expected True or False"):
+            commit(store, Change("teas", join=["new"], knows_others=value))
 
     def test_a_paused_one_takes_rewards_and_decides_nothing(self, opened):
         one, other, _ = opened
         new(one)
         decision = commit(one, Choose("teas", ["north"], key="before"))[0]
-        assert commit(one, Change("teas", paused=True)).paused
+        assert commit(one, Change("teas", status="paused")).status == "paused"
         with pytest.raises(Paused, match="'teas' is paused"):
             commit(other, Choose("teas", ["north"]))
         assert commit(other, Choose("teas", ["north"], key="before")) == [decision]
         assert commit(other, Observe("teas", [(decision.id, 1.0)]))[0].status == "taken"
-        commit(other, Change("teas", paused=False))
+        commit(other, Change("teas", status="running"))
         commit(one, Choose("teas", ["north"]))
 
 
@@ -227,7 +229,7 @@ class TestRewards:
         assert commit(store, Observe("beers", [(decision.id, 1.0)]))[0].status == "unknown"
 
     def test_what_was_forgotten_is_asked_of_the_database(self, opened, monkeypatch):
-        monkeypatch.setattr("posse.service.storage.live_experiment.RECENT", 2)
+        monkeypatch.setattr("posse.service.storage.recent_decisions.RECENT", 2)
         one, _, _ = opened
         new(one)
         made = [commit(one, Choose("teas", ["north"]))[0] for _ in range(10)]
@@ -243,7 +245,7 @@ class TestRewards:
             new(one, name=name)
         made = {name: commit(one, Choose(name, SHOPS)) for name in names}
         answered(one, name="beers")
-        kept = {name: len(live.waiting) + len(live.answers) for name, live in one.live.items()}
+        kept = {name: len(live.recent.waiting) + len(live.recent.answers) for name, live in one.live.items()}
         assert kept == {"teas": 0, "wines": 3, "beers": 4}
         for status in ("taken", "known"):
             for name in names:

@@ -13,13 +13,16 @@ from typing import Any, overload
 import numpy as np
 
 from posse.attributes import Attributes, Value
-from posse.decision import ConflictingReward, Decision, UnknownDecision, as_reports, parse_id
+from posse.decision import Decision, as_reports
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
 from posse.learner.frames import given_players
 from posse.learner.ledger import Answer, Ledger, Row, RowLog
+from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
+from posse.learner.shares import check_shares
 from posse.learner.state import LearnerState
+from posse.outcomes import Alarm, Outcome, declared
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
 
@@ -45,8 +48,8 @@ class Learner:
             horizon, ln t takes over.
         seed: two learners with one seed draw the same random numbers, so give each its own.
         reward_range: the lowest and the highest reward that is possible.
-        floor: the least probability of every available arm.
-        holdout: the share of decisions whose arm is drawn uniformly.
+        floor: the least probability of every available arm that `shares` does not name.
+        holdout: the share of decisions whose arm is drawn with equal shares, as far as the limits allow.
         default_reward, patience: the reward that is taken for a decision that has none after so many seconds; without
             them a decision waits for as long as it is among the `waiting_limit` newest that do.
         waiting_limit: how many decisions may wait for their rewards; the oldest beyond it is given up.
@@ -56,6 +59,12 @@ class Learner:
             "desktop"], "age": [18, 30, 50]}: any strings, these strings, or a number cut into bins. Then
             `choose({"region": "south", "age": 44})` is for the player that is this combination; it joins by itself.
         player_limit: how many players there may be, retired ones included.
+        shares: limits on the probabilities of arms, such as {"new": (0.05, 0.3), "today": 0.2}: the least and the
+            greatest, or one number for both. `set_shares` changes them.
+        control: the arm that the others are compared with, for those who read the log.
+        burn_in: how many decisions are drawn with equal shares at first, as far as the limits allow.
+        outcomes: what else comes of decisions, such as {"refund": posse.Outcome(at_most=0.05, action="pause")}; see
+            docs/outcomes.md.
         clock: gives the time in seconds.
     """
 
@@ -76,14 +85,20 @@ class Learner:
         keep_log: bool = True,
         attributes: Mapping[str, Any] | None = None,
         player_limit: int = PLAYER_LIMIT,
+        shares: Mapping[Name, float | tuple[float, float]] = {},
+        control: Name | None = None,
+        burn_in: int = 0,
+        outcomes: Mapping[str, Outcome | Mapping[str, Any]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         try:
             low, high = reward_range
         except (TypeError, ValueError):
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
-        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, Attributes(attributes), player_limit
-        setup = Setup(policy, horizon, seed, low, high, *fixed)
+        known = Attributes(attributes), player_limit, declared(outcomes)
+        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, *known
+        limits, named = check_shares(shares), None if control is None else str(control)
+        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=limits, control=named, burn_in=burn_in)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)
@@ -92,7 +107,7 @@ class Learner:
         """Set everything up, before the first event; `first` has the arms, the players and the players' attributes."""
         values = [setup.attributes.check(each) for each in first.get("attributes", ())]
         self.state = LearnerState(setup, first["arms"], first["players"], values)
-        self.ledger = Ledger(setup.waiting_limit, setup.keep_log)
+        self.ledger = Ledger(setup.waiting_limit, setup.keep_log, len(setup.outcomes))
         self.changes: list[dict[str, Any]] = []  # who and what came and went, with the number of the event
         self.first = first
         self._clock, self._now = clock, -math.inf
@@ -174,47 +189,36 @@ class Learner:
 
     # ---------------------------------------------------------------- rewards
 
-    def observe(self, decision: str | Decision | Any, reward: float | None = None) -> int:
-        """Take the reward of a decision, or those of many at once as one round; return how many were new.
+    def observe(
+        self,
+        decision: str | Decision | Any,
+        reward: float | None = None,
+        outcomes: Mapping[str, float] | Iterable[str] | None = None,
+    ) -> int:
+        """Take the reward or outcomes of a decision, or those of many at once as one round; return how many were new.
 
-        A reward reported again is acknowledged and counted once. If any report is refused, none is taken.
+        What is reported again is acknowledged and counted once. If any report is refused, none is taken.
 
         Args:
-            decision: a `Decision` or its id; for many, a dictionary {decision: reward}, pairs (decision, reward), or a
-                data frame or Arrow table with the columns `decision` (or `id`) and `reward`.
-            reward: the reward of a single decision. True and False are 1 and 0.
+            decision: a `Decision` or its id; for many, a dictionary {decision: reward}, pairs (decision, reward), or
+                (decision, reward, {outcome: value}), or a data frame or Arrow table with the column `decision` (or
+                `id`), and `reward` or a column for each outcome, empty where nothing has come.
+            reward: the reward of a single decision. True and False are 1 and 0. None if only outcomes are reported.
+            outcomes: those of a single decision, {outcome: value}; for a table, which of its columns they are.
         """
-        reports = as_reports(decision, reward)
+        many = not isinstance(decision, (str, Decision))
+        reports = as_reports(decision, reward, self.setup.outcomes.keys() if outcomes is None and many else outcomes)
         with self._lock:
             self._tick()
-            fresh: dict[int, float] = {}
-            for identity, value in reports:
-                serial = self._check_report(identity, value, fresh)
-                if serial is not None:
-                    fresh[serial] = float(value)
-            self._observe([(self.ledger.waiting[serial], value) for serial, value in fresh.items()])
-            return len(fresh)
-
-    def _check_report(self, identity: str, value: Any, fresh: dict[int, float]) -> int | None:
-        """The decision's serial number if its reward is new, None if it is known. Raises if the report is invalid."""
-        serial, tag = parse_id(identity)
-        reward = self.state.setup.check_reward(f"reward of decision {identity}", value)
-        row = self.ledger.waiting.get(serial)
-        if row is not None and row.tag == tag:
-            if serial in fresh and self.state.steps(fresh[serial]) != self.state.steps(reward):
-                raise ConflictingReward(f"decision {identity} is given two rewards, {fresh[serial]:g} and {reward:g}")
-            return serial
-        known_tag, known, defaulted = self.ledger.answers.get(serial, (None, 0.0, False))
-        if known_tag == tag:
-            if self.state.steps(known) == self.state.steps(reward):
-                return None
-            how = f", taken by default after {self.setup.patience:g} s" if defaulted else ""
-            raise ConflictingReward(f"decision {identity} already has the reward {known:g}{how}; {reward:g} is refused")
-        if known_tag is None and row is None and serial < self.decisions:
-            forgotten = "" if self.setup.keep_log else ", or answered and forgotten, for want of a log"
-            given_up = f"given up when {self.setup.waiting_limit:,} newer ones waited{forgotten}"
-            raise UnknownDecision(f"decision {identity} is not waiting: it was not made here, or was {given_up}")
-        raise UnknownDecision(f"decision {identity} is not known to this learner")
+            fresh = Reports(self.state, self.ledger)
+            for report in reports:
+                fresh.take(*report)
+            self._observe([(self.ledger.waiting[serial], value) for serial, value in fresh.rewards.items()])
+            if fresh.outcomes:
+                self.ledger.outcomes |= {key: each.value for key, each in fresh.outcomes.items()}
+                for kind, arm, outcome in self.state.guarded(fresh.outcomes.values()):
+                    self._change(kind, arm, outcome=outcome)
+            return fresh.decisions
 
     def _observe(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:
         """Take in rewards as one round, and write them down."""
@@ -270,18 +274,41 @@ class Learner:
         """Offer an arm no longer. Its late rewards are still taken."""
         self._change("retire arm", arm)
 
+    def set_shares(self, shares: Mapping[Name, float | tuple[float, float]]) -> None:
+        """Replace all limits on the probabilities of arms, for all decisions from now on; {} removes them."""
+        with self._lock:
+            self._set_shares(shares, self.rounds)
+
+    def _set_shares(self, shares: Any, rounds: int) -> None:
+        found = {arm: list(pair) for arm, pair in self.state.set_shares(shares).items()}
+        self.changes.append({"event": self.events, "kind": "shares", "shares": found, "rounds": rounds})
+
     def _change(
-        self, kind: str, name: Name, knows_others: bool = True, values: tuple[Value, ...] | None = None
+        self,
+        kind: str,
+        name: Name,
+        knows_others: bool = True,
+        values: tuple[Value, ...] | None = None,
+        outcome: str | None = None,
     ) -> None:
         with self._lock:
-            self.state.change(kind, name, knows_others, values)
+            if kind == "alarm":
+                self.state.alarm(name, outcome)
+            else:
+                self.state.change(kind, name, knows_others, values)
             change = {"event": self.events, "kind": kind, "name": str(name), "knows_others": knows_others}
-            self.changes.append(change if values is None else change | {"attributes": list(values)})
+            more = {"attributes": None if values is None else list(values), "outcome": outcome}
+            self.changes.append(change | {field: value for field, value in more.items() if value is not None})
 
     @property
     def setup(self) -> Setup:
         """All that is fixed."""
         return self.state.setup
+
+    @property
+    def shares(self) -> dict[str, tuple[float, float]]:
+        """The least and the greatest share of each arm that has limits now."""
+        return dict(self.state.shares)
 
     @property
     def rounds(self) -> int:
@@ -297,6 +324,13 @@ class Learner:
     def decisions(self) -> int:
         """How many decisions were made."""
         return self.state.decisions
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """The arms that were shown to cross the bound of an outcome, in order."""
+        with self._lock:
+            raised = [change for change in self.changes if change["kind"] == "alarm"]
+            return tuple(Alarm(change["outcome"], change["name"], change["event"]) for change in raised)
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -330,7 +364,7 @@ class Learner:
             about = log.describe(self.state, log.Past(self.first, self.changes, self.ledger.given_up, self._now))
             ledger, attributes = self.ledger.copy(), self.state.attributes()
         waiting = RowLog((row, None) for row in ledger["waiting"])  # from here on, others may choose
-        return log.arrow_table(about, ledger["answered"] + waiting.parts(), attributes)
+        return log.arrow_table(about, ledger["answered"] + waiting.parts(), attributes, ledger["outcomes"])
 
     @classmethod
     def replay(cls, table: Any, clock: Callable[[], float] = time.time) -> Learner:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import secrets
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -20,17 +21,23 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from posse.attributes import Attributes
-from posse.decision import Decision, UnknownDecision, as_reports, parse_id, write_id
+from posse.decision import ConflictingReward, Decision, Report, UnknownDecision, as_reports, write_id
 from posse.learner.frames import given_players
+from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
+from posse.learner.shares import check_shares
+from posse.outcomes import declared
 from posse.policies.base import Policy
 from posse.service.storage import database
-from posse.service.storage.errors import Paused
+from posse.service.storage.audit import COMMAND_LINE
+from posse.service.storage.errors import Archived, Finished, Paused
 from posse.service.storage.keyed_requests import as_json
+from posse.service.storage.lifecycle import Life, Shipment, Status, parse_shipment
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import MADE_IN, PLAYER_CHANGES
-from posse.service.storage.queries import Experiment
+from posse.service.storage.queries import PROGRESS, Experiment
 from posse.service.storage.transaction import Transaction
+from posse.text import plural
 
 NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
 
@@ -59,8 +66,7 @@ class Choose(NamedTuple):
         request = transaction.requests.ask(live.id, self.key, "choose", names, available and sorted(available))
         if request.before is not None:
             return _made_before(transaction, live, *request.before[:2])
-        if live.status == "paused":
-            raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
+        _check_decides(live)
         roster, offered = live.state.player_roster, live.state.offered(available)
         places = [roster.current(name) for name in names if name not in new]
         now = transaction.now(live)
@@ -71,6 +77,21 @@ class Choose(NamedTuple):
         made = live.choose(places, offered, available is not None, now)
         request.remember(f"[{live.state.decisions - len(made)}, {live.state.decisions}]", places)
         return made
+
+
+def _check_decides(live: LiveExperiment) -> None:
+    """An error unless the experiment makes decisions."""
+    if live.life.status == "paused":
+        raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
+    if live.life.status == "finished" and live.life.shipment is None:
+        raise Finished(f"experiment {live.name!r} is finished: it takes late rewards, but makes no decisions")
+    _check_open(live)
+
+
+def _check_open(live: LiveExperiment) -> None:
+    """An error if the experiment can only be read."""
+    if live.life.status == "archived":
+        raise Archived(f"experiment {live.name!r} is archived: it can be read, but takes nothing")
 
 
 def _made_before(transaction: Transaction, live: LiveExperiment, first: int, end: int) -> list[Decision]:
@@ -98,54 +119,44 @@ class RewardOutcome:
 
     decision: str
     status: Literal["taken", "known", "conflict", "unknown", "invalid"]
-    """`taken`; `known`, the same reward came before; `conflict`, another did; `unknown` decision; `invalid` reward."""
+    """`taken`; `known`, the same came before; `conflict`, another did; `unknown` decision; `invalid` value."""
     detail: str | None = None
 
 
 class Observe(NamedTuple):
-    """Observe the rewards of decisions. Result: a `RewardOutcome` for each; a refused one does not stop the others."""
+    """Observe rewards and outcomes of decisions. Result: a `RewardOutcome` for each report.
+
+    A report is taken as a whole or not at all; one that is refused does not stop the others.
+    """
 
     experiment: str
-    reports: Sequence[tuple[str, float]]
-    """Pairs of a decision's id and its reward."""
+    reports: Sequence[tuple[str, float] | Report]
+    """A decision's id, its reward or None, and {outcome: value} if there are any."""
 
     def apply(self, transaction: Transaction) -> list[RewardOutcome]:
         live = transaction.live(self.experiment)
+        _check_open(live)
         reports = as_reports(self.reports, None)
         now = transaction.now(live)
-        transaction.look_up_decisions(live, [identity for identity, _ in reports])
-        fresh: dict[int, float] = {}
-        outcomes = [check_report(live, identity, value, fresh) for identity, value in reports]
-        live.observe([(live.waiting[serial], value) for serial, value in fresh.items()], now)
-        return outcomes
+        transaction.look_up_decisions(live, [identity for identity, _, _ in reports])
+        fresh = Reports(live.state, live.recent)
+        results = [check_report(fresh, *report) for report in reports]
+        live.observe([(live.recent.waiting[serial], value) for serial, value in fresh.rewards.items()], now)
+        if fresh.outcomes:
+            transaction.alarms += live.observe_outcomes(fresh.outcomes.values(), now)
+        return results
 
 
-def check_report(live: LiveExperiment, identity: str, value: Any, fresh: dict[int, float]) -> RewardOutcome:
-    """What becomes of a report; a new reward is added to `fresh`, by the serial number of its decision."""
-    state = live.state
+def check_report(fresh: Reports, identity: str, reward: Any, outcomes: Mapping[str, Any]) -> RewardOutcome:
+    """What becomes of a report, given those before it."""
     try:
-        serial, tag = parse_id(identity)
+        return RewardOutcome(identity, "taken" if fresh.take(identity, reward, outcomes) else "known")
     except UnknownDecision as error:
         return RewardOutcome(str(identity)[:60], "unknown", str(error))
-    try:
-        reward = state.setup.check_reward(f"reward of decision {identity}", value)
+    except ConflictingReward as error:
+        return RewardOutcome(identity, "conflict", str(error))
     except (TypeError, ValueError) as error:
         return RewardOutcome(identity, "invalid", str(error))
-    row = live.waiting.get(serial)
-    if row is not None and row.tag == tag:
-        if serial not in fresh:
-            fresh[serial] = reward
-            return RewardOutcome(identity, "taken")
-        known, conflict = fresh[serial], f"given two rewards, {fresh[serial]:g} and {reward:g}"
-    else:
-        known_tag, known, defaulted = live.answers.get(serial, (None, 0.0, False))
-        if known_tag != tag:
-            return RewardOutcome(identity, "unknown", f"decision {identity} was not made in experiment {live.name!r}")
-        how = f", taken by default after {state.setup.patience:g} s" if defaulted else ""
-        conflict = f"it already has the reward {known:g}{how}; {reward:g} is refused"
-    if state.steps(known) == state.steps(reward):
-        return RewardOutcome(identity, "known")
-    return RewardOutcome(identity, "conflict", conflict)
 
 
 class Record(NamedTuple):
@@ -155,6 +166,7 @@ class Record(NamedTuple):
     rewards: Sequence[tuple[str, str, float]]
     """Player, arm and reward."""
     key: str | None = None
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> int:
         live = transaction.live(self.experiment)
@@ -162,12 +174,14 @@ class Record(NamedTuple):
         request = transaction.requests.ask(live.id, self.key, "record", asked)
         if request.before is not None:
             return int(request.before)
+        _check_open(live)
         checked = live.state.check_records(self.rewards)
         if not checked:
             raise ValueError("rewards=[], but expected at least one")
         now = transaction.now(live)
         past = live.state.record(checked, now)
         live.observe(past, now)
+        transaction.note(self.by, "record", live.name, plural(len(checked), "reward"))
         request.remember(json.dumps(len(checked)), {row.player for row, _ in past})
         return len(checked)
 
@@ -203,12 +217,18 @@ class Create(NamedTuple):
     patience: float | None = None
     attributes: Mapping[str, Any] | None = None
     player_limit: int = PLAYER_LIMIT
+    shares: Mapping[str, Any] = {}
+    control: str | None = None
+    burn_in: int = 0
+    outcomes: Mapping[str, Any] | None = None
+    description: str = ""
     key: str | None = None
     """Keys of requests that create are apart from those of any experiment."""
+    by: str = COMMAND_LINE
+    """For the audit trail."""
 
     def apply(self, transaction: Transaction) -> Experiment:
-        asked = self.key and as_json(self._replace(key=None)._asdict())
-        request = transaction.ask_to_create(self.key, "create", asked)
+        request = transaction.ask_outside(self.key, "create", _asked(self))
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
         try:
@@ -218,21 +238,41 @@ class Create(NamedTuple):
         seed = secrets.randbits(53) if self.seed is None else self.seed
         fixed = self.floor, self.holdout, self.default_reward, self.patience, NO_LIMIT, True
         attributes = Attributes(self.attributes)
-        setup = Setup(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit)
+        setup = Setup(
+            *(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit),
+            shares=check_shares(self.shares),
+            control=self.control,
+            burn_in=self.burn_in,
+            outcomes=declared(self.outcomes),
+        )
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
+        said = Life().moves(None, None, self.description)
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
+        live.move(said, live.time)
         made = transaction.describe(self.experiment)
-        request.remember(json.dumps(_to_remember(made)), range(len(first["players"])), created=live.id)
+        counted = plural(len(first["arms"]), "arm"), plural(len(first["players"]), "player")
+        transaction.note(self.by, "create", live.name, ", ".join((self.policy.label, *counted)))
+        request.remember(_to_remember(live, made), range(len(first["players"])), created=live.id)
         return made
 
 
-PROGRESS = ("player_count", "paused", "rounds", "decisions", "events", "rewards", "waiting", "created_at", "time")
+LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in", "outcomes", "by")
+"""Fields of requests that came with version 5."""
 
 
-def _to_remember(made: Experiment) -> dict[str, Any]:
+def _asked(command: Create | Change) -> str | None:
+    """What a request with a key asks for, as a text that was the same before there were the fields in LATER."""
+    fields, defaults = command._replace(key=None, by=COMMAND_LINE)._asdict(), command._field_defaults
+    fields = {name: said for name, said in fields.items() if name not in LATER or said != defaults[name]}
+    return command.key and as_json(fields | ({"paused": None} if isinstance(command, Change) else {}))
+
+
+def _to_remember(live: LiveExperiment, made: Experiment) -> str:
     """What it takes to describe an experiment again as it is now, without any name."""
     here = ["".join("01"[here] for _, here in names) for names in (made.players, made.arms)]
-    return {name: getattr(made, name) for name in PROGRESS} | {"here": here}
+    shipped = live.life.shipment and live.life.shipment.written()
+    progress = {name: getattr(made, name) for name in ("player_count", *PROGRESS, "shares")}
+    return json.dumps({**progress, "here": here, "shipped": shipped})
 
 
 def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
@@ -242,12 +282,20 @@ def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
         [(name, flag == "1") for name, flag in zip(names, here, strict=False)]
         for names, here in zip(rosters, remembered["here"], strict=True)
     )
-    progress = {name: remembered[name] for name in PROGRESS}
-    return Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
+    if "paused" in remembered:  # before version 5
+        remembered |= {"status": "paused" if remembered["paused"] else "running", "description": "", "shipped": None}
+        remembered["shares"] = {}
+    progress = {name: remembered[name] for name in ("player_count", *PROGRESS)}
+    progress["shares"] = check_shares(remembered["shares"])
+    found = Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
+    return found.shipping(Shipment.parse(remembered["shipped"]), live.state.player_roster.names)
 
 
 class Change(NamedTuple):
-    """Let players and arms come and go, pause and resume: all of it or nothing. Result: the `Experiment`."""
+    """Change who plays, the arms, their shares, the status or the description: all of it or nothing.
+
+    Result: the `Experiment`.
+    """
 
     experiment: str
     join: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
@@ -255,36 +303,59 @@ class Change(NamedTuple):
     retire: Sequence[str] = ()
     add_arms: Sequence[str] = ()
     retire_arms: Sequence[str] = ()
-    paused: bool | None = None
+    status: Status | None = None
+    ship: str | None = None
+    """With the status "finished": the arm that every decision is from now on."""
+    ship_for: Mapping[str, str] | None = None
+    """Other arms for some players."""
+    description: str | None = None
     knows_others: bool = True
+    shares: Mapping[str, Any] | None = None
+    """Replaces all limits on arms' shares."""
     key: str | None = None
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> Experiment:
-        for flag, value in (("paused", self.paused), ("knows_others", self.knows_others)):
-            if not (isinstance(value, bool) or (value is None and flag == "paused")):
-                raise TypeError(f"{flag}={value!r}, but expected True or False")
+        if not isinstance(self.knows_others, bool):
+            raise TypeError(f"knows_others={self.knows_others!r}, but expected True or False")
         live = transaction.live(self.experiment)
-        asked = self.key and as_json(self._replace(key=None)._asdict())
-        request = transaction.requests.ask(live.id, self.key, "change", asked)
+        request = transaction.requests.ask(live.id, self.key, "change", _asked(self))
         if request.before is not None:
             return _as_it_was(live, request.before)
+        given = {name for name, value in self._asdict().items() if value or value == ""}
+        given -= {"experiment", "status", "knows_others", "key", "by"}
+        if self.status != "finished" and (given or self.shares is not None):
+            _check_open(live)
         steps = [("add arm", arm) for arm in check_names("arm", self.add_arms)]
         steps += [("retire arm", arm) for arm in check_names("arm", self.retire_arms)]
         joins = given_players(live.state.setup, self.join)
         values = dict(zip(joins["players"], map(tuple, joins.get("attributes", ())), strict=False))
         steps += [("join", player) for player in joins["players"]]
         steps += [("retire", player) for player in check_names("player", self.retire)]
-        live.check_changes(steps, values)
+        live.check_changes(steps, values, self.shares)
+        shipment = parse_shipment(self.ship, self.ship_for, live.state.player_roster, live.state.arm_roster)
+        moves = live.life.moves(self.status, shipment, self.description)
         now = transaction.now(live)
         for kind, who in steps:
             live.change(kind, who, now, self.knows_others, values.get(who) if kind == "join" else None)
-        if self.paused is not None and self.paused != (live.status == "paused"):
-            live.append_change("pause" if self.paused else "resume", 0, now)
-            live.status = "paused" if self.paused else "running"
+        if self.shares is not None:
+            live.set_shares(self.shares, now)
+        live.move(moves, now)
         made = transaction.describe(live.name)
-        players = {live.state.player_roster.place(who) for kind, who in steps if kind in PLAYER_CHANGES}
-        request.remember(json.dumps(_to_remember(made)), players)
+        if said := self._said(steps, [kind for kind, _ in moves]):
+            transaction.note(self.by, "change", live.name, said)
+        about = [*(who for kind, who in steps if kind in PLAYER_CHANGES), *(self.ship_for or ())]
+        request.remember(_to_remember(live, made), set(map(live.state.player_roster.place, about)))
         return made
+
+    def _said(self, steps: list[tuple[str, str]], moves: list[str]) -> str:
+        """What changes, without names of players; nothing if nothing does."""
+        players = Counter(kind for kind, _ in steps if kind in PLAYER_CHANGES)
+        said = [f"{kind} {plural(count, 'player')}" for kind, count in players.items()]
+        said += [f"{kind} {arm!r}" for kind, arm in steps if kind not in PLAYER_CHANGES]
+        said += [] if self.shares is None else ["shares"]
+        said += [f"finish and ship {self.ship!r}" if kind == "finish" and self.ship else kind for kind in moves]
+        return ", ".join(said)
 
 
 class Probe(NamedTuple):
@@ -305,6 +376,7 @@ class Erase(NamedTuple):
     experiment: str
     player: str
     key: str | None = None
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> str:
         live = transaction.live(self.experiment)
@@ -319,5 +391,6 @@ class Erase(NamedTuple):
         live.erase(self.player, replacement, now)
         transaction.requests.forget(live.id, place)
         transaction.erased = True
+        transaction.note(self.by, "erase", live.name, "1 player")
         request.remember(json.dumps(replacement), [])
         return replacement

@@ -18,14 +18,16 @@ import numpy as np
 from posse.checks import output_file
 from posse.decision import parse_id
 from posse.learner.ledger import Row
-from posse.learner.log import check_rows, read_about, row_of, values_of
+from posse.learner.log import check_rows, outcomes_of, read_about, row_of, values_of
 from posse.learner.setup import Setup, check_names
 from posse.service.commands import NO_LIMIT
 from posse.service.storage import database, log_rows, queries
+from posse.service.storage.audit import COMMAND_LINE
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.queries import Experiment
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit
+from posse.text import plural
 
 AT_ONCE = 10_000  # rows that are in memory on their way in
 
@@ -172,11 +174,13 @@ class ImportLog(NamedTuple):
     first: dict[str, list[Any]]
     """The arms and players that were there at the beginning, and the players' attributes."""
     log: LogFile
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> Experiment:
         began = self.log.first_time(float(transaction.clock()))
         live = transaction.create(self.experiment, self.setup, self.first, began)
         _LogImport(transaction, live, self.log).run(self.log.about)
+        transaction.note(self.by, "import", live.name, plural(live.state.decisions, "decision"))
         return transaction.describe(self.experiment)
 
 
@@ -200,8 +204,12 @@ class _LogImport:
         for event in range(1, about["events"] + 1):
             if event in changes:
                 change = changes[event]
+                if change["kind"] == "shares":
+                    self._set_shares(change["shares"], change["rounds"])
+                    continue
                 values = values_of(state.setup, change)
-                live.change(change["kind"], change["name"], live.time, change["knows_others"], values)
+                rest = change["knows_others"], values, change.get("outcome")
+                live.change(change["kind"], change["name"], live.time, *rest)
             elif entries := self.log.rewards(event):
                 self._observe(entries)
             else:
@@ -212,6 +220,10 @@ class _LogImport:
             live.append_change("rounds", state.rounds, live.time)
         if state.decisions != about["decisions"]:
             raise ValueError(f"the log has {state.decisions} decisions, but says {about['decisions']}")
+
+    def _set_shares(self, shares: Any, rounds: int) -> None:
+        self._write_decisions(lambda entry: entry["round"] <= rounds)
+        self.live.set_shares(shares, self.live.time, rounds)
 
     def _observe(self, entries: list[RewardEntry]) -> None:
         state, at = self.live.state, entries[0].observed_at
@@ -239,6 +251,9 @@ class _LogImport:
             self.live.state.rounds, self.live.state.decisions = row.round, row.serial + 1
             stored = log_rows.stored_probabilities(row)
             self.live.append_decision(row, **stored, restricted=0, position=0)
+            if values := outcomes_of(self.live.state, self.next):
+                self.live.state.guard.add(values)
+                self.live.append_outcomes(values, self.live.time)
             self._write()
             self.next = next(self.decisions, None)
 
@@ -246,5 +261,5 @@ class _LogImport:
         """Write to the database and forget, once there is much."""
         if self.live.links - self.written > AT_ONCE:
             self.live.write_log(self.connection)
-            self.live.trim()
+            self.live.recent.trim()
             self.written = self.live.links

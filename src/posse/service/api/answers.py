@@ -1,4 +1,4 @@
-"""What the longer answers say: the rows of a log, and a diagnosis."""
+"""What the longer answers say: outcomes, the rows of a log, a diagnosis, and a conclusion."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from posse.insight.conclusion.api import ArmSummary, PlayerSummary
+
 Table = list[list[float | None]]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class OutcomeBody(BaseModel, strict=True, extra="forbid", frozen=True):
+    """What else comes of a decision beside its reward. With a bound, arms that cross it raise an alarm."""
+
+    range: list[Finite] = Field([0.0, 1.0], min_length=2, max_length=2)
+    at_most: Finite | None = Field(None, description="The mean of every arm should be at most this")
+    at_least: Finite | None = Field(None, description="The mean of every arm should be at least this")
+    action: Literal["alarm", "pause"] = Field("alarm", description="With pause, an arm that raises it is also retired")
 
 
 # ---------------------------------------------------------------- rows of the log
@@ -54,6 +66,16 @@ class LogReward(LogObservation):
     decision: str
 
 
+class LogOutcome(LogPull):
+    """The value of an outcome was observed."""
+
+    kind: Literal["outcome"]
+    decision: str
+    outcome: str
+    value: float
+    observed_at: float = Field(description="In seconds since 1970")
+
+
 class LogRecord(LogObservation):
     """A reward of the past was recorded, which the service did not decide."""
 
@@ -62,10 +84,27 @@ class LogRecord(LogObservation):
 
 
 class LogChange(LogRow):
-    """The experiment was paused or resumed, or an import counted rounds."""
+    """The experiment's status changed, an import counted rounds, or everything beside the log was made anew."""
 
-    kind: Literal["pause", "resume", "rounds"]
+    kind: Literal["pause", "resume", "archive", "restore", "rounds", "rebuild"]
     observed_at: float = Field(description="In seconds since 1970")
+
+
+class LogFinish(LogRow):
+    """The experiment was finished, and may ship an arm from now on."""
+
+    kind: Literal["finish"]
+    observed_at: float = Field(description="In seconds since 1970")
+    ship: str | None = Field(description="The arm that every decision is from now on; null for no decisions")
+    ship_for: dict[str, str] = Field(description="Other arms for some players")
+
+
+class LogDescription(LogRow):
+    """The experiment was described."""
+
+    kind: Literal["describe"]
+    observed_at: float = Field(description="In seconds since 1970")
+    description: str
 
 
 class LogPlayerChange(LogRow):
@@ -84,8 +123,36 @@ class LogArmChange(LogRow):
     arm: str
 
 
+class LogAlarm(LogRow):
+    """An arm was shown to cross the bound of an outcome."""
+
+    kind: Literal["alarm"]
+    observed_at: float = Field(description="In seconds since 1970")
+    arm: str
+    outcome: str
+
+
+class LogSharesChange(LogRow):
+    """The limits on arms' shares were replaced."""
+
+    kind: Literal["shares"]
+    observed_at: float = Field(description="In seconds since 1970")
+    shares: dict[str, list[float]] = Field(description="The least and the greatest share, by arm")
+
+
 AnyLogRow = Annotated[
-    LogDecision | LogReward | LogRecord | LogPlayerChange | LogArmChange | LogChange, Field(discriminator="kind")
+    LogDecision
+    | LogReward
+    | LogOutcome
+    | LogAlarm
+    | LogRecord
+    | LogPlayerChange
+    | LogArmChange
+    | LogSharesChange
+    | LogChange
+    | LogFinish
+    | LogDescription,
+    Field(discriminator="kind"),
 ]
 
 
@@ -173,3 +240,48 @@ class DiagnosisResult(BaseModel):
     effect_by_traffic: EstimateAnswer | None = Field(None, description="The same on average over rewards")
     effects: EstimatesAnswer | None = Field(None, description="The same for each player")
     attributes: dict[str, AttributeAnswer] | None = Field(None, description="What each attribute explains")
+
+
+# ---------------------------------------------------------------- a conclusion
+
+
+class ArmDifferenceAnswer(EstimateAnswer):
+    """By how much the leader is better than another arm, with an interval that holds at every look."""
+
+    against: str
+
+
+class BestChancesAnswer(BaseModel):
+    """What the model of the players says; tables are [player][arm], losses are per decision."""
+
+    chances: Table = Field(description="The chance that an arm is the player's best")
+    overall: list[float] = Field(description="For each arm the chance that it is best on average over all decisions")
+    others: Table = Field(description="The weight of other players' data in what is known of the mean, from 0 to 1")
+    one_loss: list[float] = Field(description="What shipping each arm for everybody loses, beside every player's best")
+    own_loss: float = Field(description="The same if each player gets the arm that the model expects most of")
+    going_loss: float = Field(description="The same if decisions go on with the present probabilities")
+
+
+class ConclusionResult(BaseModel):
+    """Whether an experiment can end: which arm to ship for whom, and what stopping or going on costs."""
+
+    schema_: Literal[1] = Field(alias="schema", description="The version of this form")
+    kind: Literal["conclusion"]
+    verdict: str = Field(description="What to do, in a sentence or two")
+    level: float = Field(description="A wrong arm is ever shipped, for anybody, with at most this probability")
+    tolerance: float = Field(description="By how much the arm that is shipped may be worse than another, in rewards")
+    decisions: int
+    answers: int = Field(description="How many decisions have a reward, and probabilities")
+    arms: list[ArmSummary]
+    players: list[PlayerSummary]
+    winner: str | None = Field(description="The arm that is shown to be the best for everybody")
+    since: int = Field(description="After how many rewards it was shown; 0 if none is")
+    leader: str = Field(description="The winner, or else the arm that is most likely the best for everybody")
+    differences: list[ArmDifferenceAnswer] = Field(description="The leader beside every other arm on offer")
+    ship_loss: float = Field(description="What shipping the leader for everybody loses a decision, by the model")
+    own_loss: float = Field(description="The same if each player gets the arm that the model expects most of")
+    going_loss: float = Field(description="The same if decisions go on with the present probabilities")
+    best: BestChancesAnswer
+    alone: int = Field(description="Players that have no evidence of their own, because memory is bounded")
+    alarms: list[Pair] = Field(description="Outcomes whose bounds are broken, each with the arm")
+    digest: str = Field(description="The digest of the log's last row")

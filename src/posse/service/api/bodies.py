@@ -10,7 +10,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,16 +22,19 @@ from pydantic import (
     GetPydanticSchema,
     Tag,
     create_model,
+    model_validator,
 )
 from pydantic_core import CoreSchema
 
 from posse.attributes import LONGEST_NAME, MOST
 from posse.decision import Decision
 from posse.learner.setup import PLAYER_LIMIT, check_name, check_names
+from posse.outcomes import MOST as MOST_OUTCOMES
 from posse.policies.base import Policy, all_policies
-from posse.service.api.answers import AnyLogRow, Table
+from posse.service.api.answers import AnyLogRow, OutcomeBody, Table
 from posse.service.commands import RewardOutcome
 from posse.service.settings import LARGEST_BATCH
+from posse.service.storage.lifecycle import LONGEST_DESCRIPTION, Status, check_description
 from posse.service.storage.transaction import check_experiment_name
 
 LARGEST = 2**63 - 1
@@ -75,6 +78,20 @@ Players = Annotated[
     | Annotated[dict[Name, Combination], Field(max_length=LARGEST_BATCH), Tag("attributes")],
     Discriminator(lambda given: "attributes" if isinstance(given, dict) else "names"),
     Field(description="Names, or {name: {attribute: value}}"),
+]
+Share = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
+ArmShares = Annotated[
+    dict[Name, Share | Annotated[list[Share], Field(min_length=2, max_length=2)]],
+    Field(
+        max_length=LARGEST_BATCH,
+        json_schema_extra={"examples": [{"coupon": [0.05, 0.3], "nothing": 0.7}]},
+        description="The least and the greatest share of decisions of arms, or one number for both",
+    ),
+]
+Description = Annotated[
+    str,
+    Field(max_length=LONGEST_DESCRIPTION, description="What people say about it"),
+    AfterValidator(check_description),
 ]
 DecisionId = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, examples=["17-0badcafe"])]
 
@@ -157,6 +174,11 @@ class ExperimentBody(Body):
         description="What is known of players: any strings, these strings, or a number cut into bins",
     )
     player_limit: Whole = Field(PLAYER_LIMIT, ge=1, le=LARGEST, description="Retired players included")
+    shares: ArmShares = {}
+    control: Name | None = Field(None, description="The arm that the others are compared with")
+    burn_in: Whole = Field(0, ge=0, le=LARGEST, description="The first so many decisions have equal shares")
+    outcomes: dict[str, OutcomeBody] = Field({}, max_length=MOST_OUTCOMES, description="By name")
+    description: Description = ""
 
 
 class ChangeBody(Body):
@@ -166,8 +188,14 @@ class ChangeBody(Body):
     retire: Names = []
     add_arms: Names = []
     retire_arms: Names = []
-    paused: bool | None = None
+    status: Status | None = None
+    ship: Name | None = Field(None, description='The arm that every decision is from now on; with status "finished"')
+    ship_for: Annotated[dict[Name, Name], Field(max_length=LARGEST_BATCH)] | None = Field(
+        None, description="Other arms for some players"
+    )
+    description: Description | None = None
     knows_others: bool = True
+    shares: ArmShares | None = Field(None, description="Replaces all limits; null leaves them as they are")
 
 
 class ChoiceBody(Body):
@@ -199,14 +227,21 @@ class CombinationBody(ChoiceBody):
 
 
 class RewardBody(Body):
-    """The reward of a decision."""
+    """The reward of a decision, or outcomes, or both."""
 
     decision: DecisionId
-    reward: Real
+    reward: Real | None = Field(None, description="May be missing if there are outcomes")
+    outcomes: dict[str, Real] = Field({}, max_length=MOST_OUTCOMES, description="What else came of it, by name")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.reward is None and not self.outcomes:
+            raise ValueError("neither a reward nor outcomes: expected one of them")
+        return self
 
 
 class RewardsBody(Body):
-    """The rewards of several decisions."""
+    """The rewards and outcomes of several decisions."""
 
     rewards: list[RewardBody] = Field(min_length=1, max_length=LARGEST_BATCH)
 
@@ -262,7 +297,9 @@ class ExperimentEntry(BaseModel):
     policy: PolicyAnswer
     arms: list[RosterEntry]
     player_count: int = Field(description="Of all that are here")
-    paused: bool
+    status: Status
+    description: str
+    ship: str | None = Field(description="The arm that every decision is since it is finished; null for none")
     horizon: int | None
     reward_range: list[float] = Field(min_length=2, max_length=2)
     floor: float
@@ -271,6 +308,10 @@ class ExperimentEntry(BaseModel):
     patience: float | None
     attributes: dict[str, str | list[str] | list[float]] = Field(description="What is known of players, as declared")
     player_limit: int
+    shares: dict[str, list[float]] = Field(description="The least and the greatest share of arms, as they are now")
+    control: str | None = Field(description="The arm that the others are compared with")
+    burn_in: int = Field(description="How many decisions have equal shares at first")
+    outcomes: dict[str, OutcomeBody] = Field(description="What else comes of decisions, as declared")
     rounds: int
     decisions: int
     rewards: int
@@ -281,6 +322,7 @@ class ExperimentEntry(BaseModel):
 class ExperimentAnswer(ExperimentEntry):
     """An experiment as it stands."""
 
+    ship_for: dict[str, str] = Field(description="Other arms for some players")
     players: list[RosterEntry] = Field(description=f"The first {LARGEST_BATCH:,}; the path …/players has all")
 
 
@@ -308,7 +350,7 @@ class DecisionsAnswer(BaseModel):
 
 
 class OutcomesAnswer(BaseModel):
-    """What became of each reward, in order: taken, known (the same came before), conflict, unknown or invalid."""
+    """What became of each report, in order: taken, known (the same came before), conflict, unknown or invalid."""
 
     outcomes: list[RewardOutcome]
     taken: int = Field(description="How many were new, and count from now on")

@@ -12,13 +12,17 @@ _decision = {"id": ID, "player": "Lyon", "arm": "coupon", "propensity": 0.5}
 _decision |= {"probabilities": {"coupon": 0.5, "nothing": 0.5}, "round": 1, "shared": 1.0, "holdout": False}
 _taken = {"decision": ID, "status": "taken", "detail": None}
 _unknown = {"decision": "99-00000000", "status": "unknown", "detail": "decision 99-00000000 was not made in …"}
+_outcome = {"range": [0.0, 1.0], "at_most": 0.05, "at_least": None, "action": "pause"}
 _experiment = {
     "name": "offers",
     "policy": {"name": "PosseTS", "constants": {}, "label": "PosseTS"},
     "arms": [{"name": name, "here": True} for name in ARMS],
     "players": [{"name": name, "here": True} for name in PLAYERS],
-    **{"player_count": 2, "paused": False, "horizon": None, "reward_range": [0.0, 1.0], "floor": 0.0, "holdout": 0.0},
+    **{"player_count": 2, "status": "running", "description": "Which offer?", "ship": None, "ship_for": {}},
+    **{"horizon": None, "reward_range": [0.0, 1.0], "floor": 0.0, "holdout": 0.0},
     **{"default_reward": None, "patience": None, "attributes": {}, "player_limit": 100_000},
+    **{"shares": {"coupon": [0.05, 0.3]}, "control": "nothing", "burn_in": 500},
+    "outcomes": {"refund": _outcome},
     **{"rounds": 1, "decisions": 1, "rewards": 1, "waiting": 0, "created_at": 1767225600.0},
 }
 _pull = {"decision": ID, "round": 1, "player": "Lyon", "arm": "coupon"}
@@ -26,6 +30,8 @@ _rows = [
     {"event": 1, "kind": "decision", **_pull, "propensity": 0.5, "holdout": False, "shared": 1.0, "decided_at": 1.8e9},
     {"event": 2, "kind": "reward", **_pull, "reward": 1.0, "observed": 1, "defaulted": False, "observed_at": 1.8e9},
     {"event": 3, "kind": "join", "observed_at": 1.8e9, "player": "Metz"},
+    {"event": 4, "kind": "shares", "observed_at": 1.8e9, "shares": {"coupon": [0.05, 0.3]}},
+    {"event": 5, "kind": "outcome", **_pull, "outcome": "refund", "value": 0.0, "observed_at": 1.8e9},
 ]
 _state = {"players": PLAYERS, "arms": ARMS, "pulls": [[1, 0], [0, 0]], "means": [[1.0, None], [None, None]]}
 _diagnosis = {
@@ -35,17 +41,50 @@ _diagnosis = {
     **{"verdict": "There is not enough data yet.", "costs": None},
 }
 _state |= {"low": ZEROS, "high": [[1.0, 1.0], [1.0, 1.0]], "centers": NONE, "scales": NONE, "shared": NONE}
+_watch = {
+    **{"decisions": 1000, "answered": 950, "arms": ARMS, "notes": []},
+    "checks": [{"about": "choices", "decisions": 1000, "level": 0.01, "evidence": 0.7, "alarm": None, "path": []}],
+    "effects": [{"against": "holdout", "decisions": 950, "value": 0.1, "low": 0.02, "high": 0.17, "path": []}],
+    "guards": [],
+}
+_arm = {"name": "coupon", "offered": True, "answers": 900, "share": 0.9, "mean": 0.3, "low": 0.2, "high": 0.4}
+_conclusion = {
+    **{"schema": 1, "kind": "conclusion", "verdict": "Ship coupon for everybody: it is better than every other arm."},
+    **{"level": 0.05, "tolerance": 0.0, "decisions": 1000, "answers": 950, "arms": [_arm | {"chance": 0.99}]},
+    **{
+        "players": [],
+        "winner": "coupon",
+        "since": 800,
+        "leader": "coupon",
+        "alone": 0,
+        "alarms": [],
+        "digest": "8c1f0b7a…",
+    },
+    "differences": [{"against": "nothing", "value": 0.1, "low": 0.02, "high": 0.17}],
+    **{"ship_loss": 0.0, "own_loss": 0.0, "going_loss": 0.01},
+    "best": {"chances": [], "overall": [0.99], "others": [], "one_loss": [0.0], "own_loss": 0.0, "going_loss": 0.01},
+}
+_token = {"number": 2, "scopes": ["decide", "reward"], "experiment": None, "label": "tills"}
+_token |= {"created_at": 1.8e9, "expires_at": None, "revoked_at": None}
+_entry = {"number": 7, "at": 1.8e9, "who": "Ada", "action": "change", "experiment": "offers", "detail": "archive"}
 
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "ExperimentBody": [
         {"name": "offers", "arms": ARMS, "players": PLAYERS},
+        {"name": "ramp", "arms": ARMS, "shares": {"coupon": [0.05, 0.3]}, "control": "nothing", "burn_in": 500},
+        {"name": "guarded", "arms": ARMS, "outcomes": {"refund": {"at_most": 0.05, "action": "pause"}}},
         {"name": "teas", "arms": ["green", "black"], "policy": {"name": "RobustAggTS", "constants": {"epsilon": 0.1}}},
     ],
-    "ChangeBody": [{"join": ["Metz"], "retire_arms": ["nothing"]}, {"paused": True}],
+    "ChangeBody": [
+        {"join": ["Metz"], "retire_arms": ["nothing"]},
+        {"shares": {"coupon": 0.5}},
+        {"status": "paused"},
+        {"status": "finished", "ship": "coupon", "ship_for": {"Nice": "nothing"}},
+    ],
     "OneDecisionBody": [{"player": "Lyon"}, {"player": "Lyon", "available": ["coupon"]}],
     "DecisionsBody": [{"players": PLAYERS}],
     "CombinationBody": [{"attributes": {"region": "south", "age": 44}}],
-    "RewardBody": [{"decision": ID, "reward": 1.0}],
+    "RewardBody": [{"decision": ID, "reward": 1.0}, {"decision": ID, "outcomes": {"refund": 0.0}}],
     "RewardsBody": [{"rewards": [{"decision": ID, "reward": 1.0}, {"decision": "99-00000000", "reward": 0.0}]}],
     "RecordsBody": [{"rewards": [{"player": "Lyon", "arm": "coupon", "reward": 1.0}]}],
     "ErasureBody": [{"player": "Lyon"}],
@@ -60,6 +99,14 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "LogAnswer": [{"rows": _rows, "next": None}],
     "StateAnswer": [_state | {"probabilities": [[0.5, 0.5], [0.5, 0.5]], "next": None}],
     "DiagnosisResult": [_diagnosis],
+    "Watch": [_watch],
+    "ConclusionResult": [_conclusion],
+    "TokenBody": [{"scopes": ["decide", "reward"], "label": "tills"}],
+    "TokenAnswer": [{"token": "posse_2_…", "number": 2}],
+    "TokensAnswer": [{"tokens": [_token]}],
+    "RevocationAnswer": [{"number": 2}],
+    "DeletionAnswer": [{"name": "offers", "decisions": 1}],
+    "AuditAnswer": [{"entries": [_entry], "next": None}],
     "HealthAnswer": [{"status": "alive"}],
 }
 """By the name of the schema."""
@@ -73,7 +120,9 @@ PROBLEMS: dict[str, str] = {
     "conflicting-key": "the idempotency key 'visit-4711' came before with another request. Use a new key.",
     "conflicting-reward": f"decision {ID} already has the reward 1; 0 is refused. Nothing was changed.",
     "unknown-decision": "decision 99-00000000 was not made in experiment 'offers'. Nothing was changed.",
-    "paused": "experiment 'offers' is paused. PATCH the experiment with paused=false to go on.",
+    "paused": "experiment 'offers' is paused. PATCH the experiment with status \"running\" to go on.",
+    "finished": "experiment 'offers' is finished. PATCH it with status \"finished\" and ship, an arm.",
+    "archived": "experiment 'offers' is archived. PATCH the experiment with status \"finished\" to restore it.",
     "refused": "player 'Lille' has retired. Nothing was changed.",
     "invalid": "body.arms: Field required. Nothing was changed; correct it and send it again.",
     "overloaded": "10,000 requests wait already. Try again in a second, with the same idempotency key.",

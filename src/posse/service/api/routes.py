@@ -85,7 +85,8 @@ async def create_experiment(
     """Create an experiment."""
     try:
         settings = body.model_dump(exclude={"name", "policy"})
-        command = Create(body.name, body.policy.policy(), **settings, key=idempotency_key)
+        asked = {"key": idempotency_key, "by": request.state.grant.who}
+        command = Create(body.name, body.policy.policy(), **settings, **asked)
         made = await request.app.state.writer.apply(command)
     except (ExperimentExists, ConflictingKey):
         raise
@@ -101,10 +102,11 @@ async def list_experiments(
     after: Annotated[str, Query(max_length=LONGEST_NAME, description="The last name that is known")] = "",
     limit: Annotated[int, Query(ge=1, le=LARGEST_LIST)] = 100,
     search: Annotated[str, Query(max_length=LONGEST_NAME, description="A part of the name")] = "",
+    archived: Annotated[bool, Query(description="The archived ones instead of all others")] = False,
 ) -> bodies.ExperimentsAnswer:
     """Experiments that the token may see, by name."""
     only = request.state.grant.experiment
-    ask = functools.partial(queries.experiments, only=only, search=search, after=after, limit=limit)
+    ask = functools.partial(queries.experiments, only=only, search=search, archived=archived, after=after, limit=limit)
     found = await request.app.state.read_pool.query(ask)
     entries = [bodies.ExperimentEntry(**_shown(each)) for each in found]
     return bodies.ExperimentsAnswer(experiments=entries, next=found[-1].name if len(found) == limit else None)
@@ -133,8 +135,9 @@ async def read_players(
 async def change_experiment(
     name: Name, body: bodies.ChangeBody, request: Request, idempotency_key: Key = None
 ) -> ExperimentAnswer:
-    """Let players and arms come and go, pause and resume; all of it or nothing."""
-    return _described(await request.app.state.writer.apply(Change(name, **body.model_dump(), key=idempotency_key)))
+    """Let players and arms come and go, pause, resume, finish, archive and restore it; all of it or nothing."""
+    command = Change(name, **body.model_dump(), key=idempotency_key, by=request.state.grant.who)
+    return _described(await request.app.state.writer.apply(command))
 
 
 @endpoint("POST", EXPERIMENT + "/erasures", CHANGE, 404)
@@ -142,7 +145,7 @@ async def erase(
     name: Name, body: bodies.ErasureBody, request: Request, idempotency_key: Key = None
 ) -> bodies.ErasureAnswer:
     """Forget a player's name, its attributes and the keys of requests about it; what it has learnt stays."""
-    command = Erase(name, body.player, idempotency_key)
+    command = Erase(name, body.player, idempotency_key, request.state.grant.who)
     return bodies.ErasureAnswer(player=await request.app.state.writer.apply(command))
 
 
@@ -154,6 +157,7 @@ def _shown(experiment: queries.Experiment) -> dict[str, Any]:
     setup, policy = experiment.setup, experiment.setup.policy
     shown: dict[str, Any] = {**vars(setup), **vars(experiment), "reward_range": [setup.low, setup.high]}
     shown["attributes"] = setup.attributes.to_dict()
+    shown["outcomes"] = {name: each.to_dict() for name, each in setup.outcomes.items()}
     shown["policy"] = bodies.PolicyAnswer(name=type(policy).__name__, constants=policy.arguments(), label=policy.label)
     return shown | {names: _entries(shown[names]) for names in ("arms", "players")}
 
@@ -211,10 +215,10 @@ async def decide(name: Name, body: AnyDecisionBody, request: Request, idempotenc
     response_model=RewardOutcome | bodies.OutcomesAnswer,
 )
 async def reward(name: Name, body: AnyRewardBody, request: Request) -> Response:
-    """Report the reward of a decision, or those of several: then each has its own outcome, and good ones are taken."""
+    """Report the reward or outcomes of a decision, or those of several: then the good reports are taken."""
     reports = [body] if isinstance(body, bodies.RewardBody) else body.rewards
-    pairs = [(each.decision, each.reward) for each in reports]
-    outcomes: list[RewardOutcome] = await request.app.state.writer.apply(Observe(name, pairs))
+    given = [(each.decision, each.reward, each.outcomes) for each in reports]
+    outcomes: list[RewardOutcome] = await request.app.state.writer.apply(Observe(name, given))
     if isinstance(body, bodies.RewardsBody):
         return _json({"outcomes": outcomes, "taken": sum(each.status == "taken" for each in outcomes)})
     if outcomes[0].status in REFUSED:
@@ -233,7 +237,8 @@ async def record(
 ) -> bodies.RecordsAnswer:
     """Take rewards of the past, which the service did not decide; one request is one round."""
     rewards = [(each.player, each.arm, each.reward) for each in body.rewards]
-    return bodies.RecordsAnswer(taken=await request.app.state.writer.apply(Record(name, rewards, idempotency_key)))
+    command = Record(name, rewards, idempotency_key, request.state.grant.who)
+    return bodies.RecordsAnswer(taken=await request.app.state.writer.apply(command))
 
 
 # ---------------------------------------------------------------- what there is to see

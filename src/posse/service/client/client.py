@@ -16,7 +16,8 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("clients need httpx: pip install 'posse[client]'", name="httpx") from error
 
-from posse.service.client.protocol import ClientProtocol, RewardReport
+from posse.service.client.delivery import RewardReport
+from posse.service.client.protocol import ClientProtocol
 from posse.service.client.retry import ServiceError, StepResult, Steps
 from posse.version import __version__
 
@@ -116,13 +117,22 @@ class Client(_BaseClient[httpx.Client]):
     retire = _blocking(ClientProtocol.retire)
     add_arm = _blocking(ClientProtocol.add_arm)
     retire_arm = _blocking(ClientProtocol.retire_arm)
+    set_shares = _blocking(ClientProtocol.set_shares)
     erase = _blocking(ClientProtocol.erase)
     experiments = _blocking(ClientProtocol.experiments)
     experiment = _blocking(ClientProtocol.experiment)
     players = _blocking(ClientProtocol.players)
     state = _blocking(ClientProtocol.state)
     diagnosis = _blocking(ClientProtocol.diagnosis)
+    watch = _blocking(ClientProtocol.watch)
+    conclusion = _blocking(ClientProtocol.conclusion)
+    summary = _blocking(ClientProtocol.summary)
     log = _blocking(ClientProtocol.log)
+    delete = _blocking(ClientProtocol.delete)
+    create_token = _blocking(ClientProtocol.create_token)
+    tokens = _blocking(ClientProtocol.tokens)
+    revoke_token = _blocking(ClientProtocol.revoke_token)
+    audit = _blocking(ClientProtocol.audit)
 
     def _run(self, steps: Steps[T]) -> T:
         result: StepResult = None
@@ -173,13 +183,22 @@ class AsyncClient(_BaseClient[httpx.AsyncClient]):
     retire = _awaited(ClientProtocol.retire)
     add_arm = _awaited(ClientProtocol.add_arm)
     retire_arm = _awaited(ClientProtocol.retire_arm)
+    set_shares = _awaited(ClientProtocol.set_shares)
     erase = _awaited(ClientProtocol.erase)
     experiments = _awaited(ClientProtocol.experiments)
     experiment = _awaited(ClientProtocol.experiment)
     players = _awaited(ClientProtocol.players)
     state = _awaited(ClientProtocol.state)
     diagnosis = _awaited(ClientProtocol.diagnosis)
+    watch = _awaited(ClientProtocol.watch)
+    conclusion = _awaited(ClientProtocol.conclusion)
+    summary = _awaited(ClientProtocol.summary)
     log = _awaited(ClientProtocol.log)
+    delete = _awaited(ClientProtocol.delete)
+    create_token = _awaited(ClientProtocol.create_token)
+    tokens = _awaited(ClientProtocol.tokens)
+    revoke_token = _awaited(ClientProtocol.revoke_token)
+    audit = _awaited(ClientProtocol.audit)
 
     async def _run(self, steps: Steps[T]) -> T:
         result: StepResult = None

@@ -66,6 +66,8 @@ def _read(answer: httpx.Response) -> Any:
         if "posse-api" not in answer.headers:  # for example the page of a proxy in front of the service
             detail = f"status {answer.status_code}, but no answer of posse's: is this the address of the service?"
             raise Unreachable(detail, answer.status_code)
+        if answer.headers.get("content-type", "").startswith("text/html"):
+            return answer.text
         try:
             return answer.json()
         except ValueError:

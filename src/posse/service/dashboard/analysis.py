@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from posse.insight import Diagnosis, diagnose
+from posse.insight.conclusion import text
 from posse.insight.diagnosis.attributes import LEAST
 from posse.insight.diagnosis.text import SIGNIFICANT
 from posse.insight.hierarchy.data import PlayerData
@@ -19,6 +20,7 @@ from posse.policies.base import Policy
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
 from posse.schedule import Random
+from posse.service.dashboard.log_evidence import conclude_from
 from posse.simulation import simulate
 from posse.text import plain
 
@@ -54,6 +56,16 @@ def diagnosis(counts: Counts, squares: np.ndarray) -> dict[str, Any]:
     verdict = {"state": state, "epsilon": epsilon, "likely": found.spread.value, "worst": worst, **differ}
     verdict["explained"] = explained(found)
     return dict(plain({**verdict, "rows": rows, "broken": found.broken}))
+
+
+def conclusion(*given: Any) -> dict[str, Any]:
+    """What `conclude` says of an experiment, as its page shows it."""
+    found = conclude_from(*given)
+    arms = [{**plain(arm), "place": place} for place, arm in enumerate(found.arms) if arm.offered]
+    said = [*text.costs(found), *text.cautions(found)]
+    own = {player.name: player.winner for player in found.players if player.winner is not None}
+    shown = {"state": "ready", "verdict": found.verdict, "arms": arms, "said": said, "chances": found.best.chances}
+    return {**shown, "winner": found.winner, "leader": found.leader, "winners": own}
 
 
 def explained(found: Diagnosis) -> list[dict[str, Any]] | None:

@@ -9,19 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posse.insight.watching.api import Effect
 from posse.service.dashboard import words
 from posse.service.dashboard.by_attribute import by_attribute
 from posse.service.dashboard.snapshots import Snapshot
 from posse.service.dashboard.templates import experiment_address
-from posse.service.storage.queries import Indices
 from posse.text import shorten
 
 COLORS = 8  # that can be told apart; with more arms the last color stands for all others
-CLEAR = 0.5  # an arm is a player's favorite if it would be chosen with more than this probability
+CLEAR = 0.5  # an arm looks best for a player if it is the best with more than this probability
 ROWS, COLUMNS = 25, 12  # of the matrix on one page
 RECENT_SECONDS = 60.0
-LONGEST_NAME = 40  # in charts
-SHORTEST = 5.0  # a last window of fewer seconds is left out of the traffic: it says little
+LONGEST_NAME = 60  # in charts
 LATELY = 6  # so many stretches make up what a player chooses now
 
 
@@ -36,18 +35,21 @@ class ShownArm(NamedTuple):
     """Of all decisions."""
 
 
-def contents(snapshot: Snapshot, search: str, page_number: int, attribute: str = "") -> dict[str, Any]:
+def contents(
+    snapshot: Snapshot, conclusion: dict[str, Any], search: str, page_number: int, attribute: str = ""
+) -> dict[str, Any]:
     """What the page of an experiment shows beside its analyses; `attribute` is the one that was chosen."""
-    shown = shown_columns(snapshot)
+    shown, chances = shown_columns(snapshot), chances_of(snapshot, conclusion)
     return {
         "values": by_attribute(snapshot, attribute, [arm.place for arm in shown]),
         "columns": shown,
         "snapshot": snapshot,
         "address": experiment_address(snapshot.name),
         "arms": shown_arms(snapshot),
-        "lead": lead(snapshot),
+        "lead": lead(snapshot, chances),
         "rates": recent_rates(snapshot),
-        "matrix": matrix(snapshot, search, page_number),
+        "compared": compared(snapshot),
+        "matrix": matrix(snapshot, chances, search, page_number),
         "amount": amount_of(snapshot),
     }
 
@@ -76,45 +78,41 @@ def shown_columns(snapshot: Snapshot) -> list[ShownArm]:
     return sorted(by_share[:COLUMNS], key=lambda arm: arm.place)
 
 
-def favorite_arms(snapshot: Snapshot, players: Sequence[int] | np.ndarray, indices: Indices) -> np.ndarray:
-    """The place of the arm that looks best for each of some players, −1 where it is too early to tell, int [player].
+def chances_of(snapshot: Snapshot, conclusion: dict[str, Any]) -> np.ndarray:
+    """How likely each arm is to be the best for each player, [player, arm]; NaN where that is not known yet.
 
-    An arm looks best if the player would now choose it more often than all others together. A policy without
-    randomness chooses the largest bonus, so for it the arm with the best mean looks best.
+    The analysis may be a little older than the snapshot, so that players and arms have come since.
     """
-    pulls, sums = snapshot.counts.pulls[players], snapshot.counts.sums[players]
-    if not pulls.size:
-        return np.full(len(players), -1)
-    if snapshot.setup.policy.randomised:
-        best = indices.probabilities.argmax(axis=1)
-        clear = indices.probabilities.max(axis=1) > CLEAR
-    else:
-        here, known = np.array([here for _, here in snapshot.arms]), pulls > 0
-        means = np.divide(sums, pulls, out=np.full(known.shape, -math.inf), where=known & here)
-        best, clear = means.argmax(axis=1), known[:, here].all(axis=1)
-    return np.where(clear & (len(snapshot.arms) > 1), best, -1)
+    found, known = np.full(snapshot.chosen.shape, np.nan), np.array(conclusion.get("chances", [[]]), float)
+    found[: known.shape[0], : known.shape[1]] = known
+    return found
 
 
-def lead(snapshot: Snapshot) -> dict[str, Any]:
+def favorite_arms(chances: np.ndarray) -> np.ndarray:
+    """The place of the arm that looks best for each player, −1 where it is too early to tell, int [player].
+
+    An arm looks best for a player if it is more likely to be the best than all others together.
+    """
+    if not chances.size:
+        return np.full(len(chances), -1)
+    known = np.nan_to_num(chances)
+    return np.where(known.max(axis=1) > CLEAR, known.argmax(axis=1), -1)
+
+
+def lead(snapshot: Snapshot, chances: np.ndarray) -> dict[str, Any]:
     """What is happening, for the top of the page: for how many players which arm looks best, and how much is shared.
 
-    With very many players both come from a sample of them.
+    With very many players, how much is shared comes from a sample of them.
     """
-    sample, indices = snapshot.sample, snapshot.sampled
-    favorites = favorite_arms(snapshot, sample, indices)
-    arms, each = shown_arms(snapshot), snapshot.player_count / max(len(sample), 1)
-    found = [(arms[place], round((favorites == place).sum() * each)) for place in set(favorites.tolist()) - {-1}]
+    here = np.array([here for _, here in snapshot.players], bool)
+    favorites, arms = favorite_arms(chances)[here], shown_arms(snapshot)
+    found = [(arms[place], int((favorites == place).sum())) for place in set(favorites.tolist()) - {-1}]
     found.sort(key=lambda favorite: (-favorite[1], favorite[0].place))
     shared = None  # of what decisions rest on; None if there is nobody to share with
-    if len(sample) > 1 and snapshot.decisions:
-        shared = float((indices.weights * indices.probabilities).sum(axis=1).mean())
-    undecided = round((favorites == -1).sum() * each)
-    return {
-        "favorites": found,
-        "undecided": undecided,
-        "shared": shared,
-        "sampled": len(sample) < snapshot.player_count,
-    }
+    if len(snapshot.sample) > 1 and snapshot.decisions:
+        shared = float((snapshot.sampled.weights * snapshot.sampled.probabilities).sum(axis=1).mean())
+    known = bool(np.isfinite(chances).any())
+    return {"favorites": found, "undecided": int((favorites == -1).sum()), "shared": shared, "known": known}
 
 
 def recent_rates(snapshot: Snapshot) -> tuple[float, float]:
@@ -126,12 +124,12 @@ def recent_rates(snapshot: Snapshot) -> tuple[float, float]:
     return float(traffic.decisions[-count:].sum()) / time, float(traffic.rewards[-count:].sum()) / time
 
 
-def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any]:
+def matrix(snapshot: Snapshot, chances: np.ndarray, search: str = "", page: int = 1) -> dict[str, Any]:
     """One page of the table of players and arms.
 
     A row has the player's place, its decisions, and for each arm: the lower end of the interval, the estimate and the
     upper end, first as rewards and then from 0 to 100 on the bars' common scale; the share of the decisions, the weight
-    of other players' data, and the rewards of the player's own.
+    of other players' data, the rewards of the player's own, and the chance of being the best.
     """
     shown = shown_columns(snapshot)
     found: Sequence[int] = range(len(snapshot.players))
@@ -151,11 +149,12 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any
     bars = np.round(100 * (ends - low) / max(high - low, 1e-300), 1)
     decisions = snapshot.chosen[places].sum(axis=1)
     shares = snapshot.chosen[cells] / np.maximum(decisions[:, None], 1)
-    numbers = np.stack([*ends, *bars, shares, indices.weights[:, columns], snapshot.counts.pulls[cells]], axis=-1)
+    whose = indices.weights[:, columns], snapshot.counts.pulls[cells]
+    numbers = np.stack([*ends, *bars, shares, *whose, chances[cells]], axis=-1)
     return {
         "arms": shown,
         "rows": list(zip(places, decisions.tolist(), numbers.tolist(), strict=True)),
-        "favorites": dict(zip(places, favorite_arms(snapshot, places, indices).tolist(), strict=True)),
+        "favorites": dict(zip(places, favorite_arms(chances[places]).tolist(), strict=True)),
         "low": low,
         "high": high,
         "page": page,
@@ -170,7 +169,10 @@ def matrix(snapshot: Snapshot, search: str = "", page: int = 1) -> dict[str, Any
 
 
 def chart(snapshot: Snapshot) -> dict[str, Any]:
-    """Shares of the arms over time, what each player chose over time, and traffic, for JSON."""
+    """Shares of the arms over time, what each player chose over time, and traffic, for JSON.
+
+    The last stretch or window, which is not over, is left out: the few decisions in it would look like a change.
+    """
     arms = shown_arms(snapshot)
     names, colors = _names(arms), np.array([arm.color for arm in arms], int)
     choices, traffic = snapshot.choices, snapshot.traffic
@@ -178,25 +180,47 @@ def chart(snapshot: Snapshot) -> dict[str, Any]:
         np.stack([counts[..., colors == color].sum(axis=-1) for color in range(COLORS)], axis=-1)
         for counts in (choices.counts, choices.everybody)
     )
-    shares = everybody / np.maximum(everybody.sum(axis=1, keepdims=True), 1)
+    full = _full(len(everybody), snapshot.decisions < len(everybody) * choices.size)
+    shares = everybody[:full] / np.maximum(everybody[:full].sum(axis=1, keepdims=True), 1)
+    windows = _full(len(traffic.decisions), True)
     lengths = np.diff(traffic.times)
-    windows = len(lengths) - int(len(lengths) > 1 and lengths[-1] < SHORTEST)
     return {
         "names": names,
         "size": choices.size,
-        "decisions": snapshot.decisions,
         "upto": [min((number + 1) * choices.size, snapshot.decisions) for number in range(len(shares))],
         "shares": np.round(shares, 4).T.tolist(),
         "players": [shorten(snapshot.players[place][0], LONGEST_NAME) for place in choices.players],
-        "ribbons": [_ribbon(by_color[:, row]) for row in range(len(choices.players))],
+        "ribbons": [_ribbon(by_color[:full, row]) for row in range(len(choices.players))],
         "now": [_ribbon(by_color[-LATELY:, row].sum(axis=0, keepdims=True))[0] for row in range(len(choices.players))],
         "traffic": {
             "times": traffic.times[1:].tolist()[:windows],
             "decisions": np.round(traffic.decisions / lengths, 3).tolist()[:windows],
             "rewards": np.round(traffic.rewards / lengths, 3).tolist()[:windows],
         },
+        "earned": dict(zip(compared(snapshot), map(_path, snapshot.watch.effects), strict=False)),
         "summary": _summary(shares, names),
     }
+
+
+def compared(snapshot: Snapshot) -> list[str]:
+    """What the adaptive part is compared with."""
+    there = {"holdout": 0 < snapshot.setup.holdout < 1, "control": snapshot.setup.control is not None}
+    return [kind for kind, is_there in there.items() if is_there]
+
+
+def _path(effect: Effect) -> dict[str, Any]:
+    """An effect over time, and what its picture ranges over: its first intervals say nothing, and are cut off."""
+    before = [point for point in effect.path if point[0] < effect.decisions]
+    numbers = np.array([*before, (effect.decisions, effect.value, effect.low, effect.high)])
+    later = numbers[len(numbers) // 4 :, 2:]
+    least, most = min(float(later.min()), 0.0), max(float(later.max()), 0.0)
+    upto, *ends = np.round(np.clip(numbers, (0, *[least] * 3), (math.inf, *[most] * 3)), 6).T.tolist()
+    return {"upto": upto, "lines": ends, "range": [least, most]}
+
+
+def _full(parts: int, unfinished: bool) -> int:
+    """How many parts of the past are drawn: all but an unfinished last one, and one at least."""
+    return parts - (unfinished and parts > 1)
 
 
 def _names(arms: tuple[ShownArm, ...]) -> list[str]:

@@ -6,29 +6,27 @@ import asyncio
 import functools
 import hashlib
 import json
-import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import quote
 
-from fastapi import APIRouter, FastAPI
+from fastapi import FastAPI
 from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from posse.service.auth import permissions as access
-from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ, Permission
-from posse.service.commands import Change, Create
-from posse.service.dashboard import forms
+from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ
+from posse.service.commands import Create
+from posse.service.dashboard import admin_routes, forms, manage_routes
 from posse.service.dashboard.analysis_process import REST, AnalysisProcess
+from posse.service.dashboard.conclusions import summary
 from posse.service.dashboard.experiment_page import chart, contents
-from posse.service.dashboard.snapshots import FRESH, Snapshot, Snapshots
+from posse.service.dashboard.page_router import PageRouter, trouble
+from posse.service.dashboard.snapshots import FRESH, Snapshots, latest_snapshot
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, render, static_files
-from posse.service.problems import KINDS, HttpProblem
-from posse.service.reader import Handler, by_reader, in_reader
 from posse.service.storage import queries
-from posse.service.storage.errors import ExperimentExists, Unavailable, UnknownExperiment
+from posse.service.storage.errors import ExperimentExists
 from posse.service.storage.store import ServiceStore
 
 IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
@@ -36,14 +34,14 @@ CARDS = 48  # experiments on one page of the list
 SIGNED_IN_SECONDS = 12 * 3600
 FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
 
-router = APIRouter(include_in_schema=False)
+router = PageRouter()
 
 
 def add_dashboard(app: FastAPI) -> None:
     """Add the dashboard to the app, which has its store, writer and authenticator in `app.state`."""
     app.state.analyses = AnalysisProcess(app.state.metrics.note_verdict)
     app.state.snapshots = Snapshots(app.state.store)
-    app.router.routes.extend(router.routes)
+    app.router.routes.extend([*router.routes, *manage_routes.router.routes, *admin_routes.router.routes])
     lifespan = app.router.lifespan_context
 
     @asynccontextmanager
@@ -57,65 +55,10 @@ def add_dashboard(app: FastAPI) -> None:
     app.router.lifespan_context = closing
 
 
-# ---------------------------------------------------------------- who may look
-
-
-def _route(path: str, permission: Permission, method: str = "GET", part: bool = False) -> Callable[[Handler], Handler]:
-    """Add a page, or a part of one, for those whose token is enough; others are sent to the login, or told why not."""
-
-    def add(function: Handler) -> Handler:
-        if method == "GET" and permission != NO_TOKEN:  # it shows data
-            in_reader(function)
-        answer = by_reader(function, function)
-
-        @access.needs(permission)
-        @functools.wraps(function)
-        async def endpoint(request: Request) -> Response:
-            try:
-                return await _refused(request, permission, part) or await answer(request)
-            except forms.UnreadableForm as error:
-                return _trouble(400, "The form cannot be read", f"{error}.")
-            except UnknownExperiment:
-                return _trouble(404, "No such experiment", "It may have another name, or belong to another service.")
-            except HttpProblem as error:
-                status, title = KINDS[error.kind]
-                if status != 503:
-                    raise
-                return _trouble(status, title, error.detail)
-            except Unavailable as error:
-                logging.getLogger("posse").warning("a page could not be made: %s", error)
-                text = "The log of the service says why. Nothing is lost; try again soon."
-                return _trouble(503, "The storage cannot answer now", text)
-
-        methods = [method, "HEAD"] if method == "GET" else [method]
-        router.add_api_route(path, endpoint, methods=methods, response_model=None)
-        return endpoint
-
-    return add
-
-
-async def _refused(request: Request, permission: Permission, part: bool) -> Response | None:
-    """The answer to somebody whose token is not enough; None for all others."""
-    if permission == NO_TOKEN:
-        return None
-    grant = request.state.grant = await request.app.state.authenticator.page_grant(request)
-    if grant is not None:
-        denied = access.why_denied(grant, permission, request.path_params.get("name"))
-        return None if denied is None else _trouble(403, "Not with this token", denied)
-    if part:
-        return Response(status_code=401, headers={**PAGE_HEADERS, "HX-Refresh": "true"})
-    target = request.url.path if request.method == "GET" else "/"
-    return RedirectResponse(f"/login?next={quote(target)}", 303, PAGE_HEADERS)
-
-
-def _trouble(status: int, title: str, text: str) -> Response:
-    return page("trouble.html", status, title=title, text=text)
-
-
 # ---------------------------------------------------------------- the list, and new experiments
 
 
-@_route("/", READ)
+@router.page("/", READ)
 async def _list(request: Request) -> Response:
     return await _list_page(request, {"typed": forms.DEFAULTS, "wrong": {}})
 
@@ -126,7 +69,7 @@ async def _list_page(request: Request, form: dict[str, Any], status: int = 200) 
     return page("list.html", status, **await _listed(request, 0.0), **may, form=form)
 
 
-@_route("/experiments", READ, part=True)
+@router.page("/experiments", READ, part=True)
 async def _cards(request: Request) -> Response:
     if "hx-request" not in request.headers:
         return RedirectResponse("/", 303, PAGE_HEADERS)
@@ -150,7 +93,7 @@ async def _unless_seen(request: Request, template: str, seen: str, values: Calla
 async def _listed(request: Request, seconds: float) -> dict[str, Any]:
     """A page of the list, at most so many seconds old; one reading of it is for all who look."""
     state, search = request.app.state, request.query_params.get("q", "")[:200]
-    asked = request.state.grant.experiment, search, _page_number(request)
+    asked = request.state.grant.experiment, search, request.query_params.get("archived") == "yes", _page_number(request)
     read = functools.partial(_read_list, state.store, *asked)
     found: dict[str, Any] = await state.answers.get(("list", *asked), lambda: state.read_pool.run(read), seconds)
     return found
@@ -161,18 +104,27 @@ def _page_number(request: Request) -> int:
     return max(int(number), 1) if number.isdecimal() and len(number) < 9 else 1
 
 
-def _read_list(store: ServiceStore, only: str | None, search: str, number: int) -> dict[str, Any]:
-    def read(connection: Connection) -> tuple[int, int, int, list[queries.Experiment]]:
-        found = queries.count_experiments(connection, only=only, search=search)
+def _read_list(store: ServiceStore, only: str | None, search: str, archived: bool, number: int) -> dict[str, Any]:
+    def read(connection: Connection) -> dict[str, Any]:
+        found, others = (
+            queries.count_experiments(connection, only=only, search=search, archived=each)
+            for each in (archived, not archived)
+        )
         pages = max(1, -(-found // CARDS))
-        skip = (min(number, pages) - 1) * CARDS
-        shown = queries.experiments(connection, only=only, search=search, skip=skip, limit=CARDS)
-        return found, pages, min(number, pages), shown
+        page = min(number, pages)
+        asked: dict[str, Any] = {
+            "only": only,
+            "search": search,
+            "archived": archived,
+            "skip": (page - 1) * CARDS,
+            "limit": CARDS,
+        }
+        shown = queries.experiments(connection, **asked)
+        listed = {"experiments": shown, "found": found, "others": others, "page": page, "pages": pages}
+        return {**listed, "search": search, "archived": archived}
 
-    (found, pages, number, shown), now = store.read(read), float(store.clock())
-    seen = _digest((only, search, number, found, shown, int(now / IDLE_SECONDS)))
-    listed = {"experiments": shown, "found": found, "search": search, "page": number, "pages": pages}
-    return {**listed, "now": now, "seen": seen}
+    listed, now = store.read(read), float(store.clock())
+    return {**listed, "now": now, "seen": _digest((only, listed, int(now / IDLE_SECONDS)))}
 
 
 def _digest(what: Any) -> str:
@@ -180,13 +132,13 @@ def _digest(what: Any) -> str:
     return hashlib.sha256(repr(what).encode()).hexdigest()[:16]
 
 
-@_route("/experiments", CREATE, "POST")
+@router.page("/experiments", CREATE, "POST")
 async def _create(request: Request) -> Response:
     typed = forms.read(await request.body())
     made, wrong = forms.experiment_of(typed)
     if not wrong:
         try:
-            await request.app.state.writer.apply(Create(made.pop("name"), **made))
+            await request.app.state.writer.apply(Create(made.pop("name"), **made, by=request.state.grant.who))
             return RedirectResponse(experiment_address(typed["name"].strip()), 303, PAGE_HEADERS)
         except ExperimentExists:
             wrong = {"name": "There is an experiment of this name already."}
@@ -198,22 +150,26 @@ async def _create(request: Request) -> Response:
 # ---------------------------------------------------------------- one experiment
 
 
-@_route("/experiments/{name}", READ)
+@router.page("/experiments/{name}", READ)
 async def _experiment(request: Request) -> Response:
     state, (seen, make) = request.app.state, await _contents(request)
-    base = str(request.base_url).rstrip("/")
+    where: dict[str, Any] = {
+        "base": str(request.base_url).rstrip("/"),
+        "needs_token": request.state.grant is not access.EVERYTHING,
+    }
     values = {**await state.read_pool.run(make), "seen": seen}
-    return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, base=base)
+    return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, **where)
 
 
-@_route("/experiments/{name}/live", READ, part=True)
+@router.page("/experiments/{name}/live", READ, part=True)
 async def _live(request: Request) -> Response:
     return await _unless_seen(request, "live.html", *await _contents(request))
 
 
-@_route("/experiments/{name}/chart.json", READ, part=True)
+@router.page("/experiments/{name}/chart.json", READ, part=True)
 async def _chart(request: Request) -> Response:
-    state, snapshot = request.app.state, await _snapshot(request)
+    state = request.app.state
+    snapshot = await latest_snapshot(state, request.path_params["name"])
 
     def make() -> bytes:
         return json.dumps(chart(snapshot), allow_nan=False).encode()
@@ -222,43 +178,33 @@ async def _chart(request: Request) -> Response:
     return Response(data, 200, PAGE_HEADERS, "application/json")
 
 
-@_route("/experiments/{name}/pause", CHANGE, "POST")
-async def _pause(request: Request) -> Response:
-    name = request.path_params["name"]
-    typed = forms.read(await request.body())
-    await request.app.state.writer.apply(Change(name, paused=typed.get("paused") == "yes"))
-    return RedirectResponse(experiment_address(name), 303, PAGE_HEADERS)
-
-
-async def _snapshot(request: Request) -> Snapshot:
-    state, name = request.app.state, request.path_params["name"]
-    found: Snapshot = await state.answers.get(
-        ("snapshot", name), lambda: state.read_pool.run(state.snapshots.of, name), seconds=0.0
-    )
-    return found
-
-
 async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]]:
     """A digest of what the page of an experiment, or its parts, show, and a function that makes all of it."""
-    snapshot, analyses = await _snapshot(request), request.app.state.analyses
+    analyses = request.app.state.analyses
+    snapshot = await latest_snapshot(request.app.state, request.path_params["name"])
     asked = request.query_params.get("q", "")[:200], _page_number(request), request.query_params.get("by", "")[:200]
     may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
-    numbers = snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS)
+    numbers = snapshot.events, snapshot.decisions, snapshot.status, int(snapshot.now / IDLE_SECONDS)
     latest = {kind: analyses.latest(kind, snapshot) for kind in REST}
     seen = _digest((snapshot.name, *numbers, latest, asked, may_change))
-    return seen, lambda: {**contents(snapshot, *asked), **latest, "may_change": may_change}
+    return seen, lambda: {**contents(snapshot, latest["conclusion"], *asked), **latest, "may_change": may_change}
+
+
+@router.page("/experiments/{name}/summary", READ)
+async def _summary(request: Request) -> Response:
+    return await summary(request.app.state, request.path_params["name"])
 
 
 # ---------------------------------------------------------------- login and files
 
 
-@_route("/login", NO_TOKEN)
+@router.page("/login", NO_TOKEN)
 async def _login(request: Request) -> Response:
     typed = request.headers.get("sec-fetch-site") == "none"  # or a link in a terminal: no page of another site led here
     return page("login.html", next=_inside(request.query_params.get("next", "/")), wrong="", submit=typed)
 
 
-@_route("/login", NO_TOKEN, "POST")
+@router.page("/login", NO_TOKEN, "POST")
 async def _sign_in(request: Request) -> Response:
     typed = forms.read(await request.body())
     secret, target = typed.get("token", "").strip(), _inside(typed.get("next", "/"))
@@ -284,7 +230,7 @@ def _by_tls(request: Request) -> bool:
     return headers.get("origin", "").startswith("https://") or headers.get("x-forwarded-proto", "").startswith("https")
 
 
-@_route("/logout", NO_TOKEN, "POST")
+@router.page("/logout", NO_TOKEN, "POST")
 async def _sign_out(request: Request) -> Response:
     answer = RedirectResponse("/login", 303, PAGE_HEADERS)
     answer.delete_cookie(access.COOKIE)
@@ -296,11 +242,11 @@ def _inside(target: str) -> str:
     return target if target.startswith("/experiments/") else "/"
 
 
-@_route("/static/{path:path}", NO_TOKEN)
+@router.page("/static/{path:path}", NO_TOKEN)
 async def _static(request: Request) -> Response:
     found = static_files().get(request.path_params["path"])
     if found is None:
-        return _trouble(404, "Nothing here", "There is no such file.")
+        return trouble(404, "Nothing here", "There is no such file.")
     content, kind, digest = found
     cache = FOREVER if request.query_params.get("v") == digest else "no-cache"
     return Response(content, 200, {**PAGE_HEADERS, "Cache-Control": cache, "Content-Type": kind})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import pickle
 import threading
 import time
 from collections.abc import Sequence
@@ -11,11 +13,15 @@ from typing import Any
 import numpy as np
 
 from posse.confidence import interval
+from posse.insight.watching.api import Watch
 from posse.learner.state import LearnerState
 from posse.policies.statistics import SQUARES
 from posse.rewards import GRID
+from posse.service.dashboard.analysis_process import LARGEST
 from posse.service.dashboard.history import ChoiceHistory, History, Lateness, Traffic, lateness, latest_decisions
+from posse.service.dashboard.log_evidence import LogEvidence
 from posse.service.storage import database, queries
+from posse.service.storage.log_rows import Values
 from posse.service.storage.read_cache import MOST_PAIRS, BoundedCache
 from posse.service.storage.store import ServiceStore
 
@@ -25,6 +31,7 @@ FRESH = 1.0  # seconds for which a snapshot is kept,
 REST = 20.0  # or this many times as long as reading it took, so that it takes at most a twentieth of a processor,
 LONGEST = 10.0  # but no longer than this: the first reading may have waited for the compiler
 LEAST_PAIRS = 10_000  # that a small experiment counts as, so that no more than a hundred are kept
+BYTES = 300  # of evidence that count as a pair
 NORMAL_95 = 1.96  # so many standard deviations to either side hold 95 % of a normal distribution
 
 
@@ -34,17 +41,27 @@ class Snapshot:
     def __init__(
         self,
         name: str,
-        paused: bool,
+        status: str,
         now: float,
         state: LearnerState,
         *,
+        id: int = 0,
         choices: ChoiceHistory,
         traffic: Traffic,
         late: Lateness,
         recent: Sequence[Any],
+        watch: Watch,
+        evidence: bytes,  # for a conclusion, pickled; nothing where there are too many players and arms for one
+        complete: bool = True,
+        head: str = "",
+        description: str = "",
+        shipped: str | None = None,
     ) -> None:
-        self.name, self.paused, self.now = name, paused, now
+        self.name, self.id, self.status, self.now = name, id, status, now
         self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
+        self.watch, self.evidence, self.head = watch, evidence, head
+        self.description, self.shipped = description, shipped
+        self.complete = complete  # whether all of the log has been read
         self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
         self.counts = state.counts()  # pulls whose reward is known
@@ -97,6 +114,7 @@ class _Kept:
     """What is kept of one experiment."""
 
     history: History
+    evidence: LogEvidence | None = None
     snapshot: Snapshot | None = None
     until: float = 0.0
 
@@ -115,26 +133,50 @@ class Snapshots:
         with self._lock:  # taken out while it is used: another thread that asks for it would read it anew
             kept = self._kept.take((name, row["id"])) or _Kept(History(row["id"]))
         began, found = time.monotonic(), kept.snapshot
-        if found is None or began >= kept.until or found.paused != (row["status"] == "paused"):
-            kept.snapshot = found = self._read(name, row["created_at"], kept.history)
+        if found is None or not found.complete or began >= kept.until or found.status != row["status"]:
+            kept.snapshot = found = self._read(name, row, kept)
             ended = time.monotonic()
             kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
         with self._lock:
-            self._kept.put((name, row["id"]), kept, LEAST_PAIRS + found.chosen.size)
+            self._kept.put((name, row["id"]), kept, LEAST_PAIRS + found.chosen.size + len(found.evidence) // BYTES)
         return found
 
-    def _read(self, name: str, created_at: float, history: History) -> Snapshot:
+    def _read(self, name: str, row: Values, kept: _Kept) -> Snapshot:
+        history = kept.history
         with database.reading(self._store.engine) as connection:
             live = queries.live_experiment(connection, name)
-            state, now = live.state, live.time_at(float(self._store.clock()))
+            state, now, shipment = live.state, live.time_at(float(self._store.clock())), live.life.shipment
+            evidence = kept.evidence = kept.evidence or LogEvidence(live, row["first_arms"])
+            evidence.read(connection, live)
             shown, arms = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS], len(state.arm_roster.names)
             return Snapshot(
                 name,
-                live.status == "paused",
+                live.life.status,
                 now,
                 state,
+                id=live.id,
                 choices=history.choices(connection, state.decisions, shown, arms),
-                traffic=history.traffic(connection, state.decisions, live.links, created_at, now),
+                traffic=history.traffic(connection, state.decisions, live.links, row["created_at"], now),
                 late=lateness(connection, live.id, state.decisions, int(state.waiting.sum())),
                 recent=latest_decisions(connection, live.id),
+                watch=evidence.watched(state),
+                evidence=pickle.dumps(evidence.conclusion) if state.waiting.size <= LARGEST else b"",
+                complete=evidence.complete,
+                head=live.head.hex(),
+                description=live.life.description,
+                shipped=None if shipment is None else state.arm_roster.names[shipment.arm],
             )
+
+
+async def latest_snapshot(state: Any, name: str) -> Snapshot:
+    """A snapshot that is read once for all who ask at the same time; `state` is the app's."""
+    read = functools.partial(state.read_pool.run, state.snapshots.of, name)
+    found: Snapshot = await state.answers.get(("snapshot", name), read, seconds=0.0)
+    return found
+
+
+async def complete_snapshot(state: Any, name: str) -> Snapshot:
+    """A snapshot for which all of the log has been read. Whoever waits too long for it may ask again."""
+    while not (found := await latest_snapshot(state, name)).complete:
+        pass
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 
 from posse.text import decimals, fixed
@@ -47,6 +48,15 @@ def span(seconds: float) -> str:
     return f"{seconds / 86400:.0f} days"
 
 
+def moment(seconds: float) -> str:
+    """A moment, in seconds since 1970, as a date and a time.
+
+    >>> moment(1_760_000_000)
+    '2025-10-09 08:53 UTC'
+    """
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
 def rate(per_second: float) -> str:
     """How often something happens.
 
@@ -61,3 +71,12 @@ def rate(per_second: float) -> str:
         if per_second * size >= 1:
             return f"{per_second * size:.2g} a {unit}"
     return f"{max(per_second * 3600, 0.1):.2g} an hour"
+
+
+def sentence(text: str) -> str:
+    """What the command line prints as an item of a list, as a sentence.
+
+    >>> sentence("rewards arrive alike")
+    'Rewards arrive alike.'
+    """
+    return f"{text[:1].upper()}{text[1:]}."

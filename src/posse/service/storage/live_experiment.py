@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,24 +18,25 @@ from sqlalchemy.engine import Connection
 
 from posse.attributes import Value
 from posse.decision import Decision
+from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
+from posse.learner.shares import check_limits, check_shares
 from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
-from posse.service.storage.log_rows import Values, row_digest
+from posse.service.storage.lifecycle import Life
+from posse.service.storage.log_replay import replay
+from posse.service.storage.log_rows import UNREAD, Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics
+from posse.service.storage.recent_decisions import RecentDecisions
 
-RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
 NAMES = ("players", "arms")  # tables whose rows may change
 SHARED = 16  # transactions after one in which another process had written
 FEW = 2_000  # rows that are read to catch up; if there are more, the statistics are read anew
 UPDATE = sql.update(tables.experiments).where(tables.experiments.c.id == sql.bindparam("experiment"))
-
-Answered = tuple[int, float, bool]
-"""Tag, reward, and whether it was taken by default."""
 
 
 class LiveExperiment:
@@ -45,8 +46,8 @@ class LiveExperiment:
         self.id: int = row["id"]
         self.name: str = row["name"]
         self.state = state
-        self.waiting: OrderedDict[int, Row] = OrderedDict()  # recent decisions without a reward,
-        self.answers: OrderedDict[int, Answered] = OrderedDict()  # and with one
+        self.life = Life()
+        self.recent = RecentDecisions(name=row["name"], outcomes=len(state.setup.outcomes))
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
         self.statistics = PairStatistics()
@@ -59,8 +60,7 @@ class LiveExperiment:
         self.links: int = row["links"]
         self.head: bytes = row["head"]
         self.time: float = row["time"]
-        self.status: str = row["status"]  # running, paused, finished or archived
-        self.description: str = row["description"]
+        self.life.status, self.life.description = row["status"], row["description"]
         self.rewards: int = row["rewards"]
         self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
@@ -83,17 +83,8 @@ class LiveExperiment:
         row: dict[str, Any] = {"name": name, "created_at": now, "first_players": len(players), "first_arms": len(arms)}
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
-        row |= {
-            "status": "running",
-            "description": "",
-            "rounds": 0,
-            "decisions": 0,
-            "events": 0,
-            "links": 0,
-            "time": now,
-            "rewards": 0,
-            "waiting": 0,
-        }
+        row |= dict.fromkeys(("rounds", "decisions", "events", "links", "rewards", "waiting"), 0)
+        row |= {"status": "running", "description": "", "time": now}
         insert = database.insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
         row["id"] = connection.execute(insert.returning(tables.experiments.c.id), row).scalar()
         if row["id"] is None:
@@ -117,6 +108,9 @@ class LiveExperiment:
         live = cls(row, state)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         live.statistics.load(connection, row, state, players, arms)
+        if row["shares"] is not None:
+            state.limit(log_rows.parse_shares(row["shares"], state.arm_roster.names))
+        live.life.shipment = log_rows.read_shipment(connection, row)
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
             live.oldest_serial = log_rows.first_decision(
@@ -124,14 +118,15 @@ class LiveExperiment:
             )
         return live
 
-    def unread(self) -> dict[str, int]:
-        """The parameters of log_rows.UNREAD."""
-        return {"experiment": self.id, "serial": self.state.decisions, "link": self.links + 1, "most": FEW}
+    def unread(self) -> list[tuple[sql.Select[Any], dict[str, int]]]:
+        """The queries for what other processes wrote, with their parameters."""
+        wanted = {"experiment": self.id, "serial": self.state.decisions, "link": self.links + 1, "most": FEW}
+        return [(query, wanted) for query in UNREAD[: None if self.state.setup.outcomes else -1]]
 
     def catch_up(self, connection: Connection, row: Values, read: Sequence[Iterable[Values]] = ()) -> bool:
         """Replay what other processes wrote; False if it is so much that loading anew is faster.
 
-        `read` has what UNREAD found, where it was asked for already.
+        `read` has what `unread` finds, where it was asked for already.
         """
         missed = row["links"] - self.links
         self.shared = SHARED if missed else max(self.shared - 1, 0)
@@ -144,7 +139,7 @@ class LiveExperiment:
         head = self.head
         found: Iterable[tuple[str, Values]]
         if read:
-            found = [(table.name, entry) for table, rows in zip(log_rows.LOG, read, strict=True) for entry in rows]
+            found = [(table.name, entry) for table, rows in zip(log_rows.LOG, read, strict=False) for entry in rows]
         else:
             found = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
         missing = sorted(found, key=log_rows.by_link)
@@ -157,64 +152,12 @@ class LiveExperiment:
                 f"experiment {self.name!r}: the log after row {self.links} has {len(missing)} rows that do not add up "
                 f"to its head, row {row['links']}; see what `posse db verify` says"
             )
-        self.replay(missing, lambda table, place: log_rows.read_name(connection, table, self.id, place))
+        replay(self, missing, lambda table, place: log_rows.read_name(connection, table, self.id, place))
         self._stand_at(row)
         self.statistics.keep(self.state)
         return True
 
-    def replay(self, rows: Iterable[tuple[str, Values]], entry_of: Callable[[str, int], Values]) -> None:
-        """Go through rows of the log, in order; `entry_of` gives the row at a place of a table of names."""
-        batch: list[tuple[Row, float]] = []
-        event = 0
-        for table, row in rows:
-            if batch and (table != "rewards" or row["event"] != event):
-                self.state.observe(batch)
-                batch = []
-            if table == "decisions":
-                decision = log_rows.decision_row(row)
-                self.state.rounds, self.state.decisions = decision.round, decision.serial + 1
-                self._wait(decision)
-            elif table == "rewards":
-                batch.append(self._replay_reward(row))
-                event = row["event"]
-            else:
-                self._replay_change(row, entry_of)
-            self.trim()
-        if batch:
-            self.state.observe(batch)
-
-    def _replay_reward(self, row: Values) -> tuple[Row, float]:
-        self.rewards += 1
-        self.statistics.touched.add((row["arm"], row["player"]))
-        known = self.waiting.pop(row["serial"], None)
-        if row["serial"] < 0:
-            self.state.rounds = row["round"]
-        elif known is not None:
-            self.answers[known.serial] = (known.tag, row["reward"], bool(row["defaulted"]))
-        return log_rows.past_row(row, max(row["serial"], -1)), row["reward"]
-
-    def _replay_change(self, row: Values, entry_of: Callable[[str, int], Values]) -> None:
-        kind, place = row["kind"], row["place"]
-        if kind in (*log_rows.PLAYER_CHANGES, *log_rows.ARM_CHANGES):
-            roster, values = self._roster_of(kind), None
-            if place < len(roster.names):
-                name = roster.names[place]
-            else:
-                entry = entry_of(f"{roster.kind}s", place)
-                name = entry["name"]
-                if kind == "join":
-                    values = log_rows.parse_values(self.state.setup.attributes, entry["attributes"])
-            self.state.change(kind, name, bool(row["knows_others"]), values)
-        elif kind == "erase":
-            self._erase(place, entry_of("players", place)["name"])
-        elif kind == "rounds":
-            self.state.rounds = place
-        elif kind in ("pause", "resume"):
-            self.status = "paused" if kind == "pause" else "running"
-        elif kind != "rebuild":
-            raise Damaged(f"experiment {self.name!r}: row {row['link']} of the log has the kind {kind!r}")
-
-    def _roster_of(self, kind: str) -> Roster:
+    def roster_of(self, kind: str) -> Roster:
         """The roster that a change is about."""
         return self.state.player_roster if kind in log_rows.PLAYER_CHANGES else self.state.arm_roster
 
@@ -230,26 +173,30 @@ class LiveExperiment:
 
     def choose(self, players: list[int], offered: np.ndarray, restricted: bool, now: float) -> list[Decision]:
         """One round; `restricted` says that the request named the arms that are offered."""
-        request = {"offered": np.packbits(offered).tobytes(), "restricted": int(restricted)}
-        made = self.state.choose(players, offered, now)
+        own = {} if self.life.shipment is None else self.life.shipment.offers(players, offered)
+        made = self.state.choose(players, offered, now, own)
+        bits = np.packbits(offered).tobytes()
         for position, (decision, row) in enumerate(made):
-            probabilities = np.zeros(offered.size, "<f8")
-            probabilities[offered] = list(decision.probabilities.values())
-            self.append_decision(row, probabilities=probabilities.tobytes(), position=position, **request)
+            given = own.get(row.player, offered)
+            probabilities = np.zeros(given.size, "<f8")
+            probabilities[given] = list(decision.probabilities.values())
+            stored = {"probabilities": probabilities.tobytes(), "restricted": int(restricted), "position": position}
+            self.append_decision(row, offered=bits if given is offered else np.packbits(given).tobytes(), **stored)
         return [decision for decision, _ in made]
 
     def append_decision(self, row: Row, **request: Any) -> None:
         """Write a decision to the log, and let it wait for its reward."""
-        self._wait(row)
+        self.wait(row)
         values = row._asdict()
         values |= request
         values["holdout"], values["request_key"] = int(row.holdout), None
         self._append("decisions", row.decided_at, values)
 
-    def _wait(self, row: Row) -> None:
+    def wait(self, row: Row) -> None:
+        """Let a decision wait for its reward."""
         self.state.wait(row)
         self.statistics.touched.add((row.arm, row.player))
-        self.waiting[row.serial] = row
+        self.recent.waiting[row.serial] = row
         self.oldest = min(self.oldest, row.decided_at)
 
     def observe(self, answered: list[tuple[Row, float]], now: float, defaulted: bool = False) -> None:
@@ -276,31 +223,52 @@ class LiveExperiment:
                 "observed_at": now,
             }
             self._append("rewards", now, values)
-            if not past:
-                self.waiting.pop(row.serial, None)
-                self.answers[row.serial] = (row.tag, reward, defaulted)
+            self.recent.answer(row.serial, reward, defaulted)
 
-    def check_changes(self, steps: list[tuple[str, str]], values: Mapping[str, tuple[Value, ...]]) -> None:
+    def observe_outcomes(self, values: Collection[OutcomeValue], now: float) -> list[str]:
+        """Take in what else came of decisions, the alarms that it raises and what follows; return what to tell."""
+        self.append_outcomes(values, now)
+        said = []
+        for kind, arm, outcome in self.state.guarded(values):
+            self.change(kind, arm, now, outcome=outcome)
+            what = f"the arm {arm!r} has crossed the bound of {outcome!r}" if outcome else f"the arm {arm!r} is retired"
+            said.append(f"experiment {self.name!r}: {what}")
+        return said
+
+    def append_outcomes(self, values: Iterable[OutcomeValue], now: float) -> None:
+        """Write to the log what else came of decisions."""
+        for each in values:
+            each = each._replace(value=each.value + 0.0)  # not −0.0, as above
+            self.recent.note(each)
+            self._append("outcomes", now, each._asdict() | {"observed_at": now})
+
+    def check_changes(
+        self, steps: list[tuple[str, str]], values: Mapping[str, tuple[Value, ...]], shares: Any = None
+    ) -> None:
         """An error if one of these changes, each a kind and a name, cannot be made after those before it.
 
-        `values` are the attributes of players who join, as far as they are given.
+        `values` are the attributes of players who join, as far as they are given, and `shares` the limits at the end.
         """
         new = [name for kind, name in steps if kind == "join" and name not in self.state.player_roster]
         self.state.setup.check_players(len(self.state.player_roster.names) + len(new))
         for name, given in values.items():
             self.state.check_join(name, given)
         names = [name for _, name in steps]
-        players, arms = self.state.player_roster.copy_of(names), self.state.arm_roster.copy_of(names)
+        roster = self.state.arm_roster
+        players, arms = self.state.player_roster.copy_of(names), roster.copy_of(roster.names)
         for kind, name in steps:
             roster = players if kind in log_rows.PLAYER_CHANGES else arms
             if kind == "add arm":
-                self.state.setup.check_floor(roster.count + 1)
+                self.state.check_arms([*(here for _, here in roster.listed()), name])
             if kind in (log_rows.PLAYER_CHANGES[0], log_rows.ARM_CHANGES[0]):
                 roster.add(name)
             else:
                 if name not in roster:
-                    self._roster_of(kind).place(name)  # its error says who there is
+                    self.roster_of(kind).place(name)  # its error says who there is
                 roster.retire(name)
+        if shares is not None:
+            here = [name for _, name in arms.listed()]
+            check_limits(check_shares(shares), self.state.setup.floor, here, arms.names)
 
     def change(
         self,
@@ -309,12 +277,22 @@ class LiveExperiment:
         now: float,
         knows_others: bool = True,
         values: tuple[Value, ...] | None = None,
+        outcome: str | None = None,
     ) -> None:
-        """One event: a player or an arm comes or goes. A player that is new has these values of the attributes."""
+        """One event: a player or an arm comes or goes. A player that is new has these values of the attributes.
+
+        With "alarm", an arm has crossed the bound of an outcome.
+        """
         if kind == "erase":
             return self.erase(name, name, now)
+        if kind == "alarm":
+            self.state.alarm(name, outcome)
+            detail = json.dumps({"outcome": list(self.state.setup.outcomes).index(str(outcome))})
+            return self.append_change(
+                kind, self.state.arm_roster.place(name), now, self.state.events, knows_others, detail
+            )
         self.state.change(kind, name, knows_others, values)
-        roster = self._roster_of(kind)
+        roster = self.roster_of(kind)
         place = roster.place(name)
         self._append_name(roster, place)
         self.append_change(kind, place, now, self.state.events, knows_others)
@@ -322,21 +300,37 @@ class LiveExperiment:
     def erase(self, player: str, replacement: str, now: float) -> None:
         """Replace a player's name. Its attributes are forgotten, which is an event where there are any."""
         place = self.state.player_roster.place(player)
-        self._erase(place, replacement)
+        self.replace_name(place, replacement)
         self._append_name(self.state.player_roster, place)
         self.append_change("erase", place, now, self.state.events if self.state.setup.attributes else 0)
 
-    def _erase(self, place: int, replacement: str) -> None:
+    def replace_name(self, place: int, replacement: str) -> None:
+        """Give a player another name, and forget its attributes."""
         self.state.player_roster.rename(place, replacement)
         if self.state.setup.attributes:
             self.state.change("erase", replacement)
             self.statistics.expect_summary()
 
-    def append_change(self, kind: str, place: int, now: float, event: int = 0, knows_others: bool = True) -> None:
+    def set_shares(self, shares: Any, now: float, rounds: int | None = None) -> None:
+        """One event: these are the arms' limits from now on, after so many rounds."""
+        checked = self.state.set_shares(shares)
+        detail = log_rows.written_shares(checked, self.state.arm_roster.names)
+        place = self.state.rounds if rounds is None else rounds
+        self.append_change("shares", place, now, self.state.events, detail=detail)
+
+    def append_change(
+        self, kind: str, place: int, now: float, event: int = 0, knows_others: bool = True, detail: str | None = None
+    ) -> None:
         """Write a change to the log."""
         values: dict[str, Any] = {"event": event, "kind": kind, "place": place, "knows_others": int(knows_others)}
-        values |= {"at": now, "detail": None}
+        values |= {"at": now, "detail": detail}
         self._append("changes", now, values)
+
+    def move(self, moves: Iterable[tuple[str, str | None]], now: float) -> None:
+        """Go on in its life, as `Life.moves` says."""
+        for kind, detail in moves:
+            self.append_change(kind, 0, now, detail=detail)
+            self.life.follow(kind, detail)
 
     def _append(self, table: str, at: float, row: dict[str, Any]) -> None:
         row["experiment"], row["link"] = self.id, self.links + 1
@@ -351,12 +345,6 @@ class LiveExperiment:
         row = log_rows.name_row(table, self.id, place, roster.names[place], bool(roster.here[place]), **more)
         self._rows[table].append(row)
 
-    def trim(self) -> None:
-        """Forget all but the recent decisions and answers."""
-        for known in (self.waiting, self.answers):
-            while len(known) > RECENT:
-                known.popitem(last=False)
-
     # ---------------------------------------------------------------- into the database
 
     def write_log(self, connection: Connection) -> None:
@@ -368,7 +356,7 @@ class LiveExperiment:
 
     def write(self, connection: Connection) -> None:
         """Write everything that is not yet there."""
-        self.trim()
+        self.recent.trim()
         if self.links == self._written:
             return
         self.write_log(connection)
@@ -380,15 +368,8 @@ class LiveExperiment:
         """How far the experiment is: columns of its row that follow from the log."""
         state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
-        values |= {"links": self.links, "head": self.head, "time": self.time, "status": self.status}
-        values["description"] = self.description
+        values |= {"links": self.links, "head": self.head, "time": self.time}
+        values |= {"status": self.life.status, "description": self.life.description}
+        changed = state.shares != state.setup.shares
+        values["shares"] = log_rows.written_shares(state.shares, state.arm_roster.names) if changed else None
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}
-
-
-def first_state(row: Values, arms: list[Values], players: list[Values]) -> LearnerState:
-    """The learner's state before the first row of the log, with those arms and players that were there then."""
-    setup = Setup.from_dict(json.loads(row["setup"]))
-    first = players[: row["first_players"]]
-    values = [log_rows.parse_values(setup.attributes, player["attributes"]) for player in first]
-    names = [player["name"] for player in first]
-    return LearnerState(setup, [arm["name"] for arm in arms[: row["first_arms"]]], names, values)

@@ -13,7 +13,7 @@ import hashlib
 import json
 import operator
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,10 @@ from sqlalchemy.engine import Connection
 
 from posse.attributes import Attributes, Value
 from posse.learner.ledger import Row
+from posse.learner.shares import Shares
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
+from posse.service.storage.lifecycle import Shipment
 
 Values = Mapping[Any, Any]  # by the names of columns
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
@@ -124,12 +126,12 @@ WITH_REWARDS = (
     .where(_HERE, _MADE.serial.in_(sql.bindparam("serials", expanding=True)))
 )
 
-LOG = (tables.decisions, tables.rewards, tables.changes)
+LOG = (tables.decisions, tables.rewards, tables.changes, tables.outcomes)  # the last if there are any outcomes
 UNREAD = [  # what follows in each table of the log, as far as it is worth being replayed
     sql.select(table)
     .where(table.c.experiment == sql.bindparam("experiment"), place >= sql.bindparam(place.name))
     .limit(sql.bindparam("most"))
-    for table, place in zip(LOG, (_MADE.serial, _GIVEN.link, tables.changes.c.link), strict=True)
+    for table, place in zip(LOG, (_MADE.serial, *(each.c.link for each in LOG[1:])), strict=True)
 ]
 
 
@@ -180,22 +182,32 @@ def first_decision(connection: Connection, experiment: int, decisions: int, pass
 def read_log(
     connection: Connection, experiment: int, after: int = 0, serial: int = 0, limit: int | None = None
 ) -> Iterator[tuple[str, Values]]:
-    """The rows of the log after one of them, each with its table: decisions, then rewards, then changes.
+    """The rows of the log after one of them, each with its table, one table after another.
 
     `serial` is the first new decision's: decisions have no index of links, but serial numbers have the same order. With
-    a limit, rewards come with the tag of their decision, and its round as `decided_in`.
+    a limit, rewards and outcomes come with the tag of their decision, and its round as `decided_in`.
     """
     for table in LOG:
         place, first = (table.c.serial, serial) if table is tables.decisions else (table.c.link, after + 1)
         query = sql.select(table).where(table.c.experiment == experiment, place >= first).order_by(place)
         if limit is not None:
             query = query.where(place < first + limit)
-            if table is tables.rewards:
+            if table in (tables.rewards, tables.outcomes):
+                same = sql.and_(table.c.experiment == _MADE.experiment, table.c.serial == _MADE.serial)
                 query = query.add_columns(_MADE.tag, _MADE.round.label("decided_in"))
-                query = query.select_from(table.outerjoin(tables.decisions, SAME_DECISION))
+                query = query.select_from(table.outerjoin(tables.decisions, same))
         for row in connection.execute(query).mappings():
             if limit is None or row["link"] <= after + limit:
                 yield table.name, row
+
+
+def read_shipment(connection: Connection, row: Values) -> Shipment | None:
+    """The arms that an experiment gives, if it is finished."""
+    if row["status"] not in ("finished", "archived"):
+        return None
+    change = tables.changes.c
+    query = sql.select(change.detail).where(change.experiment == row["id"], change.kind == "finish")
+    return Shipment.parse(connection.execute(query.order_by(change.link.desc()).limit(1)).scalar())
 
 
 def by_link(entry: tuple[str, Values]) -> int:
@@ -218,6 +230,12 @@ def read_names(connection: Connection, table: sql.Table, experiment: int) -> lis
     return [(name, bool(here)) for name, here in connection.execute(query).all()]
 
 
+def read_some(connection: Connection, table: sql.Table, experiment: int, places: Collection[int]) -> dict[int, str]:
+    """The names at some places."""
+    query = sql.select(table.c.place, table.c.name).where(table.c.experiment == experiment, table.c.place.in_(places))
+    return dict(connection.execute(query).all()) if places else {}
+
+
 def read_name(connection: Connection, table: str, experiment: int, place: int) -> Values:
     """The row of the one at a place."""
     names = tables.metadata.tables[table]
@@ -226,6 +244,19 @@ def read_name(connection: Connection, table: str, experiment: int, place: int) -
     if found is None:
         raise Damaged(f"{table} of experiment {experiment} has nobody at place {place}")
     return found
+
+
+# ---------------------------------------------------------------- shares
+
+
+def written_shares(shares: Shares, arms: Sequence[str]) -> str:
+    """Limits on arms' shares for a column: by the places of the arms."""
+    return json.dumps([[place, *shares[arm]] for place, arm in enumerate(arms) if arm in shares])
+
+
+def parse_shares(detail: str, arms: Sequence[str]) -> Shares:
+    """Limits on arms' shares from a column."""
+    return {arms[place]: (least, greatest) for place, least, greatest in json.loads(detail)}
 
 
 # ---------------------------------------------------------------- attributes

@@ -11,7 +11,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,15 +23,19 @@ from posse.decision import write_id
 from posse.learner.ledger import Answer, Row, RowLog, unpack
 from posse.learner.log import Past, arrow_rows, describe, metadata
 from posse.learner.setup import Setup, check_name
+from posse.learner.shares import Shares
 from posse.learner.state import LearnerState
 from posse.service.metrics import MOST_NAMED, OTHERS, ExperimentCounts
 from posse.service.settings import LARGEST_BATCH, LARGEST_PAGE
 from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import UnknownExperiment
+from posse.service.storage.lifecycle import Shipment, Status
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import Values
+from posse.service.storage.outcome_rows import outcomes_of_rows
 
+PROGRESS = ("status", "description", "rounds", "decisions", "events", "rewards", "waiting", "created_at", "time")
 TABLE_ROWS = 50_000  # rows of the log that are in memory at once
 
 
@@ -49,7 +53,8 @@ class Experiment:
     player_count: int
     """Of all that are here."""
     arms: list[tuple[str, bool]]
-    paused: bool
+    status: Status
+    description: str
     rounds: int
     decisions: int
     events: int
@@ -60,6 +65,17 @@ class Experiment:
     created_at: float
     time: float
     """When something happened last."""
+    ship: str | None = None
+    """The arm that every decision is since it is finished."""
+    ship_for: Mapping[str, str] = field(default_factory=dict)
+    """Other arms for some players; empty in a list of experiments."""
+    shares: Shares = field(default_factory=dict)
+    """The limits on arms' shares as they are now."""
+
+    def shipping(self, shipment: Shipment | None, players: Mapping[int, str] | Sequence[str]) -> Experiment:
+        """The same, with the arms that it ships, and for whom if there are names of players."""
+        named = shipment and shipment.named(players, [name for name, _ in self.arms])
+        return replace(self, **named) if named else self
 
 
 class Indices(NamedTuple):
@@ -82,6 +98,7 @@ def experiments(
     *,
     only: str | None = None,
     search: str = "",
+    archived: bool | None = False,
     after: str = "",
     skip: int = 0,
     limit: int | None = None,
@@ -91,12 +108,13 @@ def experiments(
     Args:
         only: the name of the only one that may be seen.
         search: a part of the name; the letters a to z are the same in small and capital.
+        archived: only those that are archived, or that are not; None for both.
         after: only those whose names come after this one.
         skip: leave out so many more.
         limit: so many at most.
     """
     table = tables.experiments
-    page = _matching(sql.select(table), only, search, after).order_by(table.c.name).offset(skip).limit(limit)
+    page = _matching(sql.select(table), only, search, archived, after).order_by(table.c.name).offset(skip).limit(limit)
     ids = page.with_only_columns(table.c.id)
     everybody, arms = tables.players, tables.arms
     query = sql.select(arms).where(arms.c.experiment.in_(ids)).order_by(arms.c.experiment, arms.c.place)
@@ -108,48 +126,68 @@ def experiments(
     found = []
     for row in connection.execute(page):
         setup = Setup.from_dict(json.loads(row.setup))
-        found.append(_described(row._mapping, setup, [], here.get(row.id, 0), names[row.id]))
+        shares = setup.shares
+        if row.shares is not None:
+            shares = log_rows.parse_shares(row.shares, [name for name, _ in names[row.id]])
+        one = _described(row._mapping, setup, [], here.get(row.id, 0), names[row.id], shares)
+        found.append(one.shipping(log_rows.read_shipment(connection, row._mapping), ()))
     return found
 
 
-def count_experiments(connection: Connection, *, only: str | None = None, search: str = "") -> int:
+def count_experiments(
+    connection: Connection, *, only: str | None = None, search: str = "", archived: bool | None = False
+) -> int:
     """How many experiments match."""
-    return connection.execute(_matching(sql.select(sql.func.count()), only, search)).scalar_one()
+    return connection.execute(_matching(sql.select(sql.func.count()), only, search, archived)).scalar_one()
 
 
-def _matching(query: sql.Select[Any], only: str | None, search: str, after: str = "") -> sql.Select[Any]:
+def _matching(
+    query: sql.Select[Any], only: str | None, search: str, archived: bool | None, after: str = ""
+) -> sql.Select[Any]:
     name = tables.experiments.c.name
     query = query.select_from(tables.experiments)
     if "\0" in search + after:  # which no name has, and PostgreSQL takes in no text
         return query.where(sql.false())
     query = query.where(name.icontains(search, autoescape=True), name > after)
+    if archived is not None:
+        query = query.where((tables.experiments.c.status == "archived") == archived)
     return query if only is None else query.where(name == only)
 
 
 def _described(
-    row: Values, setup: Setup, players: list[tuple[str, bool]], player_count: int, arms: list[tuple[str, bool]]
+    row: Values,
+    setup: Setup,
+    players: list[tuple[str, bool]],
+    player_count: int,
+    arms: list[tuple[str, bool]],
+    shares: Shares,
 ) -> Experiment:
-    counts = (row[name] for name in ("rounds", "decisions", "events", "rewards", "waiting", "created_at", "time"))
-    return Experiment(row["name"], setup, players, player_count, arms, row["status"] == "paused", *counts)
+    counts = {name: row[name] for name in PROGRESS}
+    return Experiment(row["name"], setup, players, player_count, arms, shares=shares, **counts)
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
-    number, table = find(connection, name)["id"], tables.players
-    query = sql.select(table).where(table.c.experiment == number, table.c.place < LARGEST_BATCH).order_by(table.c.place)
+    found, table = find(connection, name), tables.players
+    query = sql.select(table).where(table.c.experiment == found["id"], table.c.place < LARGEST_BATCH)
+    query = query.order_by(table.c.place)
     first = [(row.name, bool(row.here)) for row in connection.execute(query)]
-    return replace(experiments(connection, only=name)[0], players=first)
+    shipment = log_rows.read_shipment(connection, found)
+    own = log_rows.read_some(connection, tables.players, found["id"], shipment.players if shipment else ())
+    return replace(experiments(connection, only=name, archived=None)[0], players=first).shipping(shipment, own)
 
 
 def players(
-    connection: Connection, name: str, after: int = 0, limit: int = LARGEST_PAGE
+    connection: Connection, name: str, after: int = 0, limit: int = LARGEST_PAGE, search: str = ""
 ) -> list[tuple[str, bool, dict[str, str]]]:
-    """At most so many players after the first few, in the order in which they came.
+    """At most so many players after the first few, in the order in which they came; `search` is a part of their names.
 
     Each has its name, whether it is here, and its attributes as people read them.
     """
     row, table = find(connection, name), tables.players
     declared = Setup.from_dict(json.loads(row["setup"])).attributes
     query = sql.select(table).where(table.c.experiment == row["id"], table.c.place >= after).order_by(table.c.place)
+    if search:  # PostgreSQL takes no "\0" in a text, and no name has one
+        query = query.where(sql.false() if "\0" in search else table.c.name.icontains(search, autoescape=True))
     return [
         (each.name, bool(each.here), declared.shown(log_rows.parse_values(declared, each.attributes)))
         for each in connection.execute(query.limit(limit))
@@ -160,14 +198,16 @@ def described(connection: Connection, live: LiveExperiment) -> Experiment:
     """An experiment from memory, all of which has been written; no more is read for many players than for few."""
     state = live.state
     first = zip(state.player_roster.names, state.player_roster.here[:LARGEST_BATCH].tolist(), strict=False)
-    who = list(first), state.player_roster.count, list(state.arm_roster)
-    return _described(find(connection, live.name), state.setup, *who)
+    who = list(first), state.player_roster.count, list(state.arm_roster), state.shares
+    found = _described(find(connection, live.name), state.setup, *who)
+    return found.shipping(live.life.shipment, state.player_roster.names)
 
 
 def where_decisions_wait(connection: Connection) -> dict[int, str]:
     """Names of the experiments with decisions that wait for their rewards, by id."""
     column = tables.experiments.c
-    query = sql.select(column.id, column.name).where(column.waiting > 0).order_by(column.id)
+    query = sql.select(column.id, column.name).where(column.waiting > 0, column.status != "archived")
+    query = query.order_by(column.id)
     return dict(connection.execute(query).all())
 
 
@@ -185,7 +225,10 @@ def without_patience(connection: Connection, ids: Collection[int]) -> list[int]:
 def experiment_counts(connection: Connection) -> list[ExperimentCounts]:
     """How far the experiments with the most decisions are, then all others together if there are more."""
     table = tables.experiments
-    query = sql.select(table.c.name, table.c.decisions, table.c.rewards, table.c.waiting)
+    told = tables.outcome_stats.c
+    alarms = sql.select(sql.func.coalesce(sql.func.sum(told.alarm), 0)).where(told.experiment == table.c.id)
+    counts = table.c.name, table.c.decisions, table.c.rewards, table.c.waiting, alarms.scalar_subquery()
+    query = sql.select(*counts)
     query = query.order_by(table.c.name == OTHERS, table.c.decisions.desc(), table.c.id)
     found = [ExperimentCounts(*row) for row in connection.execute(query)]
     named = [each for each in found[:MOST_NAMED] if each.experiment != OTHERS]
@@ -245,13 +288,17 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     arms = [arm for arm, _ in log_rows.read_names(connection, tables.arms, row["id"])]
     # A change of an arm, or of none, has a place too; a name too many does no harm.
     named = {one["place"] if table == "changes" else one["player"] for table, one in rows}
-    table = tables.players
-    query = sql.select(table.c.place, table.c.name).where(table.c.experiment == row["id"], table.c.place.in_(named))
-    players = dict(connection.execute(query).all())
-    return [_log_entry(table, one, players, arms) for table, one in rows]
+    outcomes = [name for name, _ in json.loads(row["setup"]).get("outcomes", ())]
+    for table, one in rows:
+        if table == "changes" and one["kind"] == "finish" and (shipment := Shipment.parse(one["detail"])):
+            named |= shipment.players.keys()
+    players = log_rows.read_some(connection, tables.players, row["id"], named)
+    return [_log_entry(table, one, players, arms, outcomes) for table, one in rows]
 
 
-def _log_entry(table: str, row: Values, players: Mapping[int, str], arms: list[str]) -> dict[str, Any]:
+def _log_entry(
+    table: str, row: Values, players: Mapping[int, str], arms: list[str], outcomes: list[str]
+) -> dict[str, Any]:
     """A row of the log in the learner's words."""
     if table == "changes":
         change = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}
@@ -259,16 +306,27 @@ def _log_entry(table: str, row: Values, players: Mapping[int, str], arms: list[s
             change["player"] = players[row["place"]]
         elif row["kind"] in log_rows.ARM_CHANGES:
             change["arm"] = arms[row["place"]]
+        elif row["kind"] == "alarm":
+            change |= {"arm": arms[row["place"]], "outcome": outcomes[json.loads(row["detail"])["outcome"]]}
+        elif row["kind"] == "shares":
+            change["shares"] = log_rows.parse_shares(row["detail"], arms)
+        elif row["kind"] == "finish":
+            shipment = Shipment.parse(row["detail"])
+            change |= shipment.named(players, arms) if shipment else {"ship": None, "ship_for": {}}
+        elif row["kind"] == "describe":
+            change["description"] = json.loads(row["detail"])
         return change
     past = row["serial"] < 0
-    kind = "decision" if table == "decisions" else "record" if past else "reward"
+    kind = "record" if past else table.removesuffix("s")
     entry: dict[str, Any] = {"event": row["link"], "kind": kind}
     entry["decision"] = None if past else write_id(row["serial"], row["tag"])
-    entry["round"] = row["decided_in"] if kind == "reward" else row["round"]
+    entry["round"] = row["decided_in"] if kind in ("reward", "outcome") else row["round"]
     entry.update(player=players[row["player"]], arm=arms[row["arm"]])
     if table == "decisions":
         entry.update(propensity=row["propensity"], holdout=bool(row["holdout"]))
         entry.update(shared=row["shared"], decided_at=row["decided_at"])
+    elif table == "outcomes":
+        entry.update(outcome=outcomes[row["outcome"]], value=row["value"], observed_at=row["observed_at"])
     else:
         entry.update(reward=row["reward"], observed=row["event"])
         entry.update(defaulted=bool(row["defaulted"]), observed_at=row["observed_at"])
@@ -297,8 +355,10 @@ def log_tables(connection: Connection, name: str) -> Iterator[Any]:
     past = map(_recorded, connection.execute(log_rows.PAST_REWARDS, here, execution_options=by_parts).mappings())
     rows = heapq.merge(made, past, key=lambda pair: (pair[0].round, pair[0].serial))
     for _ in range(0, max(decisions + recorded, 1), TABLE_ROWS):
-        some = RowLog(itertools.islice(rows, TABLE_ROWS))
-        yield arrow_rows(about, *unpack(some.parts()), attributes).replace_schema_metadata(said)
+        columns, probabilities = unpack(RowLog(itertools.islice(rows, TABLE_ROWS)).parts())
+        found = outcomes_of_rows(connection, live.id, columns["serial"]) if live.state.setup.outcomes else {}
+        table = arrow_rows(about, columns, probabilities, attributes, found.items())
+        yield table.replace_schema_metadata(said)
 
 
 def _decision(row: Values) -> tuple[Row, Answer | None]:
@@ -320,10 +380,16 @@ def _past(connection: Connection, row: Values, live: LiveExperiment, given_up: i
     players, arms = state.player_roster.names, state.arm_roster.names
     query = sql.select(table).where(table.c.experiment == live.id, table.c.event > 0).order_by(table.c.link)
     for one in connection.execute(query):
-        who = (arms if one.kind in log_rows.ARM_CHANGES else players)[one.place]
+        if one.kind == "shares":
+            shares = {arm: list(pair) for arm, pair in log_rows.parse_shares(one.detail, arms).items()}
+            changes.append({"event": one.event, "kind": one.kind, "shares": shares, "rounds": one.place})
+            continue
+        who = (arms if one.kind in (*log_rows.ARM_CHANGES, "alarm") else players)[one.place]
         change = {"event": one.event, "kind": one.kind, "name": who, "knows_others": bool(one.knows_others)}
         if one.kind == "join" and state.setup.attributes:
             change["attributes"] = list(state.values[one.place])
+        if one.kind == "alarm":
+            change["outcome"] = list(state.setup.outcomes)[json.loads(one.detail)["outcome"]]
         changes.append(change)
     first: dict[str, list[Any]] = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}
     if state.setup.attributes:

@@ -29,6 +29,7 @@ experiments = sql.Table(
     # What follows from the log:
     Column("status", Text, nullable=False),  # running, paused, finished or archived
     Column("description", Text, nullable=False),  # what people say about it
+    Column("shares", Text),  # limits on arms' shares, as in the detail of a change; none if they are the set-up's
     Column("rounds", BigInteger, nullable=False),
     Column("decisions", BigInteger, nullable=False),
     Column("events", BigInteger, nullable=False),
@@ -37,6 +38,7 @@ experiments = sql.Table(
     Column("time", Double, nullable=False),  # of the last one; it never goes back
     Column("rewards", BigInteger, nullable=False),  # all pulls in `stats`, which would be slow to add up
     Column("waiting", BigInteger, nullable=False),  # likewise
+    sqlite_autoincrement=True,  # the id of one that was deleted is not used again
 )
 
 
@@ -105,9 +107,9 @@ changes = sql.Table(
     metadata,
     Column("experiment", Integer, primary_key=True, autoincrement=False),
     Column("link", BigInteger, primary_key=True, autoincrement=False),
-    Column("event", BigInteger, nullable=False),  # 0 for what the learner does not count: pause, resume, erase, rounds
+    Column("event", BigInteger, nullable=False),  # 0 for what the learner does not count
     Column("kind", Text, nullable=False),
-    Column("place", BigInteger, nullable=False),  # of the player or the arm; the number of rounds for `rounds`
+    Column("place", BigInteger, nullable=False),  # of the player or the arm; rounds so far for `rounds`, `shares`
     Column("knows_others", SmallInteger, nullable=False),
     Column("at", Double, nullable=False),
     Column("detail", Text),  # what more there is to say, as JSON

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,14 +19,16 @@ from posse.attributes import WrongValue
 from posse.decision import UnknownDecision, parse_id
 from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
-from posse.service.storage import database, queries
+from posse.service.storage import audit, database, queries
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Invalid, OutcomeUnknown, Refused, UnknownExperiment
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, KeyedRequest, KeyedRequests
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_rows import MADE_BEFORE, NEXT_DECISION, UNREAD, WITH_REWARDS, Values, decision_row
+from posse.service.storage.log_rows import MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, Values, decision_row
+from posse.service.storage.outcome_rows import known_outcomes
 from posse.service.storage.store import ServiceStore
 
+LOGGER = logging.getLogger("posse.service")
 Result = TypeVar("Result")
 TRIES = 4  # of a transaction that another one got in the way of
 PAUSE = 0.05  # seconds before the second try, then twice as long each time
@@ -99,10 +103,11 @@ def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -
                 raise
     store.live |= transaction.touched  # at the end: a transaction takes out those that it uses
     for live in list(store.live.values())[:-BUSY]:
-        live.waiting.clear()
-        live.answers.clear()
+        live.recent.clear()
     if transaction.erased:
         database.forget(store.engine)
+    for alarm in transaction.alarms:
+        LOGGER.warning(alarm)
     return result
 
 
@@ -145,6 +150,7 @@ class Transaction:
         self.clock = store.clock
         self.touched: dict[str, LiveExperiment] = {}
         self.erased = False  # whether a name was; copies of it may be left in the database's files
+        self.alarms: list[str] = []  # what the log of the service says once they are written
         self.requests = KeyedRequests(connection)
         self._live = store.live
         self._links: dict[str, int] = {}  # rows that the logs had before
@@ -173,9 +179,11 @@ class Transaction:
             rows, unread = self.connection.execute(LOCKED, {"names": wanted}).mappings().all(), {}
         else:  # what others wrote is read in the same round trip, once the lock is there
             shared = [name for name, live in known.items() if live.shared]
-            asked = [(query, known[name].unread()) for name in shared for query in UNREAD]
-            rows, *read = database.read_together(self.connection, [(LOCKED_ANY, {"names": wanted}), *asked])
-            unread = {name: read[len(UNREAD) * place :][: len(UNREAD)] for place, name in enumerate(shared)}
+            asked = {name: known[name].unread() for name in shared}
+            first: tuple[Any, Mapping[str, Any]] = (LOCKED_ANY, {"names": wanted})
+            rows, *read = database.read_together(self.connection, [first, *itertools.chain(*asked.values())])
+            answers = iter(read)
+            unread = {name: [next(answers) for _ in questions] for name, questions in asked.items()}
         for row in rows:
             live = known.get(row["name"])
             found = unread.get(row["name"], ())
@@ -197,8 +205,11 @@ class Transaction:
         for name, keys in by_name.items():
             self.requests.look_up(self.touched[name].id, keys)
 
-    def ask_to_create(self, key: str | None, *asked: Any) -> KeyedRequest:
-        """A request to create an experiment: there is none yet to lock, so all of them with keys take turns."""
+    def ask_outside(self, key: str | None, *asked: Any) -> KeyedRequest:
+        """A request whose key is of no experiment: it creates or deletes one, or is about tokens.
+
+        There may be nothing to lock, so all of them with keys take turns.
+        """
         if key is not None and self.connection.dialect.name == "postgresql":
             self.connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})")
         return self.requests.ask(NO_EXPERIMENT, key, *asked)
@@ -219,6 +230,16 @@ class Transaction:
         self.touched[name] = LiveExperiment.create(self.connection, name, setup, arms, players, now, values)
         return self.touched[name]
 
+    def forget(self, name: str) -> None:
+        """Know nothing of an experiment any more."""
+        self.requests.forget(self.touched.pop(name).id)
+        self.erased = True
+
+    def note(self, who: str, action: str, experiment: str = "", detail: str = "") -> None:
+        """Write to the audit trail, once all is checked. The detail names no player."""
+        entry = {"at": float(self.clock()), "who": who, "action": action, "experiment": experiment, "detail": detail}
+        audit.insert_sealed(self.connection, tables.audit, entry)
+
     def write(self) -> None:
         """Write all that is not yet written."""
         for live in self.touched.values():
@@ -237,7 +258,7 @@ class Transaction:
             raise ValueError(f"the clock says {now}, but expected seconds")
         now = live.time_at(now)
         setup = live.state.setup
-        if setup.patience is not None and setup.default_reward is not None:
+        if setup.patience is not None and setup.default_reward is not None and live.life.status != "archived":
             while live.oldest + setup.patience <= now:
                 self._take_defaults(live, setup.patience, setup.default_reward, now)
         return now
@@ -263,11 +284,11 @@ class Transaction:
 
     def look_up_decisions(self, live: LiveExperiment, ids: Iterable[str]) -> None:
         """Load what the database knows of these decisions."""
-        wanted = []
+        wanted, recent = [], live.recent
         for identity in ids:
             with contextlib.suppress(UnknownDecision):
                 serial, _ = parse_id(identity)
-                if serial < live.state.decisions and serial not in live.waiting and serial not in live.answers:
+                if serial < live.state.decisions and serial not in recent.waiting and serial not in recent.answers:
                     wanted.append(serial)
         if not wanted:
             return
@@ -276,9 +297,12 @@ class Transaction:
             serials = {"experiment": live.id, "serials": wanted[start : start + AT_ONCE]}
             for row in self.connection.execute(WITH_REWARDS, serials).mappings():
                 if row["given"] is None:
-                    live.waiting[row["serial"]] = decision_row(row)
+                    recent.waiting[row["serial"]] = decision_row(row)
                 else:
-                    live.answers[row["serial"]] = (row["tag"], row["given"], bool(row["defaulted"]))
+                    answer = row["tag"], row["given"], bool(row["defaulted"]), row["player"], row["arm"]
+                    recent.answers[row["serial"]] = answer
+            if live.state.setup.outcomes:
+                recent.outcomes |= known_outcomes(self.connection, serials)
 
 
 def check_experiment_name(name: Any) -> str:

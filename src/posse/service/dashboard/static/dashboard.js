@@ -85,6 +85,7 @@
     drawRibbons(data); // first, because the chart of shares takes its scale from them
     drawShares(data);
     drawRate(data);
+    Object.entries(data.earned).forEach(([kind, path]) => drawEarned(`earned-${kind}`, kind, path));
   }
 
   function clock(_, splits) {
@@ -178,6 +179,30 @@
     );
   }
 
+  // The average so far between the ends of its interval, and a line at zero.
+  function drawEarned(id, kind, path) {
+    plot(
+      id,
+      () => ({
+        scales: { x: { time: false }, y: { range: () => latest.earned[kind].range } },
+        axes: [
+          axis({ grid: { show: false }, values: (_, splits) => splits.map((split) => whole(split)), size: 26, gap: 4 }),
+          axis({ size: 56, values: (_, splits) => splits.map((split) => (split > 0 ? "+" : "") + split.toPrecision(2).replace("-", "−")) }),
+        ],
+        series: [
+          {},
+          { stroke: color("--c0"), width: 2, points: { show: false } },
+          { stroke: color("--c0"), width: 0, points: { show: false } },
+          { stroke: color("--c0"), width: 0, points: { show: false } },
+          { stroke: color("--ink"), width: 1, dash: [3, 3], points: { show: false } },
+        ],
+        bands: [{ series: [3, 2], fill: `${color("--c0")}40` }],
+        cursor: { show: false },
+      }),
+      [path.upto, ...path.lines, path.upto.map(() => 0)],
+    );
+  }
+
   function drawRibbons(data) {
     const place = find("ribbons");
     while (place.children.length > data.players.length) place.lastElementChild.remove();
@@ -187,7 +212,7 @@
       row.children[0].firstElementChild.textContent = player;
       drawRibbon(row.children[1], ribbon, data);
       const [arm, share] = data.now[number];
-      row.children[2].firstElementChild.textContent = arm < 0 ? "nothing yet" : `${Math.round(100 * share)} % ${data.names[arm]}`;
+      row.children[2].firstElementChild.textContent = arm < 0 ? "nothing yet" : `${data.names[arm]}, ${Math.round(100 * share)}\u00a0%`;
     });
   }
 
@@ -213,7 +238,7 @@
     }
     const context = canvas.getContext("2d");
     context.clearRect(0, 0, width, height);
-    const end = Math.max(data.decisions, 1);
+    const end = Math.max(data.upto.at(-1) ?? 1, 1);
     ribbon.forEach(([arm, share], number) => {
       if (arm < 0) return;
       const from = Math.round((width * number * data.size) / end);
@@ -223,6 +248,26 @@
       context.fillRect(from, 0, Math.max(to - from, 1), height);
     });
   }
+
+  // ---------------------------------------------------------------- questions before something is done
+
+  const dialog = find("dialog");
+  let asker = ""; // the id of what opened the question
+
+  document.addEventListener("htmx:afterSwap", (event) => {
+    if (event.detail.target !== dialog) return;
+    asker = event.detail.requestConfig.elt.id;
+    dialog.showModal();
+  });
+  document.addEventListener("htmx:responseError", (event) => {
+    if (event.detail.target === dialog) location.assign(event.detail.requestConfig.path); // which says what is wrong
+  });
+  dialog.addEventListener("click", (event) => {
+    if (event.target !== dialog && !event.target.closest("[data-close]")) return;
+    event.preventDefault();
+    dialog.close();
+  });
+  dialog.addEventListener("close", () => find(asker)?.focus()); // it may have been drawn anew meanwhile
 
   // ---------------------------------------------------------------- a sign-in link: /login#posse_1_…
 

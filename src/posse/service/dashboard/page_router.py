@@ -1,0 +1,85 @@
+"""How a page becomes a route: who may look, and what a page says when it cannot be made."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from posse.service.auth import permissions as access
+from posse.service.auth.permissions import NO_TOKEN, Permission
+from posse.service.dashboard import forms
+from posse.service.dashboard.templates import PAGE_HEADERS, page
+from posse.service.problems import KINDS, HttpProblem
+from posse.service.reader import Handler, by_reader, in_reader
+from posse.service.storage.errors import Unavailable, UnknownExperiment
+
+
+class PageRouter(APIRouter):
+    """The routes of some pages, none of which the API's description names."""
+
+    def __init__(self) -> None:
+        super().__init__(include_in_schema=False)
+
+    def page(
+        self, path: str, permission: Permission, method: str = "GET", part: bool = False
+    ) -> Callable[[Handler], Handler]:
+        """Add a page, or a part of one, for those whose token is enough; others are sent to the login, or told why."""
+
+        def add(function: Handler) -> Handler:
+            if method == "GET" and permission != NO_TOKEN:  # it shows data
+                in_reader(function)
+            answer = by_reader(function, function)
+
+            @access.needs(permission)
+            @functools.wraps(function)
+            async def endpoint(request: Request) -> Response:
+                try:
+                    return await _refused(request, permission, part) or await answer(request)
+                except (ValueError, HttpProblem, Unavailable) as error:
+                    return _why_not(error)
+
+            methods = [method, "HEAD"] if method == "GET" else [method]
+            self.add_api_route(path, endpoint, methods=methods, response_model=None)
+            return endpoint
+
+        return add
+
+
+def _why_not(error: Exception) -> Response:
+    """The page that says why there is no other; whatever nobody expected is raised again."""
+    if isinstance(error, forms.UnreadableForm):
+        return trouble(400, "The form cannot be read", f"{error}.")
+    if isinstance(error, UnknownExperiment):
+        return trouble(404, "No such experiment", "It may have another name, or belong to another service.")
+    if isinstance(error, HttpProblem) and KINDS[error.kind][0] == 503:
+        return trouble(*KINDS[error.kind], error.detail)
+    if isinstance(error, Unavailable):
+        logging.getLogger("posse").warning("a page could not be made: %s", error)
+        text = "The log of the service says why. Nothing is lost; try again soon."
+        return trouble(503, "The storage cannot answer now", text)
+    raise error
+
+
+async def _refused(request: Request, permission: Permission, part: bool) -> Response | None:
+    """The answer to somebody whose token is not enough; None for all others."""
+    if permission == NO_TOKEN:
+        return None
+    grant = request.state.grant = await request.app.state.authenticator.page_grant(request)
+    if grant is not None:
+        denied = access.why_denied(grant, permission, request.path_params.get("name"))
+        return None if denied is None else trouble(403, "Not with this token", denied)
+    if part:
+        return Response(status_code=401, headers={**PAGE_HEADERS, "HX-Refresh": "true"})
+    target = request.url.path if request.method == "GET" else "/"
+    return RedirectResponse(f"/login?next={quote(target)}", 303, PAGE_HEADERS)
+
+
+def trouble(status: int, title: str, text: str) -> Response:
+    """A page that says why there is no other."""
+    return page("trouble.html", status, title=title, text=text)
