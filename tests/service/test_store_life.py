@@ -289,7 +289,7 @@ def test_what_was_asked_before_there_was_a_status_is_known_by_its_key():
     assert _asked(change) == said + ', "retire": [], "retire_arms": []}'
     said = '{"arms": ["a"], "attributes": {}, "default_reward": null, "experiment": "teas", "floor": 0.0, "holdout": '
     said += '0.0, "horizon": null, "key": null, "patience": null, "player_limit": 100000, "players": [], "policy": '
-    said += '"IndTS(width=2.0)", "reward_range": [0.0, 1.0], "seed": null}'
+    said += '"IndTS(label=\'Ind-TS\', forget=None, c2=1.0)", "reward_range": [0.0, 1.0], "seed": null}'
     body = ExperimentBody(name="teas", arms=["a"]).model_dump(exclude={"name", "policy"})
     assert _asked(Create("teas", posse.IndTS(), **body, key="k", by="Ada")) == said
 
