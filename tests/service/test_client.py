@@ -10,12 +10,13 @@ import threading
 import time
 
 import httpx
+import pyarrow
 import pytest
 from serving import new_experiment, service
 
 import posse
 from posse.learner import ConflictingReward, UnknownDecision
-from posse.service.client import AsyncClient, Client, ServiceError, Unreachable, protocol, retry
+from posse.service.client import AsyncClient, Client, ServiceError, Unreachable, delivery, retry
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +121,7 @@ def line():
 
 @pytest.fixture(params=["blocking", "awaited"])
 def client(request, http, line, monkeypatch):
-    monkeypatch.setattr(protocol, "SHORT", 0.05)
+    monkeypatch.setattr(delivery, "SHORT", 0.05)
     monkeypatch.setattr(retry, "FIRST_DELAY", 0.005)
     with clients(request.param, str(http.base_url), line, patience=10.0) as client:
         yield client
@@ -244,7 +245,7 @@ def test_a_request_is_repeated_under_the_same_key_and_happens_once(client, line,
 
 
 def test_a_reward_whose_answer_was_lost_counts_once(client, line, http, offers, monkeypatch):
-    monkeypatch.setattr(protocol, "SHORT", 10.0)
+    monkeypatch.setattr(delivery, "SHORT", 10.0)
     decision = client.choose(offers, "Lyon")
     line.words = ["lost"]
     assert client.observe(offers, decision.id, 1.0) == "known"  # from the first time
@@ -381,6 +382,31 @@ def test_an_experiment_that_fails_keeps_no_reward_of_another_up(client, line, ht
     assert (client.buffered, counts()) == (0, [2, 4])
 
 
+def test_outcomes_go_with_rewards_alone_and_through_the_buffer(client, line):
+    name = f"outcomes of {type(client).__name__}"
+    bounds = {"refund": posse.Outcome(at_most=0.05), "minutes": {"range": (0, 60)}}
+    made = client.create(name, ["tea", "coffee"], ["north"], posse.IndTS(), outcomes=bounds)
+    assert made["outcomes"]["minutes"]["range"] == [0.0, 60.0]
+    first, second, third = (client.choose(name, "north") for _ in range(3))
+    assert client.observe(name, first, 1.0, {"refund": 0}) == "taken"
+    assert client.observe(name, first, outcomes={"refund": False}) == "known"
+    with pytest.raises(ConflictingReward, match="already has refund=0; 1 is refused"):
+        client.observe(name, first, outcomes={"refund": 1})
+    with pytest.raises(ValueError, match="outcome 'price' was not declared"):
+        client.observe(name, first, outcomes={"price": 1})
+    with pytest.raises(TypeError, match="reward=None"):
+        client.observe(name, first)
+    line.words = ["away"] * 1000
+    assert client.observe(name, second, None, {"minutes": 12.5}) == "buffered"
+    line.words.clear()
+    assert client.flush() == 1
+    table = pyarrow.table({"id": [second.id, third.id], "reward": [0.0, None], "minutes": [12.5, 3.0]})
+    assert client.observe(name, table, outcomes=["minutes"]) == ["taken", "taken"]
+    assert client.observe(name, [(third, None, {"minutes": 3}), (third, 1.0)]) == ["known", "taken"]
+    values = [(row["decision"], row["outcome"], row["value"]) for row in client.log(name) if row["kind"] == "outcome"]
+    assert values == [(first.id, "refund", 0.0), (second.id, "minutes", 12.5), (third.id, "minutes", 3.0)]
+
+
 def test_the_buffer_is_bounded(client, line, offers):
     client._protocol.buffer_limit = 3
     line.words = ["away"] * 1000
@@ -393,7 +419,7 @@ def test_the_buffer_is_bounded(client, line, offers):
 
 @pytest.mark.parametrize("kind", ["blocking", "awaited"])
 def test_leaving_delivers_what_waits_or_says_what_does_not(kind, http, offers, line, monkeypatch):
-    monkeypatch.setattr(protocol, "SHORT", 0.05)
+    monkeypatch.setattr(delivery, "SHORT", 0.05)
     with clients(kind, str(http.base_url), line, patience=0.1) as client:
         decision = client.choose(offers, "Lyon")
         line.words = ["away"] * 100
