@@ -81,19 +81,20 @@ def again(store):
 # ---------------------------------------------------------------- status
 
 
-@pytest.mark.parametrize(("before", "after"), [*itertools.product(STATUSES, STATUSES)])
-def test_every_way_from_one_status_to_another_is_open_or_refused(store, before, after):
-    for status in WAYS[before]:
-        go(store, status)
-    links = store.read(queries.find, "teas")["links"]
-    if after == before or after in PLACES[before]:
-        assert go(store, after).status == after == store.read(queries.experiment, "teas").status
-        assert store.read(queries.find, "teas")["links"] == links + (after != before)
-    else:
-        with pytest.raises(Refused, match=f"is {before}, so it can become .*, but not {after}"):
-            go(store, after)
-        assert store.read(queries.find, "teas")["links"] == links
-    assert ((before, after) in MOVES) == (after in PLACES[before])
+def test_every_way_from_one_status_to_another_is_open_or_refused(store):
+    for before, after in itertools.product(STATUSES, STATUSES):
+        new(store, name=(name := f"{before} to {after}"))
+        for status in WAYS[before]:
+            go(store, status, name=name)
+        links = store.read(queries.find, name)["links"]
+        if after == before or after in PLACES[before]:
+            assert go(store, after, name=name).status == after == store.read(queries.experiment, name).status
+            assert store.read(queries.find, name)["links"] == links + (after != before)
+        else:
+            with pytest.raises(Refused, match=f"is {before}, so it can become .*, but not {after}"):
+                go(store, after, name=name)
+            assert store.read(queries.find, name)["links"] == links
+        assert ((before, after) in MOVES) == (after in PLACES[before])
 
 
 def test_what_each_status_takes(opened):
