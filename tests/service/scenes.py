@@ -45,13 +45,13 @@ def learner_of_shops(
     return learner, clock
 
 
-def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows", paused: bool = False) -> Snapshot:
+def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows", status: str = "running") -> Snapshot:
     """What the dashboard would show of this learner."""
     log = learner.log().to_pylist()
     names = [tuple(name for name, _ in roster) for roster in (learner.state.player_roster, learner.state.arm_roster)]
     return Snapshot(
         name,
-        paused,
+        status,
         clock.now,
         learner.state,
         choices=_choices(log, *names),

@@ -149,11 +149,11 @@ def test_the_verbs_of_the_learner(client, http):
     client.add_arm(name, "water")
     client.retire_arm(name, "tea")
     client.retire(name, "south")
-    client.change(name, paused=True)
+    client.change(name, status="paused")
     now = client.experiment(name)
     assert [arm["here"] for arm in now["arms"]] == [False, True, True]
     assert client.players(name) == [each | {"attributes": {}} for each in now["players"]]
-    assert (now["rewards"], now["paused"]) == (5, True)
+    assert (now["rewards"], now["status"]) == (5, "paused")
     assert name in [each["name"] for each in client.experiments()]
     assert client.state(name)["pulls"][0][0] >= 1
     assert client.diagnosis(name)["epsilon"] == 0.1
@@ -255,7 +255,7 @@ CHANGES = {
     "choose": lambda client, name, **more: client.choose(name, "Lyon", **more),
     "record": lambda client, name, **more: client.record(name, [("Lyon", "coupon", 1.0)], **more),
     "create": lambda client, name, **more: client.create("another", ["a"], **more),
-    "change": lambda client, name, **more: client.change(name, paused=True, **more),
+    "change": lambda client, name, **more: client.change(name, status="paused", **more),
     "join": lambda client, name, **more: client.join(name, "Metz", **more),
     "retire": lambda client, name, **more: client.retire(name, "Lyon", **more),
     "add_arm": lambda client, name, **more: client.add_arm(name, "tea", **more),

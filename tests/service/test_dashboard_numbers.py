@@ -101,8 +101,8 @@ def test_a_snapshot_is_kept_for_a_moment_but_a_pause_shows_at_once(store):
     first = snapshots.of("shops")
     _decide(store, 1)
     assert snapshots.of("shops") is first
-    commit(store, Change("shops", paused=True))
-    assert snapshots.of("shops").paused
+    commit(store, Change("shops", status="paused"))
+    assert snapshots.of("shops").status == "paused"
     assert snapshots.of("shops").decisions == 4
 
 

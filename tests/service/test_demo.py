@@ -31,7 +31,7 @@ def test_both_experiments_meet_the_same_people(tmp_path):
             assert each["decisions"] == 120
             assert 0 < each["rewards"] < 120
             assert each["rewards"] + each["waiting"] == 120
-        client.change(demo.SHARING, paused=True)
+        client.change(demo.SHARING, status="paused")
         chain.pass_by(12)  # a pause of one does not stop the other
         assert client.experiment(demo.SHARING)["decisions"] == 120
         assert client.experiment(demo.ALONE)["decisions"] == 132

@@ -37,7 +37,7 @@ def test_an_experiment_is_created_found_and_listed(client):
     assert found["players"] == [{"name": "Lyon", "here": True}]
     same = ("name", "horizon", "reward_range", "floor", "holdout", "default_reward", "patience")
     assert {key: found[key] for key in same} == {key: body[key] for key in same}
-    del found["players"]
+    del found["players"], found["ship_for"]
     assert found in client.get("/v1/experiments").json()["experiments"]
 
 
@@ -173,11 +173,11 @@ def test_players_and_arms_come_and_go(client, path):
 
 def test_a_paused_experiment_decides_nothing_but_takes_rewards(client, path):
     (decision,) = decide(client, path, ["Lyon"])
-    assert client.patch(path, json={"paused": True}).json()["paused"] is True
+    assert client.patch(path, json={"status": "paused"}).json()["status"] == "paused"
     assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}), 409) == "paused"
     report = {"decision": decision["id"], "reward": 1}
     assert client.post(f"{path}/rewards", json=report).json()["status"] == "taken"
-    client.patch(path, json={"paused": False})
+    client.patch(path, json={"status": "running"})
     assert decide(client, path, ["Lyon"])
 
 

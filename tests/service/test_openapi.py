@@ -117,7 +117,7 @@ def test_what_is_one_of_a_few_is_listed(described):
     assert {"PosseTS", "RobustAggTS"} <= set(names) <= {cls.__name__ for cls in all_policies()}
     assert set(schemas["LogAnswer"]["properties"]["rows"]["items"]["discriminator"]["mapping"]) == {
         *("decision", "reward", "record", "join", "retire", "erase"),
-        *("add arm", "retire arm", "pause", "resume", "rounds"),
+        *("add arm", "retire arm", "pause", "resume", "finish", "archive", "restore", "describe", "rounds", "rebuild"),
     }
 
 
@@ -190,7 +190,8 @@ def do_everything(client, offers, models):
     state = call("read_state", "offers")
     assert isinstance(state, models.StateAnswer)
     assert sum(map(sum, state.pulls)) == 4
-    changed = call("change_experiment", "offers", body=models.ChangeBody(join=["Metz"], add_arms=["tea"], paused=True))
+    change = models.ChangeBody.from_dict({"join": ["Metz"], "add_arms": ["tea"], "status": "paused"})
+    changed = call("change_experiment", "offers", body=change)
     assert [each.name for each in changed.players] == ["Lyon", "Nice", "Metz"]
     erased = call("erase", "offers", body=models.ErasureBody(player="Nice")).player
     assert [each.name for each in call("read_players", "offers").players] == ["Lyon", erased, "Metz"]

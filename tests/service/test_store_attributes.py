@@ -167,7 +167,7 @@ class TestRequests:
             ]:
                 with pytest.raises((ValueError, TypeError), match=error):
                     commit(store, command)
-            commit(store, Change("teas", paused=True))
+            commit(store, Change("teas", status="paused"))
             with pytest.raises(Paused):
                 commit(store, Choose("teas", [{"region": "a"}]))
             assert store.read(queries.find, "teas")["links"] == links + 1

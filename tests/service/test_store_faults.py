@@ -239,7 +239,7 @@ class TestPostgres:
     @pytest.mark.parametrize("committed", [True, False])
     @pytest.mark.parametrize("key", [None, "k"])
     def test_a_commit_without_an_answer_counts_once_whatever_became_of_it(self, store, committed, key):
-        command = Record("teas", [("north", "tea", 1.0)]) if key is None else Change("teas", paused=False, key=key)
+        command = Record("teas", [("north", "tea", 1.0)]) if key is None else Change("teas", status="running", key=key)
         do_commit = store.engine.dialect.do_commit
         calls = []
 
@@ -259,7 +259,7 @@ class TestPostgres:
         if key is None:
             assert (made, store.read(queries.experiment, "teas").rewards) == (1, 2)
         else:  # it changed nothing, but its key is known
-            commit(store, Change("teas", paused=True))
+            commit(store, Change("teas", status="paused"))
             assert commit(store, command) == made
 
     def test_what_may_have_been_committed_is_not_done_again_where_nobody_can_tell(self, store, monkeypatch):

@@ -29,8 +29,8 @@ KEYED = {
     "choose": Choose("teas", ["north", "south"], ["tea", "cocoa"], key="k"),
     "record": Record("teas", PAST, key="k"),
     "create": Create("beers", POLICY, ARMS, SHOPS, key="k"),
-    "change": Change("teas", join=["west"], retire=["south"], add_arms=["juice"], paused=True, key="k"),
-    "no change": Change("teas", paused=False, key="k"),
+    "change": Change("teas", join=["west"], retire=["south"], add_arms=["juice"], status="paused", key="k"),
+    "no change": Change("teas", status="running", key="k"),
     "erase": Erase("teas", "east", key="k"),
 }
 OTHERS = [

@@ -43,7 +43,7 @@ def written(tmp_path_factory):
                 clock.now += 5
                 commit(store, Choose(name, SHOPS, available=["tea", "coffee"] if step % 3 else None, key=f"key {step}"))
                 answered(store, name, SHOPS[step % 3], step / 12)
-            commit(store, Change(name, join=["west"], retire=["north"], add_arms=["juice"], paused=True))
+            commit(store, Change(name, join=["west"], retire=["north"], add_arms=["juice"], status="paused"))
         commit(store, CreateToken(["decide", "reward"], "teas", 3600, "a label"))
         assert verify(store) == []
     return (folder / "posse.db").read_bytes()
@@ -237,7 +237,7 @@ def test_rebuild_mends_a_summary(path, content):
         commit(store, Choose("teas", ["south"]))
     assert [finding.experiment for finding in verify(store)] == ["teas"]
     rebuild(store, "teas")
-    commit(store, Change("teas", paused=False))
+    commit(store, Change("teas", status="running"))
     commit(store, Choose("teas", ["south"]))
     assert verify(store) == []
     store.close()
@@ -261,7 +261,7 @@ def test_rebuild_mends_stats_and_who_is_here_and_other_workers_notice(path):
     worker, other = (ServiceStore(f"sqlite:///{path}", clock=Clock(2000)) for _ in range(2))
     commit(worker, Observe("teas", []))
     rebuild(other)
-    commit(worker, Change("teas", paused=False))
+    commit(worker, Change("teas", status="running"))
     commit(worker, Choose("teas", ["south"]))
     assert verify(worker) == []
     assert counts(worker, "teas").pulls.sum() >= sum(map(sum, expected))

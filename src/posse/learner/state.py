@@ -25,6 +25,8 @@ from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 from posse.streams import key as stream_key
 
+NOTHING: Mapping[Any, Any] = {}
+
 
 class LearnerState:
     """All that the next decision rests on. Players and arms are given by their places on the rosters."""
@@ -55,9 +57,17 @@ class LearnerState:
 
     # ---------------------------------------------------------------- decisions
 
-    def choose(self, players: list[int], offered: np.ndarray, now: float) -> list[tuple[Decision, Row]]:
-        """One round: a decision for each player, from what was known before it. `wait` is then due for each."""
-        made = [self._choose(player, offered, self.decisions + number, now) for number, player in enumerate(players)]
+    def choose(
+        self, players: list[int], offered: np.ndarray, now: float, own: Mapping[int, np.ndarray] = NOTHING
+    ) -> list[tuple[Decision, Row]]:
+        """One round: a decision for each player, from what was known before it. `wait` is then due for each.
+
+        `own` has what some players are offered instead.
+        """
+        made = [
+            self._choose(player, own.get(player, offered), self.decisions + number, now)
+            for number, player in enumerate(players)
+        ]
         self.rounds += 1
         self.decisions += len(made)
         return made

@@ -25,11 +25,12 @@ from posse.learner.frames import given_players
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.policies.base import Policy
 from posse.service.storage import database
-from posse.service.storage.errors import Paused
+from posse.service.storage.errors import Archived, Finished, Paused
 from posse.service.storage.keyed_requests import as_json
+from posse.service.storage.lifecycle import Life, Shipment, Status, parse_shipment
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import MADE_IN, PLAYER_CHANGES
-from posse.service.storage.queries import Experiment
+from posse.service.storage.queries import PROGRESS, Experiment
 from posse.service.storage.transaction import Transaction
 
 NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
@@ -59,8 +60,7 @@ class Choose(NamedTuple):
         request = transaction.requests.ask(live.id, self.key, "choose", names, available and sorted(available))
         if request.before is not None:
             return _made_before(transaction, live, *request.before[:2])
-        if live.status == "paused":
-            raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
+        _check_decides(live)
         roster, offered = live.state.player_roster, live.state.offered(available)
         places = [roster.current(name) for name in names if name not in new]
         now = transaction.now(live)
@@ -71,6 +71,21 @@ class Choose(NamedTuple):
         made = live.choose(places, offered, available is not None, now)
         request.remember(f"[{live.state.decisions - len(made)}, {live.state.decisions}]", places)
         return made
+
+
+def _check_decides(live: LiveExperiment) -> None:
+    """An error unless the experiment makes decisions."""
+    if live.life.status == "paused":
+        raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
+    if live.life.status == "finished" and live.life.shipment is None:
+        raise Finished(f"experiment {live.name!r} is finished: it takes late rewards, but makes no decisions")
+    _check_open(live)
+
+
+def _check_open(live: LiveExperiment) -> None:
+    """An error if the experiment can only be read."""
+    if live.life.status == "archived":
+        raise Archived(f"experiment {live.name!r} is archived: it can be read, but takes nothing")
 
 
 def _made_before(transaction: Transaction, live: LiveExperiment, first: int, end: int) -> list[Decision]:
@@ -111,6 +126,7 @@ class Observe(NamedTuple):
 
     def apply(self, transaction: Transaction) -> list[RewardOutcome]:
         live = transaction.live(self.experiment)
+        _check_open(live)
         reports = as_reports(self.reports, None)
         now = transaction.now(live)
         transaction.look_up_decisions(live, [identity for identity, _ in reports])
@@ -162,6 +178,7 @@ class Record(NamedTuple):
         request = transaction.requests.ask(live.id, self.key, "record", asked)
         if request.before is not None:
             return int(request.before)
+        _check_open(live)
         checked = live.state.check_records(self.rewards)
         if not checked:
             raise ValueError("rewards=[], but expected at least one")
@@ -203,12 +220,12 @@ class Create(NamedTuple):
     patience: float | None = None
     attributes: Mapping[str, Any] | None = None
     player_limit: int = PLAYER_LIMIT
+    description: str = ""
     key: str | None = None
     """Keys of requests that create are apart from those of any experiment."""
 
     def apply(self, transaction: Transaction) -> Experiment:
-        asked = self.key and as_json(self._replace(key=None)._asdict())
-        request = transaction.ask_to_create(self.key, "create", asked)
+        request = transaction.ask_to_create(self.key, "create", _asked(self))
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
         try:
@@ -220,19 +237,30 @@ class Create(NamedTuple):
         attributes = Attributes(self.attributes)
         setup = Setup(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit)
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
+        said = Life().moves(None, None, self.description)
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
+        live.move(said, live.time)
         made = transaction.describe(self.experiment)
-        request.remember(json.dumps(_to_remember(made)), range(len(first["players"])), created=live.id)
+        request.remember(_to_remember(live, made), range(len(first["players"])), created=live.id)
         return made
 
 
-PROGRESS = ("player_count", "paused", "rounds", "decisions", "events", "rewards", "waiting", "created_at", "time")
+LATER = ("status", "ship", "ship_for", "description")  # fields of requests that came with version 5
 
 
-def _to_remember(made: Experiment) -> dict[str, Any]:
+def _asked(command: Create | Change) -> str | None:
+    """What a request with a key asks for, as a text that was the same before there were the fields in LATER."""
+    fields = command._replace(key=None)._asdict() | ({"paused": None} if isinstance(command, Change) else {})
+    defaults = command._field_defaults
+    return command.key and as_json({n: said for n, said in fields.items() if n not in LATER or said != defaults[n]})
+
+
+def _to_remember(live: LiveExperiment, made: Experiment) -> str:
     """What it takes to describe an experiment again as it is now, without any name."""
     here = ["".join("01"[here] for _, here in names) for names in (made.players, made.arms)]
-    return {name: getattr(made, name) for name in PROGRESS} | {"here": here}
+    shipped = live.life.shipment and live.life.shipment.written()
+    progress = {name: getattr(made, name) for name in ("player_count", *PROGRESS)}
+    return json.dumps({**progress, "here": here, "shipped": shipped})
 
 
 def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
@@ -242,12 +270,15 @@ def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
         [(name, flag == "1") for name, flag in zip(names, here, strict=False)]
         for names, here in zip(rosters, remembered["here"], strict=True)
     )
-    progress = {name: remembered[name] for name in PROGRESS}
-    return Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
+    if "paused" in remembered:  # before version 5
+        remembered |= {"status": "paused" if remembered["paused"] else "running", "description": "", "shipped": None}
+    progress = {name: remembered[name] for name in ("player_count", *PROGRESS)}
+    found = Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
+    return found.shipping(Shipment.parse(remembered["shipped"]), live.state.player_roster.names)
 
 
 class Change(NamedTuple):
-    """Let players and arms come and go, pause and resume: all of it or nothing. Result: the `Experiment`."""
+    """Change who plays, the arms, the status or the description: all of it or nothing. Result: the `Experiment`."""
 
     experiment: str
     join: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
@@ -255,19 +286,25 @@ class Change(NamedTuple):
     retire: Sequence[str] = ()
     add_arms: Sequence[str] = ()
     retire_arms: Sequence[str] = ()
-    paused: bool | None = None
+    status: Status | None = None
+    ship: str | None = None
+    """With the status "finished": the arm that every decision is from now on."""
+    ship_for: Mapping[str, str] | None = None
+    """Other arms for some players."""
+    description: str | None = None
     knows_others: bool = True
     key: str | None = None
 
     def apply(self, transaction: Transaction) -> Experiment:
-        for flag, value in (("paused", self.paused), ("knows_others", self.knows_others)):
-            if not (isinstance(value, bool) or (value is None and flag == "paused")):
-                raise TypeError(f"{flag}={value!r}, but expected True or False")
+        if not isinstance(self.knows_others, bool):
+            raise TypeError(f"knows_others={self.knows_others!r}, but expected True or False")
         live = transaction.live(self.experiment)
-        asked = self.key and as_json(self._replace(key=None)._asdict())
-        request = transaction.requests.ask(live.id, self.key, "change", asked)
+        request = transaction.requests.ask(live.id, self.key, "change", _asked(self))
         if request.before is not None:
             return _as_it_was(live, request.before)
+        given = {name for name, value in self._asdict().items() if value or value == ""}
+        if self.status != "finished" and given - {"experiment", "status", "knows_others", "key"}:
+            _check_open(live)
         steps = [("add arm", arm) for arm in check_names("arm", self.add_arms)]
         steps += [("retire arm", arm) for arm in check_names("arm", self.retire_arms)]
         joins = given_players(live.state.setup, self.join)
@@ -275,15 +312,15 @@ class Change(NamedTuple):
         steps += [("join", player) for player in joins["players"]]
         steps += [("retire", player) for player in check_names("player", self.retire)]
         live.check_changes(steps, values)
+        shipment = parse_shipment(self.ship, self.ship_for, live.state.player_roster, live.state.arm_roster)
+        moves = live.life.moves(self.status, shipment, self.description)
         now = transaction.now(live)
         for kind, who in steps:
             live.change(kind, who, now, self.knows_others, values.get(who) if kind == "join" else None)
-        if self.paused is not None and self.paused != (live.status == "paused"):
-            live.append_change("pause" if self.paused else "resume", 0, now)
-            live.status = "paused" if self.paused else "running"
+        live.move(moves, now)
         made = transaction.describe(live.name)
-        players = {live.state.player_roster.place(who) for kind, who in steps if kind in PLAYER_CHANGES}
-        request.remember(json.dumps(_to_remember(made)), players)
+        about = [*(who for kind, who in steps if kind in PLAYER_CHANGES), *(self.ship_for or ())]
+        request.remember(_to_remember(live, made), set(map(live.state.player_roster.place, about)))
         return made
 
 

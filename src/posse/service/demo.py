@@ -73,11 +73,11 @@ class ShopChain:
         self.passed += len(shops)
 
     def _choose(self, experiment: str, shops: list[str]) -> list[Decision]:
-        """Decisions for these shops; none while the experiment is paused."""
+        """Decisions for these shops; none while the experiment is paused, or once it is finished."""
         try:
             return self.client.choose(experiment, shops)
         except ServiceError as error:
-            if error.kind != "paused":
+            if error.kind not in ("paused", "finished", "archived"):
                 raise
             return []
 

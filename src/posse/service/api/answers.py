@@ -62,10 +62,27 @@ class LogRecord(LogObservation):
 
 
 class LogChange(LogRow):
-    """The experiment was paused or resumed, or an import counted rounds."""
+    """The experiment's status changed, an import counted rounds, or everything beside the log was made anew."""
 
-    kind: Literal["pause", "resume", "rounds"]
+    kind: Literal["pause", "resume", "archive", "restore", "rounds", "rebuild"]
     observed_at: float = Field(description="In seconds since 1970")
+
+
+class LogFinish(LogRow):
+    """The experiment was finished, and may ship an arm from now on."""
+
+    kind: Literal["finish"]
+    observed_at: float = Field(description="In seconds since 1970")
+    ship: str | None = Field(description="The arm that every decision is from now on; null for no decisions")
+    ship_for: dict[str, str] = Field(description="Other arms for some players")
+
+
+class LogDescription(LogRow):
+    """The experiment was described."""
+
+    kind: Literal["describe"]
+    observed_at: float = Field(description="In seconds since 1970")
+    description: str
 
 
 class LogPlayerChange(LogRow):
@@ -85,7 +102,8 @@ class LogArmChange(LogRow):
 
 
 AnyLogRow = Annotated[
-    LogDecision | LogReward | LogRecord | LogPlayerChange | LogArmChange | LogChange, Field(discriminator="kind")
+    LogDecision | LogReward | LogRecord | LogPlayerChange | LogArmChange | LogChange | LogFinish | LogDescription,
+    Field(discriminator="kind"),
 ]
 
 

@@ -32,6 +32,7 @@ from posse.policies.base import Policy, all_policies
 from posse.service.api.answers import AnyLogRow, Table
 from posse.service.commands import RewardOutcome
 from posse.service.settings import LARGEST_BATCH
+from posse.service.storage.lifecycle import LONGEST_DESCRIPTION, Status, check_description
 from posse.service.storage.transaction import check_experiment_name
 
 LARGEST = 2**63 - 1
@@ -75,6 +76,11 @@ Players = Annotated[
     | Annotated[dict[Name, Combination], Field(max_length=LARGEST_BATCH), Tag("attributes")],
     Discriminator(lambda given: "attributes" if isinstance(given, dict) else "names"),
     Field(description="Names, or {name: {attribute: value}}"),
+]
+Description = Annotated[
+    str,
+    Field(max_length=LONGEST_DESCRIPTION, description="What people say about it"),
+    AfterValidator(check_description),
 ]
 DecisionId = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, examples=["17-0badcafe"])]
 
@@ -157,6 +163,7 @@ class ExperimentBody(Body):
         description="What is known of players: any strings, these strings, or a number cut into bins",
     )
     player_limit: Whole = Field(PLAYER_LIMIT, ge=1, le=LARGEST, description="Retired players included")
+    description: Description = ""
 
 
 class ChangeBody(Body):
@@ -166,7 +173,10 @@ class ChangeBody(Body):
     retire: Names = []
     add_arms: Names = []
     retire_arms: Names = []
-    paused: bool | None = None
+    status: Status | None = None
+    ship: Name | None = Field(None, description='The arm that every decision is from now on; with status "finished"')
+    ship_for: dict[Name, Name] = Field({}, max_length=LARGEST_BATCH, description="Other arms for some players")
+    description: Description | None = None
     knows_others: bool = True
 
 
@@ -262,7 +272,9 @@ class ExperimentEntry(BaseModel):
     policy: PolicyAnswer
     arms: list[RosterEntry]
     player_count: int = Field(description="Of all that are here")
-    paused: bool
+    status: Status
+    description: str
+    ship: str | None = Field(description="The arm that every decision is since it is finished; null for none")
     horizon: int | None
     reward_range: list[float] = Field(min_length=2, max_length=2)
     floor: float
@@ -281,6 +293,7 @@ class ExperimentEntry(BaseModel):
 class ExperimentAnswer(ExperimentEntry):
     """An experiment as it stands."""
 
+    ship_for: dict[str, str] = Field(description="Other arms for some players")
     players: list[RosterEntry] = Field(description=f"The first {LARGEST_BATCH:,}; the path …/players has all")
 
 

@@ -101,10 +101,11 @@ async def list_experiments(
     after: Annotated[str, Query(max_length=LONGEST_NAME, description="The last name that is known")] = "",
     limit: Annotated[int, Query(ge=1, le=LARGEST_LIST)] = 100,
     search: Annotated[str, Query(max_length=LONGEST_NAME, description="A part of the name")] = "",
+    archived: Annotated[bool, Query(description="The archived ones instead of all others")] = False,
 ) -> bodies.ExperimentsAnswer:
     """Experiments that the token may see, by name."""
     only = request.state.grant.experiment
-    ask = functools.partial(queries.experiments, only=only, search=search, after=after, limit=limit)
+    ask = functools.partial(queries.experiments, only=only, search=search, archived=archived, after=after, limit=limit)
     found = await request.app.state.read_pool.query(ask)
     entries = [bodies.ExperimentEntry(**_shown(each)) for each in found]
     return bodies.ExperimentsAnswer(experiments=entries, next=found[-1].name if len(found) == limit else None)
@@ -133,7 +134,7 @@ async def read_players(
 async def change_experiment(
     name: Name, body: bodies.ChangeBody, request: Request, idempotency_key: Key = None
 ) -> ExperimentAnswer:
-    """Let players and arms come and go, pause and resume; all of it or nothing."""
+    """Let players and arms come and go, pause, resume, finish, archive and restore it; all of it or nothing."""
     return _described(await request.app.state.writer.apply(Change(name, **body.model_dump(), key=idempotency_key)))
 
 

@@ -282,14 +282,22 @@ class ClientProtocol:
         retire: Iterable[str] = (),
         add_arms: Iterable[str] = (),
         retire_arms: Iterable[str] = (),
-        paused: bool | None = None,
+        status: str | None = None,
+        ship: str | None = None,
+        ship_for: Mapping[str, str] | None = None,
+        description: str | None = None,
         knows_others: bool = True,
         key: str | None = None,
     ) -> Steps[dict[str, Any]]:
-        """Let players and arms come and go, pause or resume: all of it or nothing. Return the new description."""
+        """Change players, arms, the status or the description: all of it or nothing. Return how it stands then.
+
+        The status is "running", "paused", "finished" or "archived". With "finished", `ship` may name the arm that every
+        decision is from then on, and `ship_for` other arms for some players.
+        """
         names = {"join": join, "retire": retire, "add_arms": add_arms, "retire_arms": retire_arms}
         body: dict[str, Any] = {kind: _given(of_kind) for kind, of_kind in names.items()}
-        body |= {"paused": paused, "knows_others": knows_others}
+        body |= {"status": status, "ship": ship, "ship_for": dict(ship_for or {}), "description": description}
+        body["knows_others"] = knows_others
         return self._change("PATCH", _path(experiment), body, key)
 
     def join(

@@ -226,7 +226,7 @@ async def _chart(request: Request) -> Response:
 async def _pause(request: Request) -> Response:
     name = request.path_params["name"]
     typed = forms.read(await request.body())
-    await request.app.state.writer.apply(Change(name, paused=typed.get("paused") == "yes"))
+    await request.app.state.writer.apply(Change(name, status="paused" if typed.get("paused") == "yes" else "running"))
     return RedirectResponse(experiment_address(name), 303, PAGE_HEADERS)
 
 
@@ -243,7 +243,7 @@ async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]
     snapshot, analyses = await _snapshot(request), request.app.state.analyses
     asked = request.query_params.get("q", "")[:200], _page_number(request), request.query_params.get("by", "")[:200]
     may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
-    numbers = snapshot.events, snapshot.decisions, snapshot.paused, int(snapshot.now / IDLE_SECONDS)
+    numbers = snapshot.events, snapshot.decisions, snapshot.status, int(snapshot.now / IDLE_SECONDS)
     latest = {kind: analyses.latest(kind, snapshot) for kind in REST}
     seen = _digest((snapshot.name, *numbers, latest, asked, may_change))
     return seen, lambda: {**contents(snapshot, *asked), **latest, "may_change": may_change}

@@ -34,7 +34,7 @@ class Snapshot:
     def __init__(
         self,
         name: str,
-        paused: bool,
+        status: str,
         now: float,
         state: LearnerState,
         *,
@@ -43,7 +43,7 @@ class Snapshot:
         late: Lateness,
         recent: Sequence[Any],
     ) -> None:
-        self.name, self.paused, self.now = name, paused, now
+        self.name, self.status, self.now = name, status, now
         self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
         self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
@@ -115,7 +115,7 @@ class Snapshots:
         with self._lock:  # taken out while it is used: another thread that asks for it would read it anew
             kept = self._kept.take((name, row["id"])) or _Kept(History(row["id"]))
         began, found = time.monotonic(), kept.snapshot
-        if found is None or began >= kept.until or found.paused != (row["status"] == "paused"):
+        if found is None or began >= kept.until or found.status != row["status"]:
             kept.snapshot = found = self._read(name, row["created_at"], kept.history)
             ended = time.monotonic()
             kept.until = ended + min(max(FRESH, REST * (ended - began)), LONGEST)
@@ -130,7 +130,7 @@ class Snapshots:
             shown, arms = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS], len(state.arm_roster.names)
             return Snapshot(
                 name,
-                live.status == "paused",
+                live.life.status,
                 now,
                 state,
                 choices=history.choices(connection, state.decisions, shown, arms),

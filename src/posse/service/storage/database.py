@@ -304,6 +304,8 @@ def check_file(engine: Engine, create: bool = False) -> None:
 def upgrade(url: str) -> None:
     """Create the tables, or bring an older schema to the newest version, in one transaction."""
     engine = connect(url)
+    if engine.dialect.name == "sqlite":  # else no table could be made anew to which others refer
+        sql.event.listen(engine, "connect", lambda opened, _: opened.execute("PRAGMA foreign_keys = OFF"))
     check_file(engine, create=True)
     try:
         with explained(engine), engine.begin() as connection:

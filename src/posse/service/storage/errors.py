@@ -28,6 +28,14 @@ class Paused(Refused):
     """The experiment makes no decisions for now."""
 
 
+class Finished(Refused):
+    """The experiment makes no decisions any more, and ships no arm."""
+
+
+class Archived(Refused):
+    """The experiment can only be read."""
+
+
 class ConflictingKey(Refused):
     """An idempotency key that came before, with another request."""
 

@@ -25,6 +25,7 @@ from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
+from posse.service.storage.lifecycle import KINDS, Life
 from posse.service.storage.log_rows import Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics
 
@@ -45,6 +46,7 @@ class LiveExperiment:
         self.id: int = row["id"]
         self.name: str = row["name"]
         self.state = state
+        self.life = Life()
         self.waiting: OrderedDict[int, Row] = OrderedDict()  # recent decisions without a reward,
         self.answers: OrderedDict[int, Answered] = OrderedDict()  # and with one
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
@@ -59,8 +61,7 @@ class LiveExperiment:
         self.links: int = row["links"]
         self.head: bytes = row["head"]
         self.time: float = row["time"]
-        self.status: str = row["status"]  # running, paused, finished or archived
-        self.description: str = row["description"]
+        self.life.status, self.life.description = row["status"], row["description"]
         self.rewards: int = row["rewards"]
         self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
@@ -83,17 +84,8 @@ class LiveExperiment:
         row: dict[str, Any] = {"name": name, "created_at": now, "first_players": len(players), "first_arms": len(arms)}
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
-        row |= {
-            "status": "running",
-            "description": "",
-            "rounds": 0,
-            "decisions": 0,
-            "events": 0,
-            "links": 0,
-            "time": now,
-            "rewards": 0,
-            "waiting": 0,
-        }
+        row |= dict.fromkeys(("rounds", "decisions", "events", "links", "rewards", "waiting"), 0)
+        row |= {"status": "running", "description": "", "time": now}
         insert = database.insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
         row["id"] = connection.execute(insert.returning(tables.experiments.c.id), row).scalar()
         if row["id"] is None:
@@ -117,6 +109,7 @@ class LiveExperiment:
         live = cls(row, state)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         live.statistics.load(connection, row, state, players, arms)
+        live.life.shipment = log_rows.read_shipment(connection, row)
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
             live.oldest_serial = log_rows.first_decision(
@@ -209,8 +202,8 @@ class LiveExperiment:
             self._erase(place, entry_of("players", place)["name"])
         elif kind == "rounds":
             self.state.rounds = place
-        elif kind in ("pause", "resume"):
-            self.status = "paused" if kind == "pause" else "running"
+        elif kind in KINDS:
+            self.life.follow(kind, row["detail"])
         elif kind != "rebuild":
             raise Damaged(f"experiment {self.name!r}: row {row['link']} of the log has the kind {kind!r}")
 
@@ -230,12 +223,15 @@ class LiveExperiment:
 
     def choose(self, players: list[int], offered: np.ndarray, restricted: bool, now: float) -> list[Decision]:
         """One round; `restricted` says that the request named the arms that are offered."""
-        request = {"offered": np.packbits(offered).tobytes(), "restricted": int(restricted)}
-        made = self.state.choose(players, offered, now)
+        own = {} if self.life.shipment is None else self.life.shipment.offers(players, offered)
+        made = self.state.choose(players, offered, now, own)
+        bits = np.packbits(offered).tobytes()
         for position, (decision, row) in enumerate(made):
-            probabilities = np.zeros(offered.size, "<f8")
-            probabilities[offered] = list(decision.probabilities.values())
-            self.append_decision(row, probabilities=probabilities.tobytes(), position=position, **request)
+            given = own.get(row.player, offered)
+            probabilities = np.zeros(given.size, "<f8")
+            probabilities[given] = list(decision.probabilities.values())
+            stored = {"probabilities": probabilities.tobytes(), "restricted": int(restricted), "position": position}
+            self.append_decision(row, offered=bits if given is offered else np.packbits(given).tobytes(), **stored)
         return [decision for decision, _ in made]
 
     def append_decision(self, row: Row, **request: Any) -> None:
@@ -332,11 +328,25 @@ class LiveExperiment:
             self.state.change("erase", replacement)
             self.statistics.expect_summary()
 
-    def append_change(self, kind: str, place: int, now: float, event: int = 0, knows_others: bool = True) -> None:
+    def append_change(
+        self,
+        kind: str,
+        place: int,
+        now: float,
+        event: int = 0,
+        knows_others: bool = True,
+        detail: str | None = None,
+    ) -> None:
         """Write a change to the log."""
         values: dict[str, Any] = {"event": event, "kind": kind, "place": place, "knows_others": int(knows_others)}
-        values |= {"at": now, "detail": None}
+        values |= {"at": now, "detail": detail}
         self._append("changes", now, values)
+
+    def move(self, moves: Iterable[tuple[str, str | None]], now: float) -> None:
+        """Go on in its life, as `Life.moves` says."""
+        for kind, detail in moves:
+            self.append_change(kind, 0, now, detail=detail)
+            self.life.follow(kind, detail)
 
     def _append(self, table: str, at: float, row: dict[str, Any]) -> None:
         row["experiment"], row["link"] = self.id, self.links + 1
@@ -380,8 +390,8 @@ class LiveExperiment:
         """How far the experiment is: columns of its row that follow from the log."""
         state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
-        values |= {"links": self.links, "head": self.head, "time": self.time, "status": self.status}
-        values["description"] = self.description
+        values |= {"links": self.links, "head": self.head, "time": self.time}
+        values |= {"status": self.life.status, "description": self.life.description}
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}
 
 

@@ -13,7 +13,7 @@ import hashlib
 import json
 import operator
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from posse.attributes import Attributes, Value
 from posse.learner.ledger import Row
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
+from posse.service.storage.lifecycle import Shipment
 
 Values = Mapping[Any, Any]  # by the names of columns
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
@@ -198,6 +199,15 @@ def read_log(
                 yield table.name, row
 
 
+def read_shipment(connection: Connection, row: Values) -> Shipment | None:
+    """The arms that an experiment gives, if it is finished."""
+    if row["status"] not in ("finished", "archived"):
+        return None
+    change = tables.changes.c
+    query = sql.select(change.detail).where(change.experiment == row["id"], change.kind == "finish")
+    return Shipment.parse(connection.execute(query.order_by(change.link.desc()).limit(1)).scalar())
+
+
 def by_link(entry: tuple[str, Values]) -> int:
     """What sorts rows of the log into their order."""
     return entry[1]["link"]
@@ -216,6 +226,12 @@ def read_names(connection: Connection, table: sql.Table, experiment: int) -> lis
     """Names, and whether each is here, by place."""
     query = sql.select(table.c.name, table.c.here).where(table.c.experiment == experiment).order_by(table.c.place)
     return [(name, bool(here)) for name, here in connection.execute(query).all()]
+
+
+def read_some(connection: Connection, table: sql.Table, experiment: int, places: Collection[int]) -> dict[int, str]:
+    """The names at some places."""
+    query = sql.select(table.c.place, table.c.name).where(table.c.experiment == experiment, table.c.place.in_(places))
+    return dict(connection.execute(query).all()) if places else {}
 
 
 def read_name(connection: Connection, table: str, experiment: int, place: int) -> Values:

@@ -11,7 +11,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,9 +29,11 @@ from posse.service.settings import LARGEST_BATCH, LARGEST_PAGE
 from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import UnknownExperiment
+from posse.service.storage.lifecycle import Shipment, Status
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import Values
 
+PROGRESS = ("status", "description", "rounds", "decisions", "events", "rewards", "waiting", "created_at", "time")
 TABLE_ROWS = 50_000  # rows of the log that are in memory at once
 
 
@@ -49,7 +51,8 @@ class Experiment:
     player_count: int
     """Of all that are here."""
     arms: list[tuple[str, bool]]
-    paused: bool
+    status: Status
+    description: str
     rounds: int
     decisions: int
     events: int
@@ -60,6 +63,15 @@ class Experiment:
     created_at: float
     time: float
     """When something happened last."""
+    ship: str | None = None
+    """The arm that every decision is since it is finished."""
+    ship_for: Mapping[str, str] = field(default_factory=dict)
+    """Other arms for some players; empty in a list of experiments."""
+
+    def shipping(self, shipment: Shipment | None, players: Mapping[int, str] | Sequence[str]) -> Experiment:
+        """The same, with the arms that it ships, and for whom if there are names of players."""
+        named = shipment and shipment.named(players, [name for name, _ in self.arms])
+        return replace(self, **named) if named else self
 
 
 class Indices(NamedTuple):
@@ -82,6 +94,7 @@ def experiments(
     *,
     only: str | None = None,
     search: str = "",
+    archived: bool | None = False,
     after: str = "",
     skip: int = 0,
     limit: int | None = None,
@@ -91,12 +104,13 @@ def experiments(
     Args:
         only: the name of the only one that may be seen.
         search: a part of the name; the letters a to z are the same in small and capital.
+        archived: only those that are archived, or that are not; None for both.
         after: only those whose names come after this one.
         skip: leave out so many more.
         limit: so many at most.
     """
     table = tables.experiments
-    page = _matching(sql.select(table), only, search, after).order_by(table.c.name).offset(skip).limit(limit)
+    page = _matching(sql.select(table), only, search, archived, after).order_by(table.c.name).offset(skip).limit(limit)
     ids = page.with_only_columns(table.c.id)
     everybody, arms = tables.players, tables.arms
     query = sql.select(arms).where(arms.c.experiment.in_(ids)).order_by(arms.c.experiment, arms.c.place)
@@ -108,36 +122,45 @@ def experiments(
     found = []
     for row in connection.execute(page):
         setup = Setup.from_dict(json.loads(row.setup))
-        found.append(_described(row._mapping, setup, [], here.get(row.id, 0), names[row.id]))
+        one = _described(row._mapping, setup, [], here.get(row.id, 0), names[row.id])
+        found.append(one.shipping(log_rows.read_shipment(connection, row._mapping), ()))
     return found
 
 
-def count_experiments(connection: Connection, *, only: str | None = None, search: str = "") -> int:
+def count_experiments(
+    connection: Connection, *, only: str | None = None, search: str = "", archived: bool | None = False
+) -> int:
     """How many experiments match."""
-    return connection.execute(_matching(sql.select(sql.func.count()), only, search)).scalar_one()
+    return connection.execute(_matching(sql.select(sql.func.count()), only, search, archived)).scalar_one()
 
 
-def _matching(query: sql.Select[Any], only: str | None, search: str, after: str = "") -> sql.Select[Any]:
+def _matching(
+    query: sql.Select[Any], only: str | None, search: str, archived: bool | None, after: str = ""
+) -> sql.Select[Any]:
     name = tables.experiments.c.name
     query = query.select_from(tables.experiments)
     if "\0" in search + after:  # which no name has, and PostgreSQL takes in no text
         return query.where(sql.false())
     query = query.where(name.icontains(search, autoescape=True), name > after)
+    if archived is not None:
+        query = query.where((tables.experiments.c.status == "archived") == archived)
     return query if only is None else query.where(name == only)
 
 
 def _described(
     row: Values, setup: Setup, players: list[tuple[str, bool]], player_count: int, arms: list[tuple[str, bool]]
 ) -> Experiment:
-    counts = (row[name] for name in ("rounds", "decisions", "events", "rewards", "waiting", "created_at", "time"))
-    return Experiment(row["name"], setup, players, player_count, arms, row["status"] == "paused", *counts)
+    return Experiment(row["name"], setup, players, player_count, arms, *(row[name] for name in PROGRESS))
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
-    number, table = find(connection, name)["id"], tables.players
-    query = sql.select(table).where(table.c.experiment == number, table.c.place < LARGEST_BATCH).order_by(table.c.place)
+    found, table = find(connection, name), tables.players
+    query = sql.select(table).where(table.c.experiment == found["id"], table.c.place < LARGEST_BATCH)
+    query = query.order_by(table.c.place)
     first = [(row.name, bool(row.here)) for row in connection.execute(query)]
-    return replace(experiments(connection, only=name)[0], players=first)
+    shipment = log_rows.read_shipment(connection, found)
+    own = log_rows.read_some(connection, tables.players, found["id"], shipment.players if shipment else ())
+    return replace(experiments(connection, only=name, archived=None)[0], players=first).shipping(shipment, own)
 
 
 def players(
@@ -161,13 +184,15 @@ def described(connection: Connection, live: LiveExperiment) -> Experiment:
     state = live.state
     first = zip(state.player_roster.names, state.player_roster.here[:LARGEST_BATCH].tolist(), strict=False)
     who = list(first), state.player_roster.count, list(state.arm_roster)
-    return _described(find(connection, live.name), state.setup, *who)
+    found = _described(find(connection, live.name), state.setup, *who)
+    return found.shipping(live.life.shipment, state.player_roster.names)
 
 
 def where_decisions_wait(connection: Connection) -> dict[int, str]:
     """Names of the experiments with decisions that wait for their rewards, by id."""
     column = tables.experiments.c
-    query = sql.select(column.id, column.name).where(column.waiting > 0).order_by(column.id)
+    query = sql.select(column.id, column.name).where(column.waiting > 0, column.status != "archived")
+    query = query.order_by(column.id)
     return dict(connection.execute(query).all())
 
 
@@ -245,9 +270,10 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     arms = [arm for arm, _ in log_rows.read_names(connection, tables.arms, row["id"])]
     # A change of an arm, or of none, has a place too; a name too many does no harm.
     named = {one["place"] if table == "changes" else one["player"] for table, one in rows}
-    table = tables.players
-    query = sql.select(table.c.place, table.c.name).where(table.c.experiment == row["id"], table.c.place.in_(named))
-    players = dict(connection.execute(query).all())
+    for table, one in rows:
+        if table == "changes" and one["kind"] == "finish" and (shipment := Shipment.parse(one["detail"])):
+            named |= shipment.players.keys()
+    players = log_rows.read_some(connection, tables.players, row["id"], named)
     return [_log_entry(table, one, players, arms) for table, one in rows]
 
 
@@ -259,6 +285,11 @@ def _log_entry(table: str, row: Values, players: Mapping[int, str], arms: list[s
             change["player"] = players[row["place"]]
         elif row["kind"] in log_rows.ARM_CHANGES:
             change["arm"] = arms[row["place"]]
+        elif row["kind"] == "finish":
+            shipment = Shipment.parse(row["detail"])
+            change |= shipment.named(players, arms) if shipment else {"ship": None, "ship_for": {}}
+        elif row["kind"] == "describe":
+            change["description"] = json.loads(row["detail"])
         return change
     past = row["serial"] < 0
     kind = "decision" if table == "decisions" else "record" if past else "reward"

@@ -37,6 +37,7 @@ experiments = sql.Table(
     Column("time", Double, nullable=False),  # of the last one; it never goes back
     Column("rewards", BigInteger, nullable=False),  # all pulls in `stats`, which would be slow to add up
     Column("waiting", BigInteger, nullable=False),  # likewise
+    sqlite_autoincrement=True,  # the id of one that was deleted is not used again
 )
 
 
@@ -105,7 +106,7 @@ changes = sql.Table(
     metadata,
     Column("experiment", Integer, primary_key=True, autoincrement=False),
     Column("link", BigInteger, primary_key=True, autoincrement=False),
-    Column("event", BigInteger, nullable=False),  # 0 for what the learner does not count: pause, resume, erase, rounds
+    Column("event", BigInteger, nullable=False),  # 0 for what the learner does not count
     Column("kind", Text, nullable=False),
     Column("place", BigInteger, nullable=False),  # of the player or the arm; the number of rounds for `rounds`
     Column("knows_others", SmallInteger, nullable=False),

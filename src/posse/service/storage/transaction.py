@@ -237,7 +237,7 @@ class Transaction:
             raise ValueError(f"the clock says {now}, but expected seconds")
         now = live.time_at(now)
         setup = live.state.setup
-        if setup.patience is not None and setup.default_reward is not None:
+        if setup.patience is not None and setup.default_reward is not None and live.life.status != "archived":
             while live.oldest + setup.patience <= now:
                 self._take_defaults(live, setup.patience, setup.default_reward, now)
         return now

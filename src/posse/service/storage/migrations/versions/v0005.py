@@ -16,10 +16,12 @@ def upgrade() -> None:
     for name, value in (("status", "running"), ("description", "")):
         op.add_column("experiments", Column(name, Text, nullable=False, server_default=value))
     connection.execute(sql.text("UPDATE experiments SET status = 'paused' WHERE paused = 1"))
-    if connection.dialect.name == "postgresql":  # SQLite cannot take a default back, and needs it for no new row
+    # SQLite makes the table anew: from now on the id of an experiment that was deleted is not used again.
+    kind = {"sqlite_autoincrement": True}
+    with op.batch_alter_table("experiments", table_kwargs=kind) as table:
         for name in ("status", "description"):
-            op.alter_column("experiments", name, server_default=None)
-    op.drop_column("experiments", "paused")
+            table.alter_column(name, server_default=None)
+        table.drop_column("paused")
     op.add_column("changes", Column("detail", Text))
     op.create_table(
         "outcomes",
