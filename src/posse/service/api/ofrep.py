@@ -11,7 +11,7 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, Literal, NamedTuple
 
 import sqlalchemy as sql
@@ -25,11 +25,13 @@ from posse.decision import Decision
 from posse.service.api.bodies import ExperimentName
 from posse.service.api.middleware import AuthRoute, new_router
 from posse.service.auth.permissions import Permission, may_read, needs
-from posse.service.commands import Choose
+from posse.service.commands import Choose, check_decides
 from posse.service.problems import HttpProblem, declared, problem_of
+from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import Paused, Refused
+from posse.service.storage.errors import Refused
 from posse.service.storage.keyed_requests import request_digest
+from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.transaction import Transaction
 
 FLAGS = "/ofrep/v1/evaluate/flags"
@@ -91,9 +93,9 @@ class FlagsAnswer(BaseModel):
 
 
 class Evaluate(NamedTuple):
-    """Decide for a context. Result: the flag's answer.
+    """Decide for a context. Result: the flag's answer, without a value if the experiment makes no decisions.
 
-    The player is a combination of attributes where the experiment has them, or named in the context; then the same
+    The player is named in the context, or a combination of attributes where the experiment has them; then the same
     targeting key gets the same decision again, as long as its arm is there. Otherwise the targeting key is the player,
     and every evaluation is a new decision.
     """
@@ -103,32 +105,33 @@ class Evaluate(NamedTuple):
 
     def apply(self, transaction: Transaction) -> dict[str, Any]:
         live = transaction.live(self.experiment)
-        if live.status != "running":  # before a decision of the past is looked up
-            raise Paused(f"experiment {live.name!r} is {live.status}")
-        names = tuple(live.state.arm_roster.names)
-        decision = self._decide(transaction)
-        value = values_of(names)[live.state.arm_roster.place(decision.arm)]
-        told = {"decision": decision.id, "propensity": decision.propensity, "experiment": live.name}
-        return {"key": live.name, "reason": "SPLIT", "variant": decision.arm, "value": value, "metadata": told}
+        answer: dict[str, Any] = {"key": live.name, "reason": "DISABLED", "variant": ""}
+        told: dict[str, Any] = {"experiment": live.name}
+        try:
+            check_decides(live)  # also before a decision of the past is given again
+        except Refused:
+            return {**answer, "metadata": told}
+        decision = self._decide(transaction, live)
+        arms = live.state.arm_roster
+        told |= {"decision": decision.id, "propensity": decision.propensity}
+        answer |= {"reason": "SPLIT" if live.life.shipment is None else "STATIC", "variant": decision.arm}
+        return {**answer, "value": values_of(tuple(arms.names))[arms.place(decision.arm)], "metadata": told}
 
-    def _decide(self, transaction: Transaction) -> Decision:
-        state, given = transaction.live(self.experiment).state, self.context
-        declared = state.setup.attributes.kinds
-        player: str | Mapping[str, Any] | None = given.player
+    def _decide(self, transaction: Transaction, live: LiveExperiment) -> Decision:
+        given, declared = self.context, live.state.setup.attributes.kinds
+        player: Any = given.player
         if player is None and declared:
             player = {name: value for name, value in (given.model_extra or {}).items() if name in declared}
         if player is None:
-            return self._choose(transaction, given.targetingKey, None)
-        (name,), _ = state.named([player])
-        for turn in itertools.count():  # a turn for each arm that was drawn and is gone
-            key = request_digest(given.targetingKey, "evaluate", name, turn)
-            decision = self._choose(transaction, player, key)
-            if state.arm_roster.here[state.arm_roster.place(decision.arm)]:
+            return Choose(self.experiment, [given.targetingKey]).apply(transaction)[0]
+        (name,), _ = live.state.named([player])
+        shipped = live.life.shipment and live.life.shipment.written()
+        for turn in itertools.count():  # one for each time that the arm of this subject went
+            key = request_digest(given.targetingKey, "evaluate", name, shipped, turn)
+            (decision,) = Choose(self.experiment, [player], None, key).apply(transaction)
+            if live.state.arm_roster.here[live.state.arm_roster.place(decision.arm)]:
                 break
         return decision
-
-    def _choose(self, transaction: Transaction, player: str | Mapping[str, Any], key: str | None) -> Decision:
-        return Choose(self.experiment, [player], None, key).apply(transaction)[0]
 
 
 @functools.lru_cache(1000)
@@ -195,10 +198,7 @@ async def evaluate_flag(
     name: Annotated[ExperimentName, Path(description="The experiment")], body: EvaluationBody, request: Request
 ) -> Response:
     """Decide in an experiment, as a flag of OpenFeature's protocol."""
-    try:
-        found = await request.app.state.writer.apply(Evaluate(name, body.context))
-    except Paused:
-        found = {"key": name, "reason": "DISABLED", "variant": "", "metadata": {"experiment": name}}
+    found = await request.app.state.writer.apply(Evaluate(name, body.context))
     return Response(to_json(found), media_type="application/json")
 
 
@@ -217,10 +217,9 @@ async def evaluate_flags(
     request: Request,
     if_none_match: Annotated[str, Header(description="What ETag said before")] = "",
 ) -> Response:
-    """Decide in every running experiment that the context fits and the token is for."""
+    """Decide in every experiment that the context fits and the token is for."""
     state, context = request.app.state, body.context
-    only = request.state.grant.experiment
-    fitting = await state.read_pool.query(experiments_for, context, only)
+    fitting = await state.read_pool.query(experiments_for, context, request.state.grant.experiment)
     if len(fitting) > MOST_FLAGS:
         detail = f"This context fits more than {MOST_FLAGS} experiments; use a token for one experiment."
         raise HttpProblem("wrong-context", detail)
@@ -228,27 +227,30 @@ async def evaluate_flags(
     headers = {"ETag": f'"{digest[:32]}"'}
     if headers["ETag"] in if_none_match:
         return Response(status_code=304, headers=headers)
-    commands = [state.writer.apply(Evaluate(name, context)) for name, *_ in fitting]
-    found = await asyncio.gather(*commands, return_exceptions=True)
-    flags = []
-    for each in found:
-        if isinstance(each, BaseException) and not isinstance(each, Refused):
-            raise each
-        if not isinstance(each, Refused):  # it has changed meanwhile, or no player can have these attributes
-            flags.append(each)
+    evaluations = [state.writer.apply(Evaluate(name, context)) for name, *_ in fitting]
+    found = await asyncio.gather(*evaluations, return_exceptions=True)
+    for error in found:
+        if isinstance(error, BaseException) and not isinstance(error, Refused):
+            raise error
+    flags = [each for each in found if not isinstance(each, Refused)]  # whom the attributes or the moment did not suit
     return Response(to_json({"flags": flags}), media_type="application/json", headers=headers)
 
 
 def experiments_for(connection: Connection, context: EvaluationContext, only: str | None) -> list[list[Any]]:
-    """Running experiments that a context fits, at most one more than there may be: name, id, then its arms."""
+    """The experiments that a context fits, at most one too many: the name of each, then all that its flag rests on."""
     table, players, arms = tables.experiments, tables.players, tables.arms
-    with_attributes = table.c.setup.contains('"attributes": [[')  # as `Setup.to_dict` has them, if there are any
     name = context.player or context.targetingKey
-    known = sql.exists().where(players.c.experiment == table.c.id, players.c.name == name, players.c.here == 1)
-    fits = known if context.player else sql.or_(with_attributes, known)
-    query = sql.select(table.c.name, table.c.id).where(table.c.status == "running", fits).order_by(table.c.name)
-    query = query if only is None else query.where(table.c.name == only)
-    found = {number: [name, number] for name, number in connection.execute(query.limit(MOST_FLAGS + 1))}
+    fits: list[sql.ColumnElement[bool]]
+    fits = [sql.exists().where(players.c.experiment == table.c.id, players.c.name == name, players.c.here == 1)]
+    if context.player is None:
+        fits.append(table.c.setup.contains('"attributes": [['))  # as `Setup.to_dict` has them, if there are any
+    query = sql.select(table).where(
+        table.c.status != "archived", sql.or_(*fits), table.c.name == only if only else sql.true()
+    )
+    found = {
+        row["id"]: [row["name"], row["id"], row["status"], log_rows.read_shipment(connection, row)]
+        for row in connection.execute(query.order_by(table.c.name).limit(MOST_FLAGS + 1)).mappings()
+    }
     here = sql.select(arms.c.experiment, arms.c.place).where(arms.c.experiment.in_(found), arms.c.here == 1)
     for number, place in connection.execute(here.order_by(arms.c.experiment, arms.c.place)):
         found[number].append(place)
