@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from posse.attributes import Attributes as Attributes
     from posse.decision import Decision as Decision
     from posse.learner import Learner as Learner
+    from posse.outcomes import Outcome as Outcome
     from posse.policies import Policy as Policy
     from posse.problem import Problem as Problem
     from posse.service.client import AsyncClient as AsyncClient
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 _MODULES = ("generate", "learner", "policies", "rewards", "schedule", "simulation")
 _OPTIONAL = ("bench", "experiments", "insight", "service", "testing")  # not part of `from posse import *`
 _HOMES = {
-    **{"Attributes": "attributes", "Decision": "decision", "Learner": "learner", "Problem": "problem"},
-    **{"Result": "simulation", "simulate": "simulation", "Client": "service.client", "AsyncClient": "service.client"},
+    **{"Attributes": "attributes", "Decision": "decision", "Learner": "learner", "Outcome": "outcomes"},
+    **{"Problem": "problem", "Result": "simulation", "simulate": "simulation"},
+    **{"Client": "service.client", "AsyncClient": "service.client"},
 }
 
 

@@ -17,6 +17,7 @@ from posse.insight.theory import (
     robustagg_ts_gap_dependent,
     robustagg_ts_gap_independent,
 )
+from posse.insight.watching.api import Watch, watch
 
 __all__ = [
     "Bound",
@@ -26,6 +27,7 @@ __all__ = [
     "Evaluation",
     "FixedPolicy",
     "Plan",
+    "Watch",
     "diagnose",
     "evaluate",
     "individual_gap_dependent",
@@ -37,4 +39,5 @@ __all__ = [
     "robustagg_gap_independent",
     "robustagg_ts_gap_dependent",
     "robustagg_ts_gap_independent",
+    "watch",
 ]

@@ -38,6 +38,8 @@ class Log:
     group: np.ndarray | None = None
     probabilities: np.ndarray | None = None  # of all arms, [row, arm], NaN where unknown; a learner writes them
     attributes: dict[str, tuple[str | None, ...]] = field(default_factory=dict)  # each player's values, None if missing
+    rounds: np.ndarray | None = None  # the learner's round of each row
+    outcomes: dict[str, np.ndarray] = field(default_factory=dict)  # each row's values, NaN where none came
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -59,7 +61,8 @@ class Log:
         if keep.all():
             return self
         columns = {name: column[keep] for name, column in vars(self).items() if isinstance(column, np.ndarray)}
-        return replace(self, **columns)
+        outcomes = {name: column[keep] for name, column in self.outcomes.items()}
+        return replace(self, **columns, outcomes=outcomes)
 
     def with_frequencies(self) -> Log:
         """The log with the arms' frequencies in each player's rows as propensities."""
@@ -102,9 +105,9 @@ def read_log(
 
     `columns` says which columns are the player, the arm, the reward and the propensity; a text is the reward. Rewards
     may be empty where unknown. `also` names what else to read if it is there: propensity, shared, holdout, and from a
-    learner's log observed, decision and probabilities; `by` is a column to group rows by. `attributes` are columns in
-    which each player has one value; those of a learner's log if omitted. Other columns are not read. Repeated ids are
-    refused. `with_range` checks that rewards are in their range.
+    learner's log observed, decision, round, probabilities and outcomes; `by` is a column to group rows by. `attributes`
+    are columns in which each player has one value; those of a learner's log if omitted. Other columns are not read.
+    Repeated ids are refused. `with_range` checks that rewards are in their range.
 
     Players and arms are in their learner's order; in a log from elsewhere they are sorted by name, or `in_order` of
     their first rows.
@@ -117,9 +120,10 @@ def read_log(
     found = tables.Source(source)
     about = found.about
     own = (
-        () if about else ("observed", "decision", "probabilities")
+        () if about else ("observed", "decision", "round", "probabilities")
     )  # in a log from elsewhere, such a column means something else
     wanted = [name for name in also if name in found.names and name not in (*own, "propensity")]
+    outcomes = [name for name, _ in about.get("setup", {}).get("outcomes", ())] if "outcomes" in also else []
     propensity = columns.propensity if "propensity" in also else None
     if propensity not in found.names and propensity in (Columns.propensity, tables.EMPIRICAL):
         propensity, empirical = None, propensity == tables.EMPIRICAL
@@ -137,7 +141,7 @@ def read_log(
             )
     names = [*players, columns.arm, *grouping]
     numeric = [name for each in (columns.reward, propensity) if each is not None for name in found.inputs(each)]
-    table = found.read([*names, *numeric, *wanted, *([identity] if identity else [])], names, identity)
+    table = found.read([*names, *numeric, *wanted, *outcomes, *([identity] if identity else [])], names, identity)
     if identity is not None:
         tables.refuse_repeated_ids(table, identity, sure=bool(about) or columns.id is not None)
     all_players, player = tables.names_of(table, players, "player", about.get("players", []), in_order)
@@ -160,6 +164,8 @@ def read_log(
             name: _values(name, *tables.names_of(table, [name], name, [], True, ""), all_players, player)
             for name in known
         },
+        rounds=tables.numbers_of(table, "round") if "round" in wanted else None,
+        outcomes={name: tables.numbers_of(table, name) for name in outcomes},
         **{name: tables.numbers_of(table, name) if name in wanted else None for name in ("shared", "observed")},
     )
     del table

@@ -51,6 +51,7 @@ def raised(n, shared, expected, constants, by):
 SHIFT = 2.0**-10  # by how much rewards are moved to see how far a center follows
 
 CENTER, SCALE, WEIGHT, PROBABILITY = 0, 1, 2, 3  # the rows of `out`, one column an arm
+HELD_OUT = 3  # the row of `work` with the probabilities of the holdout, one column an arm
 
 
 def evaluate(state, player, waiting, all_waiting, M, K, log_T, constants, out):
@@ -105,44 +106,108 @@ def believe(state, M, K, log_T, constants, centers, scales):
             centers[player, arm], scales[player, arm] = center, scale
 
 
-def weigh(available, floor, holdout, out, work):
-    """Fill each arm's probability of having the largest index, mixed with floor and holdout; return how many arms."""
+def weigh(available, mixture, out, work):
+    """Fill each arm's probability of having the largest index, within the limits and mixed with the holdout.
+
+    `mixture` is the floor, the limits, the holdout, and whether all arms count as equally likely to have the largest
+    index. The limits are the least and the greatest share of each arm, [2, arm], or [2, 0] if there is only the floor.
+    """
+    floor, limits, holdout, equally = mixture
     count = 0
     for arm in range(available.size):
         if available[arm]:
             work[0, count], work[1, count] = out[CENTER, arm], out[SCALE, arm]
             count += 1
-    if BETA:
+    if equally:
+        work[2, :count] = 1.0 / count
+    elif BETA:
         fill_beta_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:])
     elif IMED:
         work[2, :count] = 0.0
         work[2, least_evidence(work[0, :count], work[1, :count])] = 1.0
     else:
         fill_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:])
+    if limits.size > 0:
+        mix_limited(available, limits, holdout, out, work)
+        return
     uniform = holdout / count + (1.0 - holdout) * floor
     rest = (1.0 - holdout) * (1.0 - count * floor)
-    count = 0
+    place = 0
     for arm in range(available.size):
         out[PROBABILITY, arm] = 0.0
         if available[arm]:
-            out[PROBABILITY, arm] = uniform + rest * work[2, count]
+            out[PROBABILITY, arm] = uniform + rest * work[2, place]
+            work[HELD_OUT, arm] = 1.0 / count
+            place += 1
+
+
+@out_of_line
+def mix_limited(available, limits, holdout, out, work):
+    """What `weigh` does with limits: row 2 of `work` has how likely each available arm is to have the largest index."""
+    count = 0
+    for arm in range(available.size):
+        if available[arm]:
+            work[0, count], work[1, count], work[4, count] = limits[0, arm], limits[1, arm], 1.0
             count += 1
-    return count
+    limit(work[0, :count], work[1, :count], work[2, :count], work[5, :count])
+    limit(work[0, :count], work[1, :count], work[4, :count], work[6, :count])
+    place = 0
+    for arm in range(available.size):
+        out[PROBABILITY, arm] = 0.0
+        if available[arm]:
+            out[PROBABILITY, arm] = holdout * work[6, place] + (1.0 - holdout) * work[5, place]
+            work[HELD_OUT, arm] = work[6, place]
+            place += 1
 
 
-def choose(
-    state, player, waiting, all_waiting, M, K, log_T, constants, available, floor, holdout, serial, key, out, work
-):
+@out_of_line
+def limit(least, most, wanted, share):
+    """Fill shares that add up to 1: the least, and the rest in proportion to what is wanted, up to the greatest.
+
+    So share = min(least + s · wanted, most), with one s for all. What is then left, because nothing is wanted of the
+    arms below their greatest share, goes to them by how far they are below. Limits that cannot be kept, because arms
+    are missing, are scaled first.
+    """
+    low, high = 0.0, 0.0
+    for arm in range(share.size):
+        low += least[arm]
+        high += most[arm]
+    left = 1.0
+    for arm in range(share.size):
+        if low > 1.0:
+            least[arm] /= low
+        if high < 1.0:
+            most[arm] = most[arm] / high if high > 0.0 else 1.0
+        share[arm] = least[arm]
+        left -= least[arm]
+    changed = True
+    while changed:
+        changed, total, room, rest = False, 0.0, 0.0, max(left, 0.0)
+        for arm in range(share.size):
+            if share[arm] < most[arm]:
+                total += wanted[arm]
+                room += most[arm] - least[arm]
+        for arm in range(share.size):
+            if share[arm] < most[arm]:
+                part = wanted[arm] / total if total > 0.0 else (most[arm] - least[arm]) / room
+                share[arm] = least[arm] + rest * part
+                if share[arm] >= most[arm]:
+                    share[arm] = most[arm]
+                    left -= most[arm] - least[arm]
+                    changed = True
+
+
+def choose(state, player, waiting, all_waiting, M, K, log_T, constants, available, mixture, serial, key, out, work):
     """Draw an arm from the exact probabilities; return it, and whether the decision belongs to the holdout.
 
     The arm is drawn first. Given the arm, the decision belongs to the holdout with the holdout's part of the arm's
-    probability. So a decision belongs to the holdout with the declared probability, and its arm is then uniform.
+    probability. So a decision belongs to the holdout with the declared probability, and its arm then has equal shares.
     """
     evaluate(state, player, waiting, all_waiting, M, K, log_T, constants, out)
-    count = weigh(available, floor, holdout, out, work)
+    weigh(available, mixture, out, work)
     high, low, coin, _ = block(0, 0, serial, DECISION, key)
     arm = draw(out[PROBABILITY], (high * 2.0**20 + (low >> 12) + 0.5) * 2.0**-52)
-    return arm, (coin + 0.5) * 2.0**-32 * out[PROBABILITY, arm] * count < holdout
+    return arm, (coin + 0.5) * 2.0**-32 * out[PROBABILITY, arm] < mixture[2] * work[HELD_OUT, arm]
 
 
 def observe(state, players, arms, rewards, event, log_T, constants):

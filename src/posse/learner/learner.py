@@ -45,8 +45,8 @@ class Learner:
             horizon, ln t takes over.
         seed: two learners with one seed draw the same random numbers, so give each its own.
         reward_range: the lowest and the highest reward that is possible.
-        floor: the least probability of every available arm.
-        holdout: the share of decisions whose arm is drawn uniformly.
+        floor: the least probability of every available arm that `shares` does not name.
+        holdout: the share of decisions whose arm is drawn with equal shares, as far as the limits allow.
         default_reward, patience: the reward that is taken for a decision that has none after so many seconds; without
             them a decision waits for as long as it is among the `waiting_limit` newest that do.
         waiting_limit: how many decisions may wait for their rewards; the oldest beyond it is given up.
@@ -56,6 +56,10 @@ class Learner:
             "desktop"], "age": [18, 30, 50]}: any strings, these strings, or a number cut into bins. Then
             `choose({"region": "south", "age": 44})` is for the player that is this combination; it joins by itself.
         player_limit: how many players there may be, retired ones included.
+        shares: limits on the probabilities of arms, such as {"new": (0.05, 0.3), "today": 0.2}: the least and the
+            greatest, or one number for both. `set_shares` changes them.
+        control: the arm that the others are compared with, for those who read the log.
+        burn_in: how many decisions are drawn with equal shares at first, as far as the limits allow.
         clock: gives the time in seconds.
     """
 
@@ -76,6 +80,9 @@ class Learner:
         keep_log: bool = True,
         attributes: Mapping[str, Any] | None = None,
         player_limit: int = PLAYER_LIMIT,
+        shares: Mapping[Name, float | tuple[float, float]] = {},
+        control: Name | None = None,
+        burn_in: int = 0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         try:
@@ -83,7 +90,7 @@ class Learner:
         except (TypeError, ValueError):
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
         fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, Attributes(attributes), player_limit
-        setup = Setup(policy, horizon, seed, low, high, *fixed)
+        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=shares, control=control, burn_in=burn_in)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)
@@ -270,6 +277,15 @@ class Learner:
         """Offer an arm no longer. Its late rewards are still taken."""
         self._change("retire arm", arm)
 
+    def set_shares(self, shares: Mapping[Name, float | tuple[float, float]]) -> None:
+        """Replace all limits on the probabilities of arms, for all decisions from now on; {} removes them."""
+        with self._lock:
+            self._set_shares(shares, self.rounds)
+
+    def _set_shares(self, shares: Any, rounds: int) -> None:
+        found = {arm: list(pair) for arm, pair in self.state.set_shares(shares).items()}
+        self.changes.append({"event": self.events, "kind": "shares", "shares": found, "rounds": rounds})
+
     def _change(
         self, kind: str, name: Name, knows_others: bool = True, values: tuple[Value, ...] | None = None
     ) -> None:
@@ -282,6 +298,11 @@ class Learner:
     def setup(self) -> Setup:
         """All that is fixed."""
         return self.state.setup
+
+    @property
+    def shares(self) -> dict[str, tuple[float, float]]:
+        """The least and the greatest share of each arm that has limits now."""
+        return dict(self.state.shares)
 
     @property
     def rounds(self) -> int:

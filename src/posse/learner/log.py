@@ -115,6 +115,9 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     for event in range(1, about["events"] + 1):
         if event in changes:
             change = changes[event]
+            if change["kind"] == "shares":
+                learner._set_shares(change["shares"], change["rounds"])
+                continue
             learner._change(change["kind"], change["name"], change["knows_others"], values_of(learner.setup, change))
         elif event in rewards:
             _observe(learner, rewards[event])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -11,6 +11,8 @@ import numpy as np
 from posse.attributes import LONGEST_NAME, Attributes
 from posse.checks import number, store, whole
 from posse.learner.ledger import COLUMNS
+from posse.learner.shares import Shares, check_shares
+from posse.outcomes import Outcome, declared
 from posse.policies.base import OwnLabel, Policy, all_policies
 from posse.streams import check_seed
 
@@ -18,7 +20,9 @@ Name = str | int
 """A player or an arm, as users name it."""
 PLAYER_LIMIT = 100_000
 UNLIMITED = 10**15  # of files from before there was a limit
+LATER = ("attributes", "outcomes", "shares", "control", "burn_in")
 NARROWEST, WIDEST = 1e-100, 1e100  # of reward ranges
+TAKEN = (*COLUMNS, "id")  # names that no outcome may have: a data frame of reports may call a decision `id`
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,10 @@ class Setup:
     keep_log: bool
     attributes: Attributes = field(default_factory=Attributes)
     player_limit: int = PLAYER_LIMIT
+    outcomes: Mapping[str, Outcome] = field(default_factory=dict, hash=False)
+    shares: Shares = field(default_factory=dict, hash=False)  # at the start; they may be changed
+    control: str | None = None
+    burn_in: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
@@ -51,9 +59,11 @@ class Setup:
             raise ValueError(f"{given}, but expected {expected}")
         if not isinstance(self.keep_log, bool):
             raise TypeError(f"keep_log={self.keep_log!r}, but expected True or False")
-        for name in self.attributes.kinds:
-            if name in COLUMNS:
-                raise ValueError(f"attribute {name!r} has the name of a column of the log; call it something else")
+        outcomes = declared(self.outcomes)
+        for kind, names, taken in (("attribute", self.attributes.kinds, COLUMNS), ("outcome", outcomes, TAKEN)):
+            for name in names:
+                if name in taken or (kind == "outcome" and name in self.attributes.kinds):
+                    raise ValueError(f"{kind} {name!r} has the name of a column of the log; call it something else")
         self.policy.for_rewards(low, high)
         store(
             self,
@@ -65,6 +75,10 @@ class Setup:
             holdout=number("holdout", self.holdout, least=0, most=1),
             waiting_limit=whole("waiting_limit", self.waiting_limit, least=1),
             player_limit=whole("player_limit", self.player_limit, least=1),
+            outcomes=outcomes,
+            shares=check_shares(self.shares),
+            control=None if self.control is None else check_name("arm", self.control),
+            burn_in=whole("burn_in", self.burn_in, least=0),
         )
         if self.default_reward is not None:
             default = number("default_reward", self.default_reward, least=low, most=high)
@@ -74,11 +88,6 @@ class Setup:
         """A reward as a float in the range that was declared."""
         return number(name, reward, least=self.low, most=self.high)
 
-    def check_floor(self, arms: int) -> None:
-        """Check that so many arms can all have the probability of the floor."""
-        if self.floor * arms > 1:
-            raise ValueError(f"floor={self.floor:g}, but {arms} arms can have at most {1 / arms:.4g} each")
-
     def check_players(self, players: int) -> None:
         """Check that there may be so many players."""
         if players > self.player_limit:
@@ -86,9 +95,14 @@ class Setup:
 
     def to_dict(self) -> dict[str, Any]:
         """The set-up as plain values."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "attributes"}
+        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in LATER:  # where they are not used, files are as they were before
+            if not plain[name]:
+                del plain[name]
         if self.attributes:  # as pairs: the order matters, and JSON is written in the order of keys
             plain["attributes"] = [list(pair) for pair in self.attributes.to_dict().items()]
+        if self.outcomes:
+            plain["outcomes"] = [[name, outcome.to_dict()] for name, outcome in self.outcomes.items()]
         plain["policy"] = {
             "name": type(self.policy).__name__,
             "module": _module(type(self.policy)),
@@ -107,8 +121,9 @@ class Setup:
             name = ".".join(wanted)
             raise ValueError(f"the policy {name} is not known here; import the module that defines it first")
         made = known[wanted](**policy["constants"], label=policy["label"] or "")
-        attributes = Attributes(dict(plain.get("attributes", ())))
-        return cls(**{"player_limit": UNLIMITED, **plain, "policy": made, "attributes": attributes})
+        made_of = {"policy": made, "attributes": Attributes(dict(plain.get("attributes", ())))}
+        made_of["outcomes"] = dict(plain.get("outcomes", ()))
+        return cls(**{"player_limit": UNLIMITED, **plain, **made_of})
 
 
 def _module(policy: type[Policy]) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from posse.checks import output_file
 from posse.learner.ledger import FIELDS, Answer, PackedRows, Row, RowLog
 from posse.learner.setup import Setup
+from posse.learner.shares import check_shares
 from posse.version import __version__
 
 if TYPE_CHECKING:
@@ -171,6 +172,9 @@ def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float])
     setup = Setup.from_dict(body["setup"])
     learner._begin(setup, body["first"], clock)
     learner.changes = body["changes"]
+    for change in learner.changes:
+        if change["kind"] == "shares":
+            learner.state.limit(check_shares(change["shares"]))
     learner._now = -np.inf if body["time"] is None else body["time"]
     ledger = body["ledger"]
     ledger["waiting"] = [Row._make([*row[:-1], base64.b64decode(row[-1])]) for row in ledger["waiting"]]

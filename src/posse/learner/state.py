@@ -20,10 +20,12 @@ from posse.learner.counts import Counts
 from posse.learner.ledger import Row
 from posse.learner.roster import PlayerError, Roster
 from posse.learner.setup import Name, Setup, check_name, check_names
+from posse.learner.shares import NO_LIMITS, Shares, check_limits, check_shares, limits
 from posse.policies.state import fades_at
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 from posse.streams import key as stream_key
+from posse.text import listed as named
 
 NOTHING: Mapping[Any, Any] = {}
 
@@ -36,13 +38,16 @@ class LearnerState:
     ) -> None:
         if not arms:
             raise ValueError("no arms given; expected at least one")
-        setup.check_floor(len(arms))
+        if setup.control is not None and setup.control not in arms:
+            raise ValueError(f"control={setup.control!r}, but the arms are {named(arms)}")
+        check_limits(setup.shares, setup.floor, arms, arms)
         self.setup = setup
         self.core = Core(setup.policy.for_rewards(setup.low, setup.high), setup.attributes)
         self.arm_roster, self.player_roster = Roster("arm", arms), Roster("player", players)
         self.rounds = self.events = self.decisions = 0
         self.values = self._values_of_all(values)  # of attributes, of each player
         self.known = self.core.empty(self.values, len(arms), self._log_T())  # what the policy knows
+        self.limit(setup.shares)
         self._wait_for(np.zeros((len(arms), len(players)), np.int64))
         self._combinations: dict[tuple[Value, ...], str] = {}  # names of those that have been seen
         self._key = stream_key(setup.seed)
@@ -54,6 +59,10 @@ class LearnerState:
         if len(made) != players:
             raise ValueError(f"attributes of {len(made)} players, but there are {players}: expected one row for each")
         return made
+
+    def limit(self, shares: Shares) -> None:
+        """Take these shares for those of now."""
+        self.shares, self._limits = shares, limits(shares, self.setup.floor, self.arm_roster.names)
 
     # ---------------------------------------------------------------- decisions
 
@@ -75,8 +84,8 @@ class LearnerState:
     def _choose(self, player: int, offered: np.ndarray, serial: int, now: float) -> tuple[Decision, Row]:
         """The decision with this serial number, for the round to come; nothing changes yet."""
         out, work = np.empty((4, offered.size)), np.empty((self.core.scratch, offered.size))
-        mixed = offered, self.setup.floor, self.setup.holdout
-        arm, holdout = self.core.kernels.choose(*self._indexed(player), *mixed, serial, self._key, out, work)
+        mixture = self._mixture(serial)
+        arm, holdout = self.core.kernels.choose(*self._indexed(player), offered, mixture, serial, self._key, out, work)
         if math.isnan(np.add.reduce(out[: kernel.WEIGHT], axis=None) + out[kernel.PROBABILITY, arm]):
             raise self._no_usable_index(player, out)
         # The tag comes from places, not names: otherwise it could confirm a guess of an erased name.
@@ -87,11 +96,15 @@ class LearnerState:
             named = {arms[place]: named[arms[place]] for place in np.flatnonzero(offered)}
             probabilities[~offered] = math.nan
         round_, propensity = self.rounds + 1, named[arms[arm]]
-        shared = 0.0 if holdout else float(out[kernel.WEIGHT, arm])
+        shared = 0.0 if holdout or serial < self.setup.burn_in else float(out[kernel.WEIGHT, arm])
         id_, name = write_id(serial, tag), self.player_roster.names[player]
         decision = Decision(id_, name, arms[arm], propensity, named, round_, shared, holdout)
         row = Row(serial, tag, round_, player, arm, propensity, holdout, shared, now, probabilities.tobytes())
         return decision, row
+
+    def _mixture(self, serial: int) -> tuple[float, np.ndarray, float, bool]:
+        """What probabilities are made of beside the indices, for the decision with this serial number."""
+        return self.setup.floor, self._limits, self.setup.holdout, serial < self.setup.burn_in
 
     def _no_usable_index(self, player: int, out: np.ndarray) -> ValueError:
         unusable = np.isnan(out[kernel.CENTER]) | ~np.isfinite(out[kernel.SCALE])
@@ -152,9 +165,9 @@ class LearnerState:
         return centers, scales
 
     def probabilities(self, evaluated: np.ndarray, offered: np.ndarray, mixed: bool = True) -> np.ndarray:
-        """Each arm's probability, from what `evaluate` gave; with floor and holdout, if they are mixed in."""
-        mixture = (self.setup.floor, self.setup.holdout) if mixed else (0.0, 0.0)
-        self.core.kernels.weigh(offered, *mixture, evaluated, np.empty((self.core.scratch, offered.size)))
+        """Each arm's probability, from what `evaluate` gave; with limits and holdout, if they are mixed in."""
+        mixture = self._mixture(self.decisions) if mixed else (0.0, NO_LIMITS, 0.0, False)
+        self.core.kernels.weigh(offered, mixture, evaluated, np.empty((self.core.scratch, offered.size)))
         return evaluated[kernel.PROBABILITY]
 
     def shared_weights(self) -> np.ndarray:
@@ -266,7 +279,7 @@ class LearnerState:
             return self._forget()
         roster = self.player_roster if kind in ("join", "retire") else self.arm_roster
         if kind == "add arm":
-            self.setup.check_floor(roster.count + 1)
+            self.check_arms([*(here for _, here in roster.listed()), str(name)])
         if kind in ("join", "add arm"):
             roster.add(name)
         else:
@@ -281,9 +294,23 @@ class LearnerState:
             else:
                 self._wait_for(np.pad(self.waiting, ((0, 0), (0, 1))))
         elif arms > self.all_waiting.size:
+            self.limit(self.shares)
             self.known = self.core.grown(self.known, arms, self._log_T())
             self._wait_for(np.pad(self.waiting, ((0, 1), (0, 0))))
         self._forget()
+
+    def check_arms(self, here: list[str]) -> None:
+        """An error if these arms cannot keep their limits."""
+        check_limits(self.shares, self.setup.floor, here, [*self.arm_roster.names, *here])
+
+    def set_shares(self, shares: Any) -> Shares:
+        """One event: these are the arms' limits from now on; return them checked."""
+        checked, names = check_shares(shares), self.arm_roster.names
+        check_limits(checked, self.setup.floor, [name for _, name in self.arm_roster.listed()], names)
+        self.limit(checked)
+        self.events += 1
+        self._forget()
+        return checked
 
     def _erase(self, player: int) -> None:
         self.values[player] = self.setup.attributes.values({})
@@ -305,6 +332,7 @@ class LearnerState:
         `values` are each player's values of the attributes.
         """
         self.player_roster, self.arm_roster = Roster.of("player", list(players)), Roster.of("arm", list(arms))
+        self.limit(self.shares)
         self.values = self._values_of_all(values)
         shape = (len(self.arm_roster.names), len(self.values))
         self._wait_for(np.array(waiting, np.int64).reshape(shape))

@@ -1,0 +1,36 @@
+"""posse watch: do choices and rewards come as they should?"""
+
+from __future__ import annotations
+
+import argparse
+
+from posse.cli import add_outputs, answer
+
+PLACE = 31
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the watch over a running experiment."""
+    parser = commands.add_parser(
+        "watch",
+        help="check a running experiment's log, and say what adapting earns",
+        description="Check that arms are chosen with their logged probabilities and that rewards arrive alike for all "
+        "arms, say what the adaptive part earns beside the holdout and the control, and show the guards. All of it "
+        "holds at every look, so look as often as you like.",
+    )
+    parser.add_argument("source", metavar="LOG", help="a learner's log, or an exported one: a .parquet file")
+    parser.add_argument(
+        "--level",
+        type=float,
+        default=0.01,
+        metavar="P",
+        help="the largest probability that a check ever raises a false alarm (default: 0.01)",
+    )
+    add_outputs(parser, figure=True)
+    parser.set_defaults(run=_watch)
+
+
+def _watch(options: argparse.Namespace) -> None:
+    from posse.insight import watch
+
+    answer(watch, options)

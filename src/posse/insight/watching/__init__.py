@@ -1,0 +1,1 @@
+"""Watching: what a log says about itself while its experiment runs."""
