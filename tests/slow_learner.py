@@ -82,11 +82,14 @@ class SlowLearner:
         keep_log=True,
         kinds=None,
         values=(),
+        shares=None,
+        burn_in=0,
     ):
         self.policy, self.horizon = policy, horizon
         self.kinds, self.values = kinds or {}, dict(zip(players, values or [()] * len(players), strict=True))
         self.low, self.high = low, high
         self.floor, self.holdout = floor, holdout
+        self.shares, self.burn_in = shares or {}, burn_in
         self.default, self.patience = default, patience
         self.limit, self.keep_log = limit, keep_log
         self.players, self.arms = list(players), list(arms)
@@ -294,14 +297,28 @@ class SlowLearner:
         best = centers.index(max(centers))
         return naive_guarantee.loose_bound(n[best], s[best], *sums[best], M, epsilon, rounds, times=1)
 
-    def probabilities(self, player, available, round_):
+    def probabilities(self, player, available, round_, burns_in=False):
         arms = [arm for arm in self.arms if arm in available]
         compete = {Law.NORMAL: race, Law.BETA: beta_race, Law.IMED: imed_race}[self.policy.law]
-        shares = compete([self.index(player, arm, round_) for arm in arms])
-        floored = [self.floor + (1 - len(arms) * self.floor) * share for share in shares]
+        equal = [1 / len(arms)] * len(arms)
+        wins = equal if burns_in else compete([self.index(player, arm, round_) for arm in arms])
+        mixed = zip(self.limited(equal, arms), self.limited(wins, arms), strict=True)
         return {
-            arm: self.holdout / len(arms) + (1 - self.holdout) * share for arm, share in zip(arms, floored, strict=True)
+            arm: self.holdout * one + (1 - self.holdout) * other for arm, (one, other) in zip(arms, mixed, strict=True)
         }
+
+    def limited(self, wins, arms):
+        """Shares in proportion to the chances of winning, within the limits of these arms."""
+        return limited(wins, [self.limits(arm)[0] for arm in arms], [self.limits(arm)[1] for arm in arms])
+
+    def limits(self, arm):
+        """The least and the greatest share of an arm."""
+        share = self.shares.get(arm, (self.floor, 1.0))
+        return share if isinstance(share, tuple) else (share, share)
+
+    def set_shares(self, shares):
+        self.happen()
+        self.shares = shares
 
     # ---------------------------------------------------------------- what happens
 
@@ -432,6 +449,25 @@ class SlowLearner:
             for entry in self.entries
             if not entry.given_up
         ]
+
+
+def limited(wins, least, most):
+    """Shares as the rule says: the least, and the rest by the chances of winning; who has too much gives it away.
+
+    What is given away goes by the chances of winning too, with a millionth of the room between the limits.
+    """
+    if sum(most) < 1:
+        most = [each / sum(most) if sum(most) else 1.0 for each in most]
+    room = [high - low for low, high in zip(least, most, strict=True)]
+    share = [low + (1 - sum(least)) * chance for low, chance in zip(least, wins, strict=True)]
+    full = set()
+    while over := {arm for arm, each in enumerate(share) if arm not in full and each >= most[arm]}:
+        full |= over
+        taken = sum(most[arm] for arm in full) + sum(low for arm, low in enumerate(least) if arm not in full)
+        parts = {arm: chance + 1e-6 * room[arm] for arm, chance in enumerate(wins) if arm not in full}
+        for arm in range(len(share)):
+            share[arm] = most[arm] if arm in full else least[arm] + (1 - taken) * parts[arm] / sum(parts.values())
+    return share
 
 
 def race(indices):

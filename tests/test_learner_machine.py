@@ -70,6 +70,8 @@ setups = st.fixed_dictionaries(
         "range": st.sampled_from(RANGES),
         "floor": st.sampled_from([0.0, 0.05, 0.25]),
         "holdout": st.sampled_from([0.0, 0.0, 0.3, 1.0]),
+        "shares": st.integers(0, 7),
+        "burn_in": st.sampled_from([0, 0, 4]),
         "defaults": st.sampled_from([(None, None), (0.0, 20.0), (0.5, 4.5)]),
         "limit": st.sampled_from([3, 5, 20]),
         "keep_log": st.sampled_from([True, True, False]),
@@ -77,6 +79,15 @@ setups = st.fixed_dictionaries(
         "attributes": st.booleans(),
     }
 )
+SHARES = [  # those that cannot be kept are refused
+    {},
+    {"tea": (0.05, 0.3)},
+    {"tea": 0.2},
+    {"coffee": (0.0, 0.4), "tea": (0.1, 0.5)},
+    {"tea": 0.5, "coffee": 0.5, "cocoa": (0.0, 0.2)},
+    {"cocoa": 0.0},
+    {"tea": (0.0, 0.2), "coffee": (0.0, 0.2), "cocoa": (0.0, 0.3), "☕": (0.0, 0.2)},
+]
 ATTRIBUTES = {"region": "category", "age": [18, 50]}
 COMBINATIONS = [{}, {"age": 7}, {"region": "south", "age": 18}, {"region": "a, b", "age": 49.9}]
 SHOWN = [(None, None), (None, "below 18"), ("south", "18 to 50"), ("a, b", "18 to 50")]
@@ -118,6 +129,10 @@ class Machine(RuleBasedStateMachine):
             first, *rest = policy.constants()  # ε or spread, in the units of the rewards
             policy = type(policy)(first * (self.high - self.low), *rest, forget=policy.forget)
         mixed = {"floor": setup["floor"], "holdout": setup["holdout"], "patience": patience}
+        shares = SHARES[setup["shares"] % len(SHARES)]
+        mixed |= {"shares": {}, "burn_in": setup["burn_in"]}
+        if self.can_be_kept(shares, setup["floor"], setup["arms"], setup["arms"]):
+            mixed["shares"] = shares
         given, told = same["players"], {}
         if setup["attributes"]:
             self.attributes = dict(zip(NAMES, SHOWN, strict=True)) | dict.fromkeys(PLAYERS + CROWD, SHOWN[1])
@@ -148,6 +163,13 @@ class Machine(RuleBasedStateMachine):
             keep_log=setup["keep_log"],
         )
 
+    @staticmethod
+    def can_be_kept(shares, floor, arms, known):
+        """Whether these arms can keep their limits."""
+        limits = [shares.get(arm, (floor, 1.0)) for arm in arms]
+        least, most = zip(*(each if isinstance(each, tuple) else (each, each) for each in limits), strict=True)
+        return shares.keys() <= set(known) and sum(least) < 1 + 1e-9 and sum(most) > 1 - 1e-9
+
     def reward(self, eighth):
         return self.low + (self.high - self.low) * eighth / 8
 
@@ -164,19 +186,31 @@ class Machine(RuleBasedStateMachine):
         offered = self.slow.offered if available is None else set(available)
         return [
             (
-                self.slow.probabilities(player, offered, self.slow.rounds),
-                {arm: self.slow.weight(player, arm, self.slow.rounds) for arm in offered},
+                self.slow.probabilities(player, offered, self.slow.rounds, burns_in),
+                {arm: 0.0 if burns_in else self.slow.weight(player, arm, self.slow.rounds) for arm in offered},
             )
-            for player in players
+            for burns_in, player in zip(self.burn_in(len(players)), players, strict=True)
         ]
+
+    def burn_in(self, decisions):
+        """For each of the next decisions, whether it belongs to the burn-in."""
+        return [len(self.ids) + place < self.slow.burn_in for place in range(decisions)]
+
+    @property
+    def near(self):
+        """How near probabilities are: limits move tiny ones by much more than their own errors."""
+        return 1e-5 if self.slow.shares else 1e-9
 
     def check_decision(self, decision, probabilities, weights):
         assert decision.round == self.slow.rounds
         assert list(decision.probabilities) == list(probabilities)
         assert decision.propensity == decision.probabilities[decision.arm] > 0
         assert sum(decision.probabilities.values()) == pytest.approx(1, abs=1e-12)
-        assert min(decision.probabilities.values()) >= self.slow.floor - 1e-15
-        assert decision.probabilities == pytest.approx(probabilities, abs=1e-9)
+        for arm, probability in decision.probabilities.items():
+            assert probability >= self.slow.limits(arm)[0] - 1e-15
+            if len(decision.probabilities) == len(self.slow.arms):
+                assert probability <= self.slow.limits(arm)[1] + 1e-15
+        assert decision.probabilities == pytest.approx(probabilities, abs=self.near)
         if decision.holdout:
             assert self.slow.holdout > 0
             assert decision.shared == 0
@@ -243,8 +277,8 @@ class Machine(RuleBasedStateMachine):
     def ask_for_probabilities(self, pick):
         self.slow.tick(self.clock.now)
         player = self.learner.players[pick % len(self.learner.players)]
-        expected = self.slow.probabilities(player, self.slow.offered, self.slow.rounds + 1)
-        assert self.learner.probabilities(player) == pytest.approx(expected, abs=1e-9)
+        expected = self.slow.probabilities(player, self.slow.offered, self.slow.rounds + 1, *self.burn_in(1))
+        assert self.learner.probabilities(player) == pytest.approx(expected, abs=self.near)
 
     # ---------------------------------------------------------------- rewards
 
@@ -351,8 +385,9 @@ class Machine(RuleBasedStateMachine):
 
     @rule(arm=st.sampled_from(ARMS))
     def add_arm(self, arm):
-        if arm in self.slow.offered or (len(self.slow.offered) + 1) * self.slow.floor > 1:
-            with pytest.raises(ValueError, match=r"is here already|arms can have at most"):
+        there = [*self.slow.offered, arm]
+        if arm in self.slow.offered or sum(self.slow.limits(each)[0] for each in there) > 1 + 1e-9:
+            with pytest.raises(ValueError, match=r"is here already|arms can have at most|least shares of the"):
                 self.learner.add_arm(arm)
         else:
             self.learner.add_arm(arm)
@@ -366,6 +401,15 @@ class Machine(RuleBasedStateMachine):
         else:
             with pytest.raises(ValueError, match=r"no arm|has retired|is the last one"):
                 self.learner.retire_arm(arm)
+
+    @rule(shares=st.sampled_from(SHARES))
+    def set_shares(self, shares):
+        if self.can_be_kept(shares, self.slow.floor, self.slow.offered, self.slow.arms):
+            self.learner.set_shares(shares)
+            self.slow.set_shares(shares)
+        else:
+            with pytest.raises(ValueError, match=r"shares has the arm|shares of the \d arms|arms can have at most"):
+                self.learner.set_shares(shares)
 
     # ---------------------------------------------------------------- wrong calls
 
@@ -444,6 +488,7 @@ class Machine(RuleBasedStateMachine):
         assert (learner.rounds, learner.events, learner.decisions) == (slow.rounds, slow.events, len(self.ids))
         assert learner.ledger.given_up == slow.given_up()
         assert len(learner.ledger.waiting) == len(slow.waiting()) <= slow.limit
+        assert learner.shares == {arm: slow.limits(arm) for arm in slow.shares}
         counts = learner.counts()
         assert (counts.players, counts.arms) == (tuple(slow.players), tuple(slow.arms))
         width = self.high - self.low
@@ -582,6 +627,14 @@ class ForgetsThatACombinationJoined(posse.Learner):
         super()._change(kind, name, knows_others, values)
         if values is not None:
             self.changes[-1].pop("attributes")
+
+
+class LoadsWithTheSharesOfTheStart(posse.Learner):
+    @classmethod
+    def load(cls, path, clock):
+        learner = super().load(path, clock)
+        learner.state.limit(learner.setup.shares)
+        return learner
 
 
 class LoadsWithoutWhatWaits(posse.Learner):

@@ -51,6 +51,7 @@ def raised(n, shared, expected, constants, by):
 SHIFT = 2.0**-10  # by how much rewards are moved to see how far a center follows
 
 CENTER, SCALE, WEIGHT, PROBABILITY = 0, 1, 2, 3  # the rows of `out`, one column an arm
+OF_ROOM = 1e-6  # far more than the errors of probabilities, far less than what matters
 HELD_OUT = 3  # the row of `work` with the probabilities of the holdout, one column an arm
 
 
@@ -164,15 +165,14 @@ def mix_limited(available, limits, holdout, out, work):
 def limit(least, most, wanted, share):
     """Fill shares that add up to 1: the least, and the rest in proportion to what is wanted, up to the greatest.
 
-    So share = min(least + s · wanted, most), with one s for all. What is then left, because nothing is wanted of the
-    arms below their greatest share, goes to them by how far they are below. Limits that cannot be kept, because arms
-    are missing, are scaled first.
+    So share = min(least + s · wanted, most), with one s for all. Once an arm is at its greatest share, a millionth of
+    the others' room counts as wanted too, so that the rest finds takers if nothing else is wanted of them. Limits that
+    cannot be kept, because arms are missing, are scaled first.
     """
-    low, high = 0.0, 0.0
+    low, high, left = 0.0, 0.0, 1.0
     for arm in range(share.size):
         low += least[arm]
         high += most[arm]
-    left = 1.0
     for arm in range(share.size):
         if low > 1.0:
             least[arm] /= low
@@ -182,15 +182,17 @@ def limit(least, most, wanted, share):
         left -= least[arm]
     changed = True
     while changed:
-        changed, total, room, rest = False, 0.0, 0.0, max(left, 0.0)
+        changed, total, of_room = False, 0.0, 0.0
+        for arm in range(share.size):
+            if share[arm] >= most[arm]:
+                of_room = OF_ROOM
         for arm in range(share.size):
             if share[arm] < most[arm]:
-                total += wanted[arm]
-                room += most[arm] - least[arm]
+                total += wanted[arm] + of_room * (most[arm] - least[arm])
+        rest = max(left, 0.0)
         for arm in range(share.size):
             if share[arm] < most[arm]:
-                part = wanted[arm] / total if total > 0.0 else (most[arm] - least[arm]) / room
-                share[arm] = least[arm] + rest * part
+                share[arm] = least[arm] + rest * (wanted[arm] + of_room * (most[arm] - least[arm])) / total
                 if share[arm] >= most[arm]:
                     share[arm] = most[arm]
                     left -= most[arm] - least[arm]

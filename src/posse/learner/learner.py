@@ -19,6 +19,7 @@ from posse.learner.counts import Counts
 from posse.learner.frames import given_players
 from posse.learner.ledger import Answer, Ledger, Row, RowLog
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
+from posse.learner.shares import check_shares
 from posse.learner.state import LearnerState
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
@@ -90,7 +91,8 @@ class Learner:
         except (TypeError, ValueError):
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
         fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, Attributes(attributes), player_limit
-        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=shares, control=control, burn_in=burn_in)
+        limits, named = check_shares(shares), None if control is None else str(control)
+        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=limits, control=named, burn_in=burn_in)
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)

@@ -77,7 +77,6 @@ class Setup:
             player_limit=whole("player_limit", self.player_limit, least=1),
             outcomes=outcomes,
             shares=check_shares(self.shares),
-            control=None if self.control is None else check_name("arm", self.control),
             burn_in=whole("burn_in", self.burn_in, least=0),
         )
         if self.default_reward is not None:

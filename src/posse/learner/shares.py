@@ -81,7 +81,7 @@ def equal_shares(about: Mapping[str, Any], rounds: np.ndarray, offered: np.ndarr
 
 def _equal(each: np.ndarray, offered: np.ndarray) -> np.ndarray:
     """Equal shares of the arms on offer within their limits, 0 for the others."""
-    shares, count = np.zeros(offered.size), np.count_nonzero(offered)
+    shares, count = np.zeros(offered.size), int(np.count_nonzero(offered))
     if not each.size:
         shares[offered] = 1 / max(count, 1)
     else:

@@ -23,6 +23,7 @@ from posse.attributes import Attributes
 from posse.decision import Decision, UnknownDecision, as_reports, parse_id, write_id
 from posse.learner.frames import given_players
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
+from posse.learner.shares import check_shares
 from posse.policies.base import Policy
 from posse.service.storage import database
 from posse.service.storage.errors import Archived, Finished, Paused
@@ -220,6 +221,9 @@ class Create(NamedTuple):
     patience: float | None = None
     attributes: Mapping[str, Any] | None = None
     player_limit: int = PLAYER_LIMIT
+    shares: Mapping[str, Any] = {}
+    control: str | None = None
+    burn_in: int = 0
     description: str = ""
     key: str | None = None
     """Keys of requests that create are apart from those of any experiment."""
@@ -235,7 +239,12 @@ class Create(NamedTuple):
         seed = secrets.randbits(53) if self.seed is None else self.seed
         fixed = self.floor, self.holdout, self.default_reward, self.patience, NO_LIMIT, True
         attributes = Attributes(self.attributes)
-        setup = Setup(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit)
+        setup = Setup(
+            *(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit),
+            shares=check_shares(self.shares),
+            control=self.control,
+            burn_in=self.burn_in,
+        )
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
         said = Life().moves(None, None, self.description)
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
@@ -245,7 +254,8 @@ class Create(NamedTuple):
         return made
 
 
-LATER = ("status", "ship", "ship_for", "description")  # fields of requests that came with version 5
+LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in")
+"""Fields of requests that came with version 5."""
 
 
 def _asked(command: Create | Change) -> str | None:
@@ -259,7 +269,7 @@ def _to_remember(live: LiveExperiment, made: Experiment) -> str:
     """What it takes to describe an experiment again as it is now, without any name."""
     here = ["".join("01"[here] for _, here in names) for names in (made.players, made.arms)]
     shipped = live.life.shipment and live.life.shipment.written()
-    progress = {name: getattr(made, name) for name in ("player_count", *PROGRESS)}
+    progress = {name: getattr(made, name) for name in ("player_count", *PROGRESS, "shares")}
     return json.dumps({**progress, "here": here, "shipped": shipped})
 
 
@@ -272,13 +282,17 @@ def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
     )
     if "paused" in remembered:  # before version 5
         remembered |= {"status": "paused" if remembered["paused"] else "running", "description": "", "shipped": None}
-    progress = {name: remembered[name] for name in ("player_count", *PROGRESS)}
+        remembered["shares"] = {}
+    progress = {name: remembered[name] for name in ("player_count", *PROGRESS, "shares")}
     found = Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
     return found.shipping(Shipment.parse(remembered["shipped"]), live.state.player_roster.names)
 
 
 class Change(NamedTuple):
-    """Change who plays, the arms, the status or the description: all of it or nothing. Result: the `Experiment`."""
+    """Change who plays, the arms, their shares, the status or the description: all of it or nothing.
+
+    Result: the `Experiment`.
+    """
 
     experiment: str
     join: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
@@ -293,6 +307,8 @@ class Change(NamedTuple):
     """Other arms for some players."""
     description: str | None = None
     knows_others: bool = True
+    shares: Mapping[str, Any] | None = None
+    """Replaces all limits on arms' shares."""
     key: str | None = None
 
     def apply(self, transaction: Transaction) -> Experiment:
@@ -303,7 +319,8 @@ class Change(NamedTuple):
         if request.before is not None:
             return _as_it_was(live, request.before)
         given = {name for name, value in self._asdict().items() if value or value == ""}
-        if self.status != "finished" and given - {"experiment", "status", "knows_others", "key"}:
+        given -= {"experiment", "status", "knows_others", "key"}
+        if self.status != "finished" and (given or self.shares is not None):
             _check_open(live)
         steps = [("add arm", arm) for arm in check_names("arm", self.add_arms)]
         steps += [("retire arm", arm) for arm in check_names("arm", self.retire_arms)]
@@ -311,12 +328,14 @@ class Change(NamedTuple):
         values = dict(zip(joins["players"], map(tuple, joins.get("attributes", ())), strict=False))
         steps += [("join", player) for player in joins["players"]]
         steps += [("retire", player) for player in check_names("player", self.retire)]
-        live.check_changes(steps, values)
+        live.check_changes(steps, values, self.shares)
         shipment = parse_shipment(self.ship, self.ship_for, live.state.player_roster, live.state.arm_roster)
         moves = live.life.moves(self.status, shipment, self.description)
         now = transaction.now(live)
         for kind, who in steps:
             live.change(kind, who, now, self.knows_others, values.get(who) if kind == "join" else None)
+        if self.shares is not None:
+            live.set_shares(self.shares, now)
         live.move(moves, now)
         made = transaction.describe(live.name)
         about = [*(who for kind, who in steps if kind in PLAYER_CHANGES), *(self.ship_for or ())]

@@ -200,6 +200,9 @@ class _LogImport:
         for event in range(1, about["events"] + 1):
             if event in changes:
                 change = changes[event]
+                if change["kind"] == "shares":
+                    self._set_shares(change["shares"], change["rounds"])
+                    continue
                 values = values_of(state.setup, change)
                 live.change(change["kind"], change["name"], live.time, change["knows_others"], values)
             elif entries := self.log.rewards(event):
@@ -212,6 +215,10 @@ class _LogImport:
             live.append_change("rounds", state.rounds, live.time)
         if state.decisions != about["decisions"]:
             raise ValueError(f"the log has {state.decisions} decisions, but says {about['decisions']}")
+
+    def _set_shares(self, shares: Any, rounds: int) -> None:
+        self._write_decisions(lambda entry: entry["round"] <= rounds)
+        self.live.set_shares(shares, self.live.time, rounds)
 
     def _observe(self, entries: list[RewardEntry]) -> None:
         state, at = self.live.state, entries[0].observed_at

@@ -101,8 +101,24 @@ class LogArmChange(LogRow):
     arm: str
 
 
+class LogSharesChange(LogRow):
+    """The limits on arms' shares were replaced."""
+
+    kind: Literal["shares"]
+    observed_at: float = Field(description="In seconds since 1970")
+    shares: dict[str, list[float]] = Field(description="The least and the greatest share, by arm")
+
+
 AnyLogRow = Annotated[
-    LogDecision | LogReward | LogRecord | LogPlayerChange | LogArmChange | LogChange | LogFinish | LogDescription,
+    LogDecision
+    | LogReward
+    | LogRecord
+    | LogPlayerChange
+    | LogArmChange
+    | LogSharesChange
+    | LogChange
+    | LogFinish
+    | LogDescription,
     Field(discriminator="kind"),
 ]
 

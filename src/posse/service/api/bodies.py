@@ -77,6 +77,15 @@ Players = Annotated[
     Discriminator(lambda given: "attributes" if isinstance(given, dict) else "names"),
     Field(description="Names, or {name: {attribute: value}}"),
 ]
+Share = Annotated[float, Field(allow_inf_nan=False, ge=0, le=1)]
+ArmShares = Annotated[
+    dict[Name, Share | Annotated[list[Share], Field(min_length=2, max_length=2)]],
+    Field(
+        max_length=LARGEST_BATCH,
+        json_schema_extra={"examples": [{"coupon": [0.05, 0.3], "nothing": 0.7}]},
+        description="The least and the greatest share of decisions of arms, or one number for both",
+    ),
+]
 Description = Annotated[
     str,
     Field(max_length=LONGEST_DESCRIPTION, description="What people say about it"),
@@ -163,6 +172,9 @@ class ExperimentBody(Body):
         description="What is known of players: any strings, these strings, or a number cut into bins",
     )
     player_limit: Whole = Field(PLAYER_LIMIT, ge=1, le=LARGEST, description="Retired players included")
+    shares: ArmShares = {}
+    control: Name | None = Field(None, description="The arm that the others are compared with")
+    burn_in: Whole = Field(0, ge=0, le=LARGEST, description="The first so many decisions have equal shares")
     description: Description = ""
 
 
@@ -178,6 +190,7 @@ class ChangeBody(Body):
     ship_for: dict[Name, Name] = Field({}, max_length=LARGEST_BATCH, description="Other arms for some players")
     description: Description | None = None
     knows_others: bool = True
+    shares: ArmShares | None = Field(None, description="Replaces all limits; null leaves them as they are")
 
 
 class ChoiceBody(Body):
@@ -283,6 +296,9 @@ class ExperimentEntry(BaseModel):
     patience: float | None
     attributes: dict[str, str | list[str] | list[float]] = Field(description="What is known of players, as declared")
     player_limit: int
+    shares: dict[str, list[float]] = Field(description="The least and the greatest share of arms, as they are now")
+    control: str | None = Field(description="The arm that the others are compared with")
+    burn_in: int = Field(description="How many decisions have equal shares at first")
     rounds: int
     decisions: int
     rewards: int

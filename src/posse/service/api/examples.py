@@ -22,6 +22,7 @@ _experiment = {
     **{"player_count": 2, "status": "running", "description": "Which offer?", "ship": None, "ship_for": {}},
     **{"horizon": None, "reward_range": [0.0, 1.0], "floor": 0.0, "holdout": 0.0},
     **{"default_reward": None, "patience": None, "attributes": {}, "player_limit": 100_000},
+    **{"shares": {"coupon": [0.05, 0.3]}, "control": "nothing", "burn_in": 500},
     **{"rounds": 1, "decisions": 1, "rewards": 1, "waiting": 0, "created_at": 1767225600.0},
 }
 _pull = {"decision": ID, "round": 1, "player": "Lyon", "arm": "coupon"}
@@ -29,6 +30,7 @@ _rows = [
     {"event": 1, "kind": "decision", **_pull, "propensity": 0.5, "holdout": False, "shared": 1.0, "decided_at": 1.8e9},
     {"event": 2, "kind": "reward", **_pull, "reward": 1.0, "observed": 1, "defaulted": False, "observed_at": 1.8e9},
     {"event": 3, "kind": "join", "observed_at": 1.8e9, "player": "Metz"},
+    {"event": 4, "kind": "shares", "observed_at": 1.8e9, "shares": {"coupon": [0.05, 0.3]}},
 ]
 _state = {"players": PLAYERS, "arms": ARMS, "pulls": [[1, 0], [0, 0]], "means": [[1.0, None], [None, None]]}
 _diagnosis = {
@@ -42,10 +44,12 @@ _state |= {"low": ZEROS, "high": [[1.0, 1.0], [1.0, 1.0]], "centers": NONE, "sca
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "ExperimentBody": [
         {"name": "offers", "arms": ARMS, "players": PLAYERS},
+        {"name": "ramp", "arms": ARMS, "shares": {"coupon": [0.05, 0.3]}, "control": "nothing", "burn_in": 500},
         {"name": "teas", "arms": ["green", "black"], "policy": {"name": "RobustAggTS", "constants": {"epsilon": 0.1}}},
     ],
     "ChangeBody": [
         {"join": ["Metz"], "retire_arms": ["nothing"]},
+        {"shares": {"coupon": 0.5}},
         {"status": "paused"},
         {"status": "finished", "ship": "coupon", "ship_for": {"Nice": "nothing"}},
     ],

@@ -255,6 +255,9 @@ class ClientProtocol:
         patience: float | None = None,
         attributes: Mapping[str, Any] | None = None,
         player_limit: int | None = None,
+        shares: Mapping[str, float | tuple[float, float]] | None = None,
+        control: str | None = None,
+        burn_in: int = 0,
         key: str | None = None,
     ) -> Steps[dict[str, Any]]:
         """Create an experiment with the arguments of `posse.Learner`; return its description.
@@ -266,6 +269,7 @@ class ClientProtocol:
         body |= {"holdout": holdout, "default_reward": default_reward, "patience": patience}
         if policy is not None:
             body["policy"] = {"name": type(policy).__name__, "constants": policy.arguments()}
+        body |= {"shares": dict(shares or {}), "control": control, "burn_in": burn_in}
         if player_limit is not None:
             body["player_limit"] = player_limit
         if attributes is not None:
@@ -287,17 +291,18 @@ class ClientProtocol:
         ship_for: Mapping[str, str] | None = None,
         description: str | None = None,
         knows_others: bool = True,
+        shares: Mapping[str, float | tuple[float, float]] | None = None,
         key: str | None = None,
     ) -> Steps[dict[str, Any]]:
-        """Change players, arms, the status or the description: all of it or nothing. Return how it stands then.
+        """Change players, arms, their shares, the status or the description: all of it or nothing.
 
         The status is "running", "paused", "finished" or "archived". With "finished", `ship` may name the arm that every
-        decision is from then on, and `ship_for` other arms for some players.
+        decision is from then on, and `ship_for` other arms for some players. Return how it stands then.
         """
         names = {"join": join, "retire": retire, "add_arms": add_arms, "retire_arms": retire_arms}
         body: dict[str, Any] = {kind: _given(of_kind) for kind, of_kind in names.items()}
         body |= {"status": status, "ship": ship, "ship_for": dict(ship_for or {}), "description": description}
-        body["knows_others"] = knows_others
+        body |= {"knows_others": knows_others, "shares": None if shares is None else dict(shares)}
         return self._change("PATCH", _path(experiment), body, key)
 
     def join(
@@ -324,6 +329,12 @@ class ClientProtocol:
     def retire_arm(self, experiment: str, arm: str, *, key: str | None = None) -> Steps[dict[str, Any]]:
         """Stop offering an arm. Its late rewards still count."""
         return self.change(experiment, retire_arms=[arm], key=key)
+
+    def set_shares(
+        self, experiment: str, shares: Mapping[str, float | tuple[float, float]], *, key: str | None = None
+    ) -> Steps[dict[str, Any]]:
+        """Replace all limits on the probabilities of arms, for all decisions from now on."""
+        return self.change(experiment, shares=shares, key=key)
 
     def erase(self, experiment: str, player: str, *, key: str | None = None) -> Steps[str]:
         """Let the service forget the name and attributes of a player; return the name that takes its place."""

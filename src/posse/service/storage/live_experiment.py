@@ -21,6 +21,7 @@ from posse.decision import Decision
 from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
+from posse.learner.shares import check_limits, check_shares
 from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
@@ -109,6 +110,8 @@ class LiveExperiment:
         live = cls(row, state)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         live.statistics.load(connection, row, state, players, arms)
+        for detail in log_rows.last_shares(connection, tables.changes.c.experiment == row["id"]).values():
+            state.limit(log_rows.parse_shares(detail, state.arm_roster.names))
         live.life.shipment = log_rows.read_shipment(connection, row)
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
@@ -198,6 +201,8 @@ class LiveExperiment:
                 if kind == "join":
                     values = log_rows.parse_values(self.state.setup.attributes, entry["attributes"])
             self.state.change(kind, name, bool(row["knows_others"]), values)
+        elif kind == "shares":
+            self.state.set_shares(log_rows.parse_shares(row["detail"], self.state.arm_roster.names))
         elif kind == "erase":
             self._erase(place, entry_of("players", place)["name"])
         elif kind == "rounds":
@@ -276,27 +281,33 @@ class LiveExperiment:
                 self.waiting.pop(row.serial, None)
                 self.answers[row.serial] = (row.tag, reward, defaulted)
 
-    def check_changes(self, steps: list[tuple[str, str]], values: Mapping[str, tuple[Value, ...]]) -> None:
+    def check_changes(
+        self, steps: list[tuple[str, str]], values: Mapping[str, tuple[Value, ...]], shares: Any = None
+    ) -> None:
         """An error if one of these changes, each a kind and a name, cannot be made after those before it.
 
-        `values` are the attributes of players who join, as far as they are given.
+        `values` are the attributes of players who join, as far as they are given, and `shares` the limits at the end.
         """
         new = [name for kind, name in steps if kind == "join" and name not in self.state.player_roster]
         self.state.setup.check_players(len(self.state.player_roster.names) + len(new))
         for name, given in values.items():
             self.state.check_join(name, given)
         names = [name for _, name in steps]
-        players, arms = self.state.player_roster.copy_of(names), self.state.arm_roster.copy_of(names)
+        roster = self.state.arm_roster
+        players, arms = self.state.player_roster.copy_of(names), roster.copy_of(roster.names)
         for kind, name in steps:
             roster = players if kind in log_rows.PLAYER_CHANGES else arms
             if kind == "add arm":
-                self.state.setup.check_floor(roster.count + 1)
+                self.state.check_arms([*(here for _, here in roster.listed()), name])
             if kind in (log_rows.PLAYER_CHANGES[0], log_rows.ARM_CHANGES[0]):
                 roster.add(name)
             else:
                 if name not in roster:
                     self._roster_of(kind).place(name)  # its error says who there is
                 roster.retire(name)
+        if shares is not None:
+            here = [name for _, name in arms.listed()]
+            check_limits(check_shares(shares), self.state.setup.floor, here, arms.names)
 
     def change(
         self,
@@ -327,6 +338,13 @@ class LiveExperiment:
         if self.state.setup.attributes:
             self.state.change("erase", replacement)
             self.statistics.expect_summary()
+
+    def set_shares(self, shares: Any, now: float, rounds: int | None = None) -> None:
+        """One event: these are the arms' limits from now on, after so many rounds."""
+        checked = self.state.set_shares(shares)
+        detail = log_rows.written_shares(checked, self.state.arm_roster.names)
+        place = self.state.rounds if rounds is None else rounds
+        self.append_change("shares", place, now, self.state.events, detail=detail)
 
     def append_change(
         self,

@@ -22,6 +22,7 @@ from sqlalchemy.engine import Connection
 
 from posse.attributes import Attributes, Value
 from posse.learner.ledger import Row
+from posse.learner.shares import Shares
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
 from posse.service.storage.lifecycle import Shipment
@@ -242,6 +243,27 @@ def read_name(connection: Connection, table: str, experiment: int, place: int) -
     if found is None:
         raise Damaged(f"{table} of experiment {experiment} has nobody at place {place}")
     return found
+
+
+# ---------------------------------------------------------------- shares
+
+
+def written_shares(shares: Shares, arms: Sequence[str]) -> str:
+    """Limits on arms' shares for the column `detail`: by the places of the arms."""
+    return json.dumps([[place, *shares[arm]] for place, arm in enumerate(arms) if arm in shares])
+
+
+def parse_shares(detail: str, arms: Sequence[str]) -> Shares:
+    """Limits on arms' shares from the column `detail`."""
+    return {arms[place]: (least, greatest) for place, least, greatest in json.loads(detail)}
+
+
+def last_shares(connection: Connection, experiments: sql.ColumnElement[Any]) -> dict[int, str]:
+    """The column `detail` of the last change of shares, by experiment; `experiments` says which."""
+    column = tables.changes.c
+    query = sql.select(column.experiment, column.detail).where(experiments, column.kind == "shares")
+    query = query.where(column.detail.is_not(None)).order_by(column.link)
+    return dict(connection.execute(query).all())
 
 
 # ---------------------------------------------------------------- attributes

@@ -23,7 +23,7 @@ from posse.policies.statistics import COUNT
 from posse.service.storage import schema as tables
 from posse.service.storage.database import insert_rows
 from posse.service.storage.errors import Damaged, OtherVersion
-from posse.service.storage.log_rows import Values, read_values
+from posse.service.storage.log_rows import Values, read_names, read_values
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here
@@ -135,17 +135,16 @@ def check_form(connection: Connection, row: Values) -> None:
 
     It reads one pair and the summary.
     """
-    first = [str(arm) for arm in range(row["first_arms"])]
-    state = LearnerState(Setup.from_dict(json.loads(row["setup"])), first, [])
-    players, arms = (
-        connection.execute(sql.select(sql.func.count()).where(table.c.experiment == row["id"])).scalar_one()
-        for table in (tables.players, tables.arms)
-    )
+    arms = [name for name, _ in read_names(connection, tables.arms, row["id"])]
+    state = LearnerState(Setup.from_dict(json.loads(row["setup"])), arms[: row["first_arms"]], [])
+    table = tables.players
+    query = sql.select(sql.func.count()).where(table.c.experiment == row["id"])
+    players = connection.execute(query).scalar_one()
     column = tables.stats.c
     query = sql.select(sql.func.length(column.numbers)).where(column.experiment == row["id"]).limit(1)
     for size in connection.execute(query).scalars():
         _check_size(size, row["id"], state)
-    _read_summary(connection, row["id"], state, (players, arms), row["rewards"])
+    _read_summary(connection, row["id"], state, (players, len(arms)), row["rewards"])
 
 
 def _check_size(size: int, experiment: int, state: LearnerState) -> None:

@@ -23,6 +23,7 @@ from posse.decision import write_id
 from posse.learner.ledger import Answer, Row, RowLog, unpack
 from posse.learner.log import Past, arrow_rows, describe, metadata
 from posse.learner.setup import Setup, check_name
+from posse.learner.shares import Shares
 from posse.learner.state import LearnerState
 from posse.service.metrics import MOST_NAMED, OTHERS, ExperimentCounts
 from posse.service.settings import LARGEST_BATCH, LARGEST_PAGE
@@ -67,6 +68,8 @@ class Experiment:
     """The arm that every decision is since it is finished."""
     ship_for: Mapping[str, str] = field(default_factory=dict)
     """Other arms for some players; empty in a list of experiments."""
+    shares: Shares = field(default_factory=dict)
+    """The limits on arms' shares as they are now."""
 
     def shipping(self, shipment: Shipment | None, players: Mapping[int, str] | Sequence[str]) -> Experiment:
         """The same, with the arms that it ships, and for whom if there are names of players."""
@@ -119,10 +122,14 @@ def experiments(
         names[row.experiment].append((row.name, bool(row.here)))
     query = sql.select(everybody.c.experiment, sql.func.sum(everybody.c.here)).where(everybody.c.experiment.in_(ids))
     here = {row[0]: int(row[1]) for row in connection.execute(query.group_by(everybody.c.experiment))}
+    changed = log_rows.last_shares(connection, tables.changes.c.experiment.in_(ids))
     found = []
     for row in connection.execute(page):
         setup = Setup.from_dict(json.loads(row.setup))
-        one = _described(row._mapping, setup, [], here.get(row.id, 0), names[row.id])
+        shares = setup.shares
+        if row.id in changed:
+            shares = log_rows.parse_shares(changed[row.id], [name for name, _ in names[row.id]])
+        one = _described(row._mapping, setup, [], here.get(row.id, 0), names[row.id], shares)
         found.append(one.shipping(log_rows.read_shipment(connection, row._mapping), ()))
     return found
 
@@ -148,9 +155,15 @@ def _matching(
 
 
 def _described(
-    row: Values, setup: Setup, players: list[tuple[str, bool]], player_count: int, arms: list[tuple[str, bool]]
+    row: Values,
+    setup: Setup,
+    players: list[tuple[str, bool]],
+    player_count: int,
+    arms: list[tuple[str, bool]],
+    shares: Shares,
 ) -> Experiment:
-    return Experiment(row["name"], setup, players, player_count, arms, *(row[name] for name in PROGRESS))
+    counts = {name: row[name] for name in PROGRESS}
+    return Experiment(row["name"], setup, players, player_count, arms, shares=shares, **counts)
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
@@ -183,7 +196,7 @@ def described(connection: Connection, live: LiveExperiment) -> Experiment:
     """An experiment from memory, all of which has been written; no more is read for many players than for few."""
     state = live.state
     first = zip(state.player_roster.names, state.player_roster.here[:LARGEST_BATCH].tolist(), strict=False)
-    who = list(first), state.player_roster.count, list(state.arm_roster)
+    who = list(first), state.player_roster.count, list(state.arm_roster), state.shares
     found = _described(find(connection, live.name), state.setup, *who)
     return found.shipping(live.life.shipment, state.player_roster.names)
 
@@ -285,6 +298,8 @@ def _log_entry(table: str, row: Values, players: Mapping[int, str], arms: list[s
             change["player"] = players[row["place"]]
         elif row["kind"] in log_rows.ARM_CHANGES:
             change["arm"] = arms[row["place"]]
+        elif row["kind"] == "shares":
+            change["shares"] = log_rows.parse_shares(row["detail"], arms)
         elif row["kind"] == "finish":
             shipment = Shipment.parse(row["detail"])
             change |= shipment.named(players, arms) if shipment else {"ship": None, "ship_for": {}}
@@ -351,6 +366,10 @@ def _past(connection: Connection, row: Values, live: LiveExperiment, given_up: i
     players, arms = state.player_roster.names, state.arm_roster.names
     query = sql.select(table).where(table.c.experiment == live.id, table.c.event > 0).order_by(table.c.link)
     for one in connection.execute(query):
+        if one.kind == "shares":
+            shares = {arm: list(pair) for arm, pair in log_rows.parse_shares(one.detail, arms).items()}
+            changes.append({"event": one.event, "kind": one.kind, "shares": shares, "rounds": one.place})
+            continue
         who = (arms if one.kind in log_rows.ARM_CHANGES else players)[one.place]
         change = {"event": one.event, "kind": one.kind, "name": who, "knows_others": bool(one.knows_others)}
         if one.kind == "join" and state.setup.attributes:

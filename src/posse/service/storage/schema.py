@@ -108,12 +108,21 @@ changes = sql.Table(
     Column("link", BigInteger, primary_key=True, autoincrement=False),
     Column("event", BigInteger, nullable=False),  # 0 for what the learner does not count
     Column("kind", Text, nullable=False),
-    Column("place", BigInteger, nullable=False),  # of the player or the arm; the number of rounds for `rounds`
+    Column("place", BigInteger, nullable=False),  # of the player or the arm; rounds so far for `rounds`, `shares`
     Column("knows_others", SmallInteger, nullable=False),
     Column("at", Double, nullable=False),
     Column("detail", Text),  # what more there is to say, as JSON
     Column("digest", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
+)
+
+_HAS_DETAIL = changes.c.detail.is_not(None)
+sql.Index(  # finds the few that say what holds now among many players that joined
+    "changes_with_detail",
+    changes.c.experiment,
+    changes.c.link,
+    sqlite_where=_HAS_DETAIL,
+    postgresql_where=_HAS_DETAIL,
 )
 
 outcomes = sql.Table(  # what came of decisions beside their rewards
