@@ -6,6 +6,7 @@ Nothing here needs NumPy, so that a client starts quickly.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +42,7 @@ class UnknownDecision(ValueError):
 
 
 class ConflictingReward(ValueError):
-    """A decision already has a different reward."""
+    """A decision already has a different reward, or another value of an outcome."""
 
 
 def write_id(serial: int, tag: int) -> str:
@@ -63,31 +64,56 @@ def parse_id(identity: Any) -> tuple[int, int]:
 _ID = re.compile("(0|[1-9][0-9]{0,17})-([0-9a-f]{8})", re.ASCII)
 
 
-def as_reports(decision: Any, reward: Any) -> list[tuple[str, Any]]:
-    """Reports as a list of (id, reward), from anything that `Learner.observe` takes."""
+Report = tuple[str, Any, Mapping[str, Any]]
+"""A decision's id, its reward, or None if there is none to report, and its outcomes by name."""
+NO_OUTCOMES: Mapping[str, Any] = {}
+
+
+def as_reports(decision: Any, reward: Any, outcomes: Any = None) -> list[Report]:
+    """Reports from anything that `Learner.observe` takes.
+
+    `outcomes` are {name: value} of a single decision; of a table, the names of the columns that are outcomes.
+    """
     if isinstance(decision, (str, Decision)):
-        if reward is None:
-            raise TypeError(f"reward=None for {decision!r}, but expected a number")
-        return [(decision if isinstance(decision, str) else decision.id, as_number(reward))]
-    if reward is not None:
-        raise TypeError("got many decisions with one reward; expected pairs (decision, reward)")
-    pairs = list(decision.items()) if isinstance(decision, Mapping) else _rows_of(decision)
-    pairs = listed("decisions", decision) if pairs is None else pairs
-    for pair in pairs:
-        if not (isinstance(pair, (tuple, list)) and len(pair) == 2):
-            raise TypeError(f"{pair!r}, but expected a pair (decision, reward)")
-    return [(one.id if isinstance(one, Decision) else one, as_number(value)) for one, value in pairs]
+        if reward is None and not outcomes:
+            raise TypeError(f"reward=None for {decision!r}, but expected a number, or outcomes")
+        return [_report((decision, reward, outcomes or NO_OUTCOMES))]
+    if reward is not None or isinstance(outcomes, Mapping):
+        raise TypeError("got many decisions with one reward or outcome; expected pairs (decision, reward)")
+    pairs = list(decision.items()) if isinstance(decision, Mapping) else _rows_of(decision, outcomes or ())
+    return [_report(pair) for pair in (listed("decisions", decision) if pairs is None else pairs)]
 
 
-def _rows_of(table: Any) -> list[tuple[Any, Any]] | None:
-    """Decision and reward of each row of a data frame or an Arrow table; None if it is neither."""
+def _report(given: Any) -> Report:
+    if not (isinstance(given, (tuple, list)) and len(given) in (2, 3)):
+        raise TypeError(f"{given!r}, but expected a pair (decision, reward), or (decision, reward, {{outcome: value}})")
+    decision, reward = given[:2]
+    outcomes = given[2] if len(given) > 2 else NO_OUTCOMES
+    if not isinstance(outcomes, Mapping):
+        raise TypeError(f"outcomes={outcomes!r:.60}, but expected {{outcome: value}}")
+    if outcomes:
+        outcomes = {name: as_number(value) for name, value in outcomes.items()}
+    return decision.id if isinstance(decision, Decision) else decision, as_number(reward), outcomes
+
+
+def _rows_of(table: Any, outcomes: Iterable[str]) -> list[tuple[Any, ...]] | None:
+    """Decision, reward and outcomes of each row of a data frame or an Arrow table; None if it is neither."""
     columns = columns_of(table)
     if columns is None:
         return None
-    identity = "decision" if "decision" in columns else "id"
-    return list(
-        zip(*column_values(columns, identity, "reward", expected="'decision' or 'id', and 'reward'"), strict=True)
-    )
+    identity, names = "decision" if "decision" in columns else "id", [name for name in outcomes if name in columns]
+    names = ["reward", *names] if "reward" in columns or not names else names
+    ids, *values = column_values(columns, identity, *names, expected="'decision' or 'id', and 'reward'")
+    if names == ["reward"]:
+        return list(zip(ids, *values, strict=True))
+    rows = [present(names, row) for row in zip(*values, strict=True)]
+    return [(one, row.pop("reward", None), row) for one, row in zip(ids, rows, strict=True)]
+
+
+def present(names: Iterable[str], row: Iterable[Any]) -> dict[str, Any]:
+    """The values of a table's row by name, without those that are missing: None, NaN and pandas's NA."""
+    none = getattr(sys.modules.get("pandas"), "NA", None)  # which is neither equal to itself nor unequal, as NaN is
+    return {n: v for n, v in zip(names, row, strict=True) if not (v is None or v is none) and v == v}
 
 
 def as_number(reward: Any) -> Any:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
-from posse.decision import column_values, columns_of
+from posse.decision import column_values, columns_of, present
 from posse.learner.setup import Setup, check_names
 
 
@@ -22,9 +21,7 @@ def given_players(setup: Setup, players: Any) -> dict[str, list[Any]]:
     elif columns is not None:
         names = [name for name in columns if name != "player"]
         players, *values = column_values(columns, "player", *names, expected="'player', and attributes")
-        none = getattr(sys.modules.get("pandas"), "NA", None)  # which is neither equal to itself nor unequal, as NaN is
-        rows = zip(*values, strict=True)
-        given = [{n: v for n, v in zip(names, row, strict=True) if v is not none and v == v} for row in rows]
+        given = [present(names, row) for row in zip(*values, strict=True)]
         given = given or [{}] * len(players)
     checked = check_names("player", players)
     setup.check_players(len(checked))

@@ -13,14 +13,16 @@ from typing import Any, overload
 import numpy as np
 
 from posse.attributes import Attributes, Value
-from posse.decision import ConflictingReward, Decision, UnknownDecision, as_reports, parse_id
+from posse.decision import Decision, as_reports
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
 from posse.learner.frames import given_players
 from posse.learner.ledger import Answer, Ledger, Row, RowLog
+from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
 from posse.learner.shares import check_shares
 from posse.learner.state import LearnerState
+from posse.outcomes import Alarm, Outcome, declared
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
 
@@ -61,6 +63,8 @@ class Learner:
             greatest, or one number for both. `set_shares` changes them.
         control: the arm that the others are compared with, for those who read the log.
         burn_in: how many decisions are drawn with equal shares at first, as far as the limits allow.
+        outcomes: what else comes of decisions, such as {"refund": posse.Outcome(at_most=0.05, action="pause")}; see
+            docs/outcomes.md.
         clock: gives the time in seconds.
     """
 
@@ -84,13 +88,15 @@ class Learner:
         shares: Mapping[Name, float | tuple[float, float]] = {},
         control: Name | None = None,
         burn_in: int = 0,
+        outcomes: Mapping[str, Outcome | Mapping[str, Any]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         try:
             low, high = reward_range
         except (TypeError, ValueError):
             raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
-        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, Attributes(attributes), player_limit
+        known = Attributes(attributes), player_limit, declared(outcomes)
+        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, *known
         limits, named = check_shares(shares), None if control is None else str(control)
         setup = Setup(policy, horizon, seed, low, high, *fixed, shares=limits, control=named, burn_in=burn_in)
         if not callable(clock):
@@ -101,7 +107,7 @@ class Learner:
         """Set everything up, before the first event; `first` has the arms, the players and the players' attributes."""
         values = [setup.attributes.check(each) for each in first.get("attributes", ())]
         self.state = LearnerState(setup, first["arms"], first["players"], values)
-        self.ledger = Ledger(setup.waiting_limit, setup.keep_log)
+        self.ledger = Ledger(setup.waiting_limit, setup.keep_log, len(setup.outcomes))
         self.changes: list[dict[str, Any]] = []  # who and what came and went, with the number of the event
         self.first = first
         self._clock, self._now = clock, -math.inf
@@ -183,47 +189,36 @@ class Learner:
 
     # ---------------------------------------------------------------- rewards
 
-    def observe(self, decision: str | Decision | Any, reward: float | None = None) -> int:
-        """Take the reward of a decision, or those of many at once as one round; return how many were new.
+    def observe(
+        self,
+        decision: str | Decision | Any,
+        reward: float | None = None,
+        outcomes: Mapping[str, float] | Iterable[str] | None = None,
+    ) -> int:
+        """Take the reward or outcomes of a decision, or those of many at once as one round; return how many were new.
 
-        A reward reported again is acknowledged and counted once. If any report is refused, none is taken.
+        What is reported again is acknowledged and counted once. If any report is refused, none is taken.
 
         Args:
-            decision: a `Decision` or its id; for many, a dictionary {decision: reward}, pairs (decision, reward), or a
-                data frame or Arrow table with the columns `decision` (or `id`) and `reward`.
-            reward: the reward of a single decision. True and False are 1 and 0.
+            decision: a `Decision` or its id; for many, a dictionary {decision: reward}, pairs (decision, reward), or
+                (decision, reward, {outcome: value}), or a data frame or Arrow table with the column `decision` (or
+                `id`), and `reward` or a column for each outcome, empty where nothing has come.
+            reward: the reward of a single decision. True and False are 1 and 0. None if only outcomes are reported.
+            outcomes: those of a single decision, {outcome: value}; for a table, which of its columns they are.
         """
-        reports = as_reports(decision, reward)
+        one = isinstance(decision, (str, Decision))
+        reports = as_reports(decision, reward, self.setup.outcomes.keys() if outcomes is None and not one else outcomes)
         with self._lock:
             self._tick()
-            fresh: dict[int, float] = {}
-            for identity, value in reports:
-                serial = self._check_report(identity, value, fresh)
-                if serial is not None:
-                    fresh[serial] = float(value)
-            self._observe([(self.ledger.waiting[serial], value) for serial, value in fresh.items()])
-            return len(fresh)
-
-    def _check_report(self, identity: str, value: Any, fresh: dict[int, float]) -> int | None:
-        """The decision's serial number if its reward is new, None if it is known. Raises if the report is invalid."""
-        serial, tag = parse_id(identity)
-        reward = self.state.setup.check_reward(f"reward of decision {identity}", value)
-        row = self.ledger.waiting.get(serial)
-        if row is not None and row.tag == tag:
-            if serial in fresh and self.state.steps(fresh[serial]) != self.state.steps(reward):
-                raise ConflictingReward(f"decision {identity} is given two rewards, {fresh[serial]:g} and {reward:g}")
-            return serial
-        known_tag, known, defaulted = self.ledger.answers.get(serial, (None, 0.0, False))
-        if known_tag == tag:
-            if self.state.steps(known) == self.state.steps(reward):
-                return None
-            how = f", taken by default after {self.setup.patience:g} s" if defaulted else ""
-            raise ConflictingReward(f"decision {identity} already has the reward {known:g}{how}; {reward:g} is refused")
-        if known_tag is None and row is None and serial < self.decisions:
-            forgotten = "" if self.setup.keep_log else ", or answered and forgotten, for want of a log"
-            given_up = f"given up when {self.setup.waiting_limit:,} newer ones waited{forgotten}"
-            raise UnknownDecision(f"decision {identity} is not waiting: it was not made here, or was {given_up}")
-        raise UnknownDecision(f"decision {identity} is not known to this learner")
+            fresh = Reports(self.state, self.ledger)
+            for report in reports:
+                fresh.take(*report)
+            self._observe([(self.ledger.waiting[serial], value) for serial, value in fresh.rewards.items()])
+            for each in fresh.outcomes.values():
+                self.ledger.outcomes[each.serial, each.outcome] = each.value
+            for kind, arm, outcome in self.state.guarded(fresh.outcomes.values()):
+                self._change(kind, arm, outcome=outcome)
+            return fresh.decisions
 
     def _observe(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:
         """Take in rewards as one round, and write them down."""
@@ -289,12 +284,21 @@ class Learner:
         self.changes.append({"event": self.events, "kind": "shares", "shares": found, "rounds": rounds})
 
     def _change(
-        self, kind: str, name: Name, knows_others: bool = True, values: tuple[Value, ...] | None = None
+        self,
+        kind: str,
+        name: Name,
+        knows_others: bool = True,
+        values: tuple[Value, ...] | None = None,
+        outcome: str | None = None,
     ) -> None:
         with self._lock:
-            self.state.change(kind, name, knows_others, values)
+            if kind == "alarm":
+                self.state.alarm(name, outcome)
+            else:
+                self.state.change(kind, name, knows_others, values)
             change = {"event": self.events, "kind": kind, "name": str(name), "knows_others": knows_others}
-            self.changes.append(change if values is None else change | {"attributes": list(values)})
+            more = {"attributes": None if values is None else list(values), "outcome": outcome}
+            self.changes.append(change | {field: value for field, value in more.items() if value is not None})
 
     @property
     def setup(self) -> Setup:
@@ -320,6 +324,13 @@ class Learner:
     def decisions(self) -> int:
         """How many decisions were made."""
         return self.state.decisions
+
+    @property
+    def alarms(self) -> tuple[Alarm, ...]:
+        """The arms that were shown to cross the bound of an outcome, in order."""
+        with self._lock:
+            raised = [change for change in self.changes if change["kind"] == "alarm"]
+            return tuple(Alarm(change["outcome"], change["name"], change["event"]) for change in raised)
 
     @property
     def players(self) -> tuple[str, ...]:
@@ -353,7 +364,7 @@ class Learner:
             about = log.describe(self.state, log.Past(self.first, self.changes, self.ledger.given_up, self._now))
             ledger, attributes = self.ledger.copy(), self.state.attributes()
         waiting = RowLog((row, None) for row in ledger["waiting"])  # from here on, others may choose
-        return log.arrow_table(about, ledger["answered"] + waiting.parts(), attributes)
+        return log.arrow_table(about, ledger["answered"] + waiting.parts(), attributes, ledger["outcomes"])
 
     @classmethod
     def replay(cls, table: Any, clock: Callable[[], float] = time.time) -> Learner:

@@ -30,12 +30,19 @@ class Answer(NamedTuple):
     """What came of it."""
 
     reward: float
-    observed: int  # the number of the event that brought it; 0 if nothing has come
+    observed: int  # the number of the event that brought it; 0 if nothing has come, −1 if it was given up
     observed_at: float
     defaulted: bool  # nothing came in time, and the default was taken
 
 
+Answered = tuple[int, float | None, bool, int, int]
+"""Tag, reward, whether it was taken by default, player and arm of a decision that waits no longer.
+
+The reward is None if the decision was given up; it is kept where outcomes may still come.
+"""
+NOBODY: Answered = (-1, None, False, 0, 0)
 NO_ANSWER = Answer(math.nan, 0, math.nan, False)
+GIVEN_UP = Answer(math.nan, -1, math.nan, False)
 WHOLE = {"serial", "tag", "round", "player", "arm", "holdout", "observed", "defaulted", "arms"}  # without a fraction
 FIELDS = (*Row._fields[:-1], *Answer._fields, "arms")  # `arms` is how many probabilities there are
 PART = 512 * len(FIELDS)  # numbers in a part of the log
@@ -86,13 +93,18 @@ def unpack(parts: Iterable[PackedRows]) -> tuple[dict[str, np.ndarray], np.ndarr
 
 
 class Ledger:
-    """The decisions of a learner. Those that wait are bounded in number; answered ones are kept if the log is."""
+    """The decisions of a learner. Those that wait are bounded in number; answered ones are kept if the log is.
 
-    def __init__(self, waiting_limit: int, keep_log: bool) -> None:
+    With outcomes, of which there are so many, decisions that are given up are kept like answered ones.
+    """
+
+    def __init__(self, waiting_limit: int, keep_log: bool, outcomes: int = 0) -> None:
         self.waiting_limit = waiting_limit
         self.keep_log = keep_log
         self.waiting: OrderedDict[int, Row] = OrderedDict()  # by serial number, oldest first
-        self.answers: OrderedDict[int, tuple[int, float, bool]] = OrderedDict()  # tag, reward, defaulted; likewise
+        self.answers: OrderedDict[int, Answered] = OrderedDict()  # likewise
+        self.outcomes: dict[tuple[int, int], float] = {}  # by serial number and outcome
+        self._outcome_count = outcomes
         self.answered = RowLog()
         self.given_up = 0
 
@@ -101,33 +113,54 @@ class Ledger:
         self.waiting[row.serial] = row
         if len(self.waiting) <= self.waiting_limit:
             return []
-        self.given_up += 1
-        return [self.waiting.popitem(last=False)[1]]
+        oldest = self.waiting.popitem(last=False)[1]
+        if self._outcome_count:
+            self.settle(oldest, GIVEN_UP)
+        if not (self._outcome_count and self.keep_log):
+            self.given_up += 1
+        return [oldest]
 
     def answer(self, row: Row, answer: Answer) -> None:
         """Move a decision from those that wait to those that are answered, or add a reward of the past."""
         if row.serial >= 0:
             del self.waiting[row.serial]
-            self.answers[row.serial] = (row.tag, answer.reward, answer.defaulted)
+        self.settle(row, answer)
+
+    def settle(self, row: Row, answer: Answer) -> None:
+        """Keep a decision that waits no longer, or a reward of the past."""
+        if row.serial >= 0:
+            reward = None if answer.observed < 0 else answer.reward
+            self.answers[row.serial] = (row.tag, reward, answer.defaulted, row.player, row.arm)
             if not self.keep_log and len(self.answers) > self.waiting_limit:
-                self.answers.popitem(last=False)
+                serial, _ = self.answers.popitem(last=False)
+                for outcome in range(self._outcome_count):
+                    self.outcomes.pop((serial, outcome), None)
         if self.keep_log:
             self.answered.append(row, answer)
+
+    def unknown(self, identity: str, serial: int, decisions: int) -> str:
+        """Why nothing can be reported of a decision; there were so many decisions."""
+        known = serial in self.waiting or self.answers.get(serial, NOBODY)[1] is not None
+        if known or serial >= decisions:
+            return f"decision {identity} is not known to this learner"
+        forgotten = "" if self.keep_log else ", or answered and forgotten, for want of a log"
+        given_up = f"given up when {self.waiting_limit:,} newer ones waited{forgotten}"
+        return f"decision {identity} is not waiting: it was not made here, or was {given_up}"
 
     def copy(self) -> dict[str, Any]:
         """The ledger at this moment. The copy shares with it what does not change, so it is made quickly."""
         recent = [] if self.keep_log else list(self.answers.items())
         rows = {"waiting": list(self.waiting.values()), "answered": self.answered.parts()}
-        return {"given_up": self.given_up, **rows, "recent": recent}
+        return {"given_up": self.given_up, **rows, "recent": recent, "outcomes": list(self.outcomes.items())}
 
     def restore(self, copy: dict[str, Any]) -> None:
         """Make an empty ledger what it was."""
         self.given_up = copy["given_up"]
         self.waiting = OrderedDict((row.serial, row) for row in copy["waiting"])
         self.answered = RowLog(full=copy["answered"])
-        self.answers = OrderedDict(copy["recent"])
+        self.answers, self.outcomes = OrderedDict(copy["recent"]), dict(copy["outcomes"])
         columns, _ = unpack(copy["answered"])
-        known = (columns[name].tolist() for name in ("serial", "tag", "reward", "defaulted"))
-        for serial, tag, reward, defaulted in zip(*known, strict=True):
+        names = ("serial", "observed", "tag", "reward", "defaulted", "player", "arm")
+        for serial, observed, tag, reward, defaulted, *pair in zip(*(columns[n].tolist() for n in names), strict=True):
             if serial >= 0:
-                self.answers[serial] = (tag, reward, bool(defaulted))
+                self.answers[serial] = (tag, None if observed < 0 else reward, bool(defaulted), *pair)

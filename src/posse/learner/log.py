@@ -5,21 +5,25 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from posse.attributes import Value
 from posse.decision import parse_id, write_id
-from posse.learner.ledger import COLUMNS, PackedRows, Row, unpack
+from posse.learner.guard import OutcomeValue
+from posse.learner.ledger import COLUMNS, GIVEN_UP, PackedRows, Row, unpack
 from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
 
 if TYPE_CHECKING:
     from posse.learner.learner import Learner
 
-SCHEMA = 2
+SCHEMA = 3
+
+Outcomes = Iterable[tuple[tuple[int, int], float]]
+"""Serial number and outcome, and the value that came."""
 
 
 class Past(NamedTuple):
@@ -54,14 +58,16 @@ def describe(state: LearnerState, past: Past) -> dict[str, Any]:
     }
 
 
-def arrow_table(about: dict[str, Any], parts: list[PackedRows], attributes: Mapping[str, Any] | None) -> Any:
+def arrow_table(
+    about: dict[str, Any], parts: list[PackedRows], attributes: Mapping[str, Any] | None, outcomes: Outcomes = ()
+) -> Any:
     """The log as an Arrow table, in the order of rounds and decisions, with `about` in its metadata.
 
-    `attributes` has the value of each player, by attribute; each is a column more.
+    `attributes` has the value of each player, by attribute; each is a column more, and so is each outcome.
     """
     columns, probabilities = unpack(parts)
     order = np.lexsort((columns["serial"], columns["round"]))
-    table = arrow_rows(about, columns, probabilities, attributes).take(order)
+    table = arrow_rows(about, columns, probabilities, attributes, outcomes).take(order)
     return table.replace_schema_metadata(metadata(about, len(order), int((columns["serial"] < 0).sum())))
 
 
@@ -75,12 +81,14 @@ def arrow_rows(
     columns: dict[str, np.ndarray],
     probabilities: np.ndarray,
     attributes: Mapping[str, Any] | None,
+    outcomes: Outcomes = (),
 ) -> Any:
     """Rows of the log as an Arrow table, as they were unpacked."""
     import pyarrow
 
     past, waits = columns["serial"] < 0, columns["observed"] == 0
-    missing = {"propensity": past} | dict.fromkeys(("reward", "observed", "defaulted", "observed_at"), waits)
+    missing = dict.fromkeys(("reward", "defaulted", "observed_at"), columns["observed"] <= 0)
+    missing |= {"propensity": past, "observed": waits}
 
     def taken(texts: Any, places: np.ndarray) -> Any:
         return pyarrow.array(texts, pyarrow.string()).take(pyarrow.array(places))
@@ -101,7 +109,21 @@ def arrow_rows(
     )
     made = {"decision": pyarrow.array(written, pyarrow.string()), "probabilities": each_arm}
     more = {name: taken(values, columns["player"]) for name, values in (attributes or {}).items()}
+    names = [name for name, _ in about["setup"].get("outcomes", ())]
+    for name, values in zip(names, _outcome_columns(len(names), columns["serial"], list(outcomes)), strict=True):
+        more[name] = pyarrow.array(values, mask=np.isnan(values))
     return pyarrow.table({name: made[name] if name in made else column(name) for name in COLUMNS} | more)
+
+
+def _outcome_columns(count: int, serials: np.ndarray, outcomes: list[tuple[tuple[int, int], float]]) -> np.ndarray:
+    """The value of each outcome, [outcome, row], of rows with these serial numbers; NaN where none came."""
+    found = np.full((count, serials.size), np.nan)
+    if outcomes:
+        places, values = zip(*outcomes, strict=True)
+        of, outcome = np.array(places).T
+        order = np.argsort(serials)
+        found[outcome, order[np.searchsorted(serials, of, sorter=order)]] = values
+    return found
 
 
 def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
@@ -118,13 +140,22 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
             if change["kind"] == "shares":
                 learner._set_shares(change["shares"], change["rounds"])
                 continue
-            learner._change(change["kind"], change["name"], change["knows_others"], values_of(learner.setup, change))
+            values = values_of(learner.setup, change)
+            learner._change(change["kind"], change["name"], change["knows_others"], values, change.get("outcome"))
         elif event in rewards:
             _observe(learner, rewards[event])
         else:
             raise ValueError(f"the log lacks event {event} of {about['events']}: rows are missing")
-    for entry in rewards[0]:  # those that wait
-        learner._wait(row_of(learner.state, entry))
+    for entry in rewards[0]:  # those that wait, or were given up
+        row = row_of(learner.state, entry)
+        if entry["observed"] == GIVEN_UP.observed:
+            learner.ledger.settle(row, GIVEN_UP)
+        else:
+            learner._wait(row)
+    if learner.setup.outcomes:
+        came = [each for entry in entries for each in outcomes_of(learner.state, entry)]
+        learner.ledger.outcomes = {(each.serial, each.outcome): each.value for each in came}
+        learner.state.guard.add(came)
     learner.state.rounds, learner.state.decisions = about["rounds"], about["decisions"]
     learner.ledger.given_up = about["given_up"]
     learner._now = -math.inf if about["time"] is None else about["time"]
@@ -143,6 +174,7 @@ def read_about(schema: Any) -> tuple[dict[str, Any], list[str]]:
     if about["schema"] > SCHEMA:
         raise ValueError(f"the log has schema {about['schema']}, but this posse reads up to {SCHEMA}; use a newer one")
     columns = [name for name in COLUMNS if about["schema"] > 1 or name != "probabilities"]
+    columns += [name for name, _ in about["setup"].get("outcomes", ())]
     missing = [name for name in columns if name not in schema.names]
     if missing:
         raise ValueError(f"the log has no column {missing[0]!r}")
@@ -183,3 +215,14 @@ def row_of(state: LearnerState, entry: dict[str, Any]) -> Row:
     each_arm = np.array(entry.get("probabilities") or [], np.float64)  # None, not available, becomes NaN
     rest = entry["propensity"] or 0.0, entry["holdout"], entry["shared"], entry["decided_at"]
     return Row(serial, tag, entry["round"], player, arm, *rest, each_arm.tobytes())
+
+
+def outcomes_of(state: LearnerState, entry: dict[str, Any]) -> list[OutcomeValue]:
+    """The outcomes of a decision, from an entry of a log."""
+    given = [(name, entry[name]) for name in state.setup.outcomes if entry[name] is not None]
+    if not given:
+        return []
+    serial, _ = parse_id(entry["decision"])
+    pair = state.player_roster.place(entry["player"]), state.arm_roster.place(entry["arm"])
+    checked = [state.setup.check_outcome(entry["decision"], *each) for each in given]
+    return [OutcomeValue(serial, outcome, *pair, value) for outcome, value in checked]

@@ -87,6 +87,14 @@ class Setup:
         """A reward as a float in the range that was declared."""
         return number(name, reward, least=self.low, most=self.high)
 
+    def check_outcome(self, decision: str, name: Any, value: Any) -> tuple[int, float]:
+        """The place of an outcome, and its value as a float in the range that was declared."""
+        if name not in self.outcomes:
+            raise ValueError(f"outcome {name!r:.60} was not declared; declared: {', '.join(self.outcomes) or 'none'}")
+        low, high = self.outcomes[name].range
+        checked = number(f"{name} of decision {decision}", value, least=low, most=high)
+        return list(self.outcomes).index(name), checked
+
     def check_players(self, players: int) -> None:
         """Check that there may be so many players."""
         if players > self.player_limit:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from posse.learner.learner import Learner
 
 KIND = "posse learner"
-SCHEMA = 3
+SCHEMA = 4
 _writing = threading.Lock()  # the file beside has one name, so one writer at a time
 
 
@@ -106,6 +106,7 @@ def _body(learner: Learner) -> dict[str, Any]:
         "statistics": [statistic.name for statistic in state.setup.policy.statistics],
         "known": {name: getattr(state.known, name).copy() for name in state.core.kept},
         "ledger": learner.ledger.copy(),
+        "tallies": state.guard.tallies.copy(),  # of outcomes: counts, sums and alarms
     }
 
 
@@ -115,6 +116,7 @@ def read(learner: Learner, path: Path, clock: Callable[[], float]) -> None:
     try:
         body = _from_schema_1(body) if schema < 2 else body
         body = _from_schema_2(body) if schema < 3 else body
+        body = _from_schema_3(body) if schema < 4 else body
         _restore(learner, body, clock)
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise SnapshotError(f"{path} is not a learner that this posse can read: {error!r}") from None
@@ -168,6 +170,12 @@ def _from_schema_2(body: dict[str, Any]) -> dict[str, Any]:
     return body | {"ledger": ledger | json.loads(ENCODER.encode(newer))}
 
 
+def _from_schema_3(body: dict[str, Any]) -> dict[str, Any]:
+    """The content of a file of schema 3, which had no outcomes; who was decided for did not matter any more."""
+    recent = [(serial, [*answer, 0, 0]) for serial, answer in body["ledger"]["recent"]]
+    return body | {"ledger": body["ledger"] | {"recent": recent, "outcomes": []}, "tallies": []}
+
+
 def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float]) -> None:
     setup = Setup.from_dict(body["setup"])
     learner._begin(setup, body["first"], clock)
@@ -180,6 +188,7 @@ def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float])
     ledger["waiting"] = [Row._make([*row[:-1], base64.b64decode(row[-1])]) for row in ledger["waiting"]]
     ledger["answered"] = [PackedRows(*map(base64.b64decode, part)) for part in ledger["answered"]]
     ledger["recent"] = [(serial, tuple(answer)) for serial, answer in ledger["recent"]]
+    ledger["outcomes"] = [(tuple(key), value) for key, value in ledger["outcomes"]]
     learner.ledger.restore(ledger)
     state = learner.state
     state.rounds, state.events, state.decisions = body["rounds"], body["events"], body["decisions"]
@@ -189,5 +198,7 @@ def _restore(learner: Learner, body: dict[str, Any], clock: Callable[[], float])
     values = [setup.attributes.check(each) for each in body["values"]] if "values" in body else None
     waiting = np.zeros((len(body["arms"]), len(body["players"])))
     state.restore(body["players"], body["arms"], waiting, body["known"], values)
+    shape = (3, len(setup.outcomes), len(body["arms"]))
+    state.guard.tallies = np.array(body["tallies"], np.int64).reshape(shape)
     for row in learner.ledger.waiting.values():
         state.wait(row)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from posse.decision import Decision, as_number, listed, write_id
 from posse.learner import kernel
 from posse.learner.core import OF_SUMMARY, Core, roomy
 from posse.learner.counts import Counts
+from posse.learner.guard import ALARM, Guard, OutcomeValue
 from posse.learner.ledger import Row
 from posse.learner.roster import PlayerError, Roster
 from posse.learner.setup import Name, Setup, check_name, check_names
@@ -49,6 +50,7 @@ class LearnerState:
         self.known = self.core.empty(self.values, len(arms), self._log_T())  # what the policy knows
         self.limit(setup.shares)
         self._wait_for(np.zeros((len(arms), len(players)), np.int64))
+        self.guard = Guard(setup.outcomes, len(arms))
         self._combinations: dict[tuple[Value, ...], str] = {}  # names of those that have been seen
         self._key = stream_key(setup.seed)
 
@@ -296,6 +298,7 @@ class LearnerState:
         elif arms > self.all_waiting.size:
             self.limit(self.shares)
             self.known = self.core.grown(self.known, arms, self._log_T())
+            self.guard.grow(arms)
             self._wait_for(np.pad(self.waiting, ((0, 1), (0, 0))))
         self._forget()
 
@@ -311,6 +314,27 @@ class LearnerState:
         self.events += 1
         self._forget()
         return checked
+
+    def guarded(self, values: Collection[OutcomeValue]) -> Iterator[tuple[str, str, str | None]]:
+        """Count values, then give the changes that are due: the alarms that they raise, and the arms to retire for it.
+
+        Each is a kind, an arm, and the outcome of an alarm; it has to be made before the next is asked for.
+        """
+        self.guard.add(values)
+        outcomes, roster = list(self.setup.outcomes.items()), self.arm_roster
+        for place, arm in self.guard.crossed(values):
+            name, outcome = outcomes[place]
+            yield "alarm", roster.names[arm], name
+            if outcome.action == "pause" and roster.here[arm] and roster.count > 1:
+                yield "retire arm", roster.names[arm], None
+
+    def alarm(self, arm: Name, outcome: str | None) -> None:
+        """One event: an arm was shown to cross the bound of an outcome."""
+        if outcome is None or outcome not in self.setup.outcomes:
+            raise ValueError(f"an alarm of the outcome {outcome!r}, but there is none of that name")
+        self.guard.tallies[ALARM, list(self.setup.outcomes).index(outcome), self.arm_roster.place(arm)] = 1
+        self.events += 1
+        self._forget()
 
     def _erase(self, player: int) -> None:
         self.values[player] = self.setup.attributes.values({})

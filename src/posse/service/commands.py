@@ -13,17 +13,20 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from posse.attributes import Attributes
-from posse.decision import Decision, UnknownDecision, as_reports, parse_id, write_id
+from posse.decision import ConflictingReward, Decision, Report, UnknownDecision, as_reports, write_id
 from posse.learner.frames import given_players
+from posse.learner.guard import OutcomeValue
+from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.shares import check_shares
+from posse.outcomes import declared
 from posse.policies.base import Policy
 from posse.service.storage import database
 from posse.service.storage.errors import Archived, Finished, Paused
@@ -114,55 +117,55 @@ class RewardOutcome:
 
     decision: str
     status: Literal["taken", "known", "conflict", "unknown", "invalid"]
-    """`taken`; `known`, the same reward came before; `conflict`, another did; `unknown` decision; `invalid` reward."""
+    """`taken`; `known`, the same came before; `conflict`, another did; `unknown` decision; `invalid` value."""
     detail: str | None = None
 
 
 class Observe(NamedTuple):
-    """Observe the rewards of decisions. Result: a `RewardOutcome` for each; a refused one does not stop the others."""
+    """Observe rewards and outcomes of decisions. Result: a `RewardOutcome` for each report.
+
+    A report is taken as a whole or not at all; one that is refused does not stop the others.
+    """
 
     experiment: str
-    reports: Sequence[tuple[str, float]]
-    """Pairs of a decision's id and its reward."""
+    reports: Sequence[tuple[str, float] | Report]
+    """A decision's id, its reward or None, and {outcome: value} if there are any."""
 
     def apply(self, transaction: Transaction) -> list[RewardOutcome]:
         live = transaction.live(self.experiment)
         _check_open(live)
         reports = as_reports(self.reports, None)
         now = transaction.now(live)
-        transaction.look_up_decisions(live, [identity for identity, _ in reports])
-        fresh: dict[int, float] = {}
-        outcomes = [check_report(live, identity, value, fresh) for identity, value in reports]
-        live.observe([(live.waiting[serial], value) for serial, value in fresh.items()], now)
-        return outcomes
+        transaction.look_up_decisions(live, [identity for identity, _, _ in reports])
+        fresh = Reports(live.state, live.recent)
+        results = [check_report(fresh, *report) for report in reports]
+        live.observe([(live.recent.waiting[serial], value) for serial, value in fresh.rewards.items()], now)
+        if fresh.outcomes:
+            _observe_outcomes(transaction, live, fresh.outcomes.values(), now)
+        return results
 
 
-def check_report(live: LiveExperiment, identity: str, value: Any, fresh: dict[int, float]) -> RewardOutcome:
-    """What becomes of a report; a new reward is added to `fresh`, by the serial number of its decision."""
-    state = live.state
+def check_report(fresh: Reports, identity: str, reward: Any, outcomes: Mapping[str, Any]) -> RewardOutcome:
+    """What becomes of a report, given those before it."""
     try:
-        serial, tag = parse_id(identity)
+        return RewardOutcome(identity, "taken" if fresh.take(identity, reward, outcomes) else "known")
     except UnknownDecision as error:
         return RewardOutcome(str(identity)[:60], "unknown", str(error))
-    try:
-        reward = state.setup.check_reward(f"reward of decision {identity}", value)
+    except ConflictingReward as error:
+        return RewardOutcome(identity, "conflict", str(error))
     except (TypeError, ValueError) as error:
         return RewardOutcome(identity, "invalid", str(error))
-    row = live.waiting.get(serial)
-    if row is not None and row.tag == tag:
-        if serial not in fresh:
-            fresh[serial] = reward
-            return RewardOutcome(identity, "taken")
-        known, conflict = fresh[serial], f"given two rewards, {fresh[serial]:g} and {reward:g}"
-    else:
-        known_tag, known, defaulted = live.answers.get(serial, (None, 0.0, False))
-        if known_tag != tag:
-            return RewardOutcome(identity, "unknown", f"decision {identity} was not made in experiment {live.name!r}")
-        how = f", taken by default after {state.setup.patience:g} s" if defaulted else ""
-        conflict = f"it already has the reward {known:g}{how}; {reward:g} is refused"
-    if state.steps(known) == state.steps(reward):
-        return RewardOutcome(identity, "known")
-    return RewardOutcome(identity, "conflict", conflict)
+
+
+def _observe_outcomes(
+    transaction: Transaction, live: LiveExperiment, values: Collection[OutcomeValue], now: float
+) -> None:
+    """Write values down, then the alarms that they raise, and what follows from those."""
+    live.observe_outcomes(values, now)
+    for kind, arm, outcome in live.state.guarded(values):
+        live.change(kind, arm, now, outcome=outcome)
+        what = f"the arm {arm!r} has crossed the bound of {outcome!r}" if outcome else f"the arm {arm!r} is retired"
+        transaction.alarms.append(f"experiment {live.name!r}: {what}")
 
 
 class Record(NamedTuple):
@@ -224,6 +227,7 @@ class Create(NamedTuple):
     shares: Mapping[str, Any] = {}
     control: str | None = None
     burn_in: int = 0
+    outcomes: Mapping[str, Any] | None = None
     description: str = ""
     key: str | None = None
     """Keys of requests that create are apart from those of any experiment."""
@@ -244,6 +248,7 @@ class Create(NamedTuple):
             shares=check_shares(self.shares),
             control=self.control,
             burn_in=self.burn_in,
+            outcomes=declared(self.outcomes),
         )
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
         said = Life().moves(None, None, self.description)
@@ -254,7 +259,7 @@ class Create(NamedTuple):
         return made
 
 
-LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in")
+LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in", "outcomes")
 """Fields of requests that came with version 5."""
 
 

@@ -38,6 +38,7 @@ class ExperimentCounts(NamedTuple):
     decisions: int
     rewards: int
     waiting: int
+    alarms: int
 
 
 class Metrics:
@@ -95,8 +96,10 @@ class _Collected(NamedTuple):
             ("decisions", CounterMetricFamily, "Decisions made"),
             ("rewards", CounterMetricFamily, "Rewards observed, those of the past included"),
             ("waiting", GaugeMetricFamily, "Decisions that wait for a reward"),
+            ("alarms", GaugeMetricFamily, "Arms that were shown to cross the bound of an outcome"),
         ):
-            family = kind(f"posse_experiment_{field}", about, labels=["experiment"])
+            name = "posse_alarms" if field == "alarms" else f"posse_experiment_{field}"
+            family = kind(name, about, labels=["experiment"])
             for each in self.experiments:
                 family.add_metric([each.experiment], getattr(each, field))
             yield family

@@ -98,7 +98,7 @@ class ReplaceBeside(NamedTuple):
         connection.execute(sql.select(table.c.id).where(table.c.name == self.experiment).with_for_update())
         self.replay.catch_up(connection)
         live, names = self.replay.result()
-        for beside in (tables.stats, tables.summaries):
+        for beside in (tables.stats, tables.summaries, tables.outcome_stats):
             connection.execute(sql.delete(beside).where(beside.c.experiment == live.id))
         for kind, roster in ((tables.players, live.state.player_roster), (tables.arms, live.state.arm_roster)):
             found = {entry["place"]: entry["here"] for entry in names[kind.name]}

@@ -18,7 +18,7 @@ import numpy as np
 from posse.checks import output_file
 from posse.decision import parse_id
 from posse.learner.ledger import Row
-from posse.learner.log import check_rows, read_about, row_of, values_of
+from posse.learner.log import check_rows, outcomes_of, read_about, row_of, values_of
 from posse.learner.setup import Setup, check_names
 from posse.service.commands import NO_LIMIT
 from posse.service.storage import database, log_rows, queries
@@ -204,7 +204,8 @@ class _LogImport:
                     self._set_shares(change["shares"], change["rounds"])
                     continue
                 values = values_of(state.setup, change)
-                live.change(change["kind"], change["name"], live.time, change["knows_others"], values)
+                rest = change["knows_others"], values, change.get("outcome")
+                live.change(change["kind"], change["name"], live.time, *rest)
             elif entries := self.log.rewards(event):
                 self._observe(entries)
             else:
@@ -246,6 +247,9 @@ class _LogImport:
             self.live.state.rounds, self.live.state.decisions = row.round, row.serial + 1
             stored = log_rows.stored_probabilities(row)
             self.live.append_decision(row, **stored, restricted=0, position=0)
+            if values := outcomes_of(self.live.state, self.next):
+                self.live.state.guard.add(values)
+                self.live.observe_outcomes(values, self.live.time)
             self._write()
             self.next = next(self.decisions, None)
 
@@ -253,5 +257,5 @@ class _LogImport:
         """Write to the database and forget, once there is much."""
         if self.live.links - self.written > AT_ONCE:
             self.live.write_log(self.connection)
-            self.live.trim()
+            self.live.recent.trim()
             self.written = self.live.links

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import json
 import logging
 import struct
 import time
@@ -14,15 +15,19 @@ import sqlalchemy as sql
 from sqlalchemy import exc
 from sqlalchemy.engine import Connection
 
+from posse.learner.setup import Setup
+from posse.learner.state import LearnerState
 from posse.service.storage import database
 from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, checksum
-from posse.service.storage.live_experiment import LiveExperiment, first_state
-from posse.service.storage.log_rows import Values, row_digest
+from posse.service.storage.live_experiment import LiveExperiment
+from posse.service.storage.log_replay import replay
+from posse.service.storage.log_rows import Values, parse_values, row_digest
+from posse.service.storage.outcome_rows import tally_rows
 from posse.service.storage.pair_statistics import all_rows, number_names, summary_of
 from posse.service.storage.store import ServiceStore
 
-TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at"}
+TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at", "outcomes": "observed_at"}
 NOT_OF_ITS_KIND = (struct.error, TypeError, AttributeError)  # what a digest says of a wrong value in a column
 LOGGER = logging.getLogger("posse.service")
 TELL_SECONDS = 5  # after which the log of the service says how far a long log is read
@@ -135,14 +140,14 @@ class LogAudit:
             "description": "",
             "rewards": 0,
         }
-        return LiveExperiment({**self.row, **start}, first_state(self.row, self.names["arms"], self.names["players"]))
+        return LiveExperiment({**self.row, **start}, _first_state(self.row, self.names["arms"], self.names["players"]))
 
     def _replay(self, begin: Callable[[], LiveExperiment | None]) -> LiveExperiment | None:
         rows = self._checked()
         try:
             live = begin()
             assert live is not None
-            live.replay(rows, lambda table, place: self.names[table][place])
+            replay(live, rows, lambda table, place: self.names[table][place])
         except exc.SQLAlchemyError:
             raise
         except Exception as error:  # a damaged log may fail anywhere; the digests then say why
@@ -210,6 +215,15 @@ def _place(table: str, row: Values) -> str:
     return f"{table}, {key} {row[key]}"
 
 
+def _first_state(row: Values, arms: list[Values], players: list[Values]) -> LearnerState:
+    """The learner's state before the first row of the log, with those arms and players that were there then."""
+    setup = Setup.from_dict(json.loads(row["setup"]))
+    first = players[: row["first_players"]]
+    values = [parse_values(setup.attributes, player["attributes"]) for player in first]
+    names = [player["name"] for player in first]
+    return LearnerState(setup, [arm["name"] for arm in arms[: row["first_arms"]]], names, values)
+
+
 # ---------------------------------------------------------------- what stands beside it
 
 
@@ -224,7 +238,8 @@ def _verify(audit: LogAudit) -> None:
         ends = f"ends with row {audit.links}, digest {audit.head.hex()[:12]}…"
         expected = f"but its head is row {row['links']}, digest {head}…"
         report("log", f"{ends}, {expected}" + (" (its end is missing)" if audit.links < row["links"] else ""))
-    _report_first("rewards", _wrong_answers(audit), report)
+    for table in ("rewards", "outcomes"):
+        _report_first(table, _wrong_answers(audit, table), report)
     if live is None:
         report("stats", "not compared, because the log is damaged")
         return
@@ -240,6 +255,7 @@ def _verify(audit: LogAudit) -> None:
                 report(f"{table}, place {place}", f"here is {found[place]!r}, but the log says {int(here)}")
     _report_first("stats", _wrong_pairs(audit, live), report)
     _check_summary(audit, live)
+    _report_first("outcome_stats", _wrong_tallies(audit, live), report)
 
 
 def _report_first(where: str, wrong: list[str], report: AddFinding) -> None:
@@ -260,10 +276,10 @@ def _check_names(audit: LogAudit) -> None:
             audit.report(table, f"places {places[:20]}, but expected 0 to {len(places) - 1}")
 
 
-def _wrong_answers(audit: LogAudit) -> list[str]:
-    """Rewards of decisions that were not made, or for another player or arm."""
+def _wrong_answers(audit: LogAudit, table: str) -> list[str]:
+    """Rewards or outcomes of decisions that were not made, or for another player or arm."""
     query = sql.text(
-        "SELECT r.serial, r.player, r.arm, d.player AS its_player, d.arm AS its_arm FROM rewards r LEFT JOIN "
+        f"SELECT r.serial, r.player, r.arm, d.player AS its_player, d.arm AS its_arm FROM {table} r LEFT JOIN "
         "decisions d ON d.experiment = r.experiment AND d.serial = r.serial WHERE r.experiment = :experiment AND "
         "r.serial >= 0 AND (d.serial IS NULL OR d.player <> r.player OR d.arm <> r.arm) ORDER BY r.serial"
     )
@@ -303,6 +319,17 @@ def _check_summary(audit: LogAudit, live: LiveExperiment) -> None:
         audit.report("summaries", f"content is {_shown(found)}, but the log says {_shown(wanted)}")
 
 
+def _wrong_tallies(audit: LogAudit, live: LiveExperiment) -> list[str]:
+    """Where what is kept of outcomes differs from what the log leads to."""
+    wanted = {(row["outcome"], row["arm"]): row for row in tally_rows(live.id, live.state.guard)}
+    wrong = []
+    for row in _stored_rows(audit.connection, "outcome_stats", live.id, "outcome, arm"):
+        expected = wanted.pop((row["outcome"], row["arm"]), None)
+        if dict(row) != expected:
+            wrong.append(f"there is {dict(row)}, but the log says {expected}")
+    return wrong + [f"{row} is missing" for row in wanted.values()]
+
+
 def _first_difference(stored: Any, expected: bytes, names: list[str]) -> str:
     """Which number of a pair is not what the log says."""
     if not isinstance(stored, bytes) or len(stored) != len(expected):
@@ -340,7 +367,8 @@ def _check_file(connection: Connection, report: AddFinding) -> None:
 
 
 def _check_orphans(connection: Connection, report: AddFinding) -> None:
-    for table in ("players", "arms", "decisions", "rewards", "changes", "requests", "stats", "summaries"):
+    beside = ("requests", "stats", "summaries", "outcome_stats")
+    for table in ("players", "arms", *TIMES, *beside):
         query = sql.text(
             f"SELECT experiment, count(*) AS rows FROM {table} WHERE experiment NOT IN (SELECT id FROM experiments) "
             f"AND ({NO_EXPERIMENT}, 'requests') <> (experiment, '{table}') GROUP BY experiment ORDER BY experiment"

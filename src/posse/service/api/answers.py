@@ -1,4 +1,4 @@
-"""What the longer answers say: the rows of a log, and a diagnosis."""
+"""What the longer answers say: outcomes, the rows of a log, and a diagnosis."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from pydantic import BaseModel, Field
 
 Table = list[list[float | None]]
 Pair = Annotated[list[str], Field(min_length=2, max_length=2)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class OutcomeBody(BaseModel, strict=True, extra="forbid", frozen=True):
+    """What else comes of a decision beside its reward. With a bound, arms that cross it raise an alarm."""
+
+    range: list[Finite] = Field([0.0, 1.0], min_length=2, max_length=2)
+    at_most: Finite | None = Field(None, description="The mean of every arm should be at most this")
+    at_least: Finite | None = Field(None, description="The mean of every arm should be at least this")
+    action: Literal["alarm", "pause"] = Field("alarm", description="With pause, an arm that raises it is also retired")
 
 
 # ---------------------------------------------------------------- rows of the log
@@ -52,6 +62,16 @@ class LogReward(LogObservation):
 
     kind: Literal["reward"]
     decision: str
+
+
+class LogOutcome(LogPull):
+    """The value of an outcome was observed."""
+
+    kind: Literal["outcome"]
+    decision: str
+    outcome: str
+    value: float
+    observed_at: float = Field(description="In seconds since 1970")
 
 
 class LogRecord(LogObservation):
@@ -101,6 +121,15 @@ class LogArmChange(LogRow):
     arm: str
 
 
+class LogAlarm(LogRow):
+    """An arm was shown to cross the bound of an outcome."""
+
+    kind: Literal["alarm"]
+    observed_at: float = Field(description="In seconds since 1970")
+    arm: str
+    outcome: str
+
+
 class LogSharesChange(LogRow):
     """The limits on arms' shares were replaced."""
 
@@ -112,6 +141,8 @@ class LogSharesChange(LogRow):
 AnyLogRow = Annotated[
     LogDecision
     | LogReward
+    | LogOutcome
+    | LogAlarm
     | LogRecord
     | LogPlayerChange
     | LogArmChange

@@ -10,7 +10,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -22,14 +22,16 @@ from pydantic import (
     GetPydanticSchema,
     Tag,
     create_model,
+    model_validator,
 )
 from pydantic_core import CoreSchema
 
 from posse.attributes import LONGEST_NAME, MOST
 from posse.decision import Decision
 from posse.learner.setup import PLAYER_LIMIT, check_name, check_names
+from posse.outcomes import MOST as MOST_OUTCOMES
 from posse.policies.base import Policy, all_policies
-from posse.service.api.answers import AnyLogRow, Table
+from posse.service.api.answers import AnyLogRow, OutcomeBody, Table
 from posse.service.commands import RewardOutcome
 from posse.service.settings import LARGEST_BATCH
 from posse.service.storage.lifecycle import LONGEST_DESCRIPTION, Status, check_description
@@ -175,6 +177,7 @@ class ExperimentBody(Body):
     shares: ArmShares = {}
     control: Name | None = Field(None, description="The arm that the others are compared with")
     burn_in: Whole = Field(0, ge=0, le=LARGEST, description="The first so many decisions have equal shares")
+    outcomes: dict[str, OutcomeBody] = Field({}, max_length=MOST_OUTCOMES, description="By name")
     description: Description = ""
 
 
@@ -222,14 +225,21 @@ class CombinationBody(ChoiceBody):
 
 
 class RewardBody(Body):
-    """The reward of a decision."""
+    """The reward of a decision, or outcomes, or both."""
 
     decision: DecisionId
-    reward: Real
+    reward: Real | None = Field(None, description="May be missing if there are outcomes")
+    outcomes: dict[str, Real] = Field({}, max_length=MOST_OUTCOMES, description="What else came of it, by name")
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.reward is None and not self.outcomes:
+            raise ValueError("neither a reward nor outcomes: expected one of them")
+        return self
 
 
 class RewardsBody(Body):
-    """The rewards of several decisions."""
+    """The rewards and outcomes of several decisions."""
 
     rewards: list[RewardBody] = Field(min_length=1, max_length=LARGEST_BATCH)
 
@@ -299,6 +309,7 @@ class ExperimentEntry(BaseModel):
     shares: dict[str, list[float]] = Field(description="The least and the greatest share of arms, as they are now")
     control: str | None = Field(description="The arm that the others are compared with")
     burn_in: int = Field(description="How many decisions have equal shares at first")
+    outcomes: dict[str, OutcomeBody] = Field(description="What else comes of decisions, as declared")
     rounds: int
     decisions: int
     rewards: int
@@ -337,7 +348,7 @@ class DecisionsAnswer(BaseModel):
 
 
 class OutcomesAnswer(BaseModel):
-    """What became of each reward, in order: taken, known (the same came before), conflict, unknown or invalid."""
+    """What became of each report, in order: taken, known (the same came before), conflict, unknown or invalid."""
 
     outcomes: list[RewardOutcome]
     taken: int = Field(description="How many were new, and count from now on")

@@ -14,6 +14,7 @@ _flag: dict[str, Any] = {"key": "offers", "reason": "SPLIT", "variant": "coupon"
 _flag |= {"metadata": {"decision": ID, "propensity": 0.5, "experiment": "offers"}}
 _taken = {"decision": ID, "status": "taken", "detail": None}
 _unknown = {"decision": "99-00000000", "status": "unknown", "detail": "decision 99-00000000 was not made in …"}
+_outcome = {"range": [0.0, 1.0], "at_most": 0.05, "at_least": None, "action": "pause"}
 _experiment = {
     "name": "offers",
     "policy": {"name": "PosseTS", "constants": {}, "label": "PosseTS"},
@@ -23,6 +24,7 @@ _experiment = {
     **{"horizon": None, "reward_range": [0.0, 1.0], "floor": 0.0, "holdout": 0.0},
     **{"default_reward": None, "patience": None, "attributes": {}, "player_limit": 100_000},
     **{"shares": {"coupon": [0.05, 0.3]}, "control": "nothing", "burn_in": 500},
+    "outcomes": {"refund": _outcome},
     **{"rounds": 1, "decisions": 1, "rewards": 1, "waiting": 0, "created_at": 1767225600.0},
 }
 _pull = {"decision": ID, "round": 1, "player": "Lyon", "arm": "coupon"}
@@ -31,6 +33,7 @@ _rows = [
     {"event": 2, "kind": "reward", **_pull, "reward": 1.0, "observed": 1, "defaulted": False, "observed_at": 1.8e9},
     {"event": 3, "kind": "join", "observed_at": 1.8e9, "player": "Metz"},
     {"event": 4, "kind": "shares", "observed_at": 1.8e9, "shares": {"coupon": [0.05, 0.3]}},
+    {"event": 5, "kind": "outcome", **_pull, "outcome": "refund", "value": 0.0, "observed_at": 1.8e9},
 ]
 _state = {"players": PLAYERS, "arms": ARMS, "pulls": [[1, 0], [0, 0]], "means": [[1.0, None], [None, None]]}
 _diagnosis = {
@@ -45,6 +48,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "ExperimentBody": [
         {"name": "offers", "arms": ARMS, "players": PLAYERS},
         {"name": "ramp", "arms": ARMS, "shares": {"coupon": [0.05, 0.3]}, "control": "nothing", "burn_in": 500},
+        {"name": "guarded", "arms": ARMS, "outcomes": {"refund": {"at_most": 0.05, "action": "pause"}}},
         {"name": "teas", "arms": ["green", "black"], "policy": {"name": "RobustAggTS", "constants": {"epsilon": 0.1}}},
     ],
     "ChangeBody": [
@@ -56,7 +60,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "OneDecisionBody": [{"player": "Lyon"}, {"player": "Lyon", "available": ["coupon"]}],
     "DecisionsBody": [{"players": PLAYERS}],
     "CombinationBody": [{"attributes": {"region": "south", "age": 44}}],
-    "RewardBody": [{"decision": ID, "reward": 1.0}],
+    "RewardBody": [{"decision": ID, "reward": 1.0}, {"decision": ID, "outcomes": {"refund": 0.0}}],
     "RewardsBody": [{"rewards": [{"decision": ID, "reward": 1.0}, {"decision": "99-00000000", "reward": 0.0}]}],
     "RecordsBody": [{"rewards": [{"player": "Lyon", "arm": "coupon", "reward": 1.0}]}],
     "ErasureBody": [{"player": "Lyon"}],

@@ -155,6 +155,7 @@ def _shown(experiment: queries.Experiment) -> dict[str, Any]:
     setup, policy = experiment.setup, experiment.setup.policy
     shown: dict[str, Any] = {**vars(setup), **vars(experiment), "reward_range": [setup.low, setup.high]}
     shown["attributes"] = setup.attributes.to_dict()
+    shown["outcomes"] = {name: each.to_dict() for name, each in setup.outcomes.items()}
     shown["policy"] = bodies.PolicyAnswer(name=type(policy).__name__, constants=policy.arguments(), label=policy.label)
     return shown | {names: _entries(shown[names]) for names in ("arms", "players")}
 
@@ -212,10 +213,10 @@ async def decide(name: Name, body: AnyDecisionBody, request: Request, idempotenc
     response_model=RewardOutcome | bodies.OutcomesAnswer,
 )
 async def reward(name: Name, body: AnyRewardBody, request: Request) -> Response:
-    """Report the reward of a decision, or those of several: then each has its own outcome, and good ones are taken."""
+    """Report the reward or outcomes of a decision, or those of several: then the good reports are taken."""
     reports = [body] if isinstance(body, bodies.RewardBody) else body.rewards
-    pairs = [(each.decision, each.reward) for each in reports]
-    outcomes: list[RewardOutcome] = await request.app.state.writer.apply(Observe(name, pairs))
+    given = [(each.decision, each.reward, each.outcomes) for each in reports]
+    outcomes: list[RewardOutcome] = await request.app.state.writer.apply(Observe(name, given))
     if isinstance(body, bodies.RewardsBody):
         return _json({"outcomes": outcomes, "taken": sum(each.status == "taken" for each in outcomes)})
     if outcomes[0].status in REFUSED:

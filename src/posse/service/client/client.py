@@ -16,7 +16,8 @@ try:
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError("clients need httpx: pip install 'posse[client]'", name="httpx") from error
 
-from posse.service.client.protocol import ClientProtocol, RewardReport
+from posse.service.client.delivery import RewardReport
+from posse.service.client.protocol import ClientProtocol
 from posse.service.client.retry import ServiceError, StepResult, Steps
 from posse.version import __version__
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from sqlalchemy.engine import Connection
 
 from posse.attributes import Value
 from posse.decision import Decision
+from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
@@ -26,18 +27,16 @@ from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
-from posse.service.storage.lifecycle import KINDS, Life
-from posse.service.storage.log_rows import Values, row_digest
+from posse.service.storage.lifecycle import Life
+from posse.service.storage.log_replay import replay
+from posse.service.storage.log_rows import UNREAD, Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics
+from posse.service.storage.recent_decisions import RecentDecisions
 
-RECENT = 20_000  # decisions, and answers, that are looked up without asking the database
 NAMES = ("players", "arms")  # tables whose rows may change
 SHARED = 16  # transactions after one in which another process had written
 FEW = 2_000  # rows that are read to catch up; if there are more, the statistics are read anew
 UPDATE = sql.update(tables.experiments).where(tables.experiments.c.id == sql.bindparam("experiment"))
-
-Answered = tuple[int, float, bool]
-"""Tag, reward, and whether it was taken by default."""
 
 
 class LiveExperiment:
@@ -48,8 +47,7 @@ class LiveExperiment:
         self.name: str = row["name"]
         self.state = state
         self.life = Life()
-        self.waiting: OrderedDict[int, Row] = OrderedDict()  # recent decisions without a reward,
-        self.answers: OrderedDict[int, Answered] = OrderedDict()  # and with one
+        self.recent = RecentDecisions(name=row["name"], outcomes=len(state.setup.outcomes))
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
         self.statistics = PairStatistics()
@@ -120,14 +118,15 @@ class LiveExperiment:
             )
         return live
 
-    def unread(self) -> dict[str, int]:
-        """The parameters of log_rows.UNREAD."""
-        return {"experiment": self.id, "serial": self.state.decisions, "link": self.links + 1, "most": FEW}
+    def unread(self) -> list[tuple[sql.Select[Any], dict[str, int]]]:
+        """The queries for what other processes wrote, with their parameters."""
+        wanted = {"experiment": self.id, "serial": self.state.decisions, "link": self.links + 1, "most": FEW}
+        return [(query, wanted) for query in UNREAD[: None if self.state.setup.outcomes else -1]]
 
     def catch_up(self, connection: Connection, row: Values, read: Sequence[Iterable[Values]] = ()) -> bool:
         """Replay what other processes wrote; False if it is so much that loading anew is faster.
 
-        `read` has what UNREAD found, where it was asked for already.
+        `read` has what `unread` finds, where it was asked for already.
         """
         missed = row["links"] - self.links
         self.shared = SHARED if missed else max(self.shared - 1, 0)
@@ -140,7 +139,7 @@ class LiveExperiment:
         head = self.head
         found: Iterable[tuple[str, Values]]
         if read:
-            found = [(table.name, entry) for table, rows in zip(log_rows.LOG, read, strict=True) for entry in rows]
+            found = [(table.name, entry) for table, rows in zip(log_rows.LOG, read, strict=False) for entry in rows]
         else:
             found = log_rows.read_log(connection, self.id, self.links, self.state.decisions)
         missing = sorted(found, key=log_rows.by_link)
@@ -153,66 +152,12 @@ class LiveExperiment:
                 f"experiment {self.name!r}: the log after row {self.links} has {len(missing)} rows that do not add up "
                 f"to its head, row {row['links']}; see what `posse db verify` says"
             )
-        self.replay(missing, lambda table, place: log_rows.read_name(connection, table, self.id, place))
+        replay(self, missing, lambda table, place: log_rows.read_name(connection, table, self.id, place))
         self._stand_at(row)
         self.statistics.keep(self.state)
         return True
 
-    def replay(self, rows: Iterable[tuple[str, Values]], entry_of: Callable[[str, int], Values]) -> None:
-        """Go through rows of the log, in order; `entry_of` gives the row at a place of a table of names."""
-        batch: list[tuple[Row, float]] = []
-        event = 0
-        for table, row in rows:
-            if batch and (table != "rewards" or row["event"] != event):
-                self.state.observe(batch)
-                batch = []
-            if table == "decisions":
-                decision = log_rows.decision_row(row)
-                self.state.rounds, self.state.decisions = decision.round, decision.serial + 1
-                self._wait(decision)
-            elif table == "rewards":
-                batch.append(self._replay_reward(row))
-                event = row["event"]
-            else:
-                self._replay_change(row, entry_of)
-            self.trim()
-        if batch:
-            self.state.observe(batch)
-
-    def _replay_reward(self, row: Values) -> tuple[Row, float]:
-        self.rewards += 1
-        self.statistics.touched.add((row["arm"], row["player"]))
-        known = self.waiting.pop(row["serial"], None)
-        if row["serial"] < 0:
-            self.state.rounds = row["round"]
-        elif known is not None:
-            self.answers[known.serial] = (known.tag, row["reward"], bool(row["defaulted"]))
-        return log_rows.past_row(row, max(row["serial"], -1)), row["reward"]
-
-    def _replay_change(self, row: Values, entry_of: Callable[[str, int], Values]) -> None:
-        kind, place = row["kind"], row["place"]
-        if kind in (*log_rows.PLAYER_CHANGES, *log_rows.ARM_CHANGES):
-            roster, values = self._roster_of(kind), None
-            if place < len(roster.names):
-                name = roster.names[place]
-            else:
-                entry = entry_of(f"{roster.kind}s", place)
-                name = entry["name"]
-                if kind == "join":
-                    values = log_rows.parse_values(self.state.setup.attributes, entry["attributes"])
-            self.state.change(kind, name, bool(row["knows_others"]), values)
-        elif kind == "shares":
-            self.state.set_shares(log_rows.parse_shares(row["detail"], self.state.arm_roster.names))
-        elif kind == "erase":
-            self._erase(place, entry_of("players", place)["name"])
-        elif kind == "rounds":
-            self.state.rounds = place
-        elif kind in KINDS:
-            self.life.follow(kind, row["detail"])
-        elif kind != "rebuild":
-            raise Damaged(f"experiment {self.name!r}: row {row['link']} of the log has the kind {kind!r}")
-
-    def _roster_of(self, kind: str) -> Roster:
+    def roster_of(self, kind: str) -> Roster:
         """The roster that a change is about."""
         return self.state.player_roster if kind in log_rows.PLAYER_CHANGES else self.state.arm_roster
 
@@ -241,16 +186,17 @@ class LiveExperiment:
 
     def append_decision(self, row: Row, **request: Any) -> None:
         """Write a decision to the log, and let it wait for its reward."""
-        self._wait(row)
+        self.wait(row)
         values = row._asdict()
         values |= request
         values["holdout"], values["request_key"] = int(row.holdout), None
         self._append("decisions", row.decided_at, values)
 
-    def _wait(self, row: Row) -> None:
+    def wait(self, row: Row) -> None:
+        """Let a decision wait for its reward."""
         self.state.wait(row)
         self.statistics.touched.add((row.arm, row.player))
-        self.waiting[row.serial] = row
+        self.recent.waiting[row.serial] = row
         self.oldest = min(self.oldest, row.decided_at)
 
     def observe(self, answered: list[tuple[Row, float]], now: float, defaulted: bool = False) -> None:
@@ -277,9 +223,14 @@ class LiveExperiment:
                 "observed_at": now,
             }
             self._append("rewards", now, values)
-            if not past:
-                self.waiting.pop(row.serial, None)
-                self.answers[row.serial] = (row.tag, reward, defaulted)
+            self.recent.answer(row.serial, reward, defaulted)
+
+    def observe_outcomes(self, values: Iterable[OutcomeValue], now: float) -> None:
+        """Write to the log what else came of decisions."""
+        for each in values:
+            each = each._replace(value=each.value + 0.0)  # not −0.0, as above
+            self.recent.note(each)
+            self._append("outcomes", now, each._asdict() | {"observed_at": now})
 
     def check_changes(
         self, steps: list[tuple[str, str]], values: Mapping[str, tuple[Value, ...]], shares: Any = None
@@ -303,7 +254,7 @@ class LiveExperiment:
                 roster.add(name)
             else:
                 if name not in roster:
-                    self._roster_of(kind).place(name)  # its error says who there is
+                    self.roster_of(kind).place(name)  # its error says who there is
                 roster.retire(name)
         if shares is not None:
             here = [name for _, name in arms.listed()]
@@ -316,12 +267,22 @@ class LiveExperiment:
         now: float,
         knows_others: bool = True,
         values: tuple[Value, ...] | None = None,
+        outcome: str | None = None,
     ) -> None:
-        """One event: a player or an arm comes or goes. A player that is new has these values of the attributes."""
+        """One event: a player or an arm comes or goes. A player that is new has these values of the attributes.
+
+        With "alarm", an arm has crossed the bound of an outcome.
+        """
         if kind == "erase":
             return self.erase(name, name, now)
+        if kind == "alarm":
+            self.state.alarm(name, outcome)
+            detail = json.dumps({"outcome": list(self.state.setup.outcomes).index(str(outcome))})
+            return self.append_change(
+                kind, self.state.arm_roster.place(name), now, self.state.events, knows_others, detail
+            )
         self.state.change(kind, name, knows_others, values)
-        roster = self._roster_of(kind)
+        roster = self.roster_of(kind)
         place = roster.place(name)
         self._append_name(roster, place)
         self.append_change(kind, place, now, self.state.events, knows_others)
@@ -329,11 +290,12 @@ class LiveExperiment:
     def erase(self, player: str, replacement: str, now: float) -> None:
         """Replace a player's name. Its attributes are forgotten, which is an event where there are any."""
         place = self.state.player_roster.place(player)
-        self._erase(place, replacement)
+        self.replace_name(place, replacement)
         self._append_name(self.state.player_roster, place)
         self.append_change("erase", place, now, self.state.events if self.state.setup.attributes else 0)
 
-    def _erase(self, place: int, replacement: str) -> None:
+    def replace_name(self, place: int, replacement: str) -> None:
+        """Give a player another name, and forget its attributes."""
         self.state.player_roster.rename(place, replacement)
         if self.state.setup.attributes:
             self.state.change("erase", replacement)
@@ -379,12 +341,6 @@ class LiveExperiment:
         row = log_rows.name_row(table, self.id, place, roster.names[place], bool(roster.here[place]), **more)
         self._rows[table].append(row)
 
-    def trim(self) -> None:
-        """Forget all but the recent decisions and answers."""
-        for known in (self.waiting, self.answers):
-            while len(known) > RECENT:
-                known.popitem(last=False)
-
     # ---------------------------------------------------------------- into the database
 
     def write_log(self, connection: Connection) -> None:
@@ -396,7 +352,7 @@ class LiveExperiment:
 
     def write(self, connection: Connection) -> None:
         """Write everything that is not yet there."""
-        self.trim()
+        self.recent.trim()
         if self.links == self._written:
             return
         self.write_log(connection)
@@ -411,12 +367,3 @@ class LiveExperiment:
         values |= {"links": self.links, "head": self.head, "time": self.time}
         values |= {"status": self.life.status, "description": self.life.description}
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}
-
-
-def first_state(row: Values, arms: list[Values], players: list[Values]) -> LearnerState:
-    """The learner's state before the first row of the log, with those arms and players that were there then."""
-    setup = Setup.from_dict(json.loads(row["setup"]))
-    first = players[: row["first_players"]]
-    values = [log_rows.parse_values(setup.attributes, player["attributes"]) for player in first]
-    names = [player["name"] for player in first]
-    return LearnerState(setup, [arm["name"] for arm in arms[: row["first_arms"]]], names, values)

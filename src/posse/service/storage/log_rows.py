@@ -126,12 +126,12 @@ WITH_REWARDS = (
     .where(_HERE, _MADE.serial.in_(sql.bindparam("serials", expanding=True)))
 )
 
-LOG = (tables.decisions, tables.rewards, tables.changes)
+LOG = (tables.decisions, tables.rewards, tables.changes, tables.outcomes)  # the last if there are any outcomes
 UNREAD = [  # what follows in each table of the log, as far as it is worth being replayed
     sql.select(table)
     .where(table.c.experiment == sql.bindparam("experiment"), place >= sql.bindparam(place.name))
     .limit(sql.bindparam("most"))
-    for table, place in zip(LOG, (_MADE.serial, _GIVEN.link, tables.changes.c.link), strict=True)
+    for table, place in zip(LOG, (_MADE.serial, *(each.c.link for each in LOG[1:])), strict=True)
 ]
 
 
@@ -182,19 +182,20 @@ def first_decision(connection: Connection, experiment: int, decisions: int, pass
 def read_log(
     connection: Connection, experiment: int, after: int = 0, serial: int = 0, limit: int | None = None
 ) -> Iterator[tuple[str, Values]]:
-    """The rows of the log after one of them, each with its table: decisions, then rewards, then changes.
+    """The rows of the log after one of them, each with its table, one table after another.
 
     `serial` is the first new decision's: decisions have no index of links, but serial numbers have the same order. With
-    a limit, rewards come with the tag of their decision, and its round as `decided_in`.
+    a limit, rewards and outcomes come with the tag of their decision, and its round as `decided_in`.
     """
     for table in LOG:
         place, first = (table.c.serial, serial) if table is tables.decisions else (table.c.link, after + 1)
         query = sql.select(table).where(table.c.experiment == experiment, place >= first).order_by(place)
         if limit is not None:
             query = query.where(place < first + limit)
-            if table is tables.rewards:
+            if table in (tables.rewards, tables.outcomes):
+                same = sql.and_(table.c.experiment == _MADE.experiment, table.c.serial == _MADE.serial)
                 query = query.add_columns(_MADE.tag, _MADE.round.label("decided_in"))
-                query = query.select_from(table.outerjoin(tables.decisions, SAME_DECISION))
+                query = query.select_from(table.outerjoin(tables.decisions, same))
         for row in connection.execute(query).mappings():
             if limit is None or row["link"] <= after + limit:
                 yield table.name, row

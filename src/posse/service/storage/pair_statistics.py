@@ -24,6 +24,7 @@ from posse.service.storage import schema as tables
 from posse.service.storage.database import insert_rows
 from posse.service.storage.errors import Damaged, OtherVersion
 from posse.service.storage.log_rows import Values, read_names, read_values
+from posse.service.storage.outcome_rows import OutcomeStatistics
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here
@@ -32,13 +33,14 @@ AT_ONCE = 10_000  # rows that are read in one go; in between, other threads may 
 
 
 class PairStatistics:
-    """Which pairs of a state, and whether its summary, differ from what the database has."""
+    """Which pairs of a state, whether its summary, and which tallies of outcomes differ from what the database has."""
 
     def __init__(self) -> None:
         self.touched: set[tuple[int, int]] = set()  # arm and player of the decisions and rewards since the last writing
         self._behind: set[tuple[int, int]] = set()  # pairs whose index lacks rewards: the next summary changes them
         self._shape = (0, 0)  # arms and players
         self._summary = NO_SUMMARY  # which one the database has
+        self._outcomes = OutcomeStatistics()
 
     def load(self, connection: Connection, row: Values, state: LearnerState, players: Entries, arms: Entries) -> None:
         """Put the state where the tables say it stands; `row` is the experiment's."""
@@ -71,6 +73,8 @@ class PairStatistics:
             state.restore(players, arms, numbers[0], arrays | summary, values)
         except ValueError:
             raise _other_summary(row["id"], state) from None
+        state.guard.grow(len(arms))
+        self._outcomes.load(connection, row["id"], state.guard)
         self.keep(state)
 
     def expect_summary(self) -> None:
@@ -80,6 +84,7 @@ class PairStatistics:
     def keep(self, state: LearnerState) -> None:
         """Take the state for what the database has."""
         self._changed(state)
+        self._outcomes.keep(state.guard)
 
     def write(self, connection: Connection, experiment: int, state: LearnerState) -> None:
         """Write the pairs that have changed, and the summary if one was made."""
@@ -90,6 +95,7 @@ class PairStatistics:
         if self._summary != before:
             values = {"experiment": experiment, "players": self._shape[1], "content": summary_of(state)}
             insert_rows(connection, tables.summaries, [values], replace=True)
+        self._outcomes.write(connection, experiment, state.guard)
 
     def _changed(self, state: LearnerState) -> np.ndarray:
         """The pairs that may differ from what the database has, which from now on has them."""

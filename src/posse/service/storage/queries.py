@@ -33,6 +33,7 @@ from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.lifecycle import Shipment, Status
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import Values
+from posse.service.storage.outcome_rows import outcomes_of_rows
 
 PROGRESS = ("status", "description", "rounds", "decisions", "events", "rewards", "waiting", "created_at", "time")
 TABLE_ROWS = 50_000  # rows of the log that are in memory at once
@@ -223,7 +224,10 @@ def without_patience(connection: Connection, ids: Collection[int]) -> list[int]:
 def experiment_counts(connection: Connection) -> list[ExperimentCounts]:
     """How far the experiments with the most decisions are, then all others together if there are more."""
     table = tables.experiments
-    query = sql.select(table.c.name, table.c.decisions, table.c.rewards, table.c.waiting)
+    told = tables.outcome_stats.c
+    alarms = sql.select(sql.func.coalesce(sql.func.sum(told.alarm), 0)).where(told.experiment == table.c.id)
+    counts = table.c.name, table.c.decisions, table.c.rewards, table.c.waiting, alarms.scalar_subquery()
+    query = sql.select(*counts)
     query = query.order_by(table.c.name == OTHERS, table.c.decisions.desc(), table.c.id)
     found = [ExperimentCounts(*row) for row in connection.execute(query)]
     named = [each for each in found[:MOST_NAMED] if each.experiment != OTHERS]
@@ -283,14 +287,17 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     arms = [arm for arm, _ in log_rows.read_names(connection, tables.arms, row["id"])]
     # A change of an arm, or of none, has a place too; a name too many does no harm.
     named = {one["place"] if table == "changes" else one["player"] for table, one in rows}
+    outcomes = [name for name, _ in json.loads(row["setup"]).get("outcomes", ())]
     for table, one in rows:
         if table == "changes" and one["kind"] == "finish" and (shipment := Shipment.parse(one["detail"])):
             named |= shipment.players.keys()
     players = log_rows.read_some(connection, tables.players, row["id"], named)
-    return [_log_entry(table, one, players, arms) for table, one in rows]
+    return [_log_entry(table, one, players, arms, outcomes) for table, one in rows]
 
 
-def _log_entry(table: str, row: Values, players: Mapping[int, str], arms: list[str]) -> dict[str, Any]:
+def _log_entry(
+    table: str, row: Values, players: Mapping[int, str], arms: list[str], outcomes: list[str]
+) -> dict[str, Any]:
     """A row of the log in the learner's words."""
     if table == "changes":
         change = {"event": row["link"], "kind": row["kind"], "observed_at": row["at"]}
@@ -298,6 +305,8 @@ def _log_entry(table: str, row: Values, players: Mapping[int, str], arms: list[s
             change["player"] = players[row["place"]]
         elif row["kind"] in log_rows.ARM_CHANGES:
             change["arm"] = arms[row["place"]]
+        elif row["kind"] == "alarm":
+            change |= {"arm": arms[row["place"]], "outcome": outcomes[json.loads(row["detail"])["outcome"]]}
         elif row["kind"] == "shares":
             change["shares"] = log_rows.parse_shares(row["detail"], arms)
         elif row["kind"] == "finish":
@@ -307,14 +316,16 @@ def _log_entry(table: str, row: Values, players: Mapping[int, str], arms: list[s
             change["description"] = json.loads(row["detail"])
         return change
     past = row["serial"] < 0
-    kind = "decision" if table == "decisions" else "record" if past else "reward"
+    kind = "record" if past else table.removesuffix("s")
     entry: dict[str, Any] = {"event": row["link"], "kind": kind}
     entry["decision"] = None if past else write_id(row["serial"], row["tag"])
-    entry["round"] = row["decided_in"] if kind == "reward" else row["round"]
+    entry["round"] = row["decided_in"] if kind in ("reward", "outcome") else row["round"]
     entry.update(player=players[row["player"]], arm=arms[row["arm"]])
     if table == "decisions":
         entry.update(propensity=row["propensity"], holdout=bool(row["holdout"]))
         entry.update(shared=row["shared"], decided_at=row["decided_at"])
+    elif table == "outcomes":
+        entry.update(outcome=outcomes[row["outcome"]], value=row["value"], observed_at=row["observed_at"])
     else:
         entry.update(reward=row["reward"], observed=row["event"])
         entry.update(defaulted=bool(row["defaulted"]), observed_at=row["observed_at"])
@@ -343,8 +354,10 @@ def log_tables(connection: Connection, name: str) -> Iterator[Any]:
     past = map(_recorded, connection.execute(log_rows.PAST_REWARDS, here, execution_options=by_parts).mappings())
     rows = heapq.merge(made, past, key=lambda pair: (pair[0].round, pair[0].serial))
     for _ in range(0, max(decisions + recorded, 1), TABLE_ROWS):
-        some = RowLog(itertools.islice(rows, TABLE_ROWS))
-        yield arrow_rows(about, *unpack(some.parts()), attributes).replace_schema_metadata(said)
+        columns, probabilities = unpack(RowLog(itertools.islice(rows, TABLE_ROWS)).parts())
+        found = outcomes_of_rows(connection, live.id, columns["serial"]) if live.state.setup.outcomes else {}
+        table = arrow_rows(about, columns, probabilities, attributes, found.items())
+        yield table.replace_schema_metadata(said)
 
 
 def _decision(row: Values) -> tuple[Row, Answer | None]:
@@ -370,10 +383,12 @@ def _past(connection: Connection, row: Values, live: LiveExperiment, given_up: i
             shares = {arm: list(pair) for arm, pair in log_rows.parse_shares(one.detail, arms).items()}
             changes.append({"event": one.event, "kind": one.kind, "shares": shares, "rounds": one.place})
             continue
-        who = (arms if one.kind in log_rows.ARM_CHANGES else players)[one.place]
+        who = (arms if one.kind in (*log_rows.ARM_CHANGES, "alarm") else players)[one.place]
         change = {"event": one.event, "kind": one.kind, "name": who, "knows_others": bool(one.knows_others)}
         if one.kind == "join" and state.setup.attributes:
             change["attributes"] = list(state.values[one.place])
+        if one.kind == "alarm":
+            change["outcome"] = list(state.setup.outcomes)[json.loads(one.detail)["outcome"]]
         changes.append(change)
     first: dict[str, list[Any]] = {"arms": arms[: row["first_arms"]], "players": players[: row["first_players"]]}
     if state.setup.attributes:

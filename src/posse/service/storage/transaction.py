@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,9 +24,11 @@ from posse.service.storage import schema as tables
 from posse.service.storage.errors import Invalid, OutcomeUnknown, Refused, UnknownExperiment
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, KeyedRequest, KeyedRequests
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_rows import MADE_BEFORE, NEXT_DECISION, UNREAD, WITH_REWARDS, Values, decision_row
+from posse.service.storage.log_rows import MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, Values, decision_row
+from posse.service.storage.outcome_rows import known_outcomes
 from posse.service.storage.store import ServiceStore
 
+LOGGER = logging.getLogger("posse.service")
 Result = TypeVar("Result")
 TRIES = 4  # of a transaction that another one got in the way of
 PAUSE = 0.05  # seconds before the second try, then twice as long each time
@@ -99,10 +103,11 @@ def _try_to_commit(store: ServiceStore, work: Callable[[Transaction], Result]) -
                 raise
     store.live |= transaction.touched  # at the end: a transaction takes out those that it uses
     for live in list(store.live.values())[:-BUSY]:
-        live.waiting.clear()
-        live.answers.clear()
+        live.recent.clear()
     if transaction.erased:
         database.forget(store.engine)
+    for alarm in transaction.alarms:
+        LOGGER.warning(alarm)
     return result
 
 
@@ -145,6 +150,7 @@ class Transaction:
         self.clock = store.clock
         self.touched: dict[str, LiveExperiment] = {}
         self.erased = False  # whether a name was; copies of it may be left in the database's files
+        self.alarms: list[str] = []  # what the log of the service says once they are written
         self.requests = KeyedRequests(connection)
         self._live = store.live
         self._links: dict[str, int] = {}  # rows that the logs had before
@@ -173,9 +179,11 @@ class Transaction:
             rows, unread = self.connection.execute(LOCKED, {"names": wanted}).mappings().all(), {}
         else:  # what others wrote is read in the same round trip, once the lock is there
             shared = [name for name, live in known.items() if live.shared]
-            asked = [(query, known[name].unread()) for name in shared for query in UNREAD]
-            rows, *read = database.read_together(self.connection, [(LOCKED_ANY, {"names": wanted}), *asked])
-            unread = {name: read[len(UNREAD) * place :][: len(UNREAD)] for place, name in enumerate(shared)}
+            asked = {name: known[name].unread() for name in shared}
+            first: tuple[Any, Mapping[str, Any]] = (LOCKED_ANY, {"names": wanted})
+            rows, *read = database.read_together(self.connection, [first, *itertools.chain(*asked.values())])
+            answers = iter(read)
+            unread = {name: [next(answers) for _ in questions] for name, questions in asked.items()}
         for row in rows:
             live = known.get(row["name"])
             found = unread.get(row["name"], ())
@@ -263,11 +271,11 @@ class Transaction:
 
     def look_up_decisions(self, live: LiveExperiment, ids: Iterable[str]) -> None:
         """Load what the database knows of these decisions."""
-        wanted = []
+        wanted, recent = [], live.recent
         for identity in ids:
             with contextlib.suppress(UnknownDecision):
                 serial, _ = parse_id(identity)
-                if serial < live.state.decisions and serial not in live.waiting and serial not in live.answers:
+                if serial < live.state.decisions and serial not in recent.waiting and serial not in recent.answers:
                     wanted.append(serial)
         if not wanted:
             return
@@ -276,9 +284,12 @@ class Transaction:
             serials = {"experiment": live.id, "serials": wanted[start : start + AT_ONCE]}
             for row in self.connection.execute(WITH_REWARDS, serials).mappings():
                 if row["given"] is None:
-                    live.waiting[row["serial"]] = decision_row(row)
+                    recent.waiting[row["serial"]] = decision_row(row)
                 else:
-                    live.answers[row["serial"]] = (row["tag"], row["given"], bool(row["defaulted"]))
+                    answer = row["tag"], row["given"], bool(row["defaulted"]), row["player"], row["arm"]
+                    recent.answers[row["serial"]] = answer
+            if live.state.setup.outcomes:
+                recent.outcomes |= known_outcomes(self.connection, **serials)
 
 
 def check_experiment_name(name: Any) -> str:
