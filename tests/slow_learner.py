@@ -454,7 +454,8 @@ class SlowLearner:
 def limited(wins, least, most):
     """Shares as the rule says: the least, and the rest by the chances of winning; who has too much gives it away.
 
-    What is given away goes by the chances of winning too, with a millionth of the room between the limits.
+    What is given away goes by the chances of winning too. If they are less than a millionth together, the room between
+    the limits makes up for what they lack.
     """
     if sum(most) < 1:
         most = [each / sum(most) if sum(most) else 1.0 for each in most]
@@ -464,7 +465,9 @@ def limited(wins, least, most):
     while over := {arm for arm, each in enumerate(share) if arm not in full and each >= most[arm]}:
         full |= over
         taken = sum(most[arm] for arm in full) + sum(low for arm, low in enumerate(least) if arm not in full)
-        parts = {arm: chance + 1e-6 * room[arm] for arm, chance in enumerate(wins) if arm not in full}
+        parts = {arm: chance for arm, chance in enumerate(wins) if arm not in full}
+        lacking, space = max(1e-6 - sum(parts.values()), 0.0), sum(room[arm] for arm in parts)
+        parts = {arm: chance + (lacking and lacking * room[arm] / space) for arm, chance in parts.items()}
         for arm in range(len(share)):
             share[arm] = most[arm] if arm in full else least[arm] + (1 - taken) * parts[arm] / sum(parts.values())
     return share

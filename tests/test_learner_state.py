@@ -64,6 +64,8 @@ def busy(policy, seed=0, rounds=60, **options):
             learner.join("west")
             learner.join("far west", knows_others=False)
             learner.add_arm("juice")
+        if t == 30:
+            learner.set_shares({"cocoa": (0.05, 0.4), "juice": 0.1})
         if t == 40:
             learner.retire("north")
             learner.retire_arm("coffee")
@@ -216,7 +218,7 @@ class TestFile:
         path = tmp_path / "learner.json"
         new().save(path)
         content = json.loads(path.read_text())
-        assert (content["kind"], content["schema"], content["version"]) == ("posse learner", 3, posse.__version__)
+        assert (content["kind"], content["schema"], content["version"]) == ("posse learner", 4, posse.__version__)
         assert content["learner"]["setup"]["policy"] == {
             "name": "RobustAggTS",
             "module": "posse",

@@ -34,6 +34,7 @@ BODIES: dict[str, Any] = {
     "/v1/experiments/{name}/erasures": {"player": "Nice"},
     "/ofrep/v1/evaluate/flags/{name}": {"context": {"targetingKey": "Lyon"}},
     "/ofrep/v1/evaluate/flags": {"context": {"targetingKey": "Lyon"}},
+    "/v1/tokens": {"scopes": ["read"]},
 }
 """What is sent to the routes that are known here. Others are sent {}, which is enough to see whether they let in."""
 
@@ -136,7 +137,7 @@ def _request(client: httpx.AsyncClient, attempt: Attempt) -> httpx.Request:
     if secret is not None:
         headers |= {"Cookie": f"{COOKIE}={secret}"} if attempt.by_cookie else {"Authorization": f"Bearer {secret}"}
     body: dict[str, Any] = {"json": BODIES.get(path, {})} if method in ("POST", "PATCH") and not page else {}
-    target = path.replace("{name}", "ours").replace("{path:path}", "icon.svg")
+    target = path.replace("{name}", "ours").replace("{path:path}", "icon.svg").replace("{number}", "999999999")
     return client.build_request(method, target, headers=headers | {"spoken": attempt.http}, **body)
 
 

@@ -56,7 +56,7 @@ def peak_of(call):
 def test_a_longer_log_takes_hardly_more_memory_to_import_and_to_export(tmp_path, monkeypatch):
     monkeypatch.setattr(transfer, "AT_ONCE", 50)
     monkeypatch.setattr(queries, "TABLE_ROWS", 50, raising=False)
-    monkeypatch.setattr("posse.service.storage.live_experiment.RECENT", 50)
+    monkeypatch.setattr("posse.service.storage.recent_decisions.RECENT", 50)
     peaks = {}
     with stores("sqlite", tmp_path) as (store,):
         for rounds in (30, 30, 300):  # the first is for what is loaded once

@@ -134,11 +134,11 @@ def test_a_store_that_forgets_its_answers_would_be_caught(tmp_path, monkeypatch)
     assert verify(store) == []
     assert commit(store, Observe(EXPERIMENT, [(decision.id, 1.0)]))[0].status == "known"
 
-    def forget(live, identity, value, fresh):
-        serial, answer = int(identity.partition("-")[0]), None
-        if (answer := live.answers.pop(serial, None)) is not None:
-            live.waiting[serial] = reports_row(live, serial, answer[0])
-        return check_report(live, identity, value, fresh)
+    def forget(fresh, identity, *report):
+        serial, recent = int(identity.partition("-")[0]), fresh._known
+        if (answer := recent.answers.pop(serial, None)) is not None:
+            recent.waiting[serial] = reports_row(serial, answer[0])
+        return check_report(fresh, identity, *report)
 
     monkeypatch.setattr("posse.service.commands.check_report", forget)
     assert commit(store, Observe(EXPERIMENT, [(decision.id, 1.0)]))[0].status == "taken"
@@ -148,10 +148,10 @@ def test_a_store_that_forgets_its_answers_would_be_caught(tmp_path, monkeypatch)
     store.close()
 
 
-def reports_row(live, serial, tag):
+def reports_row(serial, tag):
     from posse.learner.ledger import Row
 
-    return Row(serial, tag, 1, 0, 0, 1.0, False, 0.0, live.time)
+    return Row(serial, tag, 1, 0, 0, 1.0, False, 0.0, 0.0)
 
 
 # ---------------------------------------------------------------- processes side by side

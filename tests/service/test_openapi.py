@@ -116,7 +116,7 @@ def test_what_is_one_of_a_few_is_listed(described):
     names = schemas["PolicyAnswer"]["properties"]["name"]["enum"]
     assert {"PosseTS", "RobustAggTS"} <= set(names) <= {cls.__name__ for cls in all_policies()}
     assert set(schemas["LogAnswer"]["properties"]["rows"]["items"]["discriminator"]["mapping"]) == {
-        *("decision", "reward", "record", "join", "retire", "erase"),
+        *("decision", "reward", "outcome", "record", "alarm", "shares", "join", "retire", "erase"),
         *("add arm", "retire arm", "pause", "resume", "finish", "archive", "restore", "describe", "rounds", "rebuild"),
     }
 

@@ -83,6 +83,7 @@ class Pair:
         assert (state.rounds, state.decisions, state.events) == (ours.rounds, ours.decisions, ours.events)
         assert list(state.player_roster) == list(ours.player_roster)
         assert list(state.arm_roster) == list(ours.arm_roster)
+        assert state.shares == ours.shares
 
 
 CASES = [(policy, workers, "sqlite") for policy in POLICIES for workers in (1, 2)]
@@ -93,7 +94,8 @@ CASES += [(policy, 2, "postgresql") for policy in (POLICIES[0], POLICIES[3])]
 def test_decisions_and_state_are_the_learners_event_by_event(policy, workers, backend, tmp_path):
     clock = Clock()
     with stores(backend, tmp_path, workers, clock) as opened:
-        pair = Pair(opened, clock, policy, seed=5, default_reward=0.25, patience=30, floor=0.01, holdout=0.1)
+        limited = {"shares": {"tea": (0.1, 0.5)}, "control": "tea", "burn_in": 9} if workers > 1 else {}
+        pair = Pair(opened, clock, policy, seed=5, default_reward=0.25, patience=30, floor=0.01, holdout=0.1, **limited)
         for step in range(45):
             clock.now += pair.chance.random() * 4
             players = list(pair.learner.players)
@@ -107,6 +109,10 @@ def test_decisions_and_state_are_the_learners_event_by_event(policy, workers, ba
                 commit(pair.worker, Change("teas", join=["west", "far west"]))
                 pair.learner.add_arm("juice")
                 commit(pair.worker, Change("teas", add_arms=["juice"]))
+            if step == 25 and limited:
+                shares = {"tea": 0.2, "juice": (0.05, 0.3)}
+                pair.learner.set_shares(shares)
+                assert commit(pair.worker, Change("teas", shares=shares)).shares == pair.learner.shares
             if step == 30:
                 pair.learner.retire_arm("coffee")
                 pair.learner.retire("north")

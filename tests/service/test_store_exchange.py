@@ -90,6 +90,7 @@ def test_an_exported_log_comes_back_the_same(backend, tmp_path):
             if step == 10:
                 commit(store, Change("teas", join=["west"], add_arms=["juice"]))
                 commit(store, Erase("teas", "west"))
+                commit(store, Change("teas", shares={"juice": (0.1, 0.3), "tea": 0.2}))
         assert export_log(store, "teas", tmp_path / "a.parquet") == 81
         import_log(store, "again", tmp_path / "a.parquet")
         export_log(store, "again", tmp_path / "b.parquet")
@@ -117,6 +118,7 @@ FIRST_EXPERIMENTS = [
     "CREATE INDEX decisions_by_key ON decisions (experiment, request_key, position)",
     *(f"ALTER TABLE experiments DROP COLUMN {name}" for name in ("rewards", "waiting", "status", "description")),
     "ALTER TABLE experiments ADD COLUMN paused SMALLINT",
+    "DROP INDEX changes_with_detail",
     "ALTER TABLE changes DROP COLUMN detail",
     "ALTER TABLE experiments ADD COLUMN summary BYTEA",
     "ALTER TABLE players DROP COLUMN attributes",

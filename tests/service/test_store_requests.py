@@ -226,7 +226,7 @@ class TestRewards:
         assert commit(store, Observe("beers", [(decision.id, 1.0)]))[0].status == "unknown"
 
     def test_what_was_forgotten_is_asked_of_the_database(self, opened, monkeypatch):
-        monkeypatch.setattr("posse.service.storage.live_experiment.RECENT", 2)
+        monkeypatch.setattr("posse.service.storage.recent_decisions.RECENT", 2)
         one, _, _ = opened
         new(one)
         made = [commit(one, Choose("teas", ["north"]))[0] for _ in range(10)]
@@ -242,7 +242,7 @@ class TestRewards:
             new(one, name=name)
         made = {name: commit(one, Choose(name, SHOPS)) for name in names}
         answered(one, name="beers")
-        kept = {name: len(live.waiting) + len(live.answers) for name, live in one.live.items()}
+        kept = {name: len(live.recent.waiting) + len(live.recent.answers) for name, live in one.live.items()}
         assert kept == {"teas": 0, "wines": 3, "beers": 4}
         for status in ("taken", "known"):
             for name in names:

@@ -68,31 +68,33 @@ def add(commands: Commands) -> None:
     text = "bring an older database to the newest schema; back it up before"
     _add_database(add_command(actions, _upgrade, text, extra="service"))
     text = "replay the logs, check their digests, compare with everything beside"
-    _add_action(actions, _verify, text, "--experiment", "--import")
-    _add_action(actions, _rebuild, "make everything beside the logs anew from them", "--experiment", "--import")
-    _add_action(actions, _export, "write an experiment's log to a Parquet file", "experiment", "log", "--import")
+    add_action(actions, _verify, text, "--experiment", "--import")
+    add_action(actions, _rebuild, "make everything beside the logs anew from them", "--experiment", "--import")
+    add_action(actions, _export, "write an experiment's log to a Parquet file", "experiment", "log", "--import")
     text = "begin an experiment with a log from a Parquet file"
-    _add_action(actions, _import, text, "experiment", "log", "--import")
+    add_action(actions, _import, text, "experiment", "log", "--import")
     text = "replace a player's name for good; what it taught the others stays"
-    _add_action(actions, _erase, text, "experiment", "player", "--import")
-    backup = _add_action(actions, _backup, "copy a SQLite database while it is in use")
+    add_action(actions, _erase, text, "experiment", "player", "--import")
+    backup = add_action(actions, _backup, "copy a SQLite database while it is in use")
     backup.add_argument("file", metavar="FILE", type=Path, help="a new file")
 
     token = commands.add_parser(
         "token", help="make and revoke the service's tokens", description="The service's tokens."
     )
     actions = token.add_subparsers(title="actions", metavar="ACTION", required=True)
-    create = _add_action(actions, _create, "make a token; its secret is shown once", "--experiment", "--import")
+    create = add_action(actions, _create, "make a token; its secret is shown once", "--experiment", "--import")
     scopes, what = ("decide", "reward", "read", "admin"), "what it is for (may be repeated); admin is everything"
     create.add_argument("--scope", action="append", required=True, choices=scopes, help=what)
     create.add_argument("--expires", type=_duration, metavar="TIME", help="such as 12h or 90d (default: never)")
     create.add_argument("--label", default="", metavar="TEXT", help="to know it by")
-    _add_action(actions, _list, "list the tokens, without their secrets")
-    revoke = _add_action(actions, _revoke, "end a token")
+    add_action(actions, _list, "list the tokens, without their secrets")
+    revoke = add_action(actions, _revoke, "end a token")
     revoke.add_argument("token", type=int, metavar="NUMBER", help="as in the list, and after posse_ in the token")
 
 
-def _add_action(actions: Commands, action: Callable[..., None], text: str, *arguments: str) -> argparse.ArgumentParser:
+def add_action(
+    actions: Commands, action: Callable[..., None], text: str, *arguments: str, name: str = ""
+) -> argparse.ArgumentParser:
     """Add an action on the service's database, which takes some of the ARGUMENTS."""
 
     @functools.wraps(action)
@@ -102,7 +104,7 @@ def _add_action(actions: Commands, action: Callable[..., None], text: str, *argu
         with contextlib.closing(ServiceStore(options.database)) as store:
             action(store, options)
 
-    parser = add_command(actions, run, text, extra="service")
+    parser = add_command(actions, run, text, name, extra="service")
     _add_database(parser)
     for argument in arguments:
         parser.add_argument(argument, **ARGUMENTS[argument])
@@ -206,7 +208,7 @@ def _verify(store: ServiceStore, options: argparse.Namespace) -> None:
     from posse.service.storage import queries
 
     findings = verify(store, options.experiment)
-    rows = sum(one.decisions for one in store.read(queries.experiments)) if not findings else 0
+    rows = sum(one.decisions for one in store.read(queries.experiments, archived=None)) if not findings else 0
     for finding in findings:
         print(finding)
     if findings:
@@ -263,11 +265,11 @@ def _list(store: ServiceStore, options: argparse.Namespace) -> None:
 
     now = store.clock()
     for token in store.read(tokens.all_tokens):
-        until = "never expires" if token.expires_at is None else f"expires {_date(token.expires_at)}"
+        until = "never expires" if token.expires_at is None else f"expires {date(token.expires_at)}"
         if token.revoked_at is not None:
-            until = f"revoked {_date(token.revoked_at)}"
+            until = f"revoked {date(token.revoked_at)}"
         elif token.expires_at is not None and token.expires_at <= now:
-            until = f"expired {_date(token.expires_at)}"
+            until = f"expired {date(token.expires_at)}"
         where = "all experiments" if token.name is None else repr(token.name)
         label = f"  {token.label}" if token.label else ""
         print(f"{token.id:>4}  {token.scopes.replace(' ', '+'):<20}  {where}  {until}{label}")
@@ -281,5 +283,6 @@ def _revoke(store: ServiceStore, options: argparse.Namespace) -> None:
     print(f"token {options.token} is revoked")
 
 
-def _date(seconds: float) -> str:
+def date(seconds: float) -> str:
+    """A moment as people read it."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")

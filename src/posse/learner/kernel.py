@@ -51,7 +51,7 @@ def raised(n, shared, expected, constants, by):
 SHIFT = 2.0**-10  # by how much rewards are moved to see how far a center follows
 
 CENTER, SCALE, WEIGHT, PROBABILITY = 0, 1, 2, 3  # the rows of `out`, one column an arm
-OF_ROOM = 1e-6  # far more than the errors of probabilities, far less than what matters
+LEAST_WANTED = 1e-6  # far more than the errors of probabilities
 HELD_OUT = 3  # the row of `work` with the probabilities of the holdout, one column an arm
 
 
@@ -165,9 +165,9 @@ def mix_limited(available, limits, holdout, out, work):
 def limit(least, most, wanted, share):
     """Fill shares that add up to 1: the least, and the rest in proportion to what is wanted, up to the greatest.
 
-    So share = min(least + s · wanted, most), with one s for all. Once an arm is at its greatest share, a millionth of
-    the others' room counts as wanted too, so that the rest finds takers if nothing else is wanted of them. Limits that
-    cannot be kept, because arms are missing, are scaled first.
+    So share = min(least + s · wanted, most), with one s for all. If less than a millionth is wanted of the arms below
+    their greatest share, what it lacks of that is added by the room between their limits, so that nothing hangs on
+    rounding errors. Limits that cannot be kept, because arms are missing, are scaled first.
     """
     low, high, left = 0.0, 0.0, 1.0
     for arm in range(share.size):
@@ -182,17 +182,15 @@ def limit(least, most, wanted, share):
         left -= least[arm]
     changed = True
     while changed:
-        changed, total, of_room = False, 0.0, 0.0
-        for arm in range(share.size):
-            if share[arm] >= most[arm]:
-                of_room = OF_ROOM
+        changed, total, room, rest = False, 0.0, 0.0, max(left, 0.0)
         for arm in range(share.size):
             if share[arm] < most[arm]:
-                total += wanted[arm] + of_room * (most[arm] - least[arm])
-        rest = max(left, 0.0)
+                total += wanted[arm]
+                room += most[arm] - least[arm]
         for arm in range(share.size):
             if share[arm] < most[arm]:
-                share[arm] = least[arm] + rest * (wanted[arm] + of_room * (most[arm] - least[arm])) / total
+                lacking = max(LEAST_WANTED - total, 0.0) * (most[arm] - least[arm]) / room
+                share[arm] = least[arm] + rest * (wanted[arm] + lacking) / max(total, LEAST_WANTED)
                 if share[arm] >= most[arm]:
                     share[arm] = most[arm]
                     left -= most[arm] - least[arm]

@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -22,13 +23,13 @@ import numpy as np
 from posse.attributes import Attributes
 from posse.decision import ConflictingReward, Decision, Report, UnknownDecision, as_reports, write_id
 from posse.learner.frames import given_players
-from posse.learner.guard import OutcomeValue
 from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.shares import check_shares
 from posse.outcomes import declared
 from posse.policies.base import Policy
 from posse.service.storage import database
+from posse.service.storage.audit import COMMAND_LINE
 from posse.service.storage.errors import Archived, Finished, Paused
 from posse.service.storage.keyed_requests import as_json
 from posse.service.storage.lifecycle import Life, Shipment, Status, parse_shipment
@@ -36,6 +37,7 @@ from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_rows import MADE_IN, PLAYER_CHANGES
 from posse.service.storage.queries import PROGRESS, Experiment
 from posse.service.storage.transaction import Transaction
+from posse.text import plural
 
 NO_LIMIT = 10**15  # decisions wait in the database for as long as it takes
 
@@ -140,8 +142,7 @@ class Observe(NamedTuple):
         fresh = Reports(live.state, live.recent)
         results = [check_report(fresh, *report) for report in reports]
         live.observe([(live.recent.waiting[serial], value) for serial, value in fresh.rewards.items()], now)
-        if fresh.outcomes:
-            _observe_outcomes(transaction, live, fresh.outcomes.values(), now)
+        transaction.alarms += live.observe_outcomes(fresh.outcomes.values(), now)
         return results
 
 
@@ -157,17 +158,6 @@ def check_report(fresh: Reports, identity: str, reward: Any, outcomes: Mapping[s
         return RewardOutcome(identity, "invalid", str(error))
 
 
-def _observe_outcomes(
-    transaction: Transaction, live: LiveExperiment, values: Collection[OutcomeValue], now: float
-) -> None:
-    """Write values down, then the alarms that they raise, and what follows from those."""
-    live.observe_outcomes(values, now)
-    for kind, arm, outcome in live.state.guarded(values):
-        live.change(kind, arm, now, outcome=outcome)
-        what = f"the arm {arm!r} has crossed the bound of {outcome!r}" if outcome else f"the arm {arm!r} is retired"
-        transaction.alarms.append(f"experiment {live.name!r}: {what}")
-
-
 class Record(NamedTuple):
     """Observe rewards of the past, which were not decided here, as one round. Result: how many."""
 
@@ -175,6 +165,7 @@ class Record(NamedTuple):
     rewards: Sequence[tuple[str, str, float]]
     """Player, arm and reward."""
     key: str | None = None
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> int:
         live = transaction.live(self.experiment)
@@ -189,6 +180,7 @@ class Record(NamedTuple):
         now = transaction.now(live)
         past = live.state.record(checked, now)
         live.observe(past, now)
+        transaction.note(self.by, "record", live.name, plural(len(checked), "reward"))
         request.remember(json.dumps(len(checked)), {row.player for row, _ in past})
         return len(checked)
 
@@ -231,9 +223,11 @@ class Create(NamedTuple):
     description: str = ""
     key: str | None = None
     """Keys of requests that create are apart from those of any experiment."""
+    by: str = COMMAND_LINE
+    """For the audit trail."""
 
     def apply(self, transaction: Transaction) -> Experiment:
-        request = transaction.ask_to_create(self.key, "create", _asked(self))
+        request = transaction.ask_outside(self.key, "create", _asked(self))
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
         try:
@@ -255,17 +249,21 @@ class Create(NamedTuple):
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
         live.move(said, live.time)
         made = transaction.describe(self.experiment)
+        counted = plural(len(first["arms"]), "arm"), plural(len(first["players"]), "player")
+        transaction.note(self.by, "create", live.name, ", ".join((self.policy.label, *counted)))
         request.remember(_to_remember(live, made), range(len(first["players"])), created=live.id)
         return made
 
 
-LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in", "outcomes")
+LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in", "outcomes", "by")
 """Fields of requests that came with version 5."""
 
 
 def _asked(command: Create | Change) -> str | None:
     """What a request with a key asks for, as a text that was the same before there were the fields in LATER."""
-    fields = command._replace(key=None)._asdict() | ({"paused": None} if isinstance(command, Change) else {})
+    fields = command._replace(key=None, by=COMMAND_LINE)._asdict() | (
+        {"paused": None} if isinstance(command, Change) else {}
+    )
     defaults = command._field_defaults
     return command.key and as_json({n: said for n, said in fields.items() if n not in LATER or said != defaults[n]})
 
@@ -315,6 +313,7 @@ class Change(NamedTuple):
     shares: Mapping[str, Any] | None = None
     """Replaces all limits on arms' shares."""
     key: str | None = None
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> Experiment:
         if not isinstance(self.knows_others, bool):
@@ -324,7 +323,7 @@ class Change(NamedTuple):
         if request.before is not None:
             return _as_it_was(live, request.before)
         given = {name for name, value in self._asdict().items() if value or value == ""}
-        given -= {"experiment", "status", "knows_others", "key"}
+        given -= {"experiment", "status", "knows_others", "key", "by"}
         if self.status != "finished" and (given or self.shares is not None):
             _check_open(live)
         steps = [("add arm", arm) for arm in check_names("arm", self.add_arms)]
@@ -343,9 +342,20 @@ class Change(NamedTuple):
             live.set_shares(self.shares, now)
         live.move(moves, now)
         made = transaction.describe(live.name)
+        if said := self._said(steps, [kind for kind, _ in moves]):
+            transaction.note(self.by, "change", live.name, said)
         about = [*(who for kind, who in steps if kind in PLAYER_CHANGES), *(self.ship_for or ())]
         request.remember(_to_remember(live, made), set(map(live.state.player_roster.place, about)))
         return made
+
+    def _said(self, steps: list[tuple[str, str]], moves: list[str]) -> str:
+        """What changes, without names of players; nothing if nothing does."""
+        players = Counter(kind for kind, _ in steps if kind in PLAYER_CHANGES)
+        said = [f"{kind} {plural(count, 'player')}" for kind, count in players.items()]
+        said += [f"{kind} {arm!r}" for kind, arm in steps if kind not in PLAYER_CHANGES]
+        return ", ".join(
+            said + [f"finish and ship {self.ship!r}" if kind == "finish" and self.ship else kind for kind in moves]
+        )
 
 
 class Probe(NamedTuple):
@@ -366,6 +376,7 @@ class Erase(NamedTuple):
     experiment: str
     player: str
     key: str | None = None
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> str:
         live = transaction.live(self.experiment)
@@ -380,5 +391,6 @@ class Erase(NamedTuple):
         live.erase(self.player, replacement, now)
         transaction.requests.forget(live.id, place)
         transaction.erased = True
+        transaction.note(self.by, "erase", live.name, "1 player")
         request.remember(json.dumps(replacement), [])
         return replacement

@@ -163,7 +163,7 @@ def evaluate(
     if adaptive not in (None, True, False):
         raise TypeError(f"adaptive={adaptive!r}, but expected True, False or None")
     columns = Columns(player, arm, reward, propensity, id)
-    also = _COLUMNS + (("holdout",) if holdout else ())
+    also = _COLUMNS + (("holdout", "round") if holdout else ())
     log = with_range(read_log(source, columns, also, by=by, attributes=attributes), reward_range)
     log = log if players is None else only(log, players)
     rows = usable(held_out(log) if holdout else log, adaptive)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from posse.insight.logs import Log, by_cell
+from posse.learner.shares import equal_shares
 from posse.text import listed
 
 UNLIKELY = math.log(1e5)  # one in 1e5 correct logs may be doubted, for each arm and direction
@@ -134,9 +135,10 @@ def _offers(log: Log) -> tuple[np.ndarray, np.ndarray]:
     since, until = np.zeros(len(log.arms), np.int64), np.full(len(log.arms), log.arm.size)
     changed: dict[str, list[Any]] = {}
     for change in log.about.get("changes", ()):
-        changed.setdefault(change["name"], []).append(change)
+        if change["kind"] in ("add arm", "retire arm"):
+            changed.setdefault(change["name"], []).append(change)
     for arm, name in enumerate(log.arms):
-        own = [change for change in changed.get(name, ()) if change["kind"] in ("add arm", "retire arm")]
+        own = changed.get(name, [])
         if own and own[0]["kind"] == "add arm":
             played = np.flatnonzero(log.arm == arm)
             since[arm] = played[0] + 1 if played.size else log.arm.size
@@ -157,7 +159,7 @@ def only(log: Log, players: Iterable[str]) -> Log:
 
 
 def held_out(log: Log) -> Log:
-    """The decisions that a learner held out: their arms were drawn uniformly, whatever it had learned."""
+    """The decisions that a learner held out: their arms had equal shares within their limits, whatever it learned."""
     if log.holdout is None or not log.holdout.any():
         raise ValueError("the log has no decisions that were held out; posse.Learner(..., holdout=0.1) holds some out")
     if any(change.get("kind") in ("add arm", "retire arm") for change in log.about.get("changes", ())):
@@ -170,8 +172,13 @@ def held_out(log: Log) -> Log:
             "whether arms came or went is not in this log, so nobody knows how its held out decisions were drawn: give "
             f"learner.log() itself or as Parquet, or write a propensity of {each:.4g} in those rows"
         )
-    propensity = np.full(kept.player.size, each)
-    return replace(kept, propensity=propensity, probabilities=None, about={**log.about, "adaptive": False})
+    propensity, probabilities = np.full(kept.player.size, each), None
+    if kept.probabilities is not None and kept.rounds is not None:
+        offered = ~(kept.probabilities <= 0)  # NaN in old logs, which do not say
+        equal = equal_shares(log.about, kept.rounds, offered)
+        if (equal != each).any():
+            propensity, probabilities = equal[np.arange(kept.arm.size), kept.arm], equal
+    return replace(kept, propensity=propensity, probabilities=probabilities, about={**log.about, "adaptive": False})
 
 
 def unseen(rows: Rows, probabilities: np.ndarray, target: str) -> np.ndarray:

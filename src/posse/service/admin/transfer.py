@@ -22,10 +22,12 @@ from posse.learner.log import check_rows, outcomes_of, read_about, row_of, value
 from posse.learner.setup import Setup, check_names
 from posse.service.commands import NO_LIMIT
 from posse.service.storage import database, log_rows, queries
+from posse.service.storage.audit import COMMAND_LINE
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.queries import Experiment
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit
+from posse.text import plural
 
 AT_ONCE = 10_000  # rows that are in memory on their way in
 
@@ -172,11 +174,13 @@ class ImportLog(NamedTuple):
     first: dict[str, list[Any]]
     """The arms and players that were there at the beginning, and the players' attributes."""
     log: LogFile
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> Experiment:
         began = self.log.first_time(float(transaction.clock()))
         live = transaction.create(self.experiment, self.setup, self.first, began)
         _LogImport(transaction, live, self.log).run(self.log.about)
+        transaction.note(self.by, "import", live.name, plural(live.state.decisions, "decision"))
         return transaction.describe(self.experiment)
 
 
@@ -249,7 +253,7 @@ class _LogImport:
             self.live.append_decision(row, **stored, restricted=0, position=0)
             if values := outcomes_of(self.live.state, self.next):
                 self.live.state.guard.add(values)
-                self.live.observe_outcomes(values, self.live.time)
+                self.live.append_outcomes(values, self.live.time)
             self._write()
             self.next = next(self.decisions, None)
 

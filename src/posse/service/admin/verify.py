@@ -25,6 +25,7 @@ from posse.service.storage.log_replay import replay
 from posse.service.storage.log_rows import Values, parse_values, row_digest
 from posse.service.storage.outcome_rows import tally_rows
 from posse.service.storage.pair_statistics import all_rows, number_names, summary_of
+from posse.service.storage.schema import metadata
 from posse.service.storage.store import ServiceStore
 
 TIMES = {"decisions": "decided_at", "rewards": "observed_at", "changes": "at", "outcomes": "observed_at"}
@@ -67,7 +68,8 @@ def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
                 _verify(LogAudit(connection, row, about(str(row["name"]))))
             if name is None:
                 _check_orphans(connection, about(""))
-                _check_digests(connection, "tokens", None, "id", about(""))
+                for table in ("tokens", "audit"):
+                    _check_digests(connection, table, None, "id", about(""))
                 _check_digests(connection, "requests", NO_EXPERIMENT, "key", about(""))
     except UnknownExperiment:
         raise
@@ -367,8 +369,7 @@ def _check_file(connection: Connection, report: AddFinding) -> None:
 
 
 def _check_orphans(connection: Connection, report: AddFinding) -> None:
-    beside = ("requests", "stats", "summaries", "outcome_stats")
-    for table in ("players", "arms", *TIMES, *beside):
+    for table in [table.name for table in metadata.sorted_tables if "experiment" in table.c and table.name != "audit"]:
         query = sql.text(
             f"SELECT experiment, count(*) AS rows FROM {table} WHERE experiment NOT IN (SELECT id FROM experiments) "
             f"AND ({NO_EXPERIMENT}, 'requests') <> (experiment, '{table}') GROUP BY experiment ORDER BY experiment"

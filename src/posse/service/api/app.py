@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from posse.policies.user import import_file
+from posse.service.api import administration
 from posse.service.api.description import describe
 from posse.service.api.middleware import DirectRoutes, RequestLimits, RunningRequests
 from posse.service.api.routes import add_routes, direct_routes
@@ -66,6 +67,7 @@ def create_app(settings: Settings) -> FastAPI:
     state.answers, state.kept_experiments = SharedAnswers(), KeptExperiments(state.read_pool)
     state.authenticator = Authenticator(settings, state.quick_pool, state.store.clock)
     add_routes(app)
+    app.router.routes.extend(administration.router.routes)
     add_dashboard(app)
     add_problems(app)
     state.running = RunningRequests()

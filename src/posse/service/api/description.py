@@ -18,6 +18,7 @@ TAGS = {
     "experiments": "Create and change experiments.",
     "decisions": "Decide, and report rewards.",
     "reading": "What there is to see.",
+    "administration": "Tokens, and who changed what.",
     "operation": "Whether the service is well.",
 }
 TOKEN = "Made by `posse token create`; the scopes are decide, reward, read, and admin, which allows everything."
@@ -58,6 +59,8 @@ def _complete(operation: dict[str, Any], method: str, route: APIRoute) -> None:
         tag = "decisions"
     elif not path.startswith("/v1/"):
         tag = "operation"
+    elif path.startswith(("/v1/tokens", "/v1/audit")):
+        tag = "administration"
     elif method == "GET":
         tag = "reading"
     else:

@@ -44,6 +44,10 @@ _diagnosis = {
 }
 _state |= {"low": ZEROS, "high": [[1.0, 1.0], [1.0, 1.0]], "centers": NONE, "scales": NONE, "shared": NONE}
 
+_token = {"number": 2, "scopes": ["decide", "reward"], "experiment": None, "label": "tills"}
+_token |= {"created_at": 1.8e9, "expires_at": None, "revoked_at": None}
+_entry = {"number": 7, "at": 1.8e9, "who": "Ada", "action": "change", "experiment": "offers", "detail": "archive"}
+
 EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "ExperimentBody": [
         {"name": "offers", "arms": ARMS, "players": PLAYERS},
@@ -75,6 +79,12 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "LogAnswer": [{"rows": _rows, "next": None}],
     "StateAnswer": [_state | {"probabilities": [[0.5, 0.5], [0.5, 0.5]], "next": None}],
     "DiagnosisResult": [_diagnosis],
+    "TokenBody": [{"scopes": ["decide", "reward"], "label": "tills"}],
+    "TokenAnswer": [{"token": "posse_2_…", "number": 2}],
+    "TokensAnswer": [{"tokens": [_token]}],
+    "RevocationAnswer": [{"number": 2}],
+    "DeletionAnswer": [{"name": "offers", "decisions": 1}],
+    "AuditAnswer": [{"entries": [_entry], "next": None}],
     "HealthAnswer": [{"status": "alive"}],
     "EvaluationBody": [
         {"context": {"targetingKey": "Lyon"}},

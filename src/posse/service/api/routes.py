@@ -85,7 +85,8 @@ async def create_experiment(
     """Create an experiment."""
     try:
         settings = body.model_dump(exclude={"name", "policy"})
-        command = Create(body.name, body.policy.policy(), **settings, key=idempotency_key)
+        asked = {"key": idempotency_key, "by": request.state.grant.who}
+        command = Create(body.name, body.policy.policy(), **settings, **asked)
         made = await request.app.state.writer.apply(command)
     except (ExperimentExists, ConflictingKey):
         raise
@@ -135,7 +136,8 @@ async def change_experiment(
     name: Name, body: bodies.ChangeBody, request: Request, idempotency_key: Key = None
 ) -> ExperimentAnswer:
     """Let players and arms come and go, pause, resume, finish, archive and restore it; all of it or nothing."""
-    return _described(await request.app.state.writer.apply(Change(name, **body.model_dump(), key=idempotency_key)))
+    command = Change(name, **body.model_dump(), key=idempotency_key, by=request.state.grant.who)
+    return _described(await request.app.state.writer.apply(command))
 
 
 @endpoint("POST", EXPERIMENT + "/erasures", CHANGE, 404)
@@ -143,7 +145,7 @@ async def erase(
     name: Name, body: bodies.ErasureBody, request: Request, idempotency_key: Key = None
 ) -> bodies.ErasureAnswer:
     """Forget a player's name, its attributes and the keys of requests about it; what it has learnt stays."""
-    command = Erase(name, body.player, idempotency_key)
+    command = Erase(name, body.player, idempotency_key, request.state.grant.who)
     return bodies.ErasureAnswer(player=await request.app.state.writer.apply(command))
 
 
@@ -235,7 +237,8 @@ async def record(
 ) -> bodies.RecordsAnswer:
     """Take rewards of the past, which the service did not decide; one request is one round."""
     rewards = [(each.player, each.arm, each.reward) for each in body.rewards]
-    return bodies.RecordsAnswer(taken=await request.app.state.writer.apply(Record(name, rewards, idempotency_key)))
+    command = Record(name, rewards, idempotency_key, request.state.grant.who)
+    return bodies.RecordsAnswer(taken=await request.app.state.writer.apply(command))
 
 
 # ---------------------------------------------------------------- what there is to see

@@ -7,7 +7,7 @@ import hmac
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import sqlalchemy as sql
@@ -16,7 +16,9 @@ from sqlalchemy.engine import Connection
 from posse.checks import number
 from posse.learner.setup import check_name
 from posse.service.storage import schema as tables
-from posse.service.storage.log_rows import row_digest
+from posse.service.storage.audit import COMMAND_LINE, OPEN_SERVICE, insert_sealed, seal
+from posse.service.storage.errors import Refused
+from posse.service.storage.keyed_requests import as_json
 from posse.service.storage.transaction import Transaction
 
 SCOPES = ("decide", "reward", "read", "admin")
@@ -35,6 +37,8 @@ class TokenGrant:
     scopes: frozenset[str]
     experiment: str | None
     """None for all of them."""
+    who: str = field(default=OPEN_SERVICE, compare=False)
+    """How the audit trail calls its holder."""
 
 
 class CreateToken(NamedTuple):
@@ -46,8 +50,13 @@ class CreateToken(NamedTuple):
     expires: float | None = None
     """Seconds from now; None for never."""
     label: str = ""
+    key: str | None = None
+    by: str = COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> str:
+        request = transaction.ask_outside(self.key, "create token", as_json(self._replace(key=None, by="")._asdict()))
+        if request.before is not None:
+            raise Refused(f"token {request.before} was made by this request, and shown then; revoke it, make another")
         scopes = [self.scopes] if isinstance(self.scopes, str) else list(self.scopes)
         for scope in scopes:
             if scope not in SCOPES:
@@ -66,33 +75,32 @@ class CreateToken(NamedTuple):
             "created_at": now,
             "expires_at": None if lasts is None else now + lasts,
             "revoked_at": None,
-            "digest": b"",
         }
-        query = sql.insert(tables.tokens).returning(tables.tokens.c.id)
-        row["id"] = transaction.connection.execute(query, row).scalar_one()
-        _seal(transaction, row)
-        return f"posse_{row['id']}_{secret}"
+        token = insert_sealed(transaction.connection, tables.tokens, row)
+        where = "all experiments" if self.experiment is None else "this experiment"
+        transaction.note(self.by, "create token", self.experiment or "", f"token {token}, {row['scopes']}, {where}")
+        request.remember(str(token), [])
+        return f"posse_{token}_{secret}"
 
 
 class RevokeToken(NamedTuple):
     """End a token, by its number."""
 
     token: int
+    key: str | None = None
+    by: str = COMMAND_LINE
     experiment: None = None
 
     def apply(self, transaction: Transaction) -> None:
+        request = transaction.ask_outside(self.key, "revoke token", self.token)
         query = sql.select(tables.tokens).where(tables.tokens.c.id == self.token)
         found = transaction.connection.execute(query).mappings().first()
         if found is None:
             raise ValueError(f"no token {self.token}")
         if found["revoked_at"] is None:
-            _seal(transaction, dict(found) | {"revoked_at": transaction.clock()})
-
-
-def _seal(transaction: Transaction, row: dict[str, Any]) -> None:
-    """Write a token's row with its digest."""
-    row["digest"] = row_digest("tokens", row)
-    transaction.connection.execute(sql.update(tables.tokens).where(tables.tokens.c.id == row["id"]), row)
+            seal(transaction.connection, tables.tokens, {**found, "revoked_at": transaction.clock()})
+            transaction.note(self.by, "revoke token", detail=f"token {self.token}")
+            request.remember("true", [])
 
 
 def number_of(token: str) -> int | None:
@@ -108,7 +116,7 @@ def grant_of(row: Any, token: str, now: float) -> TokenGrant | None:
         return None
     if row.expires_at is not None and now >= row.expires_at:
         return None
-    return TokenGrant(frozenset(row.scopes.split()), row.name)
+    return TokenGrant(frozenset(row.scopes.split()), row.name, row.label or f"token {row.id}")
 
 
 def exist(connection: Connection) -> bool:

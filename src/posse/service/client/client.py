@@ -125,6 +125,11 @@ class Client(_BaseClient[httpx.Client]):
     state = _blocking(ClientProtocol.state)
     diagnosis = _blocking(ClientProtocol.diagnosis)
     log = _blocking(ClientProtocol.log)
+    delete = _blocking(ClientProtocol.delete)
+    create_token = _blocking(ClientProtocol.create_token)
+    tokens = _blocking(ClientProtocol.tokens)
+    revoke_token = _blocking(ClientProtocol.revoke_token)
+    audit = _blocking(ClientProtocol.audit)
 
     def _run(self, steps: Steps[T]) -> T:
         result: StepResult = None
@@ -183,6 +188,11 @@ class AsyncClient(_BaseClient[httpx.AsyncClient]):
     state = _awaited(ClientProtocol.state)
     diagnosis = _awaited(ClientProtocol.diagnosis)
     log = _awaited(ClientProtocol.log)
+    delete = _awaited(ClientProtocol.delete)
+    create_token = _awaited(ClientProtocol.create_token)
+    tokens = _awaited(ClientProtocol.tokens)
+    revoke_token = _awaited(ClientProtocol.revoke_token)
+    audit = _awaited(ClientProtocol.audit)
 
     async def _run(self, steps: Steps[T]) -> T:
         result: StepResult = None

@@ -9,17 +9,17 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, overload
-from urllib.parse import quote
 
 from posse.checks import number
 from posse.decision import ConflictingReward, Decision, UnknownDecision, as_reports, parse_id, write_id
+from posse.service.client.administration import Administration, experiment_path
 from posse.service.client.retry import ServiceError, Steps, Unreachable, ask
 
 BATCH = 1000  # the most rewards in one request
 SHORT = 1.0  # seconds in which a reward is delivered; otherwise it goes into the buffer
 LONGEST_REST = 5.0  # the most seconds for which rewards go into the buffer, or stay there, without a request
 REFUSALS = {"conflict": ConflictingReward, "unknown": UnknownDecision, "invalid": ValueError}
-NOT_FOUND = ("not-found", "unknown-experiment")
+FINAL = ("not-found", "unknown-experiment", "archived")
 
 RewardStatus = Literal["taken", "known", "buffered"]
 """What became of a reward: it is new and counts, or the same came before, or it waits here for the service."""
@@ -37,11 +37,11 @@ class RewardReport:
     outcomes: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
-class RewardDelivery:
+class RewardDelivery(Administration):
     """Reports of rewards and outcomes, and the buffer for those that cannot be delivered now."""
 
     def __init__(self, patience: float, buffer_limit: int) -> None:
-        self.patience = patience
+        super().__init__(patience)
         self.buffer_limit = buffer_limit
         self.buffer: defaultdict[str, deque[RewardReport]] = defaultdict(deque)  # by experiment
         self.refused: deque[tuple[RewardReport, str]] = deque(maxlen=BATCH)
@@ -212,11 +212,4 @@ def _report_body(report: RewardReport) -> dict[str, Any]:
 
 def _is_final(error: BaseException) -> bool:
     """Whether rewards that met with this error would always meet with it."""
-    return isinstance(error, ValueError) or (isinstance(error, ServiceError) and error.kind in NOT_FOUND)
-
-
-def experiment_path(experiment: str) -> str:
-    """The path of an experiment in the API."""
-    if not isinstance(experiment, str):
-        raise TypeError(f"experiment={experiment!r}, but expected the name of an experiment")
-    return f"/v1/experiments/{quote(experiment, safe='')}"
+    return isinstance(error, ValueError) or (isinstance(error, ServiceError) and error.kind in FINAL)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
-from urllib.parse import quote
 
 from posse.decision import Decision
 from posse.outcomes import Outcome, declared
+from posse.service.client.administration import experiment_path
 from posse.service.client.delivery import BATCH, RewardDelivery
-from posse.service.client.delivery import experiment_path as _path
-from posse.service.client.retry import Steps, ask
+from posse.service.client.retry import Steps
 
 if TYPE_CHECKING:
     from posse.policies.base import Policy
@@ -58,7 +56,7 @@ class ClientProtocol(RewardDelivery):
         body: dict[str, Any] = {field: players[0] if one else players}
         if available is not None:
             body["available"] = list(available)
-        answer = yield from self._change("POST", f"{_path(experiment)}/decisions", body, key)
+        answer = yield from self._change("POST", f"{experiment_path(experiment)}/decisions", body, key)
         decisions = [Decision(**each) for each in answer["decisions"]]
         return decisions[0] if one else decisions
 
@@ -67,7 +65,7 @@ class ClientProtocol(RewardDelivery):
     ) -> Steps[int]:
         """Record rewards of the past, as (player, arm, reward), that the service did not choose; a call is a round."""
         body = {"rewards": [{"player": player, "arm": arm, "reward": reward} for player, arm, reward in rewards]}
-        return (yield from self._change("POST", f"{_path(experiment)}/records", body, key))["taken"]
+        return (yield from self._change("POST", f"{experiment_path(experiment)}/records", body, key))["taken"]
 
     # ---------------------------------------------------------------- experiments
 
@@ -138,7 +136,7 @@ class ClientProtocol(RewardDelivery):
         body: dict[str, Any] = {kind: _given(of_kind) for kind, of_kind in names.items()}
         body |= {"status": status, "ship": ship, "ship_for": dict(ship_for or {}), "description": description}
         body |= {"knows_others": knows_others, "shares": None if shares is None else dict(shares)}
-        return self._change("PATCH", _path(experiment), body, key)
+        return self._change("PATCH", experiment_path(experiment), body, key)
 
     def join(
         self,
@@ -173,60 +171,41 @@ class ClientProtocol(RewardDelivery):
 
     def erase(self, experiment: str, player: str, *, key: str | None = None) -> Steps[str]:
         """Let the service forget the name and attributes of a player; return the name that takes its place."""
-        return (yield from self._change("POST", f"{_path(experiment)}/erasures", {"player": player}, key))["player"]
-
-    def _change(self, method: str, path: str, body: Any, key: str | None) -> Steps[Any]:
-        """Ask for something that must not happen twice: with a key, so that it may be asked again."""
-        return ask(method, path, body, patience=self.patience, key=uuid.uuid4().hex if key is None else key)
+        return (yield from self._change("POST", f"{experiment_path(experiment)}/erasures", {"player": player}, key))[
+            "player"
+        ]
 
     # ---------------------------------------------------------------- what there is to see
 
-    def experiments(self) -> Steps[list[dict[str, Any]]]:
-        """All experiments that the token may see."""
-        found: list[dict[str, Any]] = []
-        after: str | None = ""
-        while after is not None:
-            answer = yield from self._get(f"/v1/experiments?limit={BATCH}&after={quote(after, safe='')}")
-            found, after = found + answer["experiments"], answer["next"]
-        return found
+    def experiments(self, archived: bool = False) -> Steps[list[dict[str, Any]]]:
+        """All experiments that the token may see: those that are archived, or all others."""
+        return self._pages(f"/v1/experiments?limit={BATCH}&archived={str(archived).lower()}&after=", "experiments", "")
 
     def experiment(self, experiment: str) -> Steps[dict[str, Any]]:
         """The description of an experiment as it stands."""
-        return self._get(_path(experiment))
+        return self._get(experiment_path(experiment))
 
     def players(self, experiment: str) -> Steps[list[dict[str, Any]]]:
         """The name of everybody who ever joined, and whether each is here."""
-        return self._pages(experiment, "players", "players")
+        return self._pages(f"{experiment_path(experiment)}/players?after=", "players", 0)
 
     def state(self, experiment: str) -> Steps[dict[str, Any]]:
         """The numbers behind the decisions. Many players come in several answers, each as things stood then."""
         found: dict[str, Any] = {}
         after: int | None = 0
         while after is not None:
-            answer = yield from self._get(f"{_path(experiment)}/state?limit={BATCH}&after={after}")
+            answer = yield from self._get(f"{experiment_path(experiment)}/state?limit={BATCH}&after={after}")
             after = answer.pop("next")
             found = {field: found.get(field, []) + rows for field, rows in answer.items()} | {"arms": answer["arms"]}
         return found
 
     def diagnosis(self, experiment: str) -> Steps[dict[str, Any]]:
         """Is ε right? What `posse.insight.diagnose` says."""
-        return self._get(f"{_path(experiment)}/diagnosis")
+        return self._get(f"{experiment_path(experiment)}/diagnosis")
 
     def log(self, experiment: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
         """The log as rows with the learner's columns, from the rows after number `after` on."""
-        return self._pages(experiment, "log", "rows", after)
-
-    def _pages(self, experiment: str, part: str, field: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
-        found: list[dict[str, Any]] = []
-        while True:
-            answer = yield from self._get(f"{_path(experiment)}/{part}?after={after}")
-            found += answer[field]
-            if answer["next"] is None:
-                return found
-            after = answer["next"]
-
-    def _get(self, path: str) -> Steps[Any]:
-        return ask("GET", path, patience=self.patience)
+        return self._pages(f"{experiment_path(experiment)}/log?after=", "rows", after)
 
 
 def _given(names: Iterable[str] | Mapping[str, Mapping[str, Any]]) -> Any:

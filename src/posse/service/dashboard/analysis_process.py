@@ -44,8 +44,8 @@ class AnalysisProcess:
         self._note_verdict = note_verdict
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="posse-analysis")
-        self._latest: dict[tuple[str, str], _Analysis] = {}
-        self._pending: set[tuple[str, str]] = set()  # kind and experiment
+        self._latest: dict[tuple[str, str, int], _Analysis] = {}  # by kind, experiment and its id
+        self._pending: set[tuple[str, str, int]] = set()
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
 
@@ -59,7 +59,7 @@ class AnalysisProcess:
             return {"state": "early"}
         if snapshot.counts.pulls.size > LARGEST:
             return {"state": "large"}
-        key = kind, snapshot.name
+        key = kind, snapshot.name, snapshot.id
         with self._lock:
             latest = self._latest.get(key)
             if key not in self._pending and not self._closed and _is_due(latest, kind, snapshot):
@@ -80,8 +80,8 @@ class AnalysisProcess:
         finally:
             with self._lock:
                 if analysis is not None:
-                    self._latest[kind, snapshot.name] = analysis
-                self._pending.discard((kind, snapshot.name))
+                    self._latest[kind, snapshot.name, snapshot.id] = analysis
+                self._pending.discard((kind, snapshot.name, snapshot.id))
 
     def _ask(self, kind: str, given: tuple[Any, ...]) -> dict[str, Any]:
         with self._lock:

@@ -29,6 +29,7 @@ from posse.service.problems import KINDS, HttpProblem
 from posse.service.reader import Handler, by_reader, in_reader
 from posse.service.storage import queries
 from posse.service.storage.errors import ExperimentExists, Unavailable, UnknownExperiment
+from posse.service.storage.lifecycle import Status
 from posse.service.storage.store import ServiceStore
 
 IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
@@ -186,7 +187,7 @@ async def _create(request: Request) -> Response:
     made, wrong = forms.experiment_of(typed)
     if not wrong:
         try:
-            await request.app.state.writer.apply(Create(made.pop("name"), **made))
+            await request.app.state.writer.apply(Create(made.pop("name"), **made, by=request.state.grant.who))
             return RedirectResponse(experiment_address(typed["name"].strip()), 303, PAGE_HEADERS)
         except ExperimentExists:
             wrong = {"name": "There is an experiment of this name already."}
@@ -226,7 +227,8 @@ async def _chart(request: Request) -> Response:
 async def _pause(request: Request) -> Response:
     name = request.path_params["name"]
     typed = forms.read(await request.body())
-    await request.app.state.writer.apply(Change(name, status="paused" if typed.get("paused") == "yes" else "running"))
+    status: Status = "paused" if typed.get("paused") == "yes" else "running"
+    await request.app.state.writer.apply(Change(name, status=status, by=request.state.grant.who))
     return RedirectResponse(experiment_address(name), 303, PAGE_HEADERS)
 
 
@@ -245,7 +247,7 @@ async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]
     may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
     numbers = snapshot.events, snapshot.decisions, snapshot.status, int(snapshot.now / IDLE_SECONDS)
     latest = {kind: analyses.latest(kind, snapshot) for kind in REST}
-    seen = _digest((snapshot.name, *numbers, latest, asked, may_change))
+    seen = _digest((snapshot.name, snapshot.id, *numbers, latest, asked, may_change))
     return seen, lambda: {**contents(snapshot, *asked), **latest, "may_change": may_change}
 
 

@@ -38,12 +38,13 @@ class Snapshot:
         now: float,
         state: LearnerState,
         *,
+        id: int = 0,
         choices: ChoiceHistory,
         traffic: Traffic,
         late: Lateness,
         recent: Sequence[Any],
     ) -> None:
-        self.name, self.status, self.now = name, status, now
+        self.name, self.id, self.status, self.now = name, id, status, now
         self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
         self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
@@ -133,6 +134,7 @@ class Snapshots:
                 live.life.status,
                 now,
                 state,
+                id=live.id,
                 choices=history.choices(connection, state.decisions, shown, arms),
                 traffic=history.traffic(connection, state.decisions, live.links, created_at, now),
                 late=lateness(connection, live.id, state.decisions, int(state.waiting.sum())),

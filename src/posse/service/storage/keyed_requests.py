@@ -85,12 +85,17 @@ class KeyedRequests:
             database.insert_rows(self._connection, tables.requests, self._new)
             self._new = []
 
-    def forget(self, experiment: int, player: int) -> None:
-        """Delete all requests that were about a player, and blank keys that the log has from before version 4."""
+    def forget(self, experiment: int, player: int | None = None) -> None:
+        """Delete all requests that were about a player, and blank keys that the log has from before version 4.
+
+        Without a player, delete all that were about the experiment.
+        """
         self.write()
         self._known.clear()
         created = sql.and_(_ROW.experiment == NO_EXPERIMENT, _ROW.players.startswith(f"{experiment},"))
-        about = sql.or_(_ROW.experiment == experiment, created), _ROW.players.contains(f",{player},")
+        about = [sql.or_(_ROW.experiment == experiment, created)]
+        if player is not None:
+            about.append(_ROW.players.contains(f",{player},"))
         in_log = sql.select(_ROW.answer).where(*about, _ROW.answer.endswith(IN_LOG))
         for answer in self._connection.execute(in_log).scalars().all():
             first, end, *_ = json.loads(answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -225,7 +225,17 @@ class LiveExperiment:
             self._append("rewards", now, values)
             self.recent.answer(row.serial, reward, defaulted)
 
-    def observe_outcomes(self, values: Iterable[OutcomeValue], now: float) -> None:
+    def observe_outcomes(self, values: Collection[OutcomeValue], now: float) -> list[str]:
+        """Take in what else came of decisions, the alarms that it raises and what follows; return what to tell."""
+        self.append_outcomes(values, now)
+        said = []
+        for kind, arm, outcome in self.state.guarded(values):
+            self.change(kind, arm, now, outcome=outcome)
+            what = f"the arm {arm!r} has crossed the bound of {outcome!r}" if outcome else f"the arm {arm!r} is retired"
+            said.append(f"experiment {self.name!r}: {what}")
+        return said
+
+    def append_outcomes(self, values: Iterable[OutcomeValue], now: float) -> None:
         """Write to the log what else came of decisions."""
         for each in values:
             each = each._replace(value=each.value + 0.0)  # not −0.0, as above
@@ -309,13 +319,7 @@ class LiveExperiment:
         self.append_change("shares", place, now, self.state.events, detail=detail)
 
     def append_change(
-        self,
-        kind: str,
-        place: int,
-        now: float,
-        event: int = 0,
-        knows_others: bool = True,
-        detail: str | None = None,
+        self, kind: str, place: int, now: float, event: int = 0, knows_others: bool = True, detail: str | None = None
     ) -> None:
         """Write a change to the log."""
         values: dict[str, Any] = {"event": event, "kind": kind, "place": place, "knows_others": int(knows_others)}

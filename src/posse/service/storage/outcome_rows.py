@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ _RANGE = _FOUND.where(_COLUMN.serial.between(sql.bindparam("first"), sql.bindpar
 
 
 def known_outcomes(
-    connection: Connection, query: sql.Select[Any] = _SOME, **wanted: Any
+    connection: Connection, wanted: Mapping[str, Any], query: sql.Select[Any] = _SOME
 ) -> dict[tuple[int, int], float]:
     """Values by serial number and outcome; of some decisions, unless another query is given."""
     return {(serial, outcome): value for serial, outcome, value in connection.execute(query, wanted)}
@@ -34,7 +35,8 @@ def outcomes_of_rows(connection: Connection, experiment: int, serials: np.ndarra
     made = serials[serials >= 0]
     if not made.size:
         return {}
-    return known_outcomes(connection, _RANGE, experiment=experiment, first=int(made.min()), last=int(made.max()))
+    wanted = {"experiment": experiment, "first": int(made.min()), "last": int(made.max())}
+    return known_outcomes(connection, wanted, _RANGE)
 
 
 def outcome_value(row: Values) -> OutcomeValue:

@@ -19,7 +19,7 @@ from posse.attributes import WrongValue
 from posse.decision import UnknownDecision, parse_id
 from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
-from posse.service.storage import database, queries
+from posse.service.storage import audit, database, queries
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Invalid, OutcomeUnknown, Refused, UnknownExperiment
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, KeyedRequest, KeyedRequests
@@ -205,8 +205,11 @@ class Transaction:
         for name, keys in by_name.items():
             self.requests.look_up(self.touched[name].id, keys)
 
-    def ask_to_create(self, key: str | None, *asked: Any) -> KeyedRequest:
-        """A request to create an experiment: there is none yet to lock, so all of them with keys take turns."""
+    def ask_outside(self, key: str | None, *asked: Any) -> KeyedRequest:
+        """A request whose key is of no experiment: it creates or deletes one, or is about tokens.
+
+        There may be nothing to lock, so all of them with keys take turns.
+        """
         if key is not None and self.connection.dialect.name == "postgresql":
             self.connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})")
         return self.requests.ask(NO_EXPERIMENT, key, *asked)
@@ -226,6 +229,16 @@ class Transaction:
         arms, players = first["arms"], first["players"]
         self.touched[name] = LiveExperiment.create(self.connection, name, setup, arms, players, now, values)
         return self.touched[name]
+
+    def forget(self, name: str) -> None:
+        """Know nothing of an experiment any more."""
+        self.requests.forget(self.touched.pop(name).id)
+        self.erased = True
+
+    def note(self, who: str, action: str, experiment: str = "", detail: str = "") -> None:
+        """Write to the audit trail, once all is checked. The detail names no player."""
+        entry = {"at": float(self.clock()), "who": who, "action": action, "experiment": experiment, "detail": detail}
+        audit.insert_sealed(self.connection, tables.audit, entry)
 
     def write(self) -> None:
         """Write all that is not yet written."""
@@ -289,7 +302,7 @@ class Transaction:
                     answer = row["tag"], row["given"], bool(row["defaulted"]), row["player"], row["arm"]
                     recent.answers[row["serial"]] = answer
             if live.state.setup.outcomes:
-                recent.outcomes |= known_outcomes(self.connection, **serials)
+                recent.outcomes |= known_outcomes(self.connection, serials)
 
 
 def check_experiment_name(name: Any) -> str:

@@ -1,0 +1,93 @@
+"""posse experiment, audit: the service's experiments from their pause to their end, and who changed what."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from posse.cli.service import add_action, date
+from posse.text import align, plural
+
+if TYPE_CHECKING:
+    from posse.cli import Commands
+    from posse.service.storage.store import ServiceStore
+
+PLACE = 51
+STEPS = {
+    "pause": ("paused", "let it make no decisions for now; rewards still count"),
+    "resume": ("running", "let a paused or finished one decide again"),
+    "finish": ("finished", "end it; late rewards still count"),
+    "archive": ("archived", "put a finished one away: it can be read, and takes nothing"),
+    "restore": ("finished", "take an archived one back"),
+}
+"""The status that each action leads to, and what it does."""
+
+
+def add(commands: Commands) -> None:
+    """Add what there is to do with experiments in the service's database."""
+    text = "end, archive, delete or describe the service's experiments"
+    experiment = commands.add_parser("experiment", help=text, description="Experiments in the service's database.")
+    actions = experiment.add_subparsers(title="actions", metavar="ACTION", required=True)
+    found = add_action(actions, _list, "list experiments")
+    found.add_argument("--archived", action="store_true", help="the archived ones instead of all others")
+    for name, (status, text) in STEPS.items():
+        step = add_action(actions, _change, text, "experiment", "--import", name=name)
+        step.set_defaults(step=name, status=status, ship=None, ship_for=[], description=None)
+        if name == "finish":
+            step.add_argument("--ship", metavar="ARM", help="every decision is this arm from now on (default: none)")
+            text = "another arm for a player (may be repeated)"
+            step.add_argument("--ship-for", metavar="PLAYER=ARM", action="append", default=[], type=_pair, help=text)
+    describe = add_action(actions, _change, "say what it is about", "experiment", "--import", name="describe")
+    describe.add_argument("description", metavar="TEXT")
+    describe.set_defaults(step="describe", status=None, ship=None, ship_for=[])
+    add_action(actions, _delete, "remove an archived one for good", "experiment", "--import")
+    add_action(commands, _audit, "list who changed what in the service", "--experiment")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    player, equals, arm = text.rpartition("=")
+    if not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}, but expected PLAYER=ARM")
+    return player, arm
+
+
+def _list(store: ServiceStore, options: argparse.Namespace) -> None:
+    from posse.service.storage import queries
+
+    rows = [
+        [one.name, one.status, plural(one.decisions, "decision"), one.description.partition("\n")[0]]
+        for one in store.read(queries.experiments, archived=options.archived)
+    ]
+    print(*align(rows, "<<><"), sep="\n", end="\n" if rows else "")
+
+
+def _change(store: ServiceStore, options: argparse.Namespace) -> None:
+    from posse.service.commands import Change
+    from posse.service.storage import queries
+    from posse.service.storage.lifecycle import MOVES
+    from posse.service.storage.transaction import commit
+
+    before = store.read(queries.experiment, options.experiment).status
+    if MOVES.get((before, options.status), options.step) != options.step:  # restore, for example, finishes nothing
+        raise ValueError(f"experiment {options.experiment!r} is {before}, so there is nothing to {options.step}")
+    asked: dict[str, Any] = {name: getattr(options, name) for name in ("status", "ship", "description")}
+    made = commit(store, Change(options.experiment, **asked, ship_for=dict(options.ship_for)))
+    ships = f", and every decision is {made.ship}" if made.ship is not None and made.status == "finished" else ""
+    print(f"{made.name} is {made.status}{ships}{' for everybody else' if ships and made.ship_for else ''}")
+
+
+def _delete(store: ServiceStore, options: argparse.Namespace) -> None:
+    from posse.service.admin.deletion import Delete
+    from posse.service.storage.transaction import commit
+
+    print(f"{options.experiment} is deleted, with {plural(commit(store, Delete(options.experiment)), 'decision')}")
+
+
+def _audit(store: ServiceStore, options: argparse.Namespace) -> None:
+    from posse.service.storage import audit
+
+    after = 0
+    while found := store.read(audit.entries, after, experiment=options.experiment):
+        rows = [[str(row.id), date(row.at), row.who, row.action, row.experiment, row.detail] for row in found]
+        print(*align(rows, "><"), sep="\n")
+        after = found[-1].id
