@@ -101,6 +101,16 @@ def _log_loss(pulls: np.ndarray, sums: np.ndarray, mean: np.ndarray) -> np.ndarr
 # ---------------------------------------------------------------- evidence
 
 
+def log_sum(logs: np.ndarray, axis: int = -1) -> np.ndarray:
+    """ln Σ exp(logs) along an axis, several times as fast as NumPy's logaddexp; one of them must be finite.
+
+    >>> float(log_sum(np.log([0.25, 0.5])).round(4)), float(log_sum(np.array([-np.inf, 1000.0])))
+    (-0.2877, 1000.0)
+    """
+    top = logs.max(axis=axis, keepdims=True)
+    return np.asarray(np.log(np.exp(logs - top).sum(axis=axis)) + top.squeeze(axis))
+
+
 def evidence_above(counts: np.ndarray, sums: np.ndarray, bound: np.ndarray | float) -> np.ndarray:
     """ln of the evidence that values in [0, 1] have means above a bound; the three arrays broadcast.
 
@@ -114,8 +124,7 @@ def evidence_above(counts: np.ndarray, sums: np.ndarray, bound: np.ndarray | flo
     inside = np.clip(bound, 1e-300, 1 - 1e-16)
     odds = np.log(inside) - np.log1p(-inside) + STEPS
     gain, loss = -np.logaddexp(0, -odds) - np.log(inside), -np.logaddexp(0, odds) - np.log1p(-inside)
-    found = np.logaddexp.reduce(sums * gain + (counts - sums) * loss - math.log(STEPS.size), axis=-1)
-    return np.asarray(found)
+    return log_sum(sums * gain + (counts - sums) * loss - math.log(STEPS.size))
 
 
 def running_evidence(
@@ -136,8 +145,7 @@ def running_evidence(
         each[..., None] for each in np.broadcast_arrays(counts, sums, spreads, value, reach)
     )
     bets, cost = BETS / reach, (-np.log1p(-BETS) - BETS) / reach**2
-    found = np.logaddexp.reduce(bets * (sums - counts * value) - cost * spreads + np.log(BET_WEIGHTS), axis=-1)
-    return np.asarray(found)
+    return log_sum(bets * (sums - counts * value) - cost * spreads + np.log(BET_WEIGHTS))
 
 
 def running_low(

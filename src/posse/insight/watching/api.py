@@ -157,21 +157,15 @@ def watch_of(
     """What the evidence says, in the units of the rewards; `arms` are the names of all arms."""
     kinds = {"choices": evidence.choices, "rewards": evidence.answers}
     checks = [_check(name, found) for name, found in kinds.items() if found is not None]
-    effects = {"holdout": evidence.against_holdout, setup.get("control"): evidence.against_control}
+    effects = ("holdout", evidence.against_holdout), (str(setup.get("control")), evidence.against_control)
     scale = setup["high"] - setup["low"]
-    found = [_effect(str(name), each, scale) for name, each in effects.items() if each is not None and each.count]
-    notes = [*text.missing(evidence, setup), *notes]
-    answered = evidence.answered
-    return Watch(
-        evidence.choices.count, answered, tuple(arms), tuple(checks), tuple(found), tuple(guards), tuple(notes)
-    )
+    found = [_effect(name, each, scale) for name, each in effects if each is not None and each.count]
+    notes, made = [*text.missing(evidence, setup), *notes], evidence.choices.count
+    return Watch(made, evidence.answered, tuple(arms), tuple(checks), tuple(found), tuple(guards), tuple(notes))
 
 
 def _check(about: str, found: ShareEvidence) -> ShareCheck:
-    points = found.trail.points.items()
-    path = (
-        (at, *(chosen - expected).tolist()) for at, (chosen, expected, _) in ((at, each[:, 1:]) for at, each in points)
-    )
+    path = ((at, *(chosen - expected)[1:].tolist()) for at, (chosen, expected) in found.trail.points.items())
     return ShareCheck(about, found.count, found.level, found.peak, found.alarm, tuple(path))
 
 

@@ -6,7 +6,9 @@
 
 has the mean 1, given everything before: it is the likelihood ratio of a law that is tilted towards a. The product over
 the decisions, averaged over arms and tilts, ever reaches 1/level with probability at most `level` (Ville's inequality).
-One more "arm" stands for whichever arm is the likeliest in a decision, which finds misrouting that spreads over arms.
+The product may begin late, so the average is also over when it begins; otherwise a fault that comes late would have to
+make good what a long sound time has cost. One more "arm" stands for whichever arm is the likeliest in a decision, which
+finds misrouting that spreads over arms.
 
 *Effects.* With stakes d(a), such as what a policy plays minus what the holdout plays, and guesses g(a) made before,
 
@@ -21,10 +23,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from posse.confidence import running_low, shares
+from posse.confidence import log_sum, running_low, shares
 
 _STEPS = 2.0 ** np.arange(-6, 3)
 TILTS = np.concatenate([-_STEPS, _STEPS])  # θ
@@ -139,6 +142,11 @@ class ShareAlarm:
     """How many decisions there were when the alarm was raised."""
 
 
+def _still_to_begin(begun: np.ndarray | int) -> Any:
+    """Which share of the products has not begun after so many chances to begin; late ones keep a fair share."""
+    return 1 / np.log2(2 + begun)
+
+
 class ShareEvidence:
     """Evidence that arms are not drawn with the logged probabilities."""
 
@@ -146,18 +154,17 @@ class ShareEvidence:
         self.level, self.count = level, 0
         self.peak = 0.0  # the largest ln of the evidence at any look
         self.alarm: ShareAlarm | None = None
-        self.trail = Trail()  # of how often each arm was chosen, expected to be, and the variance of it, [3, 1 + arm]
+        self.trail = Trail()  # of how often each arm was chosen, and expected to be, [2, 1 + arm]
         self._first, self._every = arms, every
-        self._totals, self._sums = np.zeros((1 + arms, TILTS.size)), np.zeros((3, 1 + arms))
+        self._totals, self._sums = np.full((1 + arms, TILTS.size), -np.inf), np.zeros((2, 1 + arms))
 
     def add(self, arm: np.ndarray, probabilities: np.ndarray) -> None:
         """Take in decisions in order; row 0 of all tables is the likeliest arm, row 1 + a is arm a."""
         more = 1 + probabilities.shape[1] - self._sums.shape[1]
-        if more > 0:
-            self._totals, self._sums = (
-                np.pad(self._totals, ((0, more), (0, 0))),
-                np.pad(self._sums, ((0, 0), (0, more))),
-            )
+        if more > 0:  # what was never on offer has earned and lost nothing
+            begun = math.log1p(-_still_to_begin(-(-self.count // EVERY))) if self.count else -math.inf
+            self._totals = np.pad(self._totals, ((0, more), (0, 0)), constant_values=begun)
+            self._sums = np.pad(self._sums, ((0, 0), (0, more)))
         for start in range(0, arm.size, PIECE):
             self._add(arm[start : start + PIECE], probabilities[start : start + PIECE])
 
@@ -167,17 +174,20 @@ class ShareEvidence:
         likeliest = probabilities.argmax(axis=1)
         chances[:, 0], chances[:, 1 : 1 + arms] = probabilities.max(axis=1), probabilities
         chosen[:, 0], chosen[np.arange(size), 1 + arm] = likeliest == arm, 1
-        starts = np.arange(-(self.count % self._every), size, self._every).clip(
-            0
-        )  # one look at the end of each stretch
+        starts = np.arange(-(self.count % self._every), size, self._every).clip(0)  # of stretches; each ends in a look
         factors = np.multiply.reduceat(1 + chances[..., None] * np.expm1(TILTS), starts, axis=0)  # few logarithms
-        terms = np.stack([chosen, chances, chances * (1 - chances)], axis=1)
-        sums = self._sums + np.add.reduceat(terms, starts, axis=0).cumsum(axis=0)
-        gained = sums[:, 0, :, None] - self._sums[0][:, None]
-        totals = self._totals + gained * TILTS - np.log(factors).cumsum(axis=0)
+        gained = np.add.reduceat(np.stack([chosen, chances], axis=1), starts, axis=0)
+        sums = self._sums + gained.cumsum(axis=0)
+        steps = gained[:, 0, :, None] * TILTS - np.log(factors)
+        path = steps.cumsum(axis=0)
+        begun, fresh = np.divmod(self.count + starts, EVERY)
+        share = np.where(fresh == 0, _still_to_begin(begun) - _still_to_begin(begun + 1), 0.0)
+        with np.errstate(divide="ignore"):
+            new = np.log(share)[:, None, None] - (path - steps)
+        totals = path + np.logaddexp(self._totals, np.logaddexp.accumulate(new, axis=0))
         looks = self.count + np.append(starts[1:], size)
-        by_arm = np.logaddexp.reduce(totals, axis=2) - math.log(TILTS.size) + self._log_shares()
-        evidence = np.logaddexp.reduce(by_arm, axis=1)
+        by_arm = log_sum(totals) - math.log(TILTS.size) + self._log_shares()
+        evidence = log_sum(by_arm)
         self.trail.add(looks, sums)
         self.peak = max(self.peak, float(evidence.max()))
         if self.alarm is None and self.peak >= math.log(1 / self.level):
@@ -190,16 +200,16 @@ class ShareEvidence:
         return np.log(shares(self._sums.shape[1], 1 + self._first))
 
     def _raised(self, which: int, totals: np.ndarray, noticed: int, sums: np.ndarray) -> ShareAlarm:
-        """The alarm; it began where the excess since then has the largest number of standard deviations."""
-        more = TILTS[totals[which].argmax()] > 0
-        points = {0: np.zeros((3, 1))} | {at: each for at, each in self.trail.points.items() if at < noticed}
-        before = np.array([each[:, which] if which < each.shape[1] else np.zeros(3) for each in points.values()])
-        chosen, expected, variance = (sums[:, which] - before).T
-        excess = (chosen - expected) * (1 if more else -1) / np.sqrt(np.maximum(variance, 1e-300))
-        best = int(excess.argmax())
-        began = list(points)[best]
-        size = noticed - began
-        return ShareAlarm(which - 1 if which else None, chosen[best] / size, expected[best] / size, began, noticed)
+        """The alarm; it began where the shares since then fit their probabilities worst, by the likelihood."""
+        sign = 1 if TILTS[totals[which].argmax()] > 0 else -1
+        points = {0: np.zeros((2, 1))} | {at: each for at, each in self.trail.points.items() if at < noticed}
+        before = np.array([each[:, which] if which < each.shape[1] else np.zeros(2) for each in points.values()])
+        sizes = noticed - np.array(list(points))
+        observed, expected = ((sums[:, which] - before) / sizes[:, None]).T.clip(1e-12, 1 - 1e-12)
+        gain = observed * np.log(observed / expected) + (1 - observed) * np.log((1 - observed) / (1 - expected))
+        best = int((sizes * gain * np.sign(observed - expected) * sign).argmax())
+        place = which - 1 if which else None
+        return ShareAlarm(place, float(observed[best]), float(expected[best]), list(points)[best], noticed)
 
 
 class EffectEvidence:
@@ -213,24 +223,14 @@ class EffectEvidence:
     def __init__(self) -> None:
         self.count = 0
         self.trail = Trail()
-        # For d and for −d, and for each reach: the sum of the terms, and of their squared distances from their guesses.
-        self._sums = np.zeros((2, REACHES.size, 2))
+        self._sums = np.zeros((2, REACHES.size, 2))  # of `effect_terms`, for d and for −d
 
     def add(self, block: DecisionBlock, stakes: np.ndarray, guess: np.ndarray) -> None:
         """Take in decisions with rewards, the stakes d of all arms, and guesses of their rewards, all [row, arm]."""
-        if not block.arm.size:
-            return
-        own, chances = (np.arange(block.arm.size), block.arm), block.probabilities
-        weights = stakes[own] / chances[own]
-        room = np.divide(chances, np.abs(stakes), out=np.full(stakes.shape, np.inf), where=stakes != 0)
-        for reach, (low, high) in zip(REACHES, self._sums.swapaxes(0, 1), strict=True):
-            lowered, raised = np.minimum(guess, reach * room), np.maximum(guess, 1 - reach * room)
-            for sums, sign in ((low, 1), (high, -1)):
-                moved = np.where(sign * stakes > 0, lowered, raised)
-                terms = sign * weights * (block.reward - moved[own])
-                sums += sign * np.einsum("ij,ij->", stakes, moved) + terms.sum(), (terms**2).sum()
-        self.count += block.arm.size
-        self.trail.add(np.array([self.count]), self._sums.copy()[None])
+        if block.arm.size:
+            self.count += block.arm.size
+            self._sums += effect_terms(block, stakes, guess).sum(axis=-1)
+            self.trail.add(np.array([self.count]), self._sums.copy()[None])
 
     def estimate(self, level: float) -> tuple[float, float, float]:
         """The average so far and the ends of its interval, which is ever wrong with probability `level` at most."""
@@ -241,6 +241,21 @@ class EffectEvidence:
         """At looks in the past: how many decisions, the average, and the ends of its interval."""
         counts = np.array(list(self.trail.points), np.int64)
         return counts, *_ends(counts, np.array(list(self.trail.points.values())).reshape(-1, *self._sums.shape), level)
+
+
+def effect_terms(block: DecisionBlock, stakes: np.ndarray, guess: np.ndarray) -> np.ndarray:
+    """Each row's term, and its squared distance from its guess, [side, reach, 2, row]."""
+    own, chances = (np.arange(block.arm.size), block.arm), block.probabilities
+    weights = np.divide(stakes[own], chances[own], out=np.zeros(block.arm.size), where=chances[own] > 0)
+    room = np.divide(chances, np.abs(stakes), out=np.full(stakes.shape, np.inf), where=stakes != 0)
+    found = np.empty((2, REACHES.size, 2, block.arm.size))
+    for place, reach in enumerate(REACHES):
+        lowered, raised = np.minimum(guess, reach * room), np.maximum(guess, 1 - reach * room)
+        for side, sign in enumerate((1, -1)):
+            moved = np.where(sign * stakes > 0, lowered, raised)
+            rest = sign * weights * (block.reward - moved[own])
+            found[side, place] = sign * np.einsum("ij,ij->i", stakes, moved) + rest, rest**2
+    return found
 
 
 def _ends(counts: np.ndarray, sums: np.ndarray, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -298,7 +313,8 @@ class WatchEvidence:
             self.answers.add(block.arm, block.probabilities)
         if self.against_holdout is None and self.against_control is None:
             return
-        for part, guess in self._guess.follow(block):
+        free = np.count_nonzero(block.probabilities, axis=1) > 1  # where one arm is shipped, nothing is compared
+        for part, guess in self._guess.follow(block.taken(free)):
             equal = part.equal_shares()
             adaptive = (part.probabilities - self.holdout * equal) / (1 - self.holdout)
             if self.against_holdout is not None:

@@ -50,12 +50,13 @@ def check_sentence(check: ShareCheck, arms: Sequence[str]) -> str:
 
 def effect_sentence(effect: Effect) -> str:
     """What the adaptive part earns, a decision and in total."""
-    each = with_ends(effect.value, effect.low, effect.high, "+")
-    verdict = "more than" if effect.low > 0 else "less than" if effect.high < 0 else "perhaps more, perhaps less than"
     against = "the holdout" if effect.against == "holdout" else f"the control {effect.against!r}"
-    count = effect.decisions
+    verdict = f"the adaptive part earns {'less' if effect.high < 0 else 'more'} than {against}"
+    if effect.low <= 0 <= effect.high:
+        verdict = f"whether {verdict} is not clear yet"
+    each, count = with_ends(effect.value, effect.low, effect.high, "+"), effect.decisions
     total = with_ends(count * effect.value, count * effect.low, count * effect.high, "+")
-    return f"the adaptive part earns {verdict} {against}: {each} a decision, {total} in all {plural(count, 'decision')}"
+    return f"{verdict}: {each} a decision, {total} in all {plural(count, 'decision')}"
 
 
 def guard_table(guards: Sequence[GuardState]) -> list[list[str]]:
@@ -85,3 +86,5 @@ def missing(evidence: WatchEvidence, setup: Mapping[str, Any]) -> Iterator[str]:
         )
     elif evidence.answered == 0:
         yield "what the adaptive part earns cannot be said before the first reward"
+    elif evidence.choices.alarm or (evidence.answers and evidence.answers.alarm):
+        yield "the alarm makes what the adaptive part earns doubtful: it rests on the logged probabilities"
