@@ -1,6 +1,7 @@
 """What theory says about a problem, whether ε is right, what other policies would have earned, what to expect."""
 
 from posse.insight.columns import Columns
+from posse.insight.conclusion.api import Conclusion, conclude
 from posse.insight.diagnosis.api import Diagnosis, diagnose
 from posse.insight.evaluation.api import Evaluation, evaluate
 from posse.insight.evaluation.model import Estimate
@@ -22,12 +23,14 @@ from posse.insight.watching.api import Watch, watch
 __all__ = [
     "Bound",
     "Columns",
+    "Conclusion",
     "Diagnosis",
     "Estimate",
     "Evaluation",
     "FixedPolicy",
     "Plan",
     "Watch",
+    "conclude",
     "diagnose",
     "evaluate",
     "individual_gap_dependent",

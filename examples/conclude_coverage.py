@@ -1,0 +1,195 @@
+"""How often `posse conclude` ships a wrong arm if somebody looks after every decision, and how soon the right one.
+
+python examples/conclude_coverage.py --wrong --experiments 10000    # about a quarter of an hour
+python examples/conclude_coverage.py --needed --experiments 200     # about a quarter of an hour
+
+--wrong: experiments in which every winner is a wrong one, since no arm is better than another. *naive* is a two-sided
+z-test of the two arms with most decisions at 5 %, which looks as often.
+
+--needed: experiments in which one arm is best. How many decisions until it is shipped for everybody in half and in
+80 % of the experiments, beside a test of the same level with equal shares that looks once, at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+import posse
+from posse.confidence import shares
+from posse.insight.conclusion.evidence import REACHES, pair_evidence, pair_levels, terms
+from posse.insight.watching.evidence import PRIOR
+from posse.text import align
+
+LEVEL = 0.05
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
+Policy = Callable[[np.ndarray, np.ndarray, int], tuple[np.ndarray, np.ndarray]]
+
+
+class ManyEvidence:
+    """The evidence of many experiments at once, all of whose arms are always on offer.
+
+    A scope is everybody (0), or one player more than its number. Every scope is looked at after each of its decisions.
+    """
+
+    def __init__(self, experiments: int, players: int, arms: int) -> None:
+        self.counts = np.zeros(players + 1)
+        self.sums, self.squares = np.zeros((2, players + 1, 2, REACHES.size, experiments, arms))
+        self.since = np.zeros((players + 1, experiments, arms, arms), np.int64)
+        levels = LEVEL / 2 * np.concatenate([[1.0], shares(players)])
+        self.need = -np.log(levels[:, None, None] * pair_levels(arms, arms))
+
+    def add(self, player: int, arm: np.ndarray, chances: np.ndarray, reward: np.ndarray, guess: np.ndarray) -> None:
+        """Take in a decision of the same player in each experiment, and look."""
+        limited, rest = terms(arm, chances, reward, guess)
+        each = np.arange(arm.size)
+        limited[:, :, each, arm] += rest
+        scopes = [0, player + 1] if len(self.counts) > 2 else [0]
+        self.counts[scopes] += 1
+        for scope in scopes:
+            self.sums[scope] += limited
+            self.squares[scope][:, :, each, arm] += rest**2
+            self._look(scope)
+
+    def _look(self, scope: int) -> None:
+        (of, against), squares, need = self.sums[scope], self.squares[scope], self.need[scope]
+        for i, j in np.argwhere(~np.eye(need.shape[0], dtype=bool)):
+            total = of[:, :, i] + against[:, :, j] - self.counts[scope]
+            spread = squares[0, :, :, i] + squares[1, :, :, j]
+            hopeful = ((total > 0) & (total**2 >= 2 * spread * need[i, j])).any(axis=0)
+            rows = np.flatnonzero(hopeful & (self.since[scope, :, i, j] == 0))
+            if rows.size:
+                count = np.full(rows.size, self.counts[scope])
+                found = pair_evidence(count, total[:, rows].T, spread[:, rows].T) >= need[i, j]
+                self.since[scope, rows[found], i, j] = self.counts[scope]
+
+    def winners(self) -> np.ndarray:
+        """After how many of its decisions each arm was shipped, 0 if it was not, [scope, experiment, arm]."""
+        beats = (self.since > 0) | np.eye(self.since.shape[-1], dtype=bool)
+        return np.where(beats.all(axis=-1), self.since.max(axis=-1), 0)
+
+
+def uniform(pulls: np.ndarray, sums: np.ndarray, player: int) -> tuple[np.ndarray, np.ndarray]:
+    """Equal shares: centers and scales of the indices, [experiment, arm]."""
+    return np.zeros(pulls[:, 0].shape), np.ones(pulls[:, 0].shape)
+
+
+def thompson(pulls: np.ndarray, sums: np.ndarray, player: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ind-TS: each player alone."""
+    n, s = pulls[:, player], sums[:, player]
+    return s / np.maximum(n, 1), 1 / np.sqrt(np.maximum(n, 1))
+
+
+def robust(pulls: np.ndarray, sums: np.ndarray, player: int, epsilon: float = 0.1) -> tuple[np.ndarray, np.ndarray]:
+    """RobustAgg-TS: everybody's data and ε while own data is scarce; every player sees it at once."""
+    n, s = pulls[:, player], sums[:, player]
+    N, S, M = pulls.sum(axis=1), sums.sum(axis=1), pulls.shape[1]
+    own = n >= 0.5 * np.log(10_000) / epsilon**2 + 2 * M
+    center = np.where(own, s / np.maximum(n, 1), S / np.maximum(N, 1) + epsilon * (N > 0))
+    return center, 1 / np.sqrt(np.where(own, np.maximum(n, 1), np.maximum(N - M, 1)))
+
+
+def largest(center: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """About the probability that each arm's normal index is the largest; arms are drawn with just these numbers."""
+    index = center[..., None] + scale[..., None] * NODES
+    apart = (index[:, :, None] - center[:, None, :, None]) / scale[:, None, :, None]
+    below = 1 / (1 + np.exp(-1.702 * apart))
+    arms = np.arange(center.shape[1])
+    below[:, arms, arms] = 1.0
+    chances = below.prod(axis=2) @ WEIGHTS
+    return chances / chances.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class NullSetting:
+    """Arms none of which is better than another: for everybody, and, unless `apart`, for each player."""
+
+    name: str
+    mean: float
+    arms: int
+    players: int
+    policy: Policy
+    floor: float = 0.0
+    drift: float = 0.0  # by how much all means rise and fall together, every 200 decisions
+    apart: float = 0.0  # by how much the first arm is better for one half of the players and worse for the other
+
+    def means(self, decision: int, player: int) -> np.ndarray:
+        """The arms' means."""
+        found = np.full(self.arms, self.mean + self.drift * (1 if decision // 200 % 2 else -1))
+        found[0] += self.apart * (1 if player % 2 else -1)
+        return found
+
+
+SETTINGS = [
+    NullSetting("2 arms of 0.5, equal shares", 0.5, 2, 1, uniform),
+    NullSetting("2 arms of 0.05, equal shares", 0.05, 2, 1, uniform),
+    NullSetting("2 arms of 0.5, Ind-TS", 0.5, 2, 1, thompson),
+    NullSetting("2 arms of 0.5, Ind-TS, floor 0.1", 0.5, 2, 1, thompson, 0.1),
+    NullSetting("3 arms of 0.2, 4 players, RobustAgg-TS", 0.2, 3, 4, robust),
+    NullSetting("3 arms of 0.2, 4 players, RobustAgg-TS, floor 0.05", 0.2, 3, 4, robust, 0.05),
+    NullSetting("3 arms of 0.4 ± 0.2 in turn, 2 players, Ind-TS, floor 0.05", 0.4, 3, 2, thompson, 0.05, drift=0.2),
+    NullSetting("2 arms that suit half of 4 players each, RobustAgg-TS, floor 0.1", 0.5, 2, 4, robust, 0.1, apart=0.1),
+]
+
+
+def wrong_winners(setting: NullSetting, experiments: int, decisions: int, seed: int = 0) -> tuple[float, float, float]:
+    """The shares of experiments with a wrong winner for everybody, for a player, and by the naive test."""
+    random = np.random.default_rng(seed)
+    M, K, floor, each = setting.players, setting.arms, setting.floor, np.arange(experiments)
+    evidence = ManyEvidence(experiments, M, K)
+    pulls, sums = np.zeros((2, experiments, M, K))
+    naive = np.zeros(experiments, bool)
+    for decision in range(decisions):
+        player = decision % M
+        chances = floor + (1 - K * floor) * largest(*setting.policy(pulls, sums, player))
+        arm = (random.random(experiments)[:, None] > chances.cumsum(axis=1)[:, :-1]).sum(axis=1)
+        reward = (random.random(experiments) < setting.means(decision, player)[arm]) * 1.0
+        evidence.add(player, arm, chances, reward, guess_of(pulls.sum(axis=1), sums.sum(axis=1)))
+        pulls[each, player, arm] += 1
+        sums[each, player, arm] += reward
+        naive |= naive_test(pulls.sum(axis=1), sums.sum(axis=1))
+    wrong = (evidence.winners() > 0).any(axis=2)
+    by_player = wrong[1:].any(axis=0).mean() if M > 1 and not setting.apart else np.nan
+    return float(wrong[0].mean()), float(by_player), float(naive.mean())
+
+
+def guess_of(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """The arms' mean rewards so far, drawn a little to that of all arms, [experiment, arm]."""
+    overall = (sums.sum(axis=1, keepdims=True) + PRIOR / 2) / (pulls.sum(axis=1, keepdims=True) + PRIOR)
+    return (sums + PRIOR * overall) / (pulls + PRIOR)
+
+
+def naive_test(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """Whether a z-test at 5 % tells the two arms with most decisions apart, with 20 rewards of each at least."""
+    most = np.argsort(-pulls, axis=1)[:, :2]
+    n, s = np.take_along_axis(pulls, most, 1), np.take_along_axis(sums, most, 1)
+    mean = s / np.maximum(n, 1)
+    deviation = np.sqrt((mean * (1 - mean) / np.maximum(n, 1)).sum(axis=1))
+    return (n.min(axis=1) >= 20) & (np.abs(mean[:, 0] - mean[:, 1]) > 1.96 * np.maximum(deviation, 1e-9))
+
+
+def wrong_table(experiments: int, decisions: int) -> None:
+    """Print the shares of wrong winners, line by line."""
+    print("| setting | for everybody | for a player | naive |\n| --- | --- | --- | --- |")
+    for setting in SETTINGS:
+        found = wrong_winners(setting, experiments, decisions)
+        cells = ["–" if np.isnan(each) else f"{each:.2%}" for each in found]
+        print(f"| {setting.name} | {' | '.join(cells)} |", flush=True)
+
+
+def main() -> None:
+    """Print the tables as Markdown."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--wrong", action="store_true", help="how often a wrong arm is shipped")
+    parser.add_argument("--experiments", type=int, default=10_000, help="for each line (default: 10,000)")
+    parser.add_argument("--decisions", type=int, default=2000, help="in each experiment (default: 2,000)")
+    options = parser.parse_args()
+    wrong_table(options.experiments, options.decisions)
+
+
+if __name__ == "__main__":
+    main()

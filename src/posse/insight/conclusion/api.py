@@ -1,0 +1,231 @@
+"""conclude: can the experiment end, which arm should be shipped for whom, and what does stopping or going on cost?"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from posse.checks import number
+from posse.insight.conclusion import text
+from posse.insight.conclusion.chances import BestChances, best_chances
+from posse.insight.conclusion.evidence import ConclusionEvidence
+from posse.insight.logs import Log, by_cell
+from posse.insight.watching.log_blocks import log_blocks
+from posse.learner import Counts
+from posse.text import plain, to_json
+
+if TYPE_CHECKING:
+    from posse.insight.watching.api import Watch
+
+
+@dataclass(frozen=True)
+class ArmSummary:
+    """What is known of one arm."""
+
+    name: str
+    offered: bool
+    """Whether it can still be chosen."""
+    answers: int
+    """How many decisions for it have a reward."""
+    share: float
+    """Its probability at present, on average over the players."""
+    mean: float
+    """Its mean reward over the decisions in which it was on offer, each counted alike."""
+    low: float
+    """Low and high are the ends of an interval for this mean, which holds at every look."""
+    high: float
+    chance: float
+    """The chance that it is the best for everybody."""
+
+
+class ArmDifference(NamedTuple):
+    """By how much the leader is better than another arm, with an interval that holds at every look."""
+
+    against: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class PlayerSummary:
+    """What is known for one player."""
+
+    name: str
+    answers: int
+    likeliest: str
+    """The arm that is most likely the player's best."""
+    chance: float
+    others: float
+    """The weight of other players' data in what is known of that arm, from 0 to 1."""
+    winner: str | None
+    """The arm that is shown to be the best for the player by its own decisions."""
+    since: int
+    """After how many rewards, of all players, it was shown; 0 if none is."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conclusion:
+    """Which arm to ship for whom, and what it rests on; `print` shows it in words, `page` on one page."""
+
+    level: float
+    """A wrong arm is ever shipped, for anybody, with at most this probability."""
+    tolerance: float
+    """By how much the arm that is shipped may be worse than another, in rewards."""
+    decisions: int
+    answers: int
+    """How many decisions have a reward, and probabilities."""
+    arms: tuple[ArmSummary, ...]
+    players: tuple[PlayerSummary, ...]
+    winner: str | None
+    """The arm that is shown to be the best for everybody; it stays so once it is found."""
+    since: int
+    """After how many rewards it was shown; 0 if none is."""
+    leader: str
+    """The winner, or else the arm that is most likely the best for everybody."""
+    differences: tuple[ArmDifference, ...]
+    """The leader beside every other arm on offer."""
+    ship_loss: float
+    """What shipping the leader for everybody loses a decision, beside each player's best arm; from the model."""
+    own_loss: float
+    """The same if each player gets the arm that the model expects most of."""
+    going_loss: float
+    """The same if decisions go on with the present probabilities."""
+    best: BestChances
+    """Everything that the model says."""
+    alone: int
+    """Players that have no evidence of their own, because memory is bounded."""
+    setup: Mapping[str, Any]
+    """How the experiment was set up."""
+    digest: str
+    """A fingerprint of the log."""
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The arms on offer."""
+        return tuple(arm.name for arm in self.arms if arm.offered)
+
+    @property
+    def verdict(self) -> str:
+        """What to do, in a sentence or two."""
+        return text.verdict(self)
+
+    def arm(self, name: str) -> ArmSummary:
+        """What is known of one arm."""
+        return next(arm for arm in self.arms if arm.name == name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain data that JSON can hold."""
+        return {"schema": 1, "kind": "conclusion", "verdict": self.verdict, **plain(self)}
+
+    def page(self, watch: Watch | None = None, *, title: str = "", asked: str = "") -> str:
+        """One page of HTML that prints well: a summary of the whole experiment.
+
+        Args:
+            watch: what `posse.insight.watch` says of the same log, for checks, effects and guards.
+            title: the experiment's name.
+            asked: what the experiment was to find out.
+        """
+        from posse.insight.conclusion.page import to_page
+
+        return to_page(self, watch, title, asked)
+
+    def __str__(self) -> str:
+        return text.to_text(self)
+
+
+def conclude(source: Any, *, tolerance: float = 0.0, level: float = 0.05) -> Conclusion:
+    """Say from a learner's log which arm to ship for whom, and what stopping or going on costs. See docs/concluding.md.
+
+    Args:
+        source: the log: a Parquet file, an Arrow table, or a learner.
+        tolerance: by how much the arm that is shipped may be worse than another, in rewards.
+        level: the largest probability that a wrong arm is ever shipped, for everybody or for any player.
+
+    >>> import posse
+    >>> learner = posse.Learner(posse.IndTS(), ["red", "blue"], ["north"], seed=1, floor=0.2, clock=lambda: 0.0)
+    >>> for _ in range(300):
+    ...     learner.observe(decision := learner.choose("north"), float(decision.arm == "blue")) and None
+    >>> conclude(learner).verdict
+    'Ship blue for everybody: it is better than every other arm.'
+    """
+    blocks = log_blocks(source)
+    log = blocks.log
+    low, high = log.about["reward_range"]
+    level = number("level", level, least=1e-12, most=0.5)
+    tolerance = number("tolerance", tolerance, least=0, most=high - low)
+    evidence = ConclusionEvidence(len(log.about["first"]["arms"]), tolerance=tolerance / (high - low), level=level)
+    evidence.add_answers(blocks.answers)
+    offered = np.ones(len(log.arms), bool)
+    for change in log.about["changes"]:
+        if change["kind"] in ("add arm", "retire arm"):
+            offered[log.arms.index(change["name"])] = change["kind"] == "add arm"
+    counts, (player, arm, rewards) = log.counts(), log.scaled_rewards()
+    best = best_chances(counts, by_cell(player, arm, log.shape, rewards**2), offered, evidence.present_of(*log.shape))
+    decisions = blocks.choices.arm.size + blocks.unknown + log.given_up
+    return conclusion_of(evidence, best, counts, offered, log.about["setup"], decisions, fingerprint(log))
+
+
+def conclusion_of(
+    evidence: ConclusionEvidence,
+    best: BestChances,
+    counts: Counts,
+    offered: np.ndarray,
+    setup: Mapping[str, Any],
+    decisions: int,
+    digest: str = "",
+) -> Conclusion:
+    """What the evidence and the model say, in the units of the rewards; `offered` says which arms are, [arm]."""
+    unit, names, level = counts.high - counts.low, counts.arms, evidence.level
+    present, pulls = evidence.present_of(len(counts.players), len(names)), counts.pulls
+    winners, since = (each.tolist() for each in evidence.winners(offered))
+    traffic = pulls.sum(axis=1) / max(pulls.sum(), 1)
+    arms, likeliest = [], best.chances.argmax(axis=1)
+    for place, name in enumerate(names):
+        value, low, high = (counts.low + unit * each for each in evidence.mean(place, level))
+        share, chance = float(traffic @ present[:, place]), float(best.overall[place])
+        arms.append(ArmSummary(name, bool(offered[place]), int(pulls[:, place].sum()), share, value, low, high, chance))
+    shown = dict(zip(range(-1, len(winners) - 1), zip(winners, since, strict=True), strict=True))  # −1 is everybody
+    players = []
+    for place, name in enumerate(counts.players):
+        arm, (found, when) = int(likeliest[place]), shown.get(place, (-1, 0))
+        chance, others = float(best.chances[place, arm]), float(best.others[place, arm])
+        winner = None if found < 0 else names[found]
+        players.append(PlayerSummary(name, int(pulls[place].sum()), names[arm], chance, others, winner, when))
+    leader = winners[0] if winners[0] >= 0 else int(best.overall.argmax())
+    differences = tuple(
+        ArmDifference(names[arm], *(unit * each for each in evidence.difference(leader, arm, level)))
+        for arm in np.flatnonzero(offered).tolist()
+        if arm != leader
+    )
+    return Conclusion(
+        level=level,
+        tolerance=evidence.tolerance * unit,
+        decisions=decisions,
+        answers=evidence.answers,
+        arms=tuple(arms),
+        players=tuple(players),
+        winner=None if winners[0] < 0 else names[winners[0]],
+        since=since[0],
+        leader=names[leader],
+        differences=differences,
+        ship_loss=float(best.one_loss[leader]),
+        own_loss=best.own_loss,
+        going_loss=best.going_loss,
+        best=best,
+        alone=max(len(counts.players) - evidence.players, 0),
+        setup=setup,
+        digest=digest,
+    )
+
+
+def fingerprint(log: Log) -> str:
+    """A digest of all rows of a log and of what it says about itself, the same for every file format."""
+    found = hashlib.sha256(to_json(log.about, indent=None).encode())
+    for column in (log.player, log.arm, log.reward, log.probabilities):
+        found.update(np.ascontiguousarray(column).tobytes())
+    return found.hexdigest()

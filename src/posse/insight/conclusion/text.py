@@ -1,0 +1,144 @@
+"""A conclusion in words. Each sentence is made here once, for the command line, the page and the dashboard."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from posse.text import align, bullet, fixed, interval_decimals, listed, plural, shorten, with_ends, wrap
+
+if TYPE_CHECKING:
+    from posse.insight.conclusion.api import Conclusion
+
+LONGEST = 30  # characters of a name
+SHOWN = 12  # players in a table
+
+
+def to_text(conclusion: Conclusion) -> str:
+    """The verdict, what it costs, the arms, the players, and what all of it rests on."""
+    parts = [wrap(verdict(conclusion))]
+    if conclusion.answers:
+        parts += ["\n".join(bullet(line) for line in (*costs(conclusion), *cautions(conclusion)))]
+        parts += ["\n".join(align(table)) for table in (arm_table(conclusion), player_table(conclusion))]
+    parts.append("\n".join(bullet(line) for line in reading(conclusion)))
+    return "\n\n".join(part for part in parts if part)
+
+
+def verdict(conclusion: Conclusion) -> str:
+    """What to ship for whom, as far as it is shown; never more than that."""
+    if not conclusion.answers:
+        return "There is nothing to conclude yet: no decision has a reward."
+    if len(conclusion.offered) < 2:
+        return f"There is nothing to decide: {_short(conclusion.leader)} is the only arm on offer."
+    by_arm: dict[str, list[str]] = defaultdict(list)
+    for player in conclusion.players:
+        if player.winner is not None and player.winner != conclusion.winner:
+            by_arm[player.winner].append(_short(player.name))
+    own = ", and ".join(f"{_short(arm)} for {listed(names, 3)}" for arm, names in by_arm.items())
+    if conclusion.winner is not None:
+        but = f" But ship {own}." if own else ""
+        return f"Ship {_short(conclusion.winner)} for everybody: {_shown(conclusion)}.{but}"
+    likely = f"{_short(conclusion.leader)} is most likely the best for everybody ({_chance(conclusion)})"
+    if own:
+        return f"Ship {own}: there, {_shown(conclusion)}. For all others nothing is shown yet; {likely}."
+    return f"Go on: no arm is shown to be the best yet. {likely[0].upper()}{likely[1:]}."
+
+
+def _shown(conclusion: Conclusion) -> str:
+    if conclusion.tolerance:
+        return f"no other arm is better by more than {conclusion.tolerance:g}"
+    return "it is better than every other arm"
+
+
+def _chance(conclusion: Conclusion) -> str:
+    return f"chance {percent(conclusion.arm(conclusion.leader).chance)}"
+
+
+def costs(conclusion: Conclusion) -> list[str]:
+    """What stopping loses, and what going on loses, by the model."""
+    if len(conclusion.offered) < 2:
+        return []
+    arm, thousand = _short(conclusion.leader), 1000.0
+    ship, own, going = (thousand * each for each in (conclusion.ship_loss, conclusion.own_loss, conclusion.going_loss))
+    digits = interval_decimals(0, max(ship, own, abs(going - ship), 1e-4))
+    best, each, beside = fixed(ship, digits), fixed(own, digits), fixed(abs(going - ship), digits)
+    more = f"loses {beside}" if going >= ship else f"earns {beside}"
+    found = [
+        f"Shipping {arm} for everybody loses about {best} in rewards in 1,000 decisions, beside each player's best arm. "
+        "That is the most that going on can still find.",
+        f"Going on as now {more} in 1,000 decisions, beside shipping {arm}.",
+    ]
+    if len(conclusion.players) > 1:
+        found.append(f"Shipping for each player what the model expects most of loses about {each} in 1,000 decisions.")
+    return found
+
+
+def cautions(conclusion: Conclusion) -> list[str]:
+    """What speaks against a verdict, and what is left out."""
+    found = []
+    likeliest = max(conclusion.arms, key=lambda arm: arm.chance)
+    if conclusion.winner is not None and likeliest.name != conclusion.winner and likeliest.chance > 0.5:
+        found.append(
+            f"{_short(conclusion.winner)} was shown to be the best after {conclusion.since:,} rewards. By all rewards so "
+            f"far, {_short(likeliest.name)} is more likely the best: means seem to have changed, so look closer."
+        )
+    if conclusion.alone:
+        found.append(
+            f"{plural(conclusion.alone, 'player')} that joined last count only for everybody: memory is bounded."
+        )
+    return found
+
+
+def arm_table(conclusion: Conclusion) -> list[list[str]]:
+    """A line for each arm below the headings: how often, what it earns, how likely it is the best."""
+    rows = [["arm", "rewards", "share now", "mean", f"better than it: {_short(conclusion.leader)}", "chance of best"]]
+    differences = {each.against: each for each in conclusion.differences}
+    for arm in conclusion.arms:
+        mean = with_ends(arm.mean, arm.low, arm.high) if arm.answers else "–"
+        found = differences.get(arm.name)
+        apart = "–" if found is None or not math.isfinite(found.high - found.low) else with_ends(*found[1:], "+")
+        share, chance = (percent(arm.share), percent(arm.chance)) if arm.offered else ("retired", "–")
+        rows.append([_short(arm.name), f"{arm.answers:,}", share, mean, apart, chance])
+    return rows
+
+
+def player_table(conclusion: Conclusion, most: int = SHOWN) -> list[list[str]]:
+    """A line for each of the players with most rewards; none if there is one player."""
+    if len(conclusion.players) < 2:
+        return []
+    rows = [["player", "rewards", "likely best", "chance", "from others", "shown"]]
+    order = sorted(conclusion.players, key=lambda player: -player.answers)
+    for each in order[:most]:
+        shown = "not yet" if each.winner is None else f"{_short(each.winner)} since {each.since:,}"
+        numbers = percent(each.chance), percent(each.others)
+        rows.append([_short(each.name), f"{each.answers:,}", _short(each.likeliest), *numbers, shown])
+    if len(order) > most:
+        rows.append([f"… {len(order) - most:,} more"])
+    return rows
+
+
+def reading(conclusion: Conclusion) -> list[str]:
+    """How to read it, and on what it rests."""
+    return [
+        f"“Ship” is guaranteed: at most {percent(conclusion.level)} of experiments ever ship a wrong arm for anybody, "
+        "however often one looks, for any rewards in their range. It is about the average over the decisions so far.",
+        "Chances, and what stopping or going on costs, come from the model of the players that `posse diagnose` uses.",
+        f"Each interval holds at every look with probability {percent(1 - conclusion.level)}.",
+        "All this is void if whether or when a reward comes depends on the arm; `posse watch` checks that.",
+    ]
+
+
+def percent(share: float) -> str:
+    """A share in percent; only 0 and 1 print as 0 % and 100 %.
+
+    >>> percent(0.0004), percent(0.25), percent(0.99999), percent(1.0)
+    ('< 0.1 %', '25 %', '> 99.9 %', '100 %')
+    """
+    if 0 < share < 0.001 or 0.999 < share < 1:
+        return "< 0.1 %" if share < 0.5 else "> 99.9 %"
+    return f"{100 * share:.3g} %"
+
+
+def _short(name: str) -> str:
+    return shorten(name, LONGEST)
