@@ -261,6 +261,9 @@ CHANGES = {
     "add_arm": lambda client, name, **more: client.add_arm(name, "tea", **more),
     "retire_arm": lambda client, name, **more: client.retire_arm(name, "coupon", **more),
     "erase": lambda client, name, **more: client.erase(name, "Lyon", **more),
+    "delete": lambda client, name, **more: client.delete(name, **more),
+    "create_token": lambda client, name, **more: client.create_token(["read"], name, **more),
+    "revoke_token": lambda client, name, **more: client.revoke_token(7, **more),
 }
 """Everything that must not happen twice."""
 
