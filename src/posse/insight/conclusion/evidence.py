@@ -86,8 +86,12 @@ class ConclusionEvidence:
     def __init__(self, arms: int, *, tolerance: float = 0.0, level: float = 0.05, cells: int = CELLS) -> None:
         self.tolerance, self.level = tolerance, level
         self._first, self._cells, self._guess = arms, cells, RewardGuess(arms)
-        self.counts = np.zeros((1, arms, arms))  # [scope, arm, arm]; scope 0 is everybody, p + 1 is player p
-        self.since = np.zeros((1, arms, arms), np.int64)  # after how many answers i was shown to beat j; 0: not yet
+        self.counts: np.ndarray = np.zeros(
+            (1, arms, arms)
+        )  # [scope, arm, arm]; scope 0 is everybody, p + 1 is player p
+        self.since: np.ndarray = np.zeros(
+            (1, arms, arms), np.int64
+        )  # after how many answers i was shown to beat j; 0: not yet
         self.sums, self.spreads = np.zeros((2, 1, REACHES.size, arms, arms))
         self.own_sums, self.own_spreads = np.zeros((2, 2, REACHES.size, arms))  # of each arm, for r and for 1 − r
         self._present = np.zeros((1, arms))  # the latest probabilities of each scope
@@ -208,7 +212,7 @@ class ConclusionEvidence:
         if (room, arms) == (scopes, known):
             return
         more = (0, max(room - scopes, 0)), *[(0, arms - known)] * 2
-        self.counts, self.since = (np.pad(each[:room], more) for each in (self.counts, self.since))
+        self.counts, self.since = np.pad(self.counts[:room], more), np.pad(self.since[:room], more)
         self.sums, self.spreads = (
             np.pad(each[:room], (more[0], (0, 0), *more[1:])) for each in (self.sums, self.spreads)
         )

@@ -39,20 +39,18 @@ def verdict(conclusion: Conclusion) -> str:
     if conclusion.winner is not None:
         but = f" But ship {own}." if own else ""
         return f"Ship {_short(conclusion.winner)} for everybody: {_shown(conclusion)}.{but}"
-    likely = f"{_short(conclusion.leader)} is most likely the best for everybody ({_chance(conclusion)})"
+    likely = (
+        f"most likely it is {_short(conclusion.leader)} (chance {percent(conclusion.arm(conclusion.leader).chance)})"
+    )
     if own:
-        return f"Ship {own}: there, {_shown(conclusion)}. For all others nothing is shown yet; {likely}."
-    return f"Go on: no arm is shown to be the best yet. {likely[0].upper()}{likely[1:]}."
+        return f"Ship {own}: {_shown(conclusion)} there. For everybody, no arm is shown to be the best yet; {likely}."
+    return f"Go on: no arm is shown to be the best for everybody yet; {likely}."
 
 
 def _shown(conclusion: Conclusion) -> str:
     if conclusion.tolerance:
         return f"no other arm is better by more than {conclusion.tolerance:g}"
     return "it is better than every other arm"
-
-
-def _chance(conclusion: Conclusion) -> str:
-    return f"chance {percent(conclusion.arm(conclusion.leader).chance)}"
 
 
 def costs(conclusion: Conclusion) -> list[str]:
@@ -65,8 +63,8 @@ def costs(conclusion: Conclusion) -> list[str]:
     best, each, beside = fixed(ship, digits), fixed(own, digits), fixed(abs(going - ship), digits)
     more = f"loses {beside}" if going >= ship else f"earns {beside}"
     found = [
-        f"Shipping {arm} for everybody loses about {best} in rewards in 1,000 decisions, beside each player's best arm. "
-        "That is the most that going on can still find.",
+        f"Shipping {arm} for everybody loses about {best} in rewards in 1,000 decisions, beside each player's best "
+        "arm. That is the most that going on can still find.",
         f"Going on as now {more} in 1,000 decisions, beside shipping {arm}.",
     ]
     if len(conclusion.players) > 1:
@@ -80,8 +78,8 @@ def cautions(conclusion: Conclusion) -> list[str]:
     likeliest = max(conclusion.arms, key=lambda arm: arm.chance)
     if conclusion.winner is not None and likeliest.name != conclusion.winner and likeliest.chance > 0.5:
         found.append(
-            f"{_short(conclusion.winner)} was shown to be the best after {conclusion.since:,} rewards. By all rewards so "
-            f"far, {_short(likeliest.name)} is more likely the best: means seem to have changed, so look closer."
+            f"{_short(conclusion.winner)} was shown to be the best after {conclusion.since:,} rewards. By all rewards "
+            f"so far, {_short(likeliest.name)} is more likely the best: means seem to have changed, so look closer."
         )
     if conclusion.alone:
         found.append(
@@ -92,7 +90,7 @@ def cautions(conclusion: Conclusion) -> list[str]:
 
 def arm_table(conclusion: Conclusion) -> list[list[str]]:
     """A line for each arm below the headings: how often, what it earns, how likely it is the best."""
-    rows = [["arm", "rewards", "share now", "mean", f"better than it: {_short(conclusion.leader)}", "chance of best"]]
+    rows = [["arm", "rewards", "share now", "mean", f"{_short(conclusion.leader)} minus it", "chance of best"]]
     differences = {each.against: each for each in conclusion.differences}
     for arm in conclusion.arms:
         mean = with_ends(arm.mean, arm.low, arm.high) if arm.answers else "–"
@@ -137,7 +135,7 @@ def percent(share: float) -> str:
     """
     if 0 < share < 0.001 or 0.999 < share < 1:
         return "< 0.1 %" if share < 0.5 else "> 99.9 %"
-    return f"{100 * share:.3g} %"
+    return f"{100 * share:.{2 if share < 0.1 else 3}g} %"
 
 
 def _short(name: str) -> str:

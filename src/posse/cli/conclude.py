@@ -1,0 +1,59 @@
+"""posse conclude: can the experiment end, and with which arm?"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from posse.checks import output_file
+from posse.cli import add_outputs, answer
+
+PLACE = 32
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the conclusion of an experiment."""
+    parser = commands.add_parser(
+        "conclude",
+        help="say which arm to ship for whom, and whether the experiment can end",
+        description="Say which arm is shown to be the best, for everybody and for each player, how likely each arm is "
+        "to be the best, and what stopping or going on costs. Look as often as you like: a wrong arm is ever shipped "
+        "with at most the probability --level.",
+    )
+    parser.add_argument("source", metavar="LOG", help="a learner's log, or an exported one: a .parquet file")
+    parser.add_argument(
+        "--tolerance",
+        type=float,
+        default=0.0,
+        metavar="D",
+        help="by how much the arm that is shipped may be worse than another, in rewards (default: 0)",
+    )
+    parser.add_argument(
+        "--level",
+        type=float,
+        default=0.05,
+        metavar="P",
+        help="the largest probability that a wrong arm is ever shipped (default: 0.05)",
+    )
+    parser.add_argument("--html", metavar="FILE", help="also write a one-page summary: an .html file")
+    parser.add_argument(
+        "--title", default="", metavar="TEXT", help="the summary's title, such as the experiment's name"
+    )
+    add_outputs(parser, figure=False)
+    parser.set_defaults(run=_conclude)
+
+
+def _conclude(options: argparse.Namespace) -> None:
+    from posse.insight import conclude, watch
+    from posse.insight.conclusion.api import Conclusion
+
+    if options.html is not None:
+        output_file(options.html, "--html", endings=(".html",))
+
+    def concluded(source: str, tolerance: float, level: float) -> Conclusion:
+        found = conclude(source, tolerance=tolerance, level=level)
+        if options.html is not None:
+            Path(options.html).write_text(found.page(watch(source), title=options.title), encoding="utf-8")
+        return found
+
+    answer(concluded, options)

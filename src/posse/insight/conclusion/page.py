@@ -1,0 +1,103 @@
+"""A conclusion on one page of HTML, which needs nothing beside it and prints well."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from posse.insight.conclusion import text
+from posse.insight.watching.text import check_sentence, effect_sentence, guard_table
+from posse.text import listed, plural, with_ends
+from posse.version import __version__
+
+if TYPE_CHECKING:
+    from posse.insight.conclusion.api import Conclusion
+    from posse.insight.watching.api import Watch
+
+ARMS, PLAYERS, GUARDS = 12, 8, 8  # lines of a table at most, so that all of it stays on one page
+WIDTH = 200  # of a picture, in its own units
+
+
+def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str) -> str:
+    """The page."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
+    template = environment.from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
+    guards = sorted(watch.guards, key=lambda guard: not guard.alarm) if watch else []
+    return template.render(
+        title=title or "An experiment and its conclusion",
+        asked=asked or f"Which of {plural(len(conclusion.arms), 'arm')} is best, and for whom?",
+        verdict=text.verdict(conclusion),
+        state="ship" if conclusion.winner else "on",
+        facts=_facts(conclusion),
+        arms=_arms(conclusion),
+        more_arms=max(len(conclusion.arms) - ARMS, 0),
+        costs=[*text.costs(conclusion), *text.cautions(conclusion)] if conclusion.answers else [],
+        effects=_effects(conclusion, watch),
+        players=text.player_table(conclusion, PLAYERS),
+        checks=[check_sentence(check, watch.arms) for check in watch.checks] if watch else [],
+        guards=guard_table(guards[:GUARDS]) if guards else [],
+        more_guards=max(len(guards) - GUARDS, 0),
+        reading=text.reading(conclusion),
+        digest=conclusion.digest,
+        version=__version__,
+    )
+
+
+def _facts(conclusion: Conclusion) -> list[tuple[str, str]]:
+    """How the experiment was set up, and how far it is."""
+    setup = conclusion.setup
+    shares = dict(setup.get("shares") or {}).items()
+    limits = [f"{arm} {text.percent(low)} to {text.percent(high)}" for arm, (low, high) in shares]
+    found = {
+        "decisions": f"{conclusion.decisions:,}, {conclusion.answers:,} of them with rewards",
+        "players": f"{len(conclusion.players):,}",
+        "arms": listed(conclusion.offered, 6),
+        "policy": setup["policy"].get("label") or setup["policy"]["name"],
+        "control": setup.get("control") or "",
+        "holdout": text.percent(setup["holdout"]) if setup["holdout"] else "",
+        "least share": text.percent(setup["floor"]) if setup["floor"] else "",
+        "shares": listed(limits, 6),
+        "burn-in": plural(setup["burn_in"], "decision") if setup.get("burn_in") else "",
+        "rewards": f"from {setup['low']:g} to {setup['high']:g}",
+        "outcomes": listed(dict(setup.get("outcomes") or {}), 6),
+    }
+    return [(name, value) for name, value in found.items() if value]
+
+
+def _arms(conclusion: Conclusion) -> list[dict[str, Any]]:
+    """A line for each arm, with where its interval is in the picture."""
+    order = sorted(conclusion.arms, key=lambda arm: (not arm.offered, -arm.chance, -arm.answers))[:ARMS]
+    known = [arm for arm in order if arm.answers]
+    low, high = min((arm.low for arm in known), default=0.0), max((arm.high for arm in known), default=1.0)
+    differences = {each.against: each for each in conclusion.differences}
+
+    def place(value: float) -> float:
+        return round(4 + (WIDTH - 8) * (value - low) / max(high - low, 1e-300), 1)
+
+    found = []
+    for arm in order:
+        apart = differences.get(arm.name)
+        shown = apart is not None and math.isfinite(apart.high - apart.low)
+        line = {"name": arm.name, "answers": f"{arm.answers:,}", "leads": arm.name == conclusion.leader}
+        line |= {"share": text.percent(arm.share) if arm.offered else "retired"}
+        line |= {"chance": text.percent(arm.chance) if arm.offered else "–", "part": round(100 * arm.chance, 1)}
+        line |= {"mean": with_ends(arm.mean, arm.low, arm.high) if arm.answers else "–"}
+        line |= {"apart": with_ends(*apart[1:], "+") if apart is not None and shown else "–"}
+        line |= {"places": [place(each) for each in (arm.low, arm.mean, arm.high)] if arm.answers else None}
+        found.append(line)
+    return found
+
+
+def _effects(conclusion: Conclusion, watch: Watch | None) -> list[str]:
+    """The leader beside the control, and what the adaptive part earned."""
+    control = conclusion.setup.get("control")
+    found = [
+        f"{conclusion.leader} earns {with_ends(*each[1:], '+')} a decision beside the control {control}."
+        for each in conclusion.differences
+        if each.against == control and math.isfinite(each.high - each.low)
+    ]
+    sentences = [effect_sentence(effect) for effect in watch.effects] if watch else []
+    return found + [f"{each[0].upper()}{each[1:]}." for each in sentences]
