@@ -23,7 +23,7 @@ def test_an_experiment_from_its_description_to_its_end(client, path):
     decision = client.post(f"{path}/decisions", json={"player": "Lyon"}).json()["decisions"][0]
     assert client.patch(path, json={"description": "Which offer?"}).json()["description"] == "Which offer?"
     finish = {"status": "finished", "ship": "coupon", "ship_for": {"Nice": "nothing"}}
-    headers = {"Idempotency-Key": "the end"}
+    headers = {"Idempotency-Key": "the-end"}
     ended = client.patch(path, json=finish, headers=headers).json()
     assert (ended["status"], ended["ship"], ended["ship_for"]) == ("finished", "coupon", {"Nice": "nothing"})
     assert client.patch(path, json=finish, headers=headers).json() == ended

@@ -11,9 +11,10 @@ from posse.service.admin.deletion import Delete
 from posse.service.admin.rebuild import rebuild
 from posse.service.admin.transfer import export_log, import_log
 from posse.service.admin.verify import verify
+from posse.service.api.bodies import ChangeBody, ExperimentBody
 from posse.service.auth import tokens
 from posse.service.auth.tokens import CreateToken, RevokeToken
-from posse.service.commands import Change, Choose, Create, Erase, Observe, Record, TakeDefaults
+from posse.service.commands import Change, Choose, Create, Erase, Observe, Record, TakeDefaults, _asked
 from posse.service.storage import audit, database, queries
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import (
@@ -279,6 +280,18 @@ def test_a_change_with_a_key_has_the_answer_of_then(opened):
             with pytest.raises(ConflictingKey):
                 commit(store, finish._replace(**another))
     assert one.read(queries.experiment, "teas").status == "running"
+
+
+def test_what_was_asked_before_there_was_a_status_is_known_by_its_key():
+    """The texts are of version 4: a client may repeat its request after the upgrade."""
+    change = Change("teas", **ChangeBody(join=["west"]).model_dump(), key="k", by="Ada")
+    said = '{"add_arms": [], "experiment": "teas", "join": ["west"], "key": null, "knows_others": true, "paused": null'
+    assert _asked(change) == said + ', "retire": [], "retire_arms": []}'
+    said = '{"arms": ["a"], "attributes": {}, "default_reward": null, "experiment": "teas", "floor": 0.0, "holdout": '
+    said += '0.0, "horizon": null, "key": null, "patience": null, "player_limit": 100000, "players": [], "policy": '
+    said += '"IndTS(width=2.0)", "reward_range": [0.0, 1.0], "seed": null}'
+    body = ExperimentBody(name="teas", arms=["a"]).model_dump(exclude={"name", "policy"})
+    assert _asked(Create("teas", posse.IndTS(), **body, key="k", by="Ada")) == said
 
 
 # ---------------------------------------------------------------- deleting

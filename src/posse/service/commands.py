@@ -261,11 +261,9 @@ LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn
 
 def _asked(command: Create | Change) -> str | None:
     """What a request with a key asks for, as a text that was the same before there were the fields in LATER."""
-    fields = command._replace(key=None, by=COMMAND_LINE)._asdict() | (
-        {"paused": None} if isinstance(command, Change) else {}
-    )
-    defaults = command._field_defaults
-    return command.key and as_json({n: said for n, said in fields.items() if n not in LATER or said != defaults[n]})
+    fields, defaults = command._replace(key=None, by=COMMAND_LINE)._asdict(), command._field_defaults
+    fields = {name: said for name, said in fields.items() if name not in LATER or said != defaults[name]}
+    return command.key and as_json(fields | ({"paused": None} if isinstance(command, Change) else {}))
 
 
 def _to_remember(live: LiveExperiment, made: Experiment) -> str:
@@ -353,9 +351,9 @@ class Change(NamedTuple):
         players = Counter(kind for kind, _ in steps if kind in PLAYER_CHANGES)
         said = [f"{kind} {plural(count, 'player')}" for kind, count in players.items()]
         said += [f"{kind} {arm!r}" for kind, arm in steps if kind not in PLAYER_CHANGES]
-        return ", ".join(
-            said + [f"finish and ship {self.ship!r}" if kind == "finish" and self.ship else kind for kind in moves]
-        )
+        said += [] if self.shares is None else ["shares"]
+        said += [f"finish and ship {self.ship!r}" if kind == "finish" and self.ship else kind for kind in moves]
+        return ", ".join(said)
 
 
 class Probe(NamedTuple):

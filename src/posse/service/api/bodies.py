@@ -190,7 +190,9 @@ class ChangeBody(Body):
     retire_arms: Names = []
     status: Status | None = None
     ship: Name | None = Field(None, description='The arm that every decision is from now on; with status "finished"')
-    ship_for: dict[Name, Name] = Field({}, max_length=LARGEST_BATCH, description="Other arms for some players")
+    ship_for: Annotated[dict[Name, Name], Field(max_length=LARGEST_BATCH)] | None = Field(
+        None, description="Other arms for some players"
+    )
     description: Description | None = None
     knows_others: bool = True
     shares: ArmShares | None = Field(None, description="Replaces all limits; null leaves them as they are")

@@ -134,7 +134,12 @@ class ClientProtocol(RewardDelivery):
         """
         names = {"join": join, "retire": retire, "add_arms": add_arms, "retire_arms": retire_arms}
         body: dict[str, Any] = {kind: _given(of_kind) for kind, of_kind in names.items()}
-        body |= {"status": status, "ship": ship, "ship_for": dict(ship_for or {}), "description": description}
+        body |= {
+            "status": status,
+            "ship": ship,
+            "ship_for": None if ship_for is None else dict(ship_for),
+            "description": description,
+        }
         body |= {"knows_others": knows_others, "shares": None if shares is None else dict(shares)}
         return self._change("PATCH", experiment_path(experiment), body, key)
 
