@@ -15,7 +15,7 @@ from serving import new_experiment, service
 
 import posse
 from posse.learner import ConflictingReward, UnknownDecision
-from posse.service.client import AsyncClient, Client, ServiceError, Unreachable, protocol, retry
+from posse.service.client import AsyncClient, Client, ServiceError, Unreachable, delivery, retry
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def line():
 
 @pytest.fixture(params=["blocking", "awaited"])
 def client(request, http, line, monkeypatch):
-    monkeypatch.setattr(protocol, "SHORT", 0.05)
+    monkeypatch.setattr(delivery, "SHORT", 0.05)
     monkeypatch.setattr(retry, "FIRST_DELAY", 0.005)
     with clients(request.param, str(http.base_url), line, patience=10.0) as client:
         yield client
@@ -244,7 +244,7 @@ def test_a_request_is_repeated_under_the_same_key_and_happens_once(client, line,
 
 
 def test_a_reward_whose_answer_was_lost_counts_once(client, line, http, offers, monkeypatch):
-    monkeypatch.setattr(protocol, "SHORT", 10.0)
+    monkeypatch.setattr(delivery, "SHORT", 10.0)
     decision = client.choose(offers, "Lyon")
     line.words = ["lost"]
     assert client.observe(offers, decision.id, 1.0) == "known"  # from the first time
@@ -393,7 +393,7 @@ def test_the_buffer_is_bounded(client, line, offers):
 
 @pytest.mark.parametrize("kind", ["blocking", "awaited"])
 def test_leaving_delivers_what_waits_or_says_what_does_not(kind, http, offers, line, monkeypatch):
-    monkeypatch.setattr(protocol, "SHORT", 0.05)
+    monkeypatch.setattr(delivery, "SHORT", 0.05)
     with clients(kind, str(http.base_url), line, patience=0.1) as client:
         decision = client.choose(offers, "Lyon")
         line.words = ["away"] * 100

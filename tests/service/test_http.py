@@ -56,6 +56,39 @@ def test_a_decision_and_its_reward(client, path):
     assert (counts["decisions"], counts["rewards"], counts["waiting"]) == (1, 1, 0)
 
 
+def test_outcomes_come_beside_the_reward_and_guard_their_bounds(client):
+    bounds = {"refund": {"at_most": 0.05, "action": "pause"}, "minutes": {"range": [0, 60]}}
+    path = new_experiment(client, outcomes=bounds)
+    assert client.get(path).json()["outcomes"]["refund"] == {
+        **{"range": [0.0, 1.0], "at_most": 0.05, "at_least": None, "action": "pause"}
+    }
+    made = client.post(f"{path}/decisions", json={"players": ["Lyon", "Nice"], "available": ["coupon"]}).json()
+    (first, second), rewards = made["decisions"], f"{path}/rewards"
+    report = {"decision": first["id"], "reward": 1, "outcomes": {"refund": 1}}
+    assert [client.post(rewards, json=report).json()["status"] for _ in range(2)] == ["taken", "known"]
+    alone = {"decision": first["id"], "outcomes": {"minutes": 12.5}}
+    assert client.post(rewards, json=alone).json() == report_of(first, "taken")
+    refused = client.post(rewards, json={**alone, "outcomes": {"minutes": 13}})
+    assert problem_of(refused, 409) == "conflicting-reward"
+    assert "already has minutes=12.5; 13 is refused. Nothing was changed" in refused.json()["detail"]
+    wrong = ({"decision": first["id"]}, {**alone, "outcomes": {"price": 3}}, {**alone, "outcomes": {"minutes": 61}})
+    for body in (*wrong, {**alone, "outcomes": {"minutes": True}}):
+        assert problem_of(client.post(rewards, json=body), 422) == "invalid"
+    batch = [{"decision": second["id"], "reward": 0}, {"decision": second["id"], "outcomes": {"refund": 1}}]
+    assert client.post(rewards, json={"rewards": [*batch, wrong[1]]}).json()["taken"] == 2
+    rows = client.get(f"{path}/log").json()["rows"]
+    assert [row["kind"] for row in rows] == [
+        *("decision", "decision", "reward", "outcome", "outcome", "reward", "outcome", "alarm", "retire arm")
+    ]
+    assert rows[4] == {
+        **{"event": 5, "kind": "outcome", "decision": first["id"], "round": 1, "player": "Lyon", "arm": "coupon"},
+        **{"outcome": "minutes", "value": 12.5, "observed_at": rows[4]["observed_at"]},
+    }
+    assert (rows[7]["arm"], rows[7]["outcome"]) == ("coupon", "refund")
+    assert [arm["here"] for arm in client.get(path).json()["arms"]] == [False, True]
+    assert f'posse_alarms{{experiment="{client.get(path).json()["name"]}"}} 1.0' in client.get("/metrics").text
+
+
 def report_of(decision, status):
     return {"decision": decision["id"], "status": status, "detail": None}
 
