@@ -131,9 +131,11 @@ def client(request, http, line, monkeypatch):
 
 def test_the_verbs_of_the_learner(client, http):
     name = f"verbs of {type(client).__name__}"
+    limited = {"floor": 0.01, "shares": {"tea": (0.1, 0.6)}, "control": "tea", "burn_in": 2}
     made = client.create(
-        name, ["tea", "coffee"], ["north"], posse.RobustAggTS(0.1), 1000, seed=1, reward_range=(0, 2), floor=0.01
+        name, ["tea", "coffee"], ["north"], posse.RobustAggTS(0.1), 1000, seed=1, reward_range=(0, 2), **limited
     )
+    assert (made["shares"], made["control"], made["burn_in"]) == ({"tea": [0.1, 0.6]}, "tea", 2)
     assert (made["policy"]["name"], made["policy"]["constants"]["epsilon"]) == ("RobustAggTS", 0.1)
     decision = client.choose(name, "north")
     assert isinstance(decision, posse.Decision)
@@ -147,6 +149,7 @@ def test_the_verbs_of_the_learner(client, http):
     assert client.observe(name, []) == []
     assert client.record(name, [("north", "tea", 1.0), ("south", "coffee", 2.0)]) == 2
     client.add_arm(name, "water")
+    assert client.set_shares(name, {"water": 0.2})["shares"] == {"water": [0.2, 0.2]}
     client.retire_arm(name, "tea")
     client.retire(name, "south")
     client.change(name, status="paused")
@@ -160,6 +163,7 @@ def test_the_verbs_of_the_learner(client, http):
     kinds = [row["kind"] for row in client.log(name)]
     assert kinds.count("decision") == 3
     assert kinds.count("record") == 2
+    assert [row["shares"] for row in client.log(name) if row["kind"] == "shares"] == [{"water": [0.2, 0.2]}]
     assert client.log(name, after=2) == client.log(name)[2:]
     assert "north" not in client.erase(name, "north")
 
@@ -260,6 +264,7 @@ CHANGES = {
     "retire": lambda client, name, **more: client.retire(name, "Lyon", **more),
     "add_arm": lambda client, name, **more: client.add_arm(name, "tea", **more),
     "retire_arm": lambda client, name, **more: client.retire_arm(name, "coupon", **more),
+    "set_shares": lambda client, name, **more: client.set_shares(name, {"coupon": 0.3}, **more),
     "erase": lambda client, name, **more: client.erase(name, "Lyon", **more),
     "delete": lambda client, name, **more: client.delete(name, **more),
     "create_token": lambda client, name, **more: client.create_token(["read"], name, **more),

@@ -27,6 +27,9 @@ def test_an_experiment_is_created_found_and_listed(client):
         "holdout": 0.05,
         "default_reward": 0,
         "patience": 3600,
+        "shares": {"low": [0.2, 0.5]},
+        "control": "high",
+        "burn_in": 100,
     }
     created = client.post("/v1/experiments", json=body)
     assert created.status_code == 201
@@ -35,7 +38,18 @@ def test_an_experiment_is_created_found_and_listed(client):
     assert found == created.json()
     assert found["policy"]["constants"]["epsilon"] == 2
     assert found["players"] == [{"name": "Lyon", "here": True}]
-    same = ("name", "horizon", "reward_range", "floor", "holdout", "default_reward", "patience")
+    same = (
+        "name",
+        "horizon",
+        "reward_range",
+        "floor",
+        "holdout",
+        "default_reward",
+        "patience",
+        "shares",
+        "control",
+        "burn_in",
+    )
     assert {key: found[key] for key in same} == {key: body[key] for key in same}
     del found["players"], found["ship_for"]
     assert found in client.get("/v1/experiments").json()["experiments"]

@@ -57,6 +57,12 @@ def test_a_hostile_body_is_refused_and_changes_nothing(client, path, body):
 def test_what_contradicts_itself_is_refused(client):
     for more, word in [
         ({"floor": 0.9}, "floor"),
+        ({"shares": {"c": 0.1}}, "shares has the arm 'c'"),
+        ({"shares": {"a": [0.2, 0.1]}}, "the least cannot be above"),
+        ({"shares": {"a": 0.6, "b": [0.5, 1]}}, "add up to 1.1"),
+        ({"shares": {"a": [0.2, 0.1, 0.3]}}, "shares"),
+        ({"control": "c"}, "control"),
+        ({"burn_in": -1}, "burn_in"),
         ({"reward_range": [1, 0]}, "reward_range"),
         ({"patience": 5}, "patience"),
         ({"default_reward": 3, "patience": 5}, "default_reward"),

@@ -30,6 +30,7 @@ KEYED = {
     "record": Record("teas", PAST, key="k"),
     "create": Create("beers", POLICY, ARMS, SHOPS, key="k"),
     "change": Change("teas", join=["west"], retire=["south"], add_arms=["juice"], status="paused", key="k"),
+    "shares": Change("teas", shares={"tea": (0.1, 0.3)}, key="k"),
     "no change": Change("teas", status="running", key="k"),
     "erase": Erase("teas", "east", key="k"),
 }
@@ -37,6 +38,7 @@ OTHERS = [
     Choose("teas", ["north"], key="k"),
     Record("teas", PAST[:1], key="k"),
     Change("teas", join=["south west"], key="k"),
+    Change("teas", shares={}, key="k"),
     Erase("teas", "north", key="k"),
 ]
 kinds = pytest.mark.parametrize("kind", KEYED)

@@ -116,6 +116,9 @@ class TestExperiments:
             {"add_arms": ["a", "b", "c"]},
             {"join": ["new", "new"]},
             {"join": ["new"], "status": "stopped"},
+            {"join": ["new"], "shares": {"coffee": 2}},
+            {"join": ["new"], "shares": {"nobody": 0.1}},
+            {"add_arms": ["a"], "shares": {"coffee": 0.5}},
         ):
             with pytest.raises((ValueError, TypeError)):
                 commit(other, Change("teas", **wrong))

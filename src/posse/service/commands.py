@@ -284,7 +284,8 @@ def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
     if "paused" in remembered:  # before version 5
         remembered |= {"status": "paused" if remembered["paused"] else "running", "description": "", "shipped": None}
         remembered["shares"] = {}
-    progress = {name: remembered[name] for name in ("player_count", *PROGRESS, "shares")}
+    progress = {name: remembered[name] for name in ("player_count", *PROGRESS)}
+    progress["shares"] = check_shares(remembered["shares"])
     found = Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
     return found.shipping(Shipment.parse(remembered["shipped"]), live.state.player_roster.names)
 

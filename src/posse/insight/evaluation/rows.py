@@ -172,12 +172,13 @@ def held_out(log: Log) -> Log:
             "whether arms came or went is not in this log, so nobody knows how its held out decisions were drawn: give "
             f"learner.log() itself or as Parquet, or write a propensity of {each:.4g} in those rows"
         )
-    propensity, probabilities = np.full(kept.player.size, each), None
+    propensity = np.full(kept.player.size, each)
+    probabilities: np.ndarray | None = None
     if kept.probabilities is not None and kept.rounds is not None:
         offered = ~(kept.probabilities <= 0)  # NaN in old logs, which do not say
-        equal = equal_shares(log.about, kept.rounds, offered)
-        if (equal != each).any():
-            propensity, probabilities = equal[np.arange(kept.arm.size), kept.arm], equal
+        drawn = equal_shares(log.about, kept.rounds, offered)
+        if (drawn != each).any():
+            propensity, probabilities = drawn[np.arange(kept.arm.size), kept.arm], drawn
     return replace(kept, propensity=propensity, probabilities=probabilities, about={**log.about, "adaptive": False})
 
 
