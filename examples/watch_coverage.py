@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from posse.confidence import evidence_above, running_evidence
-from posse.insight.watching.evidence import REACHES, DecisionBlock, RewardGuess, WatchEvidence, effect_terms
+from posse.insight.watching.evidence import (
+    REACHES,
+    DecisionBlock,
+    EffectEvidence,
+    RewardGuess,
+    WatchEvidence,
+    effect_terms,
+)
 
 PLAYERS, ARMS, HOLDOUT, LATE = 3, 4, 0.1, 40
 LEVEL, INTERVAL, GUARD = 0.01, 0.05, 0.05
@@ -119,28 +126,34 @@ def shares_table(count: int, decisions: int, every: int = 1, **options: Any) -> 
     return found
 
 
-def effect_misses(count: int, decisions: int) -> dict[str, tuple[int, int]]:
-    """For each comparison: how many intervals were ever wrong, and how many that are right for one look."""
-    found = {name: np.zeros(2) for name in ("holdout", "control")}
+def effect_misses(count: int, decisions: int) -> dict[str, np.ndarray]:
+    """For each comparison: shares of intervals that were ever wrong, of naive ones, and how much wider ours end."""
+    found = {name: np.zeros(3) for name in ("holdout", "control")}
     for batch in batches(count, decisions):
         for number in range(len(batch.arm)):
             block, means = batch.answers(number)
-            parts = list(RewardGuess(ARMS).follow(block))
-            guess, counts = np.concatenate([each for _, each in parts]), np.arange(1, block.arm.size + 1)
+            guess = np.concatenate([each for _, each in RewardGuess(ARMS).follow(block)])
             adaptive = (block.probabilities - HOLDOUT / ARMS) / (1 - HOLDOUT)
             for name, other in (("holdout", np.full(ARMS, 1 / ARMS)), ("control", np.eye(ARMS)[0])):
-                stakes = adaptive - other
-                truth = (stakes * means).sum(axis=1).cumsum() / counts
-                terms = effect_terms(block, stakes, guess)
-                sums, spreads = terms.cumsum(axis=-1).transpose(2, 0, 1, 3)
-                sides = np.stack([truth, -truth])[:, None]
-                evidence = running_evidence(counts, sums, spreads, sides, REACHES[:, None])
-                plain = terms[0, -1, 0]
-                mean = plain.cumsum() / counts
-                error = np.sqrt(np.maximum((plain**2).cumsum() / counts - mean**2, 1e-12) / counts)
-                far = np.abs(mean - truth)[SKIPPED:] > 1.96 * error[SKIPPED:]
-                found[name] += (evidence >= math.log(2 * REACHES.size / INTERVAL)).any(), far.any()
-    return {name: (int(each[0]), int(each[1])) for name, each in found.items()}
+                found[name] += effect_miss(block, means, adaptive - other, guess)
+    return {name: each / count for name, each in found.items()}
+
+
+def effect_miss(block: DecisionBlock, means: np.ndarray, stakes: np.ndarray, guess: np.ndarray) -> tuple[float, ...]:
+    """Whether an interval was ever wrong, whether a naive one was, and the ratio of their widths at the end."""
+    counts = np.arange(1, block.arm.size + 1)
+    truth = (stakes * means).sum(axis=1).cumsum() / counts
+    terms = effect_terms(block, stakes, guess)
+    sums, spreads = terms.cumsum(axis=-1).transpose(2, 0, 1, 3)
+    evidence = running_evidence(counts, sums, spreads, np.stack([truth, -truth])[:, None], REACHES[:, None])
+    wrong = (evidence >= math.log(2 * REACHES.size / INTERVAL)).any()
+    plain = terms[0, -1, 0]
+    mean = plain.cumsum() / counts
+    half = 1.96 * np.sqrt(np.maximum((plain**2).cumsum() / counts - mean**2, 1e-12) / counts)
+    effect = EffectEvidence()
+    effect.add(block, stakes, guess)
+    _, low, high = effect.estimate(INTERVAL)
+    return float(wrong), float((np.abs(mean - truth) > half)[SKIPPED:].any()), (high - low) / 2 / float(half[-1])
 
 
 def guard_alarms(count: int, decisions: int, rates: np.ndarray, bound: float) -> tuple[int, int]:
@@ -189,15 +202,18 @@ def main() -> None:
             cells = [f"{np.isfinite(found[check]).mean():.1%}", f"{np.median(found[check]):,.0f}", other]
             print(f"| {name} | {few:,} | {' | '.join(cells)} |", flush=True)
     if options.only in ("", "effects"):
-        print("\n| 95 % intervals of what adapting earns | experiments | ever wrong | an interval for one look |")
-        print("| --- | --- | --- | --- |")
-        for name, (wrong, naive) in effect_misses(count, decisions).items():
-            print(f"| beside the {name} | {count:,} | {wrong / count:.2%} | {naive / count:.2%} |", flush=True)
+        print(
+            "\n| 95 % intervals of what adapting earns | experiments | ever wrong | width | an interval for one look |"
+        )
+        print("| --- | --- | --- | --- | --- |")
+        for name, (wrong, naive, wider) in effect_misses(count, decisions).items():
+            cells = f"{count:,} | {wrong:.2%} | {wider:.1f} times the other's | {naive:.2%}"
+            print(f"| beside the {name} | {cells} |", flush=True)
     if options.only in ("", "guards"):
-        print("\n| guards, bound 5 % | experiments | alarms | a test for one look |")
+        print(f"\n| guards, bound 5 %, {4 * decisions:,} decisions | experiments | alarms | a test for one look |")
         print("| --- | --- | --- | --- |")
         for name, rates in (("all arms at 5 %", [0.05] * 4), ("one arm at 10 %, others 4 %", [0.1, 0.04, 0.04, 0.04])):
-            raised, naive = guard_alarms(count, decisions, np.array(rates), 0.05)
+            raised, naive = guard_alarms(count, 4 * decisions, np.array(rates), 0.05)
             print(f"| {name} | {count:,} | {raised / count:.2%} | {naive / count:.2%} |", flush=True)
 
 

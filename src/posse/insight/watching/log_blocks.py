@@ -43,7 +43,8 @@ def log_blocks(source: Any) -> LogBlocks:
     chances, setup = log.probabilities[known], log.about.get("setup", {})
     low, high = log.about["reward_range"]
     reward = (log.reward[known] - low) / (high - low)
-    equal = equal_shares(log.about, log.rounds[known], chances > 0) if setup.get("holdout") else None
+    limited = setup.get("shares") or any(each["kind"] == "shares" for each in log.about.get("changes", ()))
+    equal = equal_shares(log.about, log.rounds[known], chances > 0) if setup.get("holdout") and limited else None
     choices = DecisionBlock(log.player[known], log.arm[known], chances, reward, equal)
     answered = np.flatnonzero(~np.isnan(reward))
     if takes_default(setup):
