@@ -1,29 +1,30 @@
 """How often `posse conclude` ships a wrong arm if somebody looks after every decision, and how soon the right one.
 
-python examples/conclude_coverage.py --wrong --experiments 10000    # about a quarter of an hour
-python examples/conclude_coverage.py --needed --experiments 200     # about a quarter of an hour
+python examples/conclude_coverage.py --wrong                                        # half an hour
+python examples/conclude_coverage.py --needed --experiments 1000 --decisions 6000   # half an hour
 
 --wrong: experiments in which every winner is a wrong one, since no arm is better than another. *naive* is a two-sided
-z-test of the two arms with most decisions at 5 %, which looks as often.
+z-test at 5 % of the two arms with most decisions, which looks as often.
 
---needed: experiments in which one arm is best. How many decisions until it is shipped for everybody in half and in
-80 % of the experiments, beside a test of the same level with equal shares that looks once, at the end.
+--needed: 3 arms of 0.2, 0.2 and 0.3, and 4 players. How many decisions until the best arm is shipped for everybody in
+half and in 80 % of the experiments, beside a test of the same level with equal shares that looks once, at the end.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
 import posse
 from posse.confidence import shares
-from posse.insight.conclusion.evidence import REACHES, pair_evidence, pair_levels, terms
+from posse.insight.conclusion.evidence import REACHES, ConclusionEvidence, pair_evidence, pair_levels, terms
 from posse.insight.watching.evidence import PRIOR
-from posse.text import align
+from posse.insight.watching.log_blocks import log_blocks
 
 LEVEL = 0.05
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
@@ -105,8 +106,8 @@ def largest(center: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class NullSetting:
-    """Arms none of which is better than another: for everybody, and, unless `apart`, for each player."""
+class Setting:
+    """Arms of the same mean, but for what is said otherwise, and how they are chosen."""
 
     name: str
     mean: float
@@ -116,45 +117,129 @@ class NullSetting:
     floor: float = 0.0
     drift: float = 0.0  # by how much all means rise and fall together, every 200 decisions
     apart: float = 0.0  # by how much the first arm is better for one half of the players and worse for the other
+    lead: float = 0.0  # by how much the last arm is better than the others
 
-    def means(self, decision: int, player: int) -> np.ndarray:
-        """The arms' means."""
+    def means(self, decision: int) -> np.ndarray:
+        """The arms' means in a decision; players take turns."""
         found = np.full(self.arms, self.mean + self.drift * (1 if decision // 200 % 2 else -1))
-        found[0] += self.apart * (1 if player % 2 else -1)
+        found[0] += self.apart * (1 if decision % self.players % 2 else -1)
+        found[-1] += self.lead
         return found
 
 
-SETTINGS = [
-    NullSetting("2 arms of 0.5, equal shares", 0.5, 2, 1, uniform),
-    NullSetting("2 arms of 0.05, equal shares", 0.05, 2, 1, uniform),
-    NullSetting("2 arms of 0.5, Ind-TS", 0.5, 2, 1, thompson),
-    NullSetting("2 arms of 0.5, Ind-TS, floor 0.1", 0.5, 2, 1, thompson, 0.1),
-    NullSetting("3 arms of 0.2, 4 players, RobustAgg-TS", 0.2, 3, 4, robust),
-    NullSetting("3 arms of 0.2, 4 players, RobustAgg-TS, floor 0.05", 0.2, 3, 4, robust, 0.05),
-    NullSetting("3 arms of 0.4 ± 0.2 in turn, 2 players, Ind-TS, floor 0.05", 0.4, 3, 2, thompson, 0.05, drift=0.2),
-    NullSetting("2 arms that suit half of 4 players each, RobustAgg-TS, floor 0.1", 0.5, 2, 4, robust, 0.1, apart=0.1),
+NULL = [
+    Setting("2 arms of 0.5, equal shares", 0.5, 2, 1, uniform),
+    Setting("2 arms of 0.05, equal shares", 0.05, 2, 1, uniform),
+    Setting("2 arms of 0.5, Ind-TS", 0.5, 2, 1, thompson),
+    Setting("2 arms of 0.5, Ind-TS, floor 0.1", 0.5, 2, 1, thompson, 0.1),
+    Setting("3 arms of 0.2, 4 players, RobustAgg-TS", 0.2, 3, 4, robust),
+    Setting("3 arms of 0.2, 4 players, RobustAgg-TS, floor 0.05", 0.2, 3, 4, robust, 0.05),
+    Setting("3 arms of 0.2, then 0.6, in turn, 2 players, Ind-TS, floor 0.05", 0.4, 3, 2, thompson, 0.05, drift=0.2),
+    Setting("2 arms that suit half of 4 players each, RobustAgg-TS, floor 0.1", 0.5, 2, 4, robust, 0.1, apart=0.1),
+]
+LEADS = [
+    Setting(f"{name}, floor {floor:g}" if floor else name, 0.2, 3, 4, policy, floor, lead=0.1)
+    for name, policy, floor in (
+        ("equal shares", uniform, 0.0),
+        ("RobustAgg-TS(0.1)", robust, 0.0),
+        ("RobustAgg-TS(0.1)", robust, 0.05),
+        ("RobustAgg-TS(0.1)", robust, 0.1),
+    )
 ]
 
 
-def wrong_winners(setting: NullSetting, experiments: int, decisions: int, seed: int = 0) -> tuple[float, float, float]:
-    """The shares of experiments with a wrong winner for everybody, for a player, and by the naive test."""
+class Moment(NamedTuple):
+    """Experiments after a decision each: counts and sums, [experiment, arm], and the shares of the decision."""
+
+    evidence: ManyEvidence
+    pulls: np.ndarray
+    sums: np.ndarray
+    chances: np.ndarray
+
+
+def run(setting: Setting, experiments: int, decisions: int, seed: int = 0) -> Iterator[Moment]:
+    """Many experiments at once, decision by decision."""
     random = np.random.default_rng(seed)
     M, K, floor, each = setting.players, setting.arms, setting.floor, np.arange(experiments)
     evidence = ManyEvidence(experiments, M, K)
     pulls, sums = np.zeros((2, experiments, M, K))
-    naive = np.zeros(experiments, bool)
     for decision in range(decisions):
         player = decision % M
         chances = floor + (1 - K * floor) * largest(*setting.policy(pulls, sums, player))
         arm = (random.random(experiments)[:, None] > chances.cumsum(axis=1)[:, :-1]).sum(axis=1)
-        reward = (random.random(experiments) < setting.means(decision, player)[arm]) * 1.0
+        reward = (random.random(experiments) < setting.means(decision)[arm]) * 1.0
         evidence.add(player, arm, chances, reward, guess_of(pulls.sum(axis=1), sums.sum(axis=1)))
         pulls[each, player, arm] += 1
         sums[each, player, arm] += reward
-        naive |= naive_test(pulls.sum(axis=1), sums.sum(axis=1))
-    wrong = (evidence.winners() > 0).any(axis=2)
-    by_player = wrong[1:].any(axis=0).mean() if M > 1 and not setting.apart else np.nan
+        yield Moment(evidence, pulls.sum(axis=1), sums.sum(axis=1), chances)
+
+
+def wrong_winners(setting: Setting, experiments: int, decisions: int, seed: int = 0) -> tuple[float, float, float]:
+    """The shares of experiments with a winner for everybody, for a player, and by the naive test, if none is right."""
+    naive = np.zeros(experiments, bool)
+    for moment in run(setting, experiments, decisions, seed):
+        naive |= naive_test(moment.pulls, moment.sums)
+    wrong = (moment.evidence.winners() > 0).any(axis=2)
+    by_player = wrong[1:].any(axis=0).mean() if setting.players > 1 and not setting.apart else np.nan
     return float(wrong[0].mean()), float(by_player), float(naive.mean())
+
+
+class Needed(NamedTuple):
+    """What it takes to ship the best arm for everybody."""
+
+    half: float  # decisions until half of the experiments have shipped it; ∞ if they have not
+    most: float  # until 80 % have
+    wrong: float  # the share of experiments that have shipped another
+    lost: float  # rewards lost in 1,000 decisions of the experiment
+
+
+def needed(setting: Setting, experiments: int, decisions: int, seed: int = 0) -> tuple[Needed, Needed]:
+    """What posse conclude takes, and what a test takes that looks once, if arms have equal shares."""
+    power, lost = np.zeros(decisions), 0.0
+    for decision, moment in enumerate(run(setting, experiments, decisions, seed)):
+        power[decision] = final_test(moment.pulls, moment.sums).mean()
+        means = setting.means(decision)
+        lost += float((moment.chances @ (means.max() - means)).mean())
+    once = [float(np.argmax(power >= share)) + 1 if power.max() >= share else np.inf for share in (0.5, 0.8)]
+    rewards = 1000 * lost / decisions
+    return summary(moment.evidence.winners()[0], rewards), Needed(*once, np.nan, rewards)
+
+
+def summary(since: np.ndarray, lost: float) -> Needed:
+    """From after how many decisions each arm was shipped, 0 if it was not, [experiment, arm]; the last is the best."""
+    reached = np.sort(np.where(since[:, -1] > 0, since[:, -1], np.inf))
+    half, most = (float(reached[int(np.ceil(share * reached.size)) - 1]) for share in (0.5, 0.8))
+    return Needed(half, most, float((since[:, :-1] > 0).any(axis=1).mean()), lost)
+
+
+def final_test(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """Whether z-tests say that the last arm is better than each of the others, at the level that its pairs have."""
+    n, arms = np.maximum(pulls, 1), pulls.shape[1]
+    mean = sums / n
+    variance = mean * (1 - mean) / n
+    apart = (mean[:, -1:] - mean) / np.sqrt(np.maximum(variance + variance[:, -1:], 1e-12))
+    return (apart[:, :-1] > NormalDist().inv_cdf(1 - LEVEL / 2 / (arms - 1))).all(axis=1) & (pulls.min(axis=1) >= 5)
+
+
+def needed_by_learner(policy: posse.Policy, floor: float, experiments: int, decisions: int) -> Needed:
+    """The same with learners, and with the evidence as `posse conclude` has it."""
+    setting = LEADS[0]
+    players, arms = [f"p{player}" for player in range(setting.players)], [f"a{arm}" for arm in range(setting.arms)]
+    means, since, lost = setting.means(0), np.zeros((experiments, setting.arms)), 0.0
+    for seed in range(experiments):
+        learner = posse.Learner(policy, arms, players, seed=seed, floor=floor)
+        random = np.random.default_rng(seed)
+        for _ in range(decisions // setting.players):
+            made, drawn = learner.choose(players), random.random(len(players))
+            learner.observe({each.id: float(drawn[p] < means[int(each.arm[1:])]) for p, each in enumerate(made)})
+        answers = log_blocks(learner).answers
+        evidence = ConclusionEvidence(len(arms))
+        evidence.add_answers(answers)
+        winner, when = (each[0] for each in evidence.winners(np.ones(len(arms), bool)))
+        if winner >= 0:
+            since[seed, winner] = when
+        lost += float((answers.probabilities @ (means.max() - means)).mean())
+    return summary(since, 1000 * lost / experiments)
 
 
 def guess_of(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
@@ -175,20 +260,44 @@ def naive_test(pulls: np.ndarray, sums: np.ndarray) -> np.ndarray:
 def wrong_table(experiments: int, decisions: int) -> None:
     """Print the shares of wrong winners, line by line."""
     print("| setting | for everybody | for a player | naive |\n| --- | --- | --- | --- |")
-    for setting in SETTINGS:
-        found = wrong_winners(setting, experiments, decisions)
-        cells = ["–" if np.isnan(each) else f"{each:.2%}" for each in found]
+    for setting in NULL:
+        cells = ["–" if np.isnan(each) else f"{each:.2%}" for each in wrong_winners(setting, experiments, decisions)]
         print(f"| {setting.name} | {' | '.join(cells)} |", flush=True)
+
+
+def needed_table(experiments: int, decisions: int) -> None:
+    """Print how many decisions it takes, line by line."""
+    print("| how arms are chosen | half | 80 % | wrong | lost in 1,000 decisions |\n| --- | --- | --- | --- | --- |")
+
+    def line(name: str, found: Needed) -> None:
+        counts = [f"{each:,.0f}" if np.isfinite(each) else f"> {decisions:,}" for each in found[:2]]
+        wrong = "–" if np.isnan(found.wrong) else f"{found.wrong:.1%}"
+        print(f"| {name} | {' | '.join(counts)} | {wrong} | {found.lost:.0f} |", flush=True)
+
+    for setting in LEADS:
+        found, once = needed(setting, experiments, decisions)
+        if setting.policy is uniform:
+            line("equal shares, a test that looks once, at the end", once)
+        line(setting.name, found)
+    for floor in (0.0, 0.05, 0.1):
+        few = min(experiments, 100)
+        line(f"PosseTS, floor {floor:g}, {few} experiments", needed_by_learner(posse.PosseTS(), floor, few, decisions))
 
 
 def main() -> None:
     """Print the tables as Markdown."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wrong", action="store_true", help="how often a wrong arm is shipped")
+    parser.add_argument("--needed", action="store_true", help="how many decisions it takes to ship the best one")
     parser.add_argument("--experiments", type=int, default=10_000, help="for each line (default: 10,000)")
     parser.add_argument("--decisions", type=int, default=2000, help="in each experiment (default: 2,000)")
+    parser.add_argument("--quick", action="store_true", help="a few short experiments, to see that it works")
     options = parser.parse_args()
-    wrong_table(options.experiments, options.decisions)
+    size = (20, 100) if options.quick else (options.experiments, options.decisions)
+    if options.wrong or not options.needed:
+        wrong_table(*size)
+    if options.needed or not options.wrong:
+        needed_table(*size)
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ def _arms(conclusion: Conclusion) -> list[dict[str, Any]]:
         shown = apart is not None and math.isfinite(apart.high - apart.low)
         line = {"name": arm.name, "answers": f"{arm.answers:,}", "leads": arm.name == conclusion.leader}
         line |= {"share": text.percent(arm.share) if arm.offered else "retired"}
-        line |= {"chance": text.percent(arm.chance) if arm.offered else "–", "part": round(100 * arm.chance, 1)}
+        line |= {"chance": text.chance(arm.chance) if arm.offered else "–", "part": round(100 * arm.chance, 1)}
         line |= {"mean": with_ends(arm.mean, arm.low, arm.high) if arm.answers else "–"}
         line |= {"apart": with_ends(*apart[1:], "+") if apart is not None and shown else "–"}
         line |= {"places": [place(each) for each in (arm.low, arm.mean, arm.high)] if arm.answers else None}

@@ -40,7 +40,7 @@ def verdict(conclusion: Conclusion) -> str:
         but = f" But ship {own}." if own else ""
         return f"Ship {_short(conclusion.winner)} for everybody: {_shown(conclusion)}.{but}"
     likely = (
-        f"most likely it is {_short(conclusion.leader)} (chance {percent(conclusion.arm(conclusion.leader).chance)})"
+        f"most likely it is {_short(conclusion.leader)} (chance {chance(conclusion.arm(conclusion.leader).chance)})"
     )
     if own:
         return f"Ship {own}: {_shown(conclusion)} there. For everybody, no arm is shown to be the best yet; {likely}."
@@ -63,7 +63,7 @@ def costs(conclusion: Conclusion) -> list[str]:
     best, each, beside = fixed(ship, digits), fixed(own, digits), fixed(abs(going - ship), digits)
     more = f"loses {beside}" if going >= ship else f"earns {beside}"
     found = [
-        f"Shipping {arm} for everybody loses about {best} in rewards in 1,000 decisions, beside each player's best "
+        f"Shipping {arm} for everybody loses a reward of about {best} in 1,000 decisions, beside each player's best "
         "arm. That is the most that going on can still find.",
         f"Going on as now {more} in 1,000 decisions, beside shipping {arm}.",
     ]
@@ -96,8 +96,8 @@ def arm_table(conclusion: Conclusion) -> list[list[str]]:
         mean = with_ends(arm.mean, arm.low, arm.high) if arm.answers else "–"
         found = differences.get(arm.name)
         apart = "–" if found is None or not math.isfinite(found.high - found.low) else with_ends(*found[1:], "+")
-        share, chance = (percent(arm.share), percent(arm.chance)) if arm.offered else ("retired", "–")
-        rows.append([_short(arm.name), f"{arm.answers:,}", share, mean, apart, chance])
+        share, best = (percent(arm.share), chance(arm.chance)) if arm.offered else ("retired", "–")
+        rows.append([_short(arm.name), f"{arm.answers:,}", share, mean, apart, best])
     return rows
 
 
@@ -109,7 +109,7 @@ def player_table(conclusion: Conclusion, most: int = SHOWN) -> list[list[str]]:
     order = sorted(conclusion.players, key=lambda player: -player.answers)
     for each in order[:most]:
         shown = "not yet" if each.winner is None else f"{_short(each.winner)} since {each.since:,}"
-        numbers = percent(each.chance), percent(each.others)
+        numbers = chance(each.chance), percent(each.others)
         rows.append([_short(each.name), f"{each.answers:,}", _short(each.likeliest), *numbers, shown])
     if len(order) > most:
         rows.append([f"… {len(order) - most:,} more"])
@@ -121,9 +121,9 @@ def reading(conclusion: Conclusion) -> list[str]:
     return [
         f"“Ship” is guaranteed: at most {percent(conclusion.level)} of experiments ever ship a wrong arm for anybody, "
         "however often one looks, for any rewards in their range. It is about the average over the decisions so far.",
-        "Chances, and what stopping or going on costs, come from the model of the players that `posse diagnose` uses.",
+        "Chances, and what stopping or going on costs, come from the model of the players behind posse diagnose.",
         f"Each interval holds at every look with probability {percent(1 - conclusion.level)}.",
-        "All this is void if whether or when a reward comes depends on the arm; `posse watch` checks that.",
+        "All this is void if whether or when a reward comes depends on the arm; posse watch checks that.",
     ]
 
 
@@ -136,6 +136,11 @@ def percent(share: float) -> str:
     if 0 < share < 0.001 or 0.999 < share < 1:
         return "< 0.1 %" if share < 0.5 else "> 99.9 %"
     return f"{100 * share:.{2 if share < 0.1 else 3}g} %"
+
+
+def chance(share: float) -> str:
+    """A chance of the model in percent. It comes from draws, so that none of them, or all, is not yet certainty."""
+    return percent(min(max(share, 1e-9), 1 - 1e-9))
 
 
 def _short(name: str) -> str:
