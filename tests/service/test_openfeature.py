@@ -50,7 +50,7 @@ SUCCESS = {
 
 def ask_python(url: str, token: str, steps: list[Any]) -> list[dict[str, Any]]:
     headers = {"Authorization": f"Bearer {token}"}
-    api.set_provider_and_wait(OFREPProvider(url, headers_factory=lambda: headers))
+    api.set_provider_and_wait(OFREPProvider(url, headers_factory=lambda: headers, timeout=60))
     client, found = api.get_client(), []
     for kind, flag, default, context in steps:
         rest = {name: value for name, value in context.items() if name != "targetingKey"}
@@ -349,7 +349,8 @@ def alone(tmp_path):
 
 def test_all_flags_that_fit_come_at_once_and_again_only_if_something_changed(alone):
     path, other = new_experiment(alone, name="both"), new_experiment(alone, name="far", players=["Brest"])
-    kinds = new_experiment(alone, name="kinds", players=[], attributes={"device": ["phone", "desktop"]})
+    quick = {"players": [], "policy": {"name": "IndTSV"}}  # to compile
+    kinds = new_experiment(alone, name="kinds", attributes={"device": ["phone", "desktop"]}, **quick)
     archived = new_experiment(alone)
     for status in ("finished", "archived"):
         alone.patch(archived, json={"status": status})
