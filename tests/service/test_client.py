@@ -10,6 +10,7 @@ import threading
 import time
 
 import httpx
+import pyarrow
 import pytest
 from serving import new_experiment, service
 
@@ -384,6 +385,31 @@ def test_an_experiment_that_fails_keeps_no_reward_of_another_up(client, line, ht
     line.damaged = ""
     assert client.flush() == 2
     assert (client.buffered, counts()) == (0, [2, 4])
+
+
+def test_outcomes_go_with_rewards_alone_and_through_the_buffer(client, line):
+    name = f"outcomes of {type(client).__name__}"
+    bounds = {"refund": posse.Outcome(at_most=0.05), "minutes": {"range": (0, 60)}}
+    made = client.create(name, ["tea", "coffee"], ["north"], posse.IndTS(), outcomes=bounds)
+    assert made["outcomes"]["minutes"]["range"] == [0.0, 60.0]
+    first, second, third = (client.choose(name, "north") for _ in range(3))
+    assert client.observe(name, first, 1.0, {"refund": 0}) == "taken"
+    assert client.observe(name, first, outcomes={"refund": False}) == "known"
+    with pytest.raises(ConflictingReward, match="already has refund=0; 1 is refused"):
+        client.observe(name, first, outcomes={"refund": 1})
+    with pytest.raises(ValueError, match="outcome 'price' was not declared"):
+        client.observe(name, first, outcomes={"price": 1})
+    with pytest.raises(TypeError, match="reward=None"):
+        client.observe(name, first)
+    line.words = ["away"] * 1000
+    assert client.observe(name, second, None, {"minutes": 12.5}) == "buffered"
+    line.words.clear()
+    assert client.flush() == 1
+    table = pyarrow.table({"id": [second.id, third.id], "reward": [0.0, None], "minutes": [12.5, 3.0]})
+    assert client.observe(name, table, outcomes=["minutes"]) == ["taken", "taken"]
+    assert client.observe(name, [(third, None, {"minutes": 3}), (third, 1.0)]) == ["known", "taken"]
+    values = [(row["decision"], row["outcome"], row["value"]) for row in client.log(name) if row["kind"] == "outcome"]
+    assert values == [(first.id, "refund", 0.0), (second.id, "minutes", 12.5), (third.id, "minutes", 3.0)]
 
 
 def test_the_buffer_is_bounded(client, line, offers):

@@ -81,19 +81,20 @@ def again(store):
 # ---------------------------------------------------------------- status
 
 
-@pytest.mark.parametrize(("before", "after"), [*itertools.product(STATUSES, STATUSES)])
-def test_every_way_from_one_status_to_another_is_open_or_refused(store, before, after):
-    for status in WAYS[before]:
-        go(store, status)
-    links = store.read(queries.find, "teas")["links"]
-    if after == before or after in PLACES[before]:
-        assert go(store, after).status == after == store.read(queries.experiment, "teas").status
-        assert store.read(queries.find, "teas")["links"] == links + (after != before)
-    else:
-        with pytest.raises(Refused, match=f"is {before}, so it can become .*, but not {after}"):
-            go(store, after)
-        assert store.read(queries.find, "teas")["links"] == links
-    assert ((before, after) in MOVES) == (after in PLACES[before])
+def test_every_way_from_one_status_to_another_is_open_or_refused(store):
+    for before, after in itertools.product(STATUSES, STATUSES):
+        new(store, name=(name := f"{before} to {after}"))
+        for status in WAYS[before]:
+            go(store, status, name=name)
+        links = store.read(queries.find, name)["links"]
+        if after == before or after in PLACES[before]:
+            assert go(store, after, name=name).status == after == store.read(queries.experiment, name).status
+            assert store.read(queries.find, name)["links"] == links + (after != before)
+        else:
+            with pytest.raises(Refused, match=f"is {before}, so it can become .*, but not {after}"):
+                go(store, after, name=name)
+            assert store.read(queries.find, name)["links"] == links
+        assert ((before, after) in MOVES) == (after in PLACES[before])
 
 
 def test_what_each_status_takes(opened):
@@ -289,7 +290,7 @@ def test_what_was_asked_before_there_was_a_status_is_known_by_its_key():
     assert _asked(change) == said + ', "retire": [], "retire_arms": []}'
     said = '{"arms": ["a"], "attributes": {}, "default_reward": null, "experiment": "teas", "floor": 0.0, "holdout": '
     said += '0.0, "horizon": null, "key": null, "patience": null, "player_limit": 100000, "players": [], "policy": '
-    said += '"IndTS(width=2.0)", "reward_range": [0.0, 1.0], "seed": null}'
+    said += '"IndTS(label=\'Ind-TS\', forget=None, c2=1.0)", "reward_range": [0.0, 1.0], "seed": null}'
     body = ExperimentBody(name="teas", arms=["a"]).model_dump(exclude={"name", "policy"})
     assert _asked(Create("teas", posse.IndTS(), **body, key="k", by="Ada")) == said
 
