@@ -119,7 +119,9 @@ class ConclusionEvidence:
         """The arm that beats all others on offer, −1 if none does, and since how many answers; for each scope."""
         beats = (self.since > 0) | ~offered | np.eye(offered.size, dtype=bool)
         wins = beats.all(axis=2) & offered & (offered.sum() > 1)
-        lead = np.where(wins, self.sums[:, -1].sum(axis=2), -np.inf).argmax(axis=1)  # of several within the tolerance
+        score = np.where(wins, self.sums[:, -1].sum(axis=2), -np.inf)  # several may be within the tolerance
+        score[:, score[0].argmax()] += np.where(wins[:, score[0].argmax()] & wins[0].any(), np.inf, 0)
+        lead = score.argmax(axis=1)
         since = np.where(offered, self.since[np.arange(lead.size), lead], 0).max(axis=1, initial=0)
         return np.where(wins.any(axis=1), lead, -1), np.where(wins.any(axis=1), since, 0)
 

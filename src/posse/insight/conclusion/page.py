@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from posse.insight.conclusion.api import Conclusion
     from posse.insight.watching.api import Watch
 
-ARMS, PLAYERS, GUARDS = 12, 8, 8  # lines of a table at most, so that all of it stays on one page
+LINES, ARMS, LEAST = 14, 10, 3  # of all tables together, of the arms at most, and of the others at least: one page
 WIDTH = 200  # of a picture, in its own units
 
 
@@ -26,20 +26,22 @@ def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str)
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
     template = environment.from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     guards = sorted(watch.guards, key=lambda guard: not guard.alarm) if watch else []
+    arms = _arms(conclusion)
+    guarded = min(len(guards), max((LINES - len(arms)) // 2, LEAST))
     return template.render(
         title=title or "An experiment and its conclusion",
         asked=asked or f"Which of {plural(len(conclusion.arms), 'arm')} is best, and for whom?",
         verdict=text.verdict(conclusion),
         state="ship" if conclusion.winner else "on",
         facts=_facts(conclusion),
-        arms=_arms(conclusion),
-        more_arms=max(len(conclusion.arms) - ARMS, 0),
+        arms=arms,
+        more_arms=len(conclusion.arms) - len(arms),
         costs=[*text.costs(conclusion), *text.cautions(conclusion)] if conclusion.answers else [],
         effects=_effects(conclusion, watch),
-        players=text.player_table(conclusion, PLAYERS),
+        players=text.player_table(conclusion, max(LINES - len(arms) - guarded, LEAST)),
         checks=[check_sentence(check, watch.arms) for check in watch.checks] if watch else [],
-        guards=guard_table(guards[:GUARDS]) if guards else [],
-        more_guards=max(len(guards) - GUARDS, 0),
+        guards=guard_table(guards[:guarded]) if guards else [],
+        more_guards=plural(len(guards) - guarded, "more guard") if len(guards) > guarded else "",
         reading=text.reading(conclusion),
         digest=conclusion.digest,
         version=__version__,
@@ -52,9 +54,8 @@ def _facts(conclusion: Conclusion) -> list[tuple[str, str]]:
     shares = dict(setup.get("shares") or {}).items()
     limits = [f"{arm} {text.percent(low)} to {text.percent(high)}" for arm, (low, high) in shares]
     found = {
-        "decisions": f"{conclusion.decisions:,}, {conclusion.answers:,} of them with rewards",
+        "decisions": f"{conclusion.decisions:,} ({conclusion.answers:,} with rewards)",
         "players": f"{len(conclusion.players):,}",
-        "arms": listed(conclusion.offered, 6),
         "policy": setup["policy"].get("label") or setup["policy"]["name"],
         "control": setup.get("control") or "",
         "holdout": text.percent(setup["holdout"]) if setup["holdout"] else "",
@@ -95,7 +96,7 @@ def _effects(conclusion: Conclusion, watch: Watch | None) -> list[str]:
     """The leader beside the control, and what the adaptive part earned."""
     control = conclusion.setup.get("control")
     found = [
-        f"{conclusion.leader} earns {with_ends(*each[1:], '+')} a decision beside the control {control}."
+        f"Beside the control {control}, {conclusion.leader} earns {with_ends(*each[1:], '+')} a decision."
         for each in conclusion.differences
         if each.against == control and math.isfinite(each.high - each.low)
     ]

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from posse.text import align, bullet, fixed, interval_decimals, listed, plural, shorten, with_ends, wrap
+from posse.text import align, bullet, listed, plural, shorten, with_ends, wrap
 
 if TYPE_CHECKING:
     from posse.insight.conclusion.api import Conclusion
@@ -59,8 +59,7 @@ def costs(conclusion: Conclusion) -> list[str]:
         return []
     arm, thousand = _short(conclusion.leader), 1000.0
     ship, own, going = (thousand * each for each in (conclusion.ship_loss, conclusion.own_loss, conclusion.going_loss))
-    digits = interval_decimals(0, max(ship, own, abs(going - ship), 1e-4))
-    best, each, beside = fixed(ship, digits), fixed(own, digits), fixed(abs(going - ship), digits)
+    best, each, beside = (f"{loss:,.0f}" if loss >= 100 else f"{loss:.2g}" for loss in (ship, own, abs(going - ship)))
     more = f"loses {beside}" if going >= ship else f"earns {beside}"
     found = [
         f"Shipping {arm} for everybody loses a reward of about {best} in 1,000 decisions, beside each player's best "
