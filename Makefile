@@ -49,7 +49,7 @@ $(OLDEST_VENV)/.stamp: requirements-oldest.lock
 	$(OLDEST_VENV)/bin/python -m pip install --quiet --require-hashes -r requirements-oldest.lock
 	@touch $@
 
-test-service: $(STAMP) $(if $(shell command -v npm),$(NODE_STAMP)) ## run the service's tests with PostgreSQL, Chromium and nginx, installed by apt-get if missing (FULL=1: all of it, 40 minutes)
+test-service: $(STAMP) $(if $(shell command -v npm 2>/dev/null),$(NODE_STAMP)) ## run the service's tests with PostgreSQL, Chromium and nginx, installed by apt-get if missing (FULL=1: all of it, 40 minutes)
 	@tests/service/provide.sh
 	POSSE_FULL=$(FULL) $(BIN)/python tests/service/cluster.py $(BIN)/python -m pytest $(if $(FULL),-p no:xdist -s,-n 2 --dist loadfile) tests/service
 

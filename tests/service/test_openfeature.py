@@ -411,6 +411,9 @@ def test_a_subject_has_one_decision_whichever_worker_answers(backend, tmp_path):
         north = ofrep.EvaluationContext(targetingKey="visit 1", player="north")
         assert [name for name, *_ in two.read(ofrep.experiments_for, north, None)] == ["teas"]
         assert two.read(ofrep.experiments_for, north, "visits") == []
+        odd = ofrep.EvaluationContext(targetingKey="\0")
+        assert [name for name, *_ in two.read(ofrep.experiments_for, odd, None)] == ["visits"]
+        assert commit(one, ofrep.Evaluate("visits", odd)) == commit(two, ofrep.Evaluate("visits", odd))
         commit(two, Change("teas", status="finished", ship="a"))
         assert commit(one, ofrep.Evaluate("teas", north))["value"] == "a"
         assert verify(one) == []

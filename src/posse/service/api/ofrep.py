@@ -240,17 +240,17 @@ def experiments_for(connection: Connection, context: EvaluationContext, only: st
     """The experiments that a context fits, at most one too many: the name of each, then all that its flag rests on."""
     table, players, arms = tables.experiments, tables.players, tables.arms
     name = context.player or context.targetingKey
+    name = name if name.isprintable() else ""  # nobody's; PostgreSQL does not take every character
     fits: list[sql.ColumnElement[bool]]
     fits = [sql.exists().where(players.c.experiment == table.c.id, players.c.name == name, players.c.here == 1)]
     if context.player is None:
         fits.append(table.c.setup.contains('"attributes": [['))  # as `Setup.to_dict` has them, if there are any
-    query = sql.select(table).where(
-        table.c.status != "archived", sql.or_(*fits), table.c.name == only if only else sql.true()
-    )
-    found = {
-        row["id"]: [row["name"], row["id"], row["status"], log_rows.read_shipment(connection, row)]
-        for row in connection.execute(query.order_by(table.c.name).limit(MOST_FLAGS + 1)).mappings()
-    }
+    query = sql.select(table.c.id, table.c.name, table.c.status).where(table.c.status != "archived", sql.or_(*fits))
+    query = query if only is None else query.where(table.c.name == only)
+    rows = connection.execute(query.order_by(table.c.name).limit(MOST_FLAGS + 1))
+    found: dict[int, list[Any]] = {row.id: [row.name, row.id, row.status] for row in rows}
+    for number, shipped in log_rows.last_details(connection, "finish", [*found]).items():
+        found[number].append(shipped)
     here = sql.select(arms.c.experiment, arms.c.place).where(arms.c.experiment.in_(found), arms.c.here == 1)
     for number, place in connection.execute(here.order_by(arms.c.experiment, arms.c.place)):
         found[number].append(place)
