@@ -363,18 +363,20 @@ def test_all_flags_that_fit_come_at_once_and_again_only_if_something_changed(alo
         assert all(jsonschema_rs.Draft202012Validator(SUCCESS).is_valid(flag) for flag in answer.json()["flags"])
         return [flag["key"] for flag in answer.json()["flags"]]
 
-    first = ask(**LYON)
+    phone = {**LYON, "device": "phone"}
+    first = ask(**phone)
     assert keys(first) == [name_of(path), name_of(kinds)]
     etag = first.headers["etag"]
     for known in (etag, f'"other", W/{etag}'):
-        answer = ask(known, **LYON)
+        answer = ask(known, **phone)
         assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", etag)
     assert len(rows_of(alone, name_of(path))) == 1  # nothing was decided meanwhile
-    assert keys(ask(etag, targetingKey="Brest")) == [name_of(other), name_of(kinds)]
+    assert keys(ask(etag, targetingKey="Brest", device="phone")) == [name_of(other), name_of(kinds)]
     assert keys(ask(etag, targetingKey="Ann", player="Brest")) == [name_of(other)]
-    assert keys(ask(**LYON, device="fridge")) == [name_of(path)]
+    for unfit in (LYON, {**LYON, "device": "fridge"}):
+        assert keys(ask(**unfit)) == [name_of(path)]
     alone.patch(path, json={"add_arms": ["tea"]})
-    second = ask(etag, **LYON)
+    second = ask(etag, **phone)
     assert keys(second) == keys(first)
     assert second.headers["etag"] != etag
     flags = {flag["key"]: flag for flag in first.json()["flags"]}
@@ -382,11 +384,11 @@ def test_all_flags_that_fit_come_at_once_and_again_only_if_something_changed(alo
     etag = second.headers["etag"]
     for change in ({"status": "paused"}, {"status": "finished"}, {"status": "finished", "ship": "tea"}):
         alone.patch(path, json=change)
-        answer = ask(etag, **LYON)
+        answer = ask(etag, **phone)
         assert answer.json()["flags"][0].get("value") == change.get("ship")
-        assert ask(answer.headers["etag"], **LYON).status_code == 304
+        assert ask(answer.headers["etag"], **phone).status_code == 304
     alone.patch(path, json={"retire": ["Lyon"]})
-    assert keys(ask(second.headers["etag"], **LYON)) == [name_of(kinds)]
+    assert keys(ask(second.headers["etag"], **phone)) == [name_of(kinds)]
 
 
 def test_more_flags_than_an_answer_takes_are_refused(alone, monkeypatch):
@@ -411,7 +413,7 @@ def test_a_subject_has_one_decision_whichever_worker_answers(backend, tmp_path):
         north = ofrep.EvaluationContext(targetingKey="visit 1", player="north")
         assert [name for name, *_ in two.read(ofrep.experiments_for, north, None)] == ["teas"]
         assert two.read(ofrep.experiments_for, north, "visits") == []
-        odd = ofrep.EvaluationContext(targetingKey="\0")
+        odd = ofrep.EvaluationContext.model_validate({"targetingKey": "\0", "device": "phone"})
         assert [name for name, *_ in two.read(ofrep.experiments_for, odd, None)] == ["visits"]
         assert commit(one, ofrep.Evaluate("visits", odd)) == commit(two, ofrep.Evaluate("visits", odd))
         commit(two, Change("teas", status="finished", ship="a"))

@@ -245,10 +245,15 @@ def experiments_for(connection: Connection, context: EvaluationContext, only: st
     fits = [sql.exists().where(players.c.experiment == table.c.id, players.c.name == name, players.c.here == 1)]
     if context.player is None:
         fits.append(table.c.setup.contains('"attributes": [['))  # as `Setup.to_dict` has them, if there are any
-    query = sql.select(table.c.id, table.c.name, table.c.status).where(table.c.status != "archived", sql.or_(*fits))
-    query = query if only is None else query.where(table.c.name == only)
-    rows = connection.execute(query.order_by(table.c.name).limit(MOST_FLAGS + 1))
-    found: dict[int, list[Any]] = {row.id: [row.name, row.id, row.status] for row in rows}
+    query = sql.select(table).where(table.c.status != "archived", sql.or_(*fits)).order_by(table.c.name)
+    found: dict[int, list[Any]] = {}
+    for row in connection.execute(query if only is None else query.where(table.c.name == only)):
+        declared = {attribute for attribute, _ in json.loads(row.setup).get("attributes", ())}
+        if context.player is None and declared.isdisjoint(context.model_extra or ()) and declared:
+            continue  # nothing in the context says what kind of player it is
+        found[row.id] = [row.name, row.id, row.status]
+        if len(found) > MOST_FLAGS:
+            break
     for number, shipped in log_rows.last_details(connection, "finish", [*found]).items():
         found[number].append(shipped)
     here = sql.select(arms.c.experiment, arms.c.place).where(arms.c.experiment.in_(found), arms.c.here == 1)
