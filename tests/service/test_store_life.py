@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+import time
 
 import pytest
 
@@ -361,6 +363,38 @@ def test_a_group_that_deletes_goes_on_with_the_name(opened):
     assert isinstance(gone, UnknownExperiment)
     assert made.arms == [("a", True), ("b", True)]
     assert chosen[0].player == "p"
+
+
+def test_another_worker_decides_while_the_experiment_ends_and_begins_anew(opened):
+    one, other, _ = opened
+    met, stop = [], threading.Event()
+
+    def decide():
+        while not stop.is_set():
+            try:
+                met.append(commit(other, Choose("teas", ["north"]))[0].arm in ARMS)
+            except (Finished, Archived, UnknownExperiment) as error:
+                met.append(type(error))
+            except Exception as error:
+                met.append(error)
+                raise
+
+    thread = threading.Thread(target=decide)
+    thread.start()
+    seen = {one.read(queries.find, "teas")["id"]}
+    for _ in range(5):
+        for act in (lambda: go(one, "finished"), lambda: go(one, "archived"), lambda: commit(one, Delete("teas"))):
+            act()
+            time.sleep(0.02)
+        new(one)
+        seen.add(one.read(queries.find, "teas")["id"])
+        time.sleep(0.02)
+    stop.set()
+    thread.join()
+    assert len(seen) == 6
+    assert set(met) <= {True, Finished, Archived, UnknownExperiment}
+    assert True in met
+    assert UnknownExperiment in met
 
 
 def test_a_deletion_happens_once_with_its_key(opened):
