@@ -142,7 +142,8 @@ class Observe(NamedTuple):
         fresh = Reports(live.state, live.recent)
         results = [check_report(fresh, *report) for report in reports]
         live.observe([(live.recent.waiting[serial], value) for serial, value in fresh.rewards.items()], now)
-        transaction.alarms += live.observe_outcomes(fresh.outcomes.values(), now)
+        if fresh.outcomes:
+            transaction.alarms += live.observe_outcomes(fresh.outcomes.values(), now)
         return results
 
 
