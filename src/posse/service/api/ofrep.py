@@ -27,7 +27,6 @@ from posse.service.api.middleware import AuthRoute, new_router
 from posse.service.auth.permissions import Permission, may_read, needs
 from posse.service.commands import Choose, check_decides
 from posse.service.problems import HttpProblem, declared, problem_of
-from posse.service.storage import log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Refused
 from posse.service.storage.keyed_requests import request_digest
@@ -238,7 +237,7 @@ async def evaluate_flags(
 
 def experiments_for(connection: Connection, context: EvaluationContext, only: str | None) -> list[list[Any]]:
     """The experiments that a context fits, at most one too many: the name of each, then all that its flag rests on."""
-    table, players, arms = tables.experiments, tables.players, tables.arms
+    table, players, arms, changes = tables.experiments, tables.players, tables.arms, tables.changes
     name = context.player or context.targetingKey
     name = name if name.isprintable() else ""  # nobody's; PostgreSQL does not take every character
     fits: list[sql.ColumnElement[bool]]
@@ -254,9 +253,10 @@ def experiments_for(connection: Connection, context: EvaluationContext, only: st
         found[row.id] = [row.name, row.id, row.status]
         if len(found) > MOST_FLAGS:
             break
-    for number, shipped in log_rows.last_details(connection, "finish", [*found]).items():
-        found[number].append(shipped)
+    ends = sql.select(changes.c.experiment, sql.func.max(changes.c.link)).where(changes.c.experiment.in_(found))
     here = sql.select(arms.c.experiment, arms.c.place).where(arms.c.experiment.in_(found), arms.c.here == 1)
-    for number, place in connection.execute(here.order_by(arms.c.experiment, arms.c.place)):
-        found[number].append(place)
+    ends = ends.where(changes.c.kind == "finish").group_by(changes.c.experiment)
+    for part in (ends, here.order_by(arms.c.experiment, arms.c.place)):  # which arm was shipped, and which are there
+        for number, what in connection.execute(part):
+            found[number].append(what)
     return list(found.values())
