@@ -54,12 +54,19 @@ class Experiments(NamedTuple):
 
 
 def experiments(
-    count: int, decisions: int, random: np.random.Generator, *, misrouted: str = "", lost: float = 0.0
+    count: int,
+    decisions: int,
+    random: np.random.Generator,
+    *,
+    misrouted: str = "",
+    lost: float = 0.0,
+    learns: float = 3.0,
 ) -> Experiments:
     """Experiments whose policy prefers the arms that have earned most, by a softmax that sharpens as rewards come.
 
     `misrouted` is "" or how 2 % of the decisions get another arm than was drawn: "to one" arm, "spread" over all
-    others. One arm loses `lost` more of its rewards than the fifth that all arms lose.
+    others. One arm loses `lost` more of its rewards than the fifth that all arms lose. With `learns=0`, shares stay
+    equal.
     """
     every, width = np.arange(count), LATE + 1
     means = random.uniform(0.05, 0.4, (count, 1, ARMS)) * random.uniform(0.7, 1.3, (count, PLAYERS, ARMS))
@@ -75,7 +82,7 @@ def experiments(
         arrived[:] = 0
         who = every, player[:, now]
         n, s = pulls[who], sums[who]
-        heat = 3 * np.sqrt(2 + n.sum(axis=1, keepdims=True)) * (s + 0.5) / (n + 2)
+        heat = learns * np.sqrt(2 + n.sum(axis=1, keepdims=True)) * (s + 0.5) / (n + 2)
         wanted = np.exp(heat - heat.max(axis=1, keepdims=True))
         chances = HOLDOUT / ARMS + (1 - HOLDOUT) * wanted / wanted.sum(axis=1, keepdims=True)
         arm = np.minimum((random.random(count)[:, None] > chances.cumsum(axis=1)).sum(axis=1), ARMS - 1)
@@ -193,6 +200,7 @@ def main() -> None:
         print("| --- | --- | --- | --- | --- |")
         kinds = (
             ("2 % misrouted to one arm", "choices", {"misrouted": "to one"}),
+            ("2 % misrouted to one arm, shares stay equal", "choices", {"misrouted": "to one", "learns": 0.0}),
             ("2 % misrouted, spread over the others", "choices", {"misrouted": "spread"}),
             ("one arm loses 40 % of its rewards, the others 20 %", "rewards", {"lost": 0.2}),
         )
@@ -203,11 +211,11 @@ def main() -> None:
             print(f"| {name} | {few:,} | {' | '.join(cells)} |", flush=True)
     if options.only in ("", "effects"):
         print(
-            "\n| 95 % intervals of what adapting earns | experiments | ever wrong | width | an interval for one look |"
+            "\n| what adapting earns | experiments | ever wrong | width beside one for one look | that one ever wrong |"
         )
         print("| --- | --- | --- | --- | --- |")
         for name, (wrong, naive, wider) in effect_misses(count, decisions).items():
-            cells = f"{count:,} | {wrong:.2%} | {wider:.1f} times the other's | {naive:.2%}"
+            cells = f"{count:,} | {wrong:.2%} | {wider:.1f} times | {naive:.2%}"
             print(f"| beside the {name} | {cells} |", flush=True)
     if options.only in ("", "guards"):
         print(f"\n| guards, bound 5 %, {4 * decisions:,} decisions | experiments | alarms | a test for one look |")

@@ -19,7 +19,6 @@ from posse.insight.watching.api import guard_states
 from posse.insight.watching.evidence import (
     CELLS,
     POINTS,
-    REACHES,
     DecisionBlock,
     EffectEvidence,
     RewardGuess,
@@ -48,6 +47,16 @@ def made(rows, arms=3, players=2, seed=0, offered=1.0):
 def cut(block, *places):
     edges = [0, *places, block.arm.size]
     return [block.taken(slice(*pair)) for pair in itertools.pairwise(edges)]
+
+
+def slow_ends(block, stakes, guess):
+    """Both ends of a 95 % interval: the best of four reaches, each with a part of the level."""
+    rows = block.arm, block.probabilities, block.reward
+    low, high = (
+        max(naive_watch.lower_end(*rows, sign * stakes, guess, 0.05 / 2 / 4, reach) for reach in (2, 8, 32, 128))
+        for sign in (1, -1)
+    )
+    return low, -high
 
 
 class TestShareEvidence:
@@ -163,24 +172,26 @@ class TestEffectEvidence:
         effect = EffectEvidence()
         effect.add(block, stakes, guess)
         value, low, high = effect.estimate(0.05)
-        ends = [
-            max(
-                naive_watch.lower_end(
-                    block.arm, block.probabilities, block.reward, sign * stakes, guess, 0.05 / 2 / 4, reach
-                )
-                for reach in REACHES.tolist()
-            )
-            for sign in (1, -1)
-        ]
-        assert [low, high] == pytest.approx([ends[0], -ends[1]], abs=1e-9)
+        ends = slow_ends(block, stakes, guess)
+        assert [low, high] == pytest.approx(ends, abs=1e-9)
         assert low < value < high
 
-    def test_a_path_ends_at_the_estimate(self):
-        block = made(2048)
-        evidence = WatchEvidence(3, holdout=0.1, control=0)
+    def test_what_is_compared_is_the_adaptive_part(self):
+        adaptive, equal = made(300), np.full((300, 3), 1 / 3)
+        mixed = 0.2 * equal + 0.8 * adaptive.probabilities
+        evidence = WatchEvidence(3, holdout=0.2, control=2)
+        block = DecisionBlock(adaptive.player, adaptive.arm, mixed, adaptive.reward)
         evidence.add_answers(block)
+        guess = naive_watch.guesses(block.player, block.arm, block.reward, 3)
+        for found, other in ((evidence.against_holdout, equal), (evidence.against_control, np.eye(3)[[2] * 300])):
+            ends = slow_ends(block, adaptive.probabilities - other, guess)
+            assert found.estimate(0.05)[1:] == pytest.approx(ends, abs=1e-9)
+
+    def test_a_path_ends_at_the_estimate(self):
+        evidence = WatchEvidence(3, holdout=0.1, control=0)
+        evidence.add_answers(made(2050))
         counts, *ends = evidence.against_control.path(0.05)
-        assert counts[-1] == 2048
+        assert counts[-1] == 2050
         assert [each[-1] for each in ends] == pytest.approx(evidence.against_control.estimate(0.05))
 
     def test_decisions_without_the_control_on_offer_do_not_count(self):
@@ -272,6 +283,9 @@ class TestWatch:
         assert "beyond" not in str(found)
         assert json.loads(json.dumps(found.to_dict()))["decisions"] == 1500
         assert len(found.figure().axes) == 4
+        for check in found.checks:
+            assert check.path[-1][0] == check.decisions
+            assert sum(check.path[-1][1:]) == pytest.approx(0)
 
     def test_the_holdouts_law_keeps_the_limits(self, learner):
         blocks = log_blocks(learner)

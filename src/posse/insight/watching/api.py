@@ -165,8 +165,7 @@ def watch_of(
 
 
 def _check(about: str, found: ShareEvidence) -> ShareCheck:
-    path = ((at, *(chosen - expected)[1:].tolist()) for at, (chosen, expected) in found.trail.points.items())
-    return ShareCheck(about, found.count, found.level, found.peak, found.alarm, tuple(path))
+    return ShareCheck(about, found.count, found.level, found.peak, found.alarm, tuple(found.path()))
 
 
 def _effect(against: str, found: EffectEvidence, scale: float) -> Effect:

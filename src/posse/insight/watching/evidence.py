@@ -195,6 +195,11 @@ class ShareEvidence:
             self.alarm = self._raised(int(by_arm[look].argmax()), totals[look], int(looks[look]), sums[look])
         self._totals, self._sums, self.count = totals[-1], sums[-1], self.count + size
 
+    def path(self) -> Iterator[tuple[float, ...]]:
+        """At looks in the past and now: how many decisions, and each arm's choices beyond what was expected."""
+        for at, (chosen, expected) in (self.trail.points | {self.count: self._sums}).items():
+            yield at, *(chosen - expected)[1:].tolist()
+
     def _log_shares(self) -> np.ndarray:
         """Of the level, for the likeliest arm and each arm; arms that may come later have a half in all."""
         return np.log(shares(self._sums.shape[1], 1 + self._first))
@@ -238,9 +243,10 @@ class EffectEvidence:
         return float(value[0]), float(low[0]), float(high[0])
 
     def path(self, level: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """At looks in the past: how many decisions, the average, and the ends of its interval."""
-        counts = np.array(list(self.trail.points), np.int64)
-        return counts, *_ends(counts, np.array(list(self.trail.points.values())).reshape(-1, *self._sums.shape), level)
+        """At looks in the past and now: how many decisions, the average, and the ends of its interval."""
+        points = self.trail.points | {self.count: self._sums}
+        counts = np.array(list(points), np.int64)
+        return counts, *_ends(counts, np.array(list(points.values())), level)
 
 
 def effect_terms(block: DecisionBlock, stakes: np.ndarray, guess: np.ndarray) -> np.ndarray:

@@ -48,6 +48,7 @@ def _draw_check(axes: Axes, check: ShareCheck, arms: tuple[str, ...]) -> None:
         axes.plot(at, excess[arm], color=color, label=figure_label(arms[arm], 20))
     if check.alarm is not None:
         axes.axvspan(check.alarm.began, check.alarm.noticed, color=BAND)
+    axes.margins(y=0.3)  # room for the names
     axes.legend(ncols=MOST, loc="upper left", frameon=False)
     alarm = "" if check.alarm is None else ": ALARM"
     what = "chosen" if check.about == "choices" else "with a reward"
