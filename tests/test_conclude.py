@@ -197,10 +197,22 @@ def test_sentences_never_contradict_the_numbers(split):
             assert (player.name in verdict) == own
         assert verdict.startswith("Go on") == (winner is None and not any(each.winner for each in players))
         assert verdict.split(".")[0] in str(found).replace("\n", " ")
-        assert ("Going on as now loses" in str(found)) == (found.going_loss >= found.ship_loss)
+        less = found.going_loss >= found.ship_loss
+        assert re.search(rf"Going on as now earns about [\d.]+ {'less' if less else 'more'}", text.costs(found)[1])
         doubted = winner is not None and max(arms, key=lambda each: each.chance).name != winner
         doubted &= max(each.chance for each in arms) > 0.5
         assert bool(text.cautions(found)) == doubted
+
+
+def test_an_arm_that_breaks_a_bound_is_not_shipped_without_a_word():
+    learner = learned(500, MEANS[:1].repeat(2, axis=0), outcomes={"refund": posse.Outcome(range=(0, 1), at_most=0.1)})
+    rows = zip(learner.log()["decision"].to_pylist(), learner.log()["arm"].to_pylist(), strict=True)
+    for decision, arm in rows:
+        learner.observe(decision, outcomes={"refund": float(arm == "free")})
+    found = conclude(learner)
+    assert found.alarms == (("refund", "free"),)
+    assert found.verdict.endswith("better than every other arm. But first look at refund: free breaks its bound.")
+    assert "refund" not in replace(found, leader="new", winner="new", players=()).verdict
 
 
 def test_percentages_never_round_to_certainty():

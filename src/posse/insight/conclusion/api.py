@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -99,6 +99,8 @@ class Conclusion:
     """Everything that the model says."""
     alone: int
     """Players that have no evidence of their own, because memory is bounded."""
+    alarms: tuple[tuple[str, str], ...]
+    """Outcomes whose bounds are broken, each with the arm."""
     setup: Mapping[str, Any]
     """How the experiment was set up."""
     digest: str
@@ -160,14 +162,16 @@ def conclude(source: Any, *, tolerance: float = 0.0, level: float = 0.05) -> Con
     tolerance = number("tolerance", tolerance, least=0, most=high - low)
     evidence = ConclusionEvidence(len(log.about["first"]["arms"]), tolerance=tolerance / (high - low), level=level)
     evidence.add_answers(blocks.answers)
-    offered = np.ones(len(log.arms), bool)
+    offered, alarms = np.ones(len(log.arms), bool), []
     for change in log.about["changes"]:
+        if change["kind"] == "alarm":
+            alarms.append((change["outcome"], change["name"]))
         if change["kind"] in ("add arm", "retire arm"):
             offered[log.arms.index(change["name"])] = change["kind"] == "add arm"
     counts, (player, arm, rewards) = log.counts(), log.scaled_rewards()
     best = best_chances(counts, by_cell(player, arm, log.shape, rewards**2), offered, evidence.present_of(*log.shape))
     decisions = blocks.choices.arm.size + blocks.unknown + log.given_up
-    return conclusion_of(evidence, best, counts, offered, log.about["setup"], decisions, fingerprint(log))
+    return conclusion_of(evidence, best, counts, offered, log.about["setup"], decisions, alarms, fingerprint(log))
 
 
 def conclusion_of(
@@ -177,9 +181,13 @@ def conclusion_of(
     offered: np.ndarray,
     setup: Mapping[str, Any],
     decisions: int,
+    alarms: Iterable[tuple[str, str]] = (),
     digest: str = "",
 ) -> Conclusion:
-    """What the evidence and the model say, in the units of the rewards; `offered` says which arms are, [arm]."""
+    """What the evidence and the model say, in the units of the rewards.
+
+    `offered` says which arms can still be chosen, [arm]; `alarms` are outcomes whose bound is broken, with the arm.
+    """
     unit, names, level = counts.high - counts.low, counts.arms, evidence.level
     present, pulls = evidence.present_of(len(counts.players), len(names)), counts.pulls
     winners, since = (each.tolist() for each in evidence.winners(offered))
@@ -218,6 +226,7 @@ def conclusion_of(
         going_loss=best.going_loss,
         best=best,
         alone=max(len(counts.players) - evidence.players, 0),
+        alarms=tuple(alarms),
         setup=setup,
         digest=digest,
     )

@@ -27,7 +27,8 @@ def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str)
     template = environment.from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     guards = sorted(watch.guards, key=lambda guard: not guard.alarm) if watch else []
     arms = _arms(conclusion)
-    guarded = min(len(guards), max((LINES - len(arms)) // 2, LEAST))
+    alarms = sum(guard.alarm for guard in guards)
+    guarded = min(len(guards), max((LINES - len(arms)) // 2, LEAST, alarms))
     return template.render(
         title=title or "An experiment and its conclusion",
         asked=asked or f"Which of {plural(len(conclusion.arms), 'arm')} is best, and for whom?",

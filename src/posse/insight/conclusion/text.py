@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from posse.text import align, bullet, listed, plural, shorten, with_ends, wrap
@@ -26,7 +27,7 @@ def to_text(conclusion: Conclusion) -> str:
 
 
 def verdict(conclusion: Conclusion) -> str:
-    """What to ship for whom, as far as it is shown; never more than that."""
+    """What to ship for whom, as far as it is shown, and what speaks against it; never more than that."""
     if not conclusion.answers:
         return "There is nothing to conclude yet: no decision has a reward."
     if len(conclusion.offered) < 2:
@@ -35,16 +36,24 @@ def verdict(conclusion: Conclusion) -> str:
     for player in conclusion.players:
         if player.winner is not None and player.winner != conclusion.winner:
             by_arm[player.winner].append(_short(player.name))
+    broken = [
+        f" But first look at {outcome}: {_short(arm)} breaks its bound."
+        for outcome, arm in conclusion.alarms
+        if arm in (conclusion.leader, *by_arm)
+    ]
+    return _to_ship(conclusion, by_arm) + "".join(broken)
+
+
+def _to_ship(conclusion: Conclusion, by_arm: Mapping[str, list[str]]) -> str:
+    """What to ship for everybody, and for the players who have another winner."""
     own = ", and ".join(f"{_short(arm)} for {listed(names, 3)}" for arm, names in by_arm.items())
     if conclusion.winner is not None:
         but = f" But ship {own}." if own else ""
         return f"Ship {_short(conclusion.winner)} for everybody: {_shown(conclusion)}.{but}"
-    likely = (
-        f"most likely it is {_short(conclusion.leader)} (chance {chance(conclusion.arm(conclusion.leader).chance)})"
-    )
-    if own:
-        return f"Ship {own}: {_shown(conclusion)} there. For everybody, no arm is shown to be the best yet; {likely}."
-    return f"Go on: no arm is shown to be the best for everybody yet; {likely}."
+    leader = conclusion.arm(conclusion.leader)
+    likely = f"no arm is shown to be the best for everybody yet; most likely it is {_short(leader.name)}"
+    likely += f" (chance {chance(leader.chance)})."
+    return f"Ship {own}: {_shown(conclusion)} there. But {likely}" if own else f"Go on: {likely}"
 
 
 def _shown(conclusion: Conclusion) -> str:
@@ -57,18 +66,25 @@ def costs(conclusion: Conclusion) -> list[str]:
     """What stopping loses, and what going on loses, by the model."""
     if len(conclusion.offered) < 2:
         return []
-    arm, thousand = _short(conclusion.leader), 1000.0
-    ship, own, going = (thousand * each for each in (conclusion.ship_loss, conclusion.own_loss, conclusion.going_loss))
-    best, each, beside = (f"{loss:,.0f}" if loss >= 100 else f"{loss:.2g}" for loss in (ship, own, abs(going - ship)))
-    more = f"loses {beside}" if going >= ship else f"earns {beside}"
+    arm, ship, going = _short(conclusion.leader), conclusion.ship_loss, conclusion.going_loss
     found = [
-        f"Shipping {arm} for everybody loses a reward of about {best} in 1,000 decisions, beside each player's best "
-        "arm. That is the most that going on can still find.",
-        f"Going on as now {more} in 1,000 decisions, beside shipping {arm}.",
+        f"Shipping {arm} for everybody loses {_reward(ship)} in 1,000 decisions, beside each player's best arm. That "
+        "is the most that going on can still find.",
+        f"Going on as now earns {_reward(abs(going - ship))} {'less' if going >= ship else 'more'} in 1,000 decisions "
+        f"than shipping {arm} for everybody.",
     ]
     if len(conclusion.players) > 1:
-        found.append(f"Shipping for each player what the model expects most of loses about {each} in 1,000 decisions.")
+        own = _reward(conclusion.own_loss)
+        found.append(f"Shipping for each player what the model expects most of loses {own} in 1,000 decisions.")
     return found
+
+
+def _reward(each: float) -> str:
+    """A reward in 1,000 decisions."""
+    reward = 1000 * each
+    if reward < 0.01:
+        return "less than 0.01"
+    return f"about {reward:,.0f}" if reward >= 10 else f"about {reward:.2g}"
 
 
 def cautions(conclusion: Conclusion) -> list[str]:
