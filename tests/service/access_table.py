@@ -34,7 +34,6 @@ BODIES: dict[str, Any] = {
     "/v1/experiments/{name}/erasures": {"player": "Nice"},
     "/ofrep/v1/evaluate/flags/{name}": {"context": {"targetingKey": "Lyon"}},
     "/ofrep/v1/evaluate/flags": {"context": {"targetingKey": "Lyon"}},
-    "/v1/tokens": {"scopes": ["read"]},
 }
 """What is sent to the routes that are known here. Others are sent {}, which is enough to see whether they let in."""
 
