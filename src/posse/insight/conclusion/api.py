@@ -171,7 +171,7 @@ def conclude(source: Any, *, tolerance: float = 0.0, level: float = 0.05) -> Con
     counts, (player, arm, rewards) = log.counts(), log.scaled_rewards()
     best = best_chances(counts, by_cell(player, arm, log.shape, rewards**2), offered, evidence.present_of(*log.shape))
     decisions = blocks.choices.arm.size + blocks.unknown + log.given_up
-    return conclusion_of(evidence, best, counts, offered, log.about["setup"], decisions, alarms, fingerprint(log))
+    return conclusion_of(evidence, best, counts, offered, log.about["setup"], decisions, fingerprint(log), alarms)
 
 
 def conclusion_of(
@@ -181,8 +181,8 @@ def conclusion_of(
     offered: np.ndarray,
     setup: Mapping[str, Any],
     decisions: int,
-    alarms: Iterable[tuple[str, str]] = (),
     digest: str = "",
+    alarms: Iterable[tuple[str, str]] = (),
 ) -> Conclusion:
     """What the evidence and the model say, in the units of the rewards.
 

@@ -17,7 +17,7 @@ players, or change over time, does not matter.
 
 An arm wins if it beats every other one on offer. The level is halved between everybody and the players. A wrong winner
 has to beat the best arm, so the pairs of an arm share the level: 9/10 of it among the arms at the start. The rest is
-for arms that come later.
+for arms that come later. (If the best arm is retired, the level holds anew for the others.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from posse.insight.watching.evidence import DecisionBlock, RewardGuess
 REACHES = 2.0 * 2.5 ** np.arange(6)  # c: with 2, guesses need no limit where two arms have equal shares
 BETS = 0.35 / REACHES  # λ
 COSTS = (-np.log1p(-BETS * REACHES) - BETS * REACHES) / REACHES**2  # ψ(λ)
-CELLS = 250_000  # players × arms² with evidence of their own, at most: about 40 MB
+CELLS = 250_000  # players × arms² with evidence of their own, at most: about 30 MB
 PIECE = 100_000  # pairs of arms of groups of rows in memory at a time
 LATER = 0.1  # of the level is for arms that come after the start
 

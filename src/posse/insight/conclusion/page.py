@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,25 +70,14 @@ def _facts(conclusion: Conclusion) -> list[tuple[str, str]]:
 
 def _arms(conclusion: Conclusion) -> list[dict[str, Any]]:
     """A line for each arm, with where its interval is in the picture."""
-    order = sorted(conclusion.arms, key=lambda arm: (not arm.offered, -arm.chance, -arm.answers))[:ARMS]
-    known = [arm for arm in order if arm.answers]
-    low, high = min((arm.low for arm in known), default=0.0), max((arm.high for arm in known), default=1.0)
-    differences = {each.against: each for each in conclusion.differences}
-
-    def place(value: float) -> float:
-        return round(4 + (WIDTH - 8) * (value - low) / max(high - low, 1e-300), 1)
-
+    order = text.ordered(conclusion)[:ARMS]
+    ends = [end for arm in order if arm.answers for end in (arm.low, arm.high)] or [0.0, 1.0]
+    unit = (WIDTH - 8) / max(max(ends) - min(ends), 1e-300)
     found = []
-    for arm in order:
-        apart = differences.get(arm.name)
-        shown = apart is not None and math.isfinite(apart.high - apart.low)
-        line = {"name": arm.name, "answers": f"{arm.answers:,}", "leads": arm.name == conclusion.leader}
-        line |= {"share": text.percent(arm.share) if arm.offered else "retired"}
-        line |= {"chance": text.chance(arm.chance) if arm.offered else "–", "part": round(100 * arm.chance, 1)}
-        line |= {"mean": with_ends(arm.mean, arm.low, arm.high) if arm.answers else "–"}
-        line |= {"apart": with_ends(*apart[1:], "+") if apart is not None and shown else "–"}
-        line |= {"places": [place(each) for each in (arm.low, arm.mean, arm.high)] if arm.answers else None}
-        found.append(line)
+    for arm, cells in zip(order, text.arm_table(conclusion)[1:], strict=False):
+        places = [round(4 + unit * (each - min(ends)), 1) for each in (arm.low, arm.mean, arm.high)]
+        line = {"cells": cells, "leads": arm.name == conclusion.leader, "part": round(100 * arm.chance, 1)}
+        found.append({**line, "places": places if arm.answers else None})
     return found
 
 
@@ -98,8 +86,8 @@ def _effects(conclusion: Conclusion, watch: Watch | None) -> list[str]:
     control = conclusion.setup.get("control")
     found = [
         f"Beside the control {control}, {conclusion.leader} earns {with_ends(*each[1:], '+')} a decision."
-        for each in conclusion.differences
-        if each.against == control and math.isfinite(each.high - each.low)
+        for each in text.known_differences(conclusion)
+        if each.against == control
     ]
     sentences = [effect_sentence(effect) for effect in watch.effects] if watch else []
     return found + [f"{each[0].upper()}{each[1:]}." for each in sentences]

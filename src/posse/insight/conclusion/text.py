@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from posse.text import align, bullet, listed, plural, shorten, with_ends, wrap
 
 if TYPE_CHECKING:
-    from posse.insight.conclusion.api import Conclusion
+    from posse.insight.conclusion.api import ArmDifference, ArmSummary, Conclusion
 
 LONGEST = 30  # characters of a name
 SHOWN = 12  # players in a table
@@ -103,17 +103,25 @@ def cautions(conclusion: Conclusion) -> list[str]:
     return found
 
 
+def ordered(conclusion: Conclusion) -> list[ArmSummary]:
+    """The arms, the likeliest best ones first, and those that are not on offer last."""
+    return sorted(conclusion.arms, key=lambda arm: (not arm.offered, -arm.chance, -arm.answers))
+
+
 def arm_table(conclusion: Conclusion) -> list[list[str]]:
     """A line for each arm below the headings: how often, what it earns, how likely it is the best."""
-    rows = [["arm", "rewards", "share now", "mean", f"{_short(conclusion.leader)} minus it", "chance of best"]]
-    differences = {each.against: each for each in conclusion.differences}
-    for arm in conclusion.arms:
+    rows = [["arm", "rewards", "share now", "mean reward", f"{_short(conclusion.leader)} minus it", "chance of best"]]
+    apart = {each.against: with_ends(*each[1:], "+") for each in known_differences(conclusion)}
+    for arm in ordered(conclusion):
         mean = with_ends(arm.mean, arm.low, arm.high) if arm.answers else "–"
-        found = differences.get(arm.name)
-        apart = "–" if found is None or not math.isfinite(found.high - found.low) else with_ends(*found[1:], "+")
         share, best = (percent(arm.share), chance(arm.chance)) if arm.offered else ("retired", "–")
-        rows.append([_short(arm.name), f"{arm.answers:,}", share, mean, apart, best])
+        rows.append([_short(arm.name), f"{arm.answers:,}", share, mean, apart.get(arm.name, "–"), best])
     return rows
+
+
+def known_differences(conclusion: Conclusion) -> list[ArmDifference]:
+    """Those of the leader's differences that have an interval."""
+    return [each for each in conclusion.differences if math.isfinite(each.high - each.low)]
 
 
 def player_table(conclusion: Conclusion, most: int = SHOWN) -> list[list[str]]:
