@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 LOCK_VENV := .venv-lock
+OPENFEATURE := tests/service/openfeature
+NODE_STAMP := $(OPENFEATURE)/node_modules/.package-lock.json
 OLDEST_VENV := .venv-oldest
 
 .DEFAULT_GOAL := help
@@ -47,10 +49,14 @@ $(OLDEST_VENV)/.stamp: requirements-oldest.lock
 	$(OLDEST_VENV)/bin/python -m pip install --quiet --require-hashes -r requirements-oldest.lock
 	@touch $@
 
-test-service: $(STAMP) ## run the service's tests with PostgreSQL, Chromium and nginx, installed by apt-get if missing (FULL=1: all of it, 40 minutes)
+test-service: $(STAMP) $(if $(shell command -v npm 2>/dev/null),$(NODE_STAMP)) ## run the service's tests with PostgreSQL, Chromium and nginx, installed by apt-get if missing (FULL=1: all of it, 40 minutes)
 	@tests/service/provide.sh
 	$(BIN)/python -m posse.service.process.warm_up # compiled once, before tests whose clients wait only so long
 	POSSE_FULL=$(FULL) $(BIN)/python tests/service/cluster.py $(BIN)/python -m pytest $(if $(FULL),-p no:xdist -s,-n 2 --dist loadfile) tests/service
+
+$(NODE_STAMP): $(OPENFEATURE)/package-lock.json
+	npm ci --prefix $(OPENFEATURE) --no-audit --no-fund
+	@touch $@
 
 mutants: $(STAMP) ## break the code in small ways, one at a time, and list what no test notices (MUTANTS="--most 60 policies/ind_ts.py")
 	$(BIN)/python tests/mutate.py $(MUTANTS)
@@ -83,5 +89,5 @@ lock: ## write requirements.lock and requirements-rivals.lock anew, with the lat
 	$(COMPILE_ONE) --resolution lowest-direct --extra test --output-file requirements-oldest.lock
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(LOCK_VENV) $(OLDEST_VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(LOCK_VENV) $(OLDEST_VENV) $(OPENFEATURE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -32,6 +32,8 @@ BODIES: dict[str, Any] = {
     "/v1/experiments/{name}/rewards": {"rewards": [{"decision": "0-00000000", "reward": 1}]},
     "/v1/experiments/{name}/records": {"rewards": [{"player": "Lyon", "arm": "a", "reward": 1}]},
     "/v1/experiments/{name}/erasures": {"player": "Nice"},
+    "/ofrep/v1/evaluate/flags/{name}": {"context": {"targetingKey": "Lyon"}},
+    "/ofrep/v1/evaluate/flags": {"context": {"targetingKey": "Lyon"}},
 }
 """What is sent to the routes that are known here. Others are sent {}, which is enough to see whether they let in."""
 

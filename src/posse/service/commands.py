@@ -66,7 +66,7 @@ class Choose(NamedTuple):
         request = transaction.requests.ask(live.id, self.key, "choose", names, available and sorted(available))
         if request.before is not None:
             return _made_before(transaction, live, *request.before[:2])
-        _check_decides(live)
+        check_decides(live)
         roster, offered = live.state.player_roster, live.state.offered(available)
         places = [roster.current(name) for name in names if name not in new]
         now = transaction.now(live)
@@ -79,7 +79,7 @@ class Choose(NamedTuple):
         return made
 
 
-def _check_decides(live: LiveExperiment) -> None:
+def check_decides(live: LiveExperiment) -> None:
     """An error unless the experiment makes decisions."""
     if live.life.status == "paused":
         raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")

@@ -24,6 +24,8 @@ FORMS = ("one", "several")  # which of two forms a body has; no part of where an
 KINDS: dict[str, tuple[int, str]] = {
     "not-json": (400, "The body is not JSON"),
     "bad-request": (400, "The request cannot be read"),
+    "no-targeting-key": (400, "The context has no targeting key"),
+    "wrong-context": (400, "The context does not fit"),
     "no-token": (401, "A token is needed"),
     "bad-token": (401, "The token is not valid"),
     "forbidden": (403, "The token does not allow this"),
@@ -45,6 +47,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "not-json-type": (415, "The body must be JSON"),
     "wrong-host": (421, "Wrong host name"),
     "invalid": (422, "The request is not valid"),
+    "too-many-requests": (429, "Too many requests are waiting to be evaluated"),
     "headers-too-large": (431, "The headers are too large"),
     "damaged": (500, "The database is damaged"),
     "internal": (500, "The service failed"),
@@ -127,7 +130,7 @@ def add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def _invalid(request: Request, error: RequestValidationError) -> Response:
-        return _what_is_wrong(error).response()
+        return answer_of(error)
 
     @app.exception_handler(HTTPException)
     async def _http(request: Request, error: HTTPException) -> Response:
@@ -157,6 +160,8 @@ def problem_of(error: Exception, may_read: bool = False) -> HttpProblem | None:
     """The problem that an error is, with the names of other players only for who may read; None if not expected."""
     if isinstance(error, HttpProblem):
         return error
+    if isinstance(error, RequestValidationError):
+        return _what_is_wrong(error)
     for known, kind, advice in ERRORS:
         if isinstance(error, known):
             headers = {"Retry-After": "1"} if kind in ("overloaded", "unavailable") else None

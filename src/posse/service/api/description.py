@@ -22,9 +22,11 @@ TAGS = {
     "operation": "Whether the service is well.",
 }
 TOKEN = "Made by `posse token create`; the scopes are decide, reward, read, and admin, which allows everything."
+RETRY = {"Retry-After": {"description": "Seconds to wait before it is sent again", "schema": {"type": "integer"}}}
 HEADERS = {
     401: {"WWW-Authenticate": {"description": "Which kind of token to send", "schema": {"type": "string"}}},
-    503: {"Retry-After": {"description": "Seconds to wait before it is sent again", "schema": {"type": "integer"}}},
+    429: RETRY,
+    503: RETRY,
 }
 SCHEMAS = "#/components/schemas/{model}"
 
@@ -53,7 +55,9 @@ def describe(app: FastAPI) -> dict[str, Any]:
 def _complete(operation: dict[str, Any], method: str, route: APIRoute) -> None:
     """Say where an operation belongs and what it asks of a token, and give an example of a key."""
     path, permission = route.path_format, needed(route.endpoint)
-    if not path.startswith("/v1/"):
+    if path.startswith("/ofrep/"):
+        tag = "decisions"
+    elif not path.startswith("/v1/"):
         tag = "operation"
     elif path.startswith(("/v1/tokens", "/v1/audit")):
         tag = "administration"

@@ -10,6 +10,8 @@ ZEROS, NONE = [[0.0, 0.0], [0.0, 0.0]], [[0.5, None], [None, None]]
 
 _decision = {"id": ID, "player": "Lyon", "arm": "coupon", "propensity": 0.5}
 _decision |= {"probabilities": {"coupon": 0.5, "nothing": 0.5}, "round": 1, "shared": 1.0, "holdout": False}
+_flag: dict[str, Any] = {"key": "offers", "reason": "SPLIT", "variant": "coupon", "value": "coupon"}
+_flag |= {"metadata": {"decision": ID, "propensity": 0.5, "experiment": "offers"}}
 _taken = {"decision": ID, "status": "taken", "detail": None}
 _unknown = {"decision": "99-00000000", "status": "unknown", "detail": "decision 99-00000000 was not made in …"}
 _outcome = {"range": [0.0, 1.0], "at_most": 0.05, "at_least": None, "action": "pause"}
@@ -108,6 +110,12 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "DeletionAnswer": [{"name": "offers", "decisions": 1}],
     "AuditAnswer": [{"entries": [_entry], "next": None}],
     "HealthAnswer": [{"status": "alive"}],
+    "EvaluationBody": [
+        {"context": {"targetingKey": "Lyon"}},
+        {"context": {"targetingKey": "visit-1", "player": "Lyon"}},
+    ],
+    "FlagAnswer": [_flag],
+    "FlagsAnswer": [{"flags": [_flag]}],
 }
 """By the name of the schema."""
 
@@ -115,6 +123,9 @@ PROBLEMS: dict[str, str] = {
     "no-token": "Send a token as `Authorization: Bearer …`; `posse token create --scope decide` makes one.",
     "bad-token": "The token is unknown, expired or revoked; `posse token create --scope decide` makes one.",
     "forbidden": "This needs the scope admin; `posse token create --scope admin` makes such a token.",
+    "no-targeting-key": "body.context.targetingKey: Field required. Nothing was changed; correct it and send it again.",
+    "wrong-context": "no player 'Metz'. Nothing was changed.",
+    "too-many-requests": "10,000 requests wait already. Try again in a second, with the same idempotency key.",
     "unknown-experiment": "no experiment 'offer'. GET /v1/experiments lists those there are.",
     "experiment-exists": "experiment 'offers' exists. Take another name, or use the one there is.",
     "conflicting-key": "the idempotency key 'visit-4711' came before with another request. Use a new key.",

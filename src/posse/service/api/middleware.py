@@ -220,9 +220,9 @@ class AuthRoute(APIRoute):
         return check_and_handle
 
 
-def new_router() -> APIRouter:
+def new_router(kind: type[AuthRoute] = AuthRoute) -> APIRouter:
     """A router for endpoints that say what they need; OpenAPI names them as the code does."""
-    return APIRouter(route_class=AuthRoute, generate_unique_id_function=lambda route: route.name)
+    return APIRouter(route_class=kind, generate_unique_id_function=lambda route: route.name)
 
 
 def _check_type(request: Request) -> None:

@@ -19,7 +19,7 @@ from posse.confidence import interval, shares
 from posse.insight.diagnosis.api import diagnose
 from posse.learner import Counts
 from posse.learner.state import LearnerState
-from posse.service.api import bodies, operation
+from posse.service.api import bodies, ofrep, operation
 from posse.service.api.answers import DiagnosisResult
 from posse.service.api.bodies import ExperimentAnswer
 from posse.service.api.middleware import new_router
@@ -66,7 +66,7 @@ def add_routes(app: FastAPI) -> None:
     creation = new_router()
     responses = {201: LOCATION, **declared(*WITH_BODY)}
     creation.add_api_route(EXPERIMENTS, create_experiment, methods=["POST"], status_code=201, responses=responses)
-    routes = [*creation.routes, *router.routes, *operation.router.routes]
+    routes = [*creation.routes, *router.routes, *ofrep.router.routes, *operation.router.routes]
     app.router.routes.extend(routes)  # as they are, so that app.routes lists every one
 
 

@@ -110,7 +110,9 @@ class Authenticator:
         if permission == NO_TOKEN or await self.is_open(request):
             return EVERYTHING
         kind, _, secret = request.headers.get("authorization", "").partition(" ")
-        if kind.lower() != "bearer" or not secret.strip():
+        if kind.lower() != "bearer":
+            secret = request.headers.get("x-api-key", "")
+        if not secret.strip():
             detail = f"Send a token as `Authorization: Bearer …`; {HOW_TO_CREATE}."
             raise HttpProblem("no-token", detail, {"WWW-Authenticate": CHALLENGE})
         grant = await self.look_up(secret.strip())
