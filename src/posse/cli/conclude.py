@@ -8,7 +8,7 @@ from pathlib import Path
 from posse.checks import output_file
 from posse.cli import add_outputs, answer
 
-PLACE = 32
+PLACE = 44
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
