@@ -164,6 +164,12 @@ def test_the_page_asks_first_and_every_question_has_a_way_back(client):
         assert f"{address}/manage" in [each.get("href") for tag, each in page.tags if "data-close" in each]
     before = described(client, address)
     assert before["status"] == "running"
+    do(client, address, "finish")
+    do(client, address, "archive")
+    late = do(client, address, "resume")  # from a page that was open all the time
+    assert (late.status_code, "the experiment is archived" in Page(late.text).text) == (409, True)
+    do(client, address, "restore")
+    before = described(client, address)
     assert client.get(f"{address}/ask", params={"do": "dance"}).status_code == 404
     assert do(client, address, "dance").status_code == 400
     assert client.post(f"{address}/manage").status_code == 400
@@ -250,6 +256,7 @@ def test_an_experiment_goes_through_its_whole_life(client):
     assert client.post(f"{address}/delete", data={"confirm": " life "}).headers["location"] == "/"
     assert client.get(address).status_code == 404
     assert client.post(f"{address}/delete", data={"confirm": "life"}).status_code == 404
+    assert client.post(f"{address}/manage", data={"do": "restore"}).status_code == 404
     assert made(client, "life") == address  # the name is free
 
 
@@ -386,7 +393,7 @@ def secret_of(answer) -> str:
         ({"winner": "red", "leader": "red", "winners": {"Lyon": "red", "Nice": "blue"}}, ("red", "Nice: blue")),
         ({"winner": None, "leader": "red", "winners": {"Nice": "red"}}, ("blue", "Nice: red")),  # the control goes on
         ({"state": "early"}, ("blue", "")),
-        ({"winner": "plants", "leader": "plants", "winners": {}}, ("blue", "")),  # which has retired
+        ({"winner": "plants", "leader": "plants", "winners": {"Nice": "plants"}}, ("blue", "")),  # which has retired
     ],
 )
 def test_the_end_is_filled_in_by_what_is_known(tmp_path, conclusion, filled):

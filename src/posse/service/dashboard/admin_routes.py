@@ -23,13 +23,14 @@ DAY = 86_400.0
 LIVES = {"1": "a day", "30": "30 days", "90": "90 days", "365": "a year", "": "until it is revoked"}
 """For how many days a token can be made."""
 
+DEFAULTS = {"days": "90", "scope-decide": "yes", "scope-reward": "yes"}
+
 router = PageRouter()
 
 
 @router.page("/tokens", CREATE)
 async def _tokens(request: Request) -> Response:
-    typed = {"days": "90", "scope-decide": "yes", "scope-reward": "yes"}
-    return await _tokens_page(request, {"typed": typed, "wrong": {}})
+    return await _tokens_page(request, {"typed": DEFAULTS, "wrong": {}})
 
 
 async def _tokens_page(request: Request, form: dict[str, Any], status: int = 200, secret: str = "") -> Response:
@@ -62,7 +63,8 @@ async def _make_token(request: Request) -> Response:
             lasts = DAY * int(days) if days else None
             label = typed.get("label", "").strip()
             command = CreateToken(scopes, experiment, lasts, label, by=request.state.grant.who)
-            return await _tokens_page(request, {"typed": typed, "wrong": {}}, secret=await state.writer.apply(command))
+            secret = await state.writer.apply(command)
+            return await _tokens_page(request, {"typed": DEFAULTS, "wrong": {}}, secret=secret)
         except (ValueError, TypeError) as error:  # of an unknown experiment, or a label
             wrong = {"experiment" if experiment is not None and "experiment" in str(error) else "label": f"{error}."}
     return await _tokens_page(request, {"typed": typed, "wrong": wrong}, 422)

@@ -157,16 +157,6 @@ def _number(text: str) -> float:
     return float(text.strip().replace("−", "-"))
 
 
-def written_values(player: str, values: Mapping[str, Any]) -> str:
-    """A player with its attributes, as one would type it.
-
-    >>> written_values("Lyon", {"region": "south", "age": 44.0})
-    'Lyon: region=south, age=44'
-    """
-    texts = (f"{name}={value if isinstance(value, str) else format(value, '.15g')}" for name, value in values.items())
-    return f"{player}: {', '.join(texts)}" if values else ""
-
-
 def _add(found: dict[str, Any], kind: str, name: str, value: Any) -> None:
     if name in found:
         raise ValueError(f"{kind} {name!r} is named twice")

@@ -38,12 +38,7 @@ FIELDS = {
 }
 """Which field of the page is wrong if something cannot be done; all else is asked about before it is done."""
 ASKED = ("pause", "finish", "archive", "delete", "retire-arm", "retire-player", "erase")
-STATUSES: dict[str, Status] = {
-    "pause": "paused",
-    "resume": "running",
-    "archive": "archived",
-    "restore": "finished",
-}
+STATUSES: dict[str, Status] = {"pause": "paused", "resume": "running", "archive": "archived", "restore": "finished"}
 """What an experiment becomes."""
 
 router = PageRouter()
@@ -64,8 +59,7 @@ async def _manage_page(request: Request, typed: dict[str, str], wrong: dict[str,
     saved = {"description": experiment.description, "shares": forms.written_shares(limits)}
     form = {"typed": saved | typed, "wrong": wrong}
     done = request.query_params.get("done", "") if not wrong else ""
-    example = forms.written_values("Lyon", experiment.setup.attributes.example())
-    return page("manage/experiment.html", status, **found, form=form, done=done, example=example)
+    return page("manage/experiment.html", status, **found, form=form, done=done)
 
 
 async def _found(request: Request) -> dict[str, Any]:
@@ -133,24 +127,24 @@ def _to_ship(experiment: queries.Experiment, conclusion: Mapping[str, Any]) -> d
     ship, own = next((arm for arm in wanted if arm in here), ""), conclusion.get("winners", {})
     if experiment.status == "finished":
         ship, own = experiment.ship or "", experiment.ship_for
-    return {"ship": ship, "ship_for": "\n".join(f"{player}: {arm}" for player, arm in own.items() if arm != ship)}
+    others = [f"{player}: {arm}" for player, arm in own.items() if arm != ship and arm in here]
+    return {"ship": ship, "ship_for": "\n".join(others)}
 
 
 @router.page("/experiments/{name}/manage", CHANGE, "POST")
 async def _change(request: Request) -> Response:
     typed, name = forms.read(await request.body()), request.path_params["name"]
-    do, writer = typed.get("do", ""), request.app.state.writer
-    experiment = await request.app.state.read_pool.query(queries.experiment, name)
+    do, state = typed.get("do", ""), request.app.state
+    experiment = await state.read_pool.query(queries.experiment, name)
     try:
-        command = _command(name, typed, experiment)
-        await writer.apply(command._replace(by=request.state.grant.who))
+        await state.writer.apply(_command(name, typed, experiment)._replace(by=request.state.grant.who))
     except (UnknownExperiment, forms.UnreadableForm):
         raise
     except (ValueError, TypeError) as error:
         said = f"{error}{error.others if isinstance(error, Refused) else ''}."
         if do in FIELDS:
             return await _manage_page(request, typed, {FIELDS[do]: said}, 422)
-        return await _ask_page(request, typed, said)
+        return await _ask_page(request, typed, said) if do in ASKED else trouble(409, "Nothing was changed", said)
     back = "" if do in ("pause", "resume") else f"/manage?{urlencode({'done': do})}"
     return RedirectResponse(experiment_address(name) + back, 303, PAGE_HEADERS)
 
