@@ -41,7 +41,8 @@ def client(url):
 def busy(client):
     """The address of an experiment in which a shop is unlike the others, and ε is broken."""
     shops = [f"shop {number}" for number in range(6)]
-    client.create("busy", ["blue", "red", "plants"], shops, posse.RobustAggTS(0.1), default_reward=0.0, patience=3600.0)
+    more = {"default_reward": 0.0, "patience": 3600.0, "holdout": 0.2, "control": "blue"}
+    client.create("busy", ["blue", "red", "plants"], shops, posse.RobustAggTS(0.1), **more)
     client.record("busy", [(shop, "red", float(number % 4 > 0)) for shop in shops[1:] for number in range(160)])
     client.record("busy", [("shop 0", "red", float(number % 20 == 0)) for number in range(160)])
     client.record(

@@ -14,11 +14,10 @@ import pytest
 from scenes import BEGIN, SHOPS, WINDOWS, learner_of_shops, snapshot_of
 
 import posse
-from posse.insight.conclusion.text import percent
 from posse.learner import Learner
 from posse.policies.user import import_file
 from posse.service.commands import Change, Choose, Create, Observe
-from posse.service.dashboard import experiment_page, forms, history
+from posse.service.dashboard import experiment_page, forms, history, words
 from posse.service.dashboard.analysis import conclusion, diagnosis, savings
 from posse.service.dashboard.analysis_process import AnalysisProcess, arguments
 from posse.service.dashboard.snapshots import Snapshots, beliefs
@@ -207,7 +206,7 @@ def test_no_two_sentences_contradict_each_other(shops):
     for place, row in enumerate(_matrix(shops).split('<th scope="row">')[1:]):
         for arm, cell in enumerate(row.split("<td ")[1:]):
             assert ("looks best" in cell) == (favorites[place] == arm) == (chances[place, arm] > 0.5)
-            assert f"best: {percent(chances[place, arm])}".replace("<", "&lt;").replace(">", "&gt;") in cell
+            assert f"best: {words.chance(chances[place, arm])}".replace("<", "&lt;").replace(">", "&gt;") in cell
     leader = max(found["arms"], key=lambda arm: arm["chance"])
     assert leader["name"] in found["verdict"]
 

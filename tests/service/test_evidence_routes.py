@@ -65,6 +65,7 @@ def test_the_conclusion_is_what_the_log_says(served):
     assert found["best"]["overall"] == pytest.approx(expected.best.overall)
     assert [each["name"] for each in found["arms"]] == ARMS
     np.testing.assert_allclose([each["low"] for each in found["arms"]], [each.low for each in expected.arms])
+    assert found["verdict"] in Page(client.summary("offers")).text
     assert [each["against"] for each in found["differences"]] == [each.against for each in expected.differences]
     deadline = time.monotonic() + 60
     while expected.verdict not in (text := Page(http.get("/experiments/offers").text).text):

@@ -9,7 +9,7 @@ from posse.decision import Decision
 from posse.outcomes import Outcome, declared
 from posse.service.client.administration import experiment_path
 from posse.service.client.delivery import BATCH, RewardDelivery
-from posse.service.client.retry import Steps
+from posse.service.client.retry import Steps, ask
 
 if TYPE_CHECKING:
     from posse.policies.base import Policy
@@ -218,7 +218,7 @@ class ClientProtocol(RewardDelivery):
 
     def summary(self, experiment: str) -> Steps[str]:
         """The whole experiment on one page of HTML that prints well."""
-        return self._get(f"{experiment_path(experiment)}/summary")
+        return ask("GET", f"{experiment_path(experiment)}/summary", patience=self.patience, page=True)
 
     def log(self, experiment: str, after: int = 0) -> Steps[list[dict[str, Any]]]:
         """The log as rows with the learner's columns, from the rows after number `after` on."""

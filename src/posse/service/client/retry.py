@@ -40,10 +40,13 @@ Steps = Generator[dict[str, Any] | float, StepResult, T]
 """Each step is the arguments of httpx's `request`, or the seconds to wait."""
 
 
-def ask(method: str, path: str, body: Any = None, *, patience: float, key: str | None = None) -> Steps[Any]:
+def ask(
+    method: str, path: str, body: Any = None, *, patience: float, key: str | None = None, page: bool = False
+) -> Steps[Any]:
     """Send a request and return the answer. The request is repeated for `patience` seconds, which must be harmless.
 
     It is for one that reads, that has an idempotency key, or that says what is so whether it was said before or not.
+    The answer is JSON, or the text of a page.
     """
     send = {"method": method, "url": path, "json": body, "headers": {} if key is None else {"Idempotency-Key": key}}
     until = time.monotonic() + patience
@@ -51,7 +54,7 @@ def ask(method: str, path: str, body: Any = None, *, patience: float, key: str |
     while True:
         result = yield send
         if isinstance(result, httpx.Response) and result.status_code not in REPEATED_STATUS:
-            return _read(result)
+            return _read(result, page)
         error, wait = _trouble(result)
         wait = max(wait, delay * random.uniform(0.5, 1.0))
         if time.monotonic() + wait > until:
@@ -60,13 +63,13 @@ def ask(method: str, path: str, body: Any = None, *, patience: float, key: str |
         delay = min(2 * delay, LONGEST_DELAY)
 
 
-def _read(answer: httpx.Response) -> Any:
+def _read(answer: httpx.Response, page: bool) -> Any:
     """What an answer says; the error if it is one."""
     if answer.is_success:
         if "posse-api" not in answer.headers:  # for example the page of a proxy in front of the service
             detail = f"status {answer.status_code}, but no answer of posse's: is this the address of the service?"
             raise Unreachable(detail, answer.status_code)
-        if answer.headers.get("content-type", "").startswith("text/html"):
+        if page:
             return answer.text
         try:
             return answer.json()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 
+from posse.insight.conclusion.text import percent as conclusion_percent
 from posse.text import decimals, fixed
 
 
@@ -71,6 +72,15 @@ def rate(per_second: float) -> str:
         if per_second * size >= 1:
             return f"{per_second * size:.2g} a {unit}"
     return f"{max(per_second * 3600, 0.1):.2g} an hour"
+
+
+def chance(share: float) -> str:
+    """A chance that was counted in a model's draws, none of which makes it certain.
+
+    >>> chance(0.0), chance(0.25), chance(1.0)
+    ('< 0.1 %', '25 %', '> 99.9 %')
+    """
+    return conclusion_percent(min(max(share, 1e-9), 1 - 1e-9))
 
 
 def sentence(text: str) -> str:
