@@ -80,6 +80,23 @@ def test_insight_reads_old_logs_and_new_ones_alike(old: str) -> None:
     assert str(diagnose(before, epsilon=0.5)) == str(diagnose(after, epsilon=0.5))
 
 
+@pytest.mark.parametrize("policy", ["RobustAggTS", "IndTS"])  # the second keeps no log
+def test_files_from_before_there_were_outcomes_go_on(policy: str) -> None:
+    path = DATA / "learner-schema-3" / policy
+    expected = json.loads((path.parent / "expected.json").read_text())[policy]
+    known, reward = expected.pop("known")
+    loaded = [Learner.load(path.with_suffix(".json"), clock=lambda: 100.0)]
+    if policy == "RobustAggTS":
+        table = parquet.read_table(path.with_suffix(".parquet"))
+        loaded.append(Learner.replay(table, clock=lambda: 40.0))
+        assert loaded[1].log().equals(table)
+        loaded[1]._clock = lambda: 100.0
+    for learner in loaded:
+        assert learner.observe(known, reward) == 0
+        assert (learner.alarms, learner.state.guard.tallies.size) == ((), 0)
+        _goes_on(learner, dict(expected))
+
+
 def _goes_on(learner: Learner, expected: dict) -> None:
     following = expected.pop("next")
     for player, probabilities in expected.items():

@@ -77,7 +77,9 @@ def as_reports(decision: Any, reward: Any, outcomes: Any = None) -> list[Report]
     if isinstance(decision, (str, Decision)):
         if reward is None and not outcomes:
             raise TypeError(f"reward=None for {decision!r}, but expected a number, or outcomes")
-        return [_report((decision, reward, outcomes or NO_OUTCOMES))]
+        if outcomes:
+            return [_report((decision, reward, outcomes))]
+        return [(decision if isinstance(decision, str) else decision.id, as_number(reward), NO_OUTCOMES)]
     if reward is not None or isinstance(outcomes, Mapping):
         raise TypeError("got many decisions with one reward or outcome; expected pairs (decision, reward)")
     pairs = list(decision.items()) if isinstance(decision, Mapping) else _rows_of(decision, outcomes or ())
@@ -87,11 +89,11 @@ def as_reports(decision: Any, reward: Any, outcomes: Any = None) -> list[Report]
 def _report(given: Any) -> Report:
     if not (isinstance(given, (tuple, list)) and len(given) in (2, 3)):
         raise TypeError(f"{given!r}, but expected a pair (decision, reward), or (decision, reward, {{outcome: value}})")
-    decision, reward = given[:2]
-    outcomes = given[2] if len(given) > 2 else NO_OUTCOMES
-    if not isinstance(outcomes, Mapping):
-        raise TypeError(f"outcomes={outcomes!r:.60}, but expected {{outcome: value}}")
+    decision, reward, *more = given
+    outcomes = more[0] if more else NO_OUTCOMES
     if outcomes:
+        if not isinstance(outcomes, Mapping):
+            raise TypeError(f"outcomes={outcomes!r:.60}, but expected {{outcome: value}}")
         outcomes = {name: as_number(value) for name, value in outcomes.items()}
     return decision.id if isinstance(decision, Decision) else decision, as_number(reward), outcomes
 

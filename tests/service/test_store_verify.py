@@ -19,9 +19,9 @@ from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
 from stores import SHOPS, Clock, answered, counts, new, stores
 
-LOGS = ("decisions", "rewards", "changes")
+LOGS = ("decisions", "rewards", "changes", "outcomes")
 ANSWERED = 15  # the serial number of a decision with a reward
-BESIDE = ("status", "description", "rounds", "decisions", "events", "time", "rewards", "waiting")
+BESIDE = ("status", "description", "shares", "rounds", "decisions", "events", "time", "rewards", "waiting")
 
 
 @pytest.fixture
@@ -37,13 +37,15 @@ def written(tmp_path_factory):
     clock, folder = Clock(), tmp_path_factory.mktemp("written")
     with stores("sqlite", folder, 1, clock) as (store,):
         for name, policy in (("teas", posse.PosseTS()), ("beers", posse.RobustAggTS(0.1))):
-            new(store, policy, name, default_reward=0.0, patience=50)
+            new(store, policy, name, default_reward=0.0, patience=50, outcomes={"refund": {"at_most": 0.5}})
             commit(store, Record(name, [("north", "tea", 0.5)]))
             for step in range(12):
                 clock.now += 5
                 commit(store, Choose(name, SHOPS, available=["tea", "coffee"] if step % 3 else None, key=f"key {step}"))
-                answered(store, name, SHOPS[step % 3], step / 12)
-            commit(store, Change(name, join=["west"], retire=["north"], add_arms=["juice"], status="paused"))
+                decision = answered(store, name, SHOPS[step % 3], step / 12)
+                commit(store, Observe(name, [(decision.id, None, {"refund": step / 24})]))
+            changes = {"join": ["west"], "retire": ["north"], "add_arms": ["juice"], "shares": {"tea": 0.2}}
+            commit(store, Change(name, **changes, status="paused"))
         commit(store, CreateToken(["decide", "reward"], "teas", 3600, "a label"))
         assert verify(store) == []
     return (folder / "posse.db").read_bytes()
@@ -111,7 +113,7 @@ def flip(path, table, column, chance):
 
 @pytest.mark.parametrize(
     "table",
-    ["experiments", "players", "arms", "decisions", "rewards", "changes", "requests", "stats", "summaries", "tokens"],
+    ["experiments", "players", "arms", *LOGS, "requests", "stats", "outcome_stats", "summaries", "tokens"],
 )
 def test_a_changed_value_in_any_column_is_found(path, table, tmp_path):
     chance = random.Random(table)
@@ -129,9 +131,8 @@ def test_a_changed_value_in_any_column_is_found(path, table, tmp_path):
 
 @pytest.mark.parametrize("table", LOGS)
 def test_the_row_that_was_changed_is_named_and_no_other(path, table):
-    column, key = {"decisions": ("propensity", "serial"), "rewards": ("reward", "serial"), "changes": ("at", "link")}[
-        table
-    ]
+    values = {"decisions": "propensity", "rewards": "reward", "changes": "at", "outcomes": "value"}
+    column, key = values[table], "link" if table == "changes" else "serial"
     connection = sqlite3.connect(path)
     serials = [row[0] for row in connection.execute(f"SELECT {key} FROM {table} WHERE experiment = 1 ORDER BY link")]
     connection.close()

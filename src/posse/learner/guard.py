@@ -59,8 +59,6 @@ class Guard:
 
     def crossed(self, values: Collection[OutcomeValue]) -> list[tuple[int, int]]:
         """Outcomes and arms of these values that cross their bound and have raised no alarm before."""
-        if not values:
-            return []
         pairs = {(each.outcome, each.arm) for each in values if self.outcomes[each.outcome].bound is not None}
         found = sorted(pair for pair in pairs if not self.tallies[ALARM][pair])
         if not found:

@@ -206,18 +206,18 @@ class Learner:
             reward: the reward of a single decision. True and False are 1 and 0. None if only outcomes are reported.
             outcomes: those of a single decision, {outcome: value}; for a table, which of its columns they are.
         """
-        one = isinstance(decision, (str, Decision))
-        reports = as_reports(decision, reward, self.setup.outcomes.keys() if outcomes is None and not one else outcomes)
+        many = not isinstance(decision, (str, Decision))
+        reports = as_reports(decision, reward, self.setup.outcomes.keys() if outcomes is None and many else outcomes)
         with self._lock:
             self._tick()
             fresh = Reports(self.state, self.ledger)
             for report in reports:
                 fresh.take(*report)
             self._observe([(self.ledger.waiting[serial], value) for serial, value in fresh.rewards.items()])
-            for each in fresh.outcomes.values():
-                self.ledger.outcomes[each.serial, each.outcome] = each.value
-            for kind, arm, outcome in self.state.guarded(fresh.outcomes.values()):
-                self._change(kind, arm, outcome=outcome)
+            if fresh.outcomes:
+                self.ledger.outcomes |= {key: each.value for key, each in fresh.outcomes.items()}
+                for kind, arm, outcome in self.state.guarded(fresh.outcomes.values()):
+                    self._change(kind, arm, outcome=outcome)
             return fresh.decisions
 
     def _observe(self, answered: list[tuple[Row, float]], defaulted: bool = False) -> None:

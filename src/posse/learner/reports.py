@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from posse.decision import ConflictingReward, UnknownDecision, parse_id
@@ -34,45 +34,49 @@ class Reports:
     def take(self, identity: str, reward: Any, outcomes: Mapping[str, Any]) -> bool:
         """Take a report; return whether anything in it is new. An error if anything in it is wrong: it is not taken."""
         serial, tag = parse_id(identity)
-        state, setup = self._state, self._state.setup
-        value = None
+        state, value = self._state, None
         if reward is not None or not outcomes:
-            value = setup.check_reward(f"reward of decision {identity}", reward)
-        values = [setup.check_outcome(identity, *each) for each in outcomes.items()]
+            value = state.setup.check_reward(f"reward of decision {identity}", reward)
+        values = [state.setup.check_outcome(identity, *each) for each in outcomes.items()] if outcomes else ()
         row = self._known.waiting.get(serial)
-        waits = row is not None and row.tag == tag
-        if row is not None and waits:
-            given, defaulted, player, arm = None, False, row.player, row.arm
+        if row is not None and row.tag == tag:
+            given = self.rewards.get(serial)
+            conflict = "is given two rewards, {given:g} and {value:g}"
         else:
-            its_tag, given, defaulted, player, arm = self._known.answers.get(serial, NOBODY)
+            its_tag, given, defaulted, _, _ = self._known.answers.get(serial, NOBODY)
             if its_tag != tag or (given is None and value is not None):
                 raise UnknownDecision(self._known.unknown(identity, serial, state.decisions))
-        if value is not None and waits and serial in self.rewards:
-            if state.steps(self.rewards[serial]) != state.steps(value):
-                rewards = f"{self.rewards[serial]:g} and {value:g}"
-                raise ConflictingReward(f"decision {identity} is given two rewards, {rewards}")
-            value = None
-        elif value is not None and given is not None:
+            how = f", taken by default after {state.setup.patience:g} s" if defaulted else ""
+            conflict = f"already has the reward {{given:g}}{how}; {{value:g}} is refused"
+        if value is not None and given is not None:
             if state.steps(given) != state.steps(value):
-                how = f", taken by default after {setup.patience:g} s" if defaulted else ""
-                raise ConflictingReward(
-                    f"decision {identity} already has the reward {given:g}{how}; {value:g} is refused"
-                )
+                raise ConflictingReward(f"decision {identity} {conflict.format(given=given, value=value)}")
             value = None
-        new = {}
-        for (name, _), (place, measured) in zip(outcomes.items(), values, strict=True):
-            key, guard = (serial, place), state.guard
-            before = self.outcomes[key].value if key in self.outcomes else self._known.outcomes.get(key)
-            if before is None:
-                new[key] = OutcomeValue(serial, place, player, arm, measured)
-            elif guard.steps(place, before) != guard.steps(place, measured):
-                raise ConflictingReward(f"decision {identity} already has {name}={before:g}; {measured:g} is refused")
-        self.outcomes |= new
+        new = self._new_outcomes(identity, serial, outcomes, values) if values else None
+        if new:
+            self.outcomes |= new
         if value is not None:
             self.rewards[serial] = value
         return value is not None or bool(new)
 
+    def _new_outcomes(
+        self, identity: str, serial: int, outcomes: Iterable[str], values: list[tuple[int, float]]
+    ) -> dict[tuple[int, int], OutcomeValue]:
+        """The outcomes of a decision that are new; each has its place and its value."""
+        row, new, guard = self._known.waiting.get(serial), {}, self._state.guard
+        player, arm = (row.player, row.arm) if row is not None else self._known.answers[serial][3:]
+        for name, (place, value) in zip(outcomes, values, strict=True):
+            key = serial, place
+            before = self.outcomes[key].value if key in self.outcomes else self._known.outcomes.get(key)
+            if before is None:
+                new[key] = OutcomeValue(serial, place, player, arm, value)
+            elif guard.steps(place, before) != guard.steps(place, value):
+                raise ConflictingReward(f"decision {identity} already has {name}={before:g}; {value:g} is refused")
+        return new
+
     @property
     def decisions(self) -> int:
         """How many decisions there is something new about."""
-        return len(self.rewards.keys() | {serial for serial, _ in self.outcomes})
+        return (
+            len(self.rewards.keys() | {serial for serial, _ in self.outcomes}) if self.outcomes else len(self.rewards)
+        )
