@@ -70,12 +70,15 @@ def equal_shares(about: Mapping[str, Any], rounds: np.ndarray, offered: np.ndarr
     setup, found = about.get("setup", {}), np.zeros(offered.shape)
     steps = [(0, setup.get("shares", {}))]
     steps += [(each["rounds"], each["shares"]) for each in about.get("changes", ()) if each["kind"] == "shares"]
-    valid = np.searchsorted([after for after, _ in steps], rounds, side="left") - 1
-    for number_, (_, shares) in enumerate(steps):
-        rows = valid == number_
+    since = np.searchsorted([after for after, _ in steps], rounds, side="left") - 1
+    packed = np.packbits(offered, axis=1)
+    alike = packed.view(f"S{packed.shape[1]}")[:, 0]  # rows with the same arms on offer
+    for step, (_, shares) in enumerate(steps):
+        rows = np.flatnonzero(since == step)
         each = limits(check_shares(shares), setup.get("floor", 0.0), about["arms"])
-        patterns, which = np.unique(offered[rows], axis=0, return_inverse=True)
-        found[rows] = np.array([_equal(each, pattern) for pattern in patterns]).reshape(patterns.shape)[which.ravel()]
+        _, first, which = np.unique(alike[rows], return_index=True, return_inverse=True)
+        if rows.size:
+            found[rows] = np.array([_equal(each, offered[row]) for row in rows[first]])[which]
     return found
 
 

@@ -220,7 +220,7 @@ class Create(NamedTuple):
     shares: Mapping[str, Any] = {}
     control: str | None = None
     burn_in: int = 0
-    outcomes: Mapping[str, Any] | None = None
+    outcomes: Mapping[str, Any] = {}
     description: str = ""
     key: str | None = None
     """Keys of requests that create are apart from those of any experiment."""

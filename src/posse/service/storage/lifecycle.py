@@ -43,6 +43,11 @@ class Shipment(NamedTuple):
         said = json.loads(detail or "{}")
         return cls(said["ship"], dict(said["ship_for"])) if said else None
 
+    @classmethod
+    def of(cls, status: str, detail: str | None) -> Shipment | None:
+        """What an experiment of this status ships, from the detail of the last row that finished it."""
+        return cls.parse(detail) if status in ("finished", "archived") else None
+
     def written(self) -> str:
         """As the detail of the log's row."""
         return json.dumps({"ship": self.arm, "ship_for": sorted(self.players.items())})
@@ -86,14 +91,14 @@ class Life:
             raise ValueError(f"status={status!r}, but expected {', '.join(STATUSES)}")
         if shipment is not None and status != "finished":
             raise ValueError(f"status={status!r}, but expected 'finished' together with ship")
-        written = None if shipment is None else shipment.written()
+        written = "{}" if shipment is None else shipment.written()
         if status is not None and status != self.status:
             if (self.status, status) not in MOVES:
                 ways = " or ".join(after for before, after in MOVES if before == self.status)
                 raise Refused(f"the experiment is {self.status}, so it can become {ways}, but not {status}")
             kind = MOVES[self.status, status]
             found.append((kind, written if kind == "finish" else None))
-        if written is not None and shipment != self.shipment and found[-1:] != [("finish", written)]:
+        if shipment not in (None, self.shipment) and found[-1:] != [("finish", written)]:
             found.append(("finish", written))
         return found
 

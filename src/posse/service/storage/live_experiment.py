@@ -27,7 +27,7 @@ from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
-from posse.service.storage.lifecycle import Life
+from posse.service.storage.lifecycle import Life, Shipment
 from posse.service.storage.log_replay import replay
 from posse.service.storage.log_rows import UNREAD, Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics
@@ -108,9 +108,10 @@ class LiveExperiment:
         live = cls(row, state)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         live.statistics.load(connection, row, state, players, arms)
-        for detail in log_rows.last_shares(connection, tables.changes.c.experiment == row["id"]).values():
+        for detail in log_rows.last_details(connection, "shares", [live.id]).values():
             state.limit(log_rows.parse_shares(detail, state.arm_roster.names))
-        live.life.shipment = log_rows.read_shipment(connection, row)
+        ended = log_rows.last_details(connection, "finish", [live.id])
+        live.life.shipment = Shipment.of(live.life.status, ended.get(live.id))
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
             live.oldest_serial = log_rows.first_decision(

@@ -25,7 +25,6 @@ from posse.learner.ledger import Row
 from posse.learner.shares import Shares
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
-from posse.service.storage.lifecycle import Shipment
 
 Values = Mapping[Any, Any]  # by the names of columns
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
@@ -201,15 +200,6 @@ def read_log(
                 yield table.name, row
 
 
-def read_shipment(connection: Connection, row: Values) -> Shipment | None:
-    """The arms that an experiment gives, if it is finished."""
-    if row["status"] not in ("finished", "archived"):
-        return None
-    change = tables.changes.c
-    query = sql.select(change.detail).where(change.experiment == row["id"], change.kind == "finish")
-    return Shipment.parse(connection.execute(query.order_by(change.link.desc()).limit(1)).scalar())
-
-
 def by_link(entry: tuple[str, Values]) -> int:
     """What sorts rows of the log into their order."""
     return entry[1]["link"]
@@ -259,10 +249,10 @@ def parse_shares(detail: str, arms: Sequence[str]) -> Shares:
     return {arms[place]: (least, greatest) for place, least, greatest in json.loads(detail)}
 
 
-def last_shares(connection: Connection, experiments: sql.ColumnElement[Any]) -> dict[int, str]:
-    """The column `detail` of the last change of shares, by experiment; `experiments` says which."""
+def last_details(connection: Connection, kind: str, experiments: sql.Select[Any] | Sequence[int]) -> dict[int, str]:
+    """The detail of the last change of a kind that always has one, by experiment; `experiments` has their ids."""
     column = tables.changes.c
-    query = sql.select(column.experiment, column.detail).where(experiments, column.kind == "shares")
+    query = sql.select(column.experiment, column.detail).where(column.experiment.in_(experiments), column.kind == kind)
     query = query.where(column.detail.is_not(None)).order_by(column.link)
     return dict(connection.execute(query).all())
 
