@@ -11,7 +11,7 @@ from serving import new_experiment, problem_of
 import posse
 from posse.service.auth.tokens import CreateToken
 from posse.service.client import ServiceError
-from posse.service.client.protocol import RewardReport
+from posse.service.client.delivery import RewardReport
 from posse.service.process.supervisor import background
 from posse.service.settings import Settings
 from posse.service.storage.store import ServiceStore

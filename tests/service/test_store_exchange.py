@@ -118,7 +118,7 @@ FIRST_EXPERIMENTS = [
     "CREATE INDEX decisions_by_key ON decisions (experiment, request_key, position)",
     *(
         f"ALTER TABLE experiments DROP COLUMN {name}"
-        for name in ("rewards", "waiting", "status", "description", "shares")
+        for name in ("rewards", "waiting", "status", "description", "shipped", "shares")
     ),
     "ALTER TABLE experiments ADD COLUMN paused SMALLINT",
     "ALTER TABLE changes DROP COLUMN detail",
@@ -235,6 +235,38 @@ class TestCommands:
         assert "1 finding" in run("db", "verify", status=1)
         run("db", "rebuild")
         run("db", "verify")
+
+    def test_an_experiment_from_its_pause_to_its_end(self, run, tmp_path):
+        run("db", "init")
+        store = ServiceStore(f"sqlite:///{tmp_path / 'posse.db'}")
+        new(store)
+        answered(store)
+        assert run("experiment", "pause", "teas") == "teas is paused\n"
+        assert "so there is nothing to restore" in run("experiment", "restore", "teas", status=2)
+        assert run("experiment", "resume", "teas") == run("experiment", "resume", "teas") == "teas is running\n"
+        run("experiment", "describe", "teas", "Which drink?\nAsk Ada.")
+        assert "can become paused or finished, but not archived" in run("experiment", "archive", "teas", status=2)
+        said = run("experiment", "finish", "teas", "--ship", "tea", "--ship-for", "north=cocoa")
+        assert said == "teas is finished, and every decision is tea for everybody else\n"
+        assert [each.arm for each in commit(store, Choose("teas", SHOPS))] == ["cocoa", "tea", "tea"]
+        assert run("experiment", "list") == "teas  finished  4 decisions  Which drink?\n"
+        assert "finish and archive it first" in run("experiment", "delete", "teas", status=2)
+        assert run("experiment", "archive", "teas") == "teas is archived\n"
+        assert "so there is nothing to finish" in run("experiment", "finish", "teas", status=2)
+        assert (run("experiment", "list"), run("experiment", "list", "--archived")[:14]) == ("", "teas  archived")
+        assert run("experiment", "restore", "teas").startswith("teas is finished, and")
+        run("experiment", "archive", "teas")
+        assert run("db", "verify") == "all is well: 4 decisions\n"
+        assert run("experiment", "delete", "teas") == "teas is deleted, with 4 decisions\n"
+        store.close()
+        trail = run("audit", "--experiment", "teas").splitlines()
+        assert run("audit").splitlines() == trail
+        assert [line.split("  ")[-1] for line in trail] == [
+            *("RobustAgg-TS(0.1), 3 arms, 3 players", "pause", "resume", "describe", "finish and ship 'tea'"),
+            *("archive", "restore", "archive", "4 decisions"),
+        ]
+        with pytest.raises(SystemExit):
+            run("experiment", "finish", "teas", "--ship", "tea", "--ship-for", "north")
 
     def test_tokens_are_made_listed_and_revoked(self, run):
         run("db", "init")

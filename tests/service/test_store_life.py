@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+import time
 
 import pytest
 
@@ -81,19 +83,20 @@ def again(store):
 # ---------------------------------------------------------------- status
 
 
-@pytest.mark.parametrize(("before", "after"), [*itertools.product(STATUSES, STATUSES)])
-def test_every_way_from_one_status_to_another_is_open_or_refused(store, before, after):
-    for status in WAYS[before]:
-        go(store, status)
-    links = store.read(queries.find, "teas")["links"]
-    if after == before or after in PLACES[before]:
-        assert go(store, after).status == after == store.read(queries.experiment, "teas").status
-        assert store.read(queries.find, "teas")["links"] == links + (after != before)
-    else:
-        with pytest.raises(Refused, match=f"is {before}, so it can become .*, but not {after}"):
-            go(store, after)
-        assert store.read(queries.find, "teas")["links"] == links
-    assert ((before, after) in MOVES) == (after in PLACES[before])
+def test_every_way_from_one_status_to_another_is_open_or_refused(store):
+    for before, after in itertools.product(STATUSES, STATUSES):
+        new(store, name=(name := f"{before} to {after}"))
+        for status in WAYS[before]:
+            go(store, status, name=name)
+        links = store.read(queries.find, name)["links"]
+        if after == before or after in PLACES[before]:
+            assert go(store, after, name=name).status == after == store.read(queries.experiment, name).status
+            assert store.read(queries.find, name)["links"] == links + (after != before)
+        else:
+            with pytest.raises(Refused, match=f"is {before}, so it can become .*, but not {after}"):
+                go(store, after, name=name)
+            assert store.read(queries.find, name)["links"] == links
+        assert ((before, after) in MOVES) == (after in PLACES[before])
 
 
 def test_what_each_status_takes(opened):
@@ -289,7 +292,7 @@ def test_what_was_asked_before_there_was_a_status_is_known_by_its_key():
     assert _asked(change) == said + ', "retire": [], "retire_arms": []}'
     said = '{"arms": ["a"], "attributes": {}, "default_reward": null, "experiment": "teas", "floor": 0.0, "holdout": '
     said += '0.0, "horizon": null, "key": null, "patience": null, "player_limit": 100000, "players": [], "policy": '
-    said += '"IndTS(width=2.0)", "reward_range": [0.0, 1.0], "seed": null}'
+    said += '"IndTS(label=\'Ind-TS\', forget=None, c2=1.0)", "reward_range": [0.0, 1.0], "seed": null}'
     body = ExperimentBody(name="teas", arms=["a"]).model_dump(exclude={"name", "policy"})
     assert _asked(Create("teas", posse.IndTS(), **body, key="k", by="Ada")) == said
 
@@ -360,6 +363,38 @@ def test_a_group_that_deletes_goes_on_with_the_name(opened):
     assert isinstance(gone, UnknownExperiment)
     assert made.arms == [("a", True), ("b", True)]
     assert chosen[0].player == "p"
+
+
+def test_another_worker_decides_while_the_experiment_ends_and_begins_anew(opened):
+    one, other, _ = opened
+    met, stop = [], threading.Event()
+
+    def decide():
+        while not stop.wait(0.01):  # SQLite has no queue: who never rests lets nobody else write
+            try:
+                met.append(commit(other, Choose("teas", ["north"]))[0].arm in ARMS)
+            except (Finished, Archived, UnknownExperiment) as error:
+                met.append(type(error))
+            except Exception as error:
+                met.append(error)
+                raise
+
+    thread = threading.Thread(target=decide)
+    thread.start()
+    seen = {one.read(queries.find, "teas")["id"]}
+    for _ in range(5):
+        for act in (lambda: go(one, "finished"), lambda: go(one, "archived"), lambda: commit(one, Delete("teas"))):
+            act()
+            time.sleep(0.02)
+        new(one)
+        seen.add(one.read(queries.find, "teas")["id"])
+        time.sleep(0.02)
+    stop.set()
+    thread.join()
+    assert len(seen) == 6
+    assert set(met) <= {True, Finished, Archived, UnknownExperiment}
+    assert True in met
+    assert UnknownExperiment in met
 
 
 def test_a_deletion_happens_once_with_its_key(opened):

@@ -40,8 +40,10 @@ class Shipment(NamedTuple):
     @classmethod
     def parse(cls, detail: str | None) -> Shipment | None:
         """From the detail of the log's row; None if nothing was shipped."""
-        said = json.loads(detail or "{}")
-        return cls(said["ship"], dict(said["ship_for"])) if said else None
+        if detail is None:
+            return None
+        said = json.loads(detail)
+        return cls(said["ship"], dict(said["ship_for"]))
 
     def written(self) -> str:
         """As the detail of the log's row."""
@@ -65,6 +67,11 @@ class Life:
     status: str = "running"
     description: str = ""
     shipment: Shipment | None = None
+
+    def columns(self) -> dict[str, str | None]:
+        """As the experiment's row has it."""
+        shipped = self.shipment and self.shipment.written()
+        return {"status": self.status, "description": self.description, "shipped": shipped}
 
     def follow(self, kind: str, detail: str | None) -> None:
         """Take in a row of the log."""
@@ -93,7 +100,7 @@ class Life:
                 raise Refused(f"the experiment is {self.status}, so it can become {ways}, but not {status}")
             kind = MOVES[self.status, status]
             found.append((kind, written if kind == "finish" else None))
-        if written is not None and shipment != self.shipment and found[-1:] != [("finish", written)]:
+        if shipment not in (None, self.shipment) and found[-1:] != [("finish", written)]:
             found.append(("finish", written))
         return found
 

@@ -27,7 +27,7 @@ from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
-from posse.service.storage.lifecycle import Life
+from posse.service.storage.lifecycle import Life, Shipment
 from posse.service.storage.log_replay import replay
 from posse.service.storage.log_rows import UNREAD, Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics
@@ -46,7 +46,6 @@ class LiveExperiment:
         self.id: int = row["id"]
         self.name: str = row["name"]
         self.state = state
-        self.life = Life()
         self.recent = RecentDecisions(name=row["name"], outcomes=len(state.setup.outcomes))
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
@@ -60,7 +59,7 @@ class LiveExperiment:
         self.links: int = row["links"]
         self.head: bytes = row["head"]
         self.time: float = row["time"]
-        self.life.status, self.life.description = row["status"], row["description"]
+        self.life = Life(row["status"], row["description"], Shipment.parse(row["shipped"]))
         self.rewards: int = row["rewards"]
         self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
@@ -84,7 +83,7 @@ class LiveExperiment:
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
         row |= dict.fromkeys(("rounds", "decisions", "events", "links", "rewards", "waiting"), 0)
-        row |= {"status": "running", "description": "", "time": now}
+        row |= {"status": "running", "description": "", "shipped": None, "time": now}
         insert = database.insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
         row["id"] = connection.execute(insert.returning(tables.experiments.c.id), row).scalar()
         if row["id"] is None:
@@ -110,7 +109,6 @@ class LiveExperiment:
         live.statistics.load(connection, row, state, players, arms)
         if row["shares"] is not None:
             state.limit(log_rows.parse_shares(row["shares"], state.arm_roster.names))
-        live.life.shipment = log_rows.read_shipment(connection, row)
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
             live.oldest_serial = log_rows.first_decision(
@@ -369,7 +367,7 @@ class LiveExperiment:
         state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
         values |= {"links": self.links, "head": self.head, "time": self.time}
-        values |= {"status": self.life.status, "description": self.life.description}
+        values |= self.life.columns()
         changed = state.shares != state.setup.shares
         values["shares"] = log_rows.written_shares(state.shares, state.arm_roster.names) if changed else None
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}

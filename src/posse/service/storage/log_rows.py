@@ -25,7 +25,6 @@ from posse.learner.ledger import Row
 from posse.learner.shares import Shares
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged
-from posse.service.storage.lifecycle import Shipment
 
 Values = Mapping[Any, Any]  # by the names of columns
 PLAYER_CHANGES, ARM_CHANGES = ("join", "retire"), ("add arm", "retire arm")
@@ -199,15 +198,6 @@ def read_log(
         for row in connection.execute(query).mappings():
             if limit is None or row["link"] <= after + limit:
                 yield table.name, row
-
-
-def read_shipment(connection: Connection, row: Values) -> Shipment | None:
-    """The arms that an experiment gives, if it is finished."""
-    if row["status"] not in ("finished", "archived"):
-        return None
-    change = tables.changes.c
-    query = sql.select(change.detail).where(change.experiment == row["id"], change.kind == "finish")
-    return Shipment.parse(connection.execute(query.order_by(change.link.desc()).limit(1)).scalar())
 
 
 def by_link(entry: tuple[str, Values]) -> int:

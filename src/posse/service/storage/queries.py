@@ -130,7 +130,7 @@ def experiments(
         if row.shares is not None:
             shares = log_rows.parse_shares(row.shares, [name for name, _ in names[row.id]])
         one = _described(row._mapping, setup, [], here.get(row.id, 0), names[row.id], shares)
-        found.append(one.shipping(log_rows.read_shipment(connection, row._mapping), ()))
+        found.append(one.shipping(Shipment.parse(row.shipped), ()))
     return found
 
 
@@ -171,7 +171,7 @@ def experiment(connection: Connection, name: str) -> Experiment:
     query = sql.select(table).where(table.c.experiment == found["id"], table.c.place < LARGEST_BATCH)
     query = query.order_by(table.c.place)
     first = [(row.name, bool(row.here)) for row in connection.execute(query)]
-    shipment = log_rows.read_shipment(connection, found)
+    shipment = Shipment.parse(found["shipped"])
     own = log_rows.read_some(connection, tables.players, found["id"], shipment.players if shipment else ())
     return replace(experiments(connection, only=name, archived=None)[0], players=first).shipping(shipment, own)
 
