@@ -118,7 +118,7 @@ FIRST_EXPERIMENTS = [
     "CREATE INDEX decisions_by_key ON decisions (experiment, request_key, position)",
     *(
         f"ALTER TABLE experiments DROP COLUMN {name}"
-        for name in ("rewards", "waiting", "status", "description", "shares")
+        for name in ("rewards", "waiting", "status", "description", "shipped", "shares")
     ),
     "ALTER TABLE experiments ADD COLUMN paused SMALLINT",
     "ALTER TABLE changes DROP COLUMN detail",

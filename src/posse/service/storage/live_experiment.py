@@ -22,7 +22,7 @@ from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
-from posse.learner.shares import check_limits, check_shares
+from posse.learner.shares import check_least, check_limits, check_shares
 from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
@@ -46,7 +46,6 @@ class LiveExperiment:
         self.id: int = row["id"]
         self.name: str = row["name"]
         self.state = state
-        self.life = Life()
         self.recent = RecentDecisions(name=row["name"], outcomes=len(state.setup.outcomes))
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
@@ -60,7 +59,7 @@ class LiveExperiment:
         self.links: int = row["links"]
         self.head: bytes = row["head"]
         self.time: float = row["time"]
-        self.life.status, self.life.description = row["status"], row["description"]
+        self.life = Life(row["status"], row["description"], Shipment.parse(row["shipped"]))
         self.rewards: int = row["rewards"]
         self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
@@ -84,7 +83,7 @@ class LiveExperiment:
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
         row |= dict.fromkeys(("rounds", "decisions", "events", "links", "rewards", "waiting"), 0)
-        row |= {"status": "running", "description": "", "time": now}
+        row |= {"status": "running", "description": "", "shipped": None, "time": now}
         insert = database.insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
         row["id"] = connection.execute(insert.returning(tables.experiments.c.id), row).scalar()
         if row["id"] is None:
@@ -110,8 +109,6 @@ class LiveExperiment:
         live.statistics.load(connection, row, state, players, arms)
         if row["shares"] is not None:
             state.limit(log_rows.parse_shares(row["shares"], state.arm_roster.names))
-        ended = log_rows.last_details(connection, "finish", [live.id])
-        live.life.shipment = Shipment.of(live.life.status, ended.get(live.id))
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
             live.oldest_serial = log_rows.first_decision(
@@ -260,7 +257,7 @@ class LiveExperiment:
         for kind, name in steps:
             roster = players if kind in log_rows.PLAYER_CHANGES else arms
             if kind == "add arm":
-                self.state.check_arms([*(here for _, here in roster.listed()), name])
+                check_least(self.state.shares, self.state.setup.floor, [*(here for _, here in roster.listed()), name])
             if kind in (log_rows.PLAYER_CHANGES[0], log_rows.ARM_CHANGES[0]):
                 roster.add(name)
             else:
@@ -370,7 +367,7 @@ class LiveExperiment:
         state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
         values |= {"links": self.links, "head": self.head, "time": self.time}
-        values |= {"status": self.life.status, "description": self.life.description}
+        values |= self.life.columns()
         changed = state.shares != state.setup.shares
         values["shares"] = log_rows.written_shares(state.shares, state.arm_roster.names) if changed else None
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}

@@ -249,14 +249,6 @@ def parse_shares(detail: str, arms: Sequence[str]) -> Shares:
     return {arms[place]: (least, greatest) for place, least, greatest in json.loads(detail)}
 
 
-def last_details(connection: Connection, kind: str, experiments: sql.Select[Any] | Sequence[int]) -> dict[int, str]:
-    """The detail of the last change of a kind that always has one, by experiment; `experiments` has their ids."""
-    column = tables.changes.c
-    query = sql.select(column.experiment, column.detail).where(column.experiment.in_(experiments), column.kind == kind)
-    query = query.where(column.detail.is_not(None)).order_by(column.link)
-    return dict(connection.execute(query).all())
-
-
 # ---------------------------------------------------------------- attributes
 
 

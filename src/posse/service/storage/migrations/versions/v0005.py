@@ -22,7 +22,8 @@ def upgrade() -> None:
         for name in ("status", "description"):
             table.alter_column(name, server_default=None)
         table.drop_column("paused")
-    op.add_column("experiments", Column("shares", Text))
+    for name in ("shipped", "shares"):
+        op.add_column("experiments", Column(name, Text))
     op.add_column("changes", Column("detail", Text))
     op.create_table(
         "outcomes",
