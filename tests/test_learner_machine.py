@@ -623,8 +623,8 @@ class ForgetsTheFloor(posse.Learner):
 
 
 class ForgetsThatACombinationJoined(posse.Learner):
-    def _change(self, kind, name, knows_others=True, values=None):
-        super()._change(kind, name, knows_others, values)
+    def _change(self, kind, name, knows_others=True, values=None, *more):
+        super()._change(kind, name, knows_others, values, *more)
         if values is not None:
             self.changes[-1].pop("attributes")
 

@@ -41,15 +41,19 @@ def check_limits(shares: Shares, floor: float, here: Collection[str], known: Col
     for arm in shares:
         if arm not in known:
             raise ValueError(f"shares has the arm {arm!r}, but the arms are {listed(known)}")
-    if not shares:
-        if floor * len(here) > 1:
-            raise ValueError(f"floor={floor:g}, but {len(here)} arms can have at most {1 / len(here):.4g} each")
-        return
-    least, greatest = (math.fsum(each) for each in zip(*_pairs(shares, floor, here), strict=True))
-    if least > 1 + ROUNDING:
-        raise ValueError(f"the least shares of the {len(here)} arms add up to {least:g}, but expected at most 1")
+    check_least(shares, floor, here)
+    greatest = math.fsum(most for _, most in _pairs(shares, floor, here))
     if greatest < 1 - ROUNDING:
         raise ValueError(f"the greatest shares of the {len(here)} arms add up to {greatest:g}, but expected at least 1")
+
+
+def check_least(shares: Shares, floor: float, here: Collection[str]) -> None:
+    """An error if these arms cannot all have their least shares."""
+    if not shares and floor * len(here) > 1:
+        raise ValueError(f"floor={floor:g}, but {len(here)} arms can have at most {1 / len(here):.4g} each")
+    least = math.fsum(low for low, _ in _pairs(shares, floor, here))
+    if least > 1 + ROUNDING:
+        raise ValueError(f"the least shares of the {len(here)} arms add up to {least:g}, but expected at most 1")
 
 
 def _pairs(shares: Shares, floor: float, arms: Iterable[str]) -> list[tuple[float, float]]:

@@ -21,7 +21,7 @@ from posse.learner.guard import ALARM, Guard, OutcomeValue
 from posse.learner.ledger import Row
 from posse.learner.roster import PlayerError, Roster
 from posse.learner.setup import Name, Setup, check_name, check_names
-from posse.learner.shares import NO_LIMITS, Shares, check_limits, check_shares, limits
+from posse.learner.shares import NO_LIMITS, Shares, check_least, check_limits, check_shares, limits
 from posse.policies.state import fades_at
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
@@ -281,7 +281,7 @@ class LearnerState:
             return self._forget()
         roster = self.player_roster if kind in ("join", "retire") else self.arm_roster
         if kind == "add arm":
-            self.check_arms([*(here for _, here in roster.listed()), str(name)])
+            check_least(self.shares, self.setup.floor, [*(here for _, here in roster.listed()), str(name)])
         if kind in ("join", "add arm"):
             roster.add(name)
         else:
@@ -301,10 +301,6 @@ class LearnerState:
             self.guard.grow(arms)
             self._wait_for(np.pad(self.waiting, ((0, 1), (0, 0))))
         self._forget()
-
-    def check_arms(self, here: list[str]) -> None:
-        """An error if these arms cannot keep their limits."""
-        check_limits(self.shares, self.setup.floor, here, [*self.arm_roster.names, *here])
 
     def set_shares(self, shares: Any) -> Shares:
         """One event: these are the arms' limits from now on; return them checked."""

@@ -22,7 +22,7 @@ from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import Row
 from posse.learner.roster import Roster
 from posse.learner.setup import Setup
-from posse.learner.shares import check_limits, check_shares
+from posse.learner.shares import check_least, check_limits, check_shares
 from posse.learner.state import LearnerState
 from posse.service.storage import database, log_rows
 from posse.service.storage import schema as tables
@@ -257,7 +257,7 @@ class LiveExperiment:
         for kind, name in steps:
             roster = players if kind in log_rows.PLAYER_CHANGES else arms
             if kind == "add arm":
-                self.state.check_arms([*(here for _, here in roster.listed()), name])
+                check_least(self.state.shares, self.state.setup.floor, [*(here for _, here in roster.listed()), name])
             if kind in (log_rows.PLAYER_CHANGES[0], log_rows.ARM_CHANGES[0]):
                 roster.add(name)
             else:
