@@ -46,7 +46,7 @@ def test_the_store_does_what_the_learner_does(backend, tmp_path, caplog):
         )
         learner.counts()  # its time begins now
         waiting = []
-        for step in range(70):
+        for step in range(40):
             clock.now += 1
             store = chance.choice(workers)
             decisions = learner.choose(SHOPS)
@@ -58,7 +58,7 @@ def test_the_store_does_what_the_learner_does(backend, tmp_path, caplog):
             assert learner.observe(reports) == len({one[0] for one in reports})
             assert statuses(chance.choice(workers), *reports) == ["taken"] * 4
             assert statuses(chance.choice(workers), *reports) == ["known"] * 4
-            if step == 40:
+            if step == 25:
                 learner.add_arm("juice")
                 commit(store, Change("teas", add_arms=["juice"]))
         assert [each[:2] for each in learner.alarms] == [("refund", "tea")]

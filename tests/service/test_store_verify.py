@@ -119,7 +119,7 @@ def test_a_changed_value_in_any_column_is_found(path, table, tmp_path):
     chance = random.Random(table)
     whole = path.read_bytes()
     for column, _ in columns(path, table):
-        for _ in range(3):
+        for _ in range(1 if table.startswith("outcome") else 3):
             path.write_bytes(whole)
             what = flip(path, table, column, chance)
             found = findings(path)
