@@ -116,9 +116,11 @@ def test_what_is_no_log_is_refused_and_leaves_nothing(tmp_path):
 FIRST_EXPERIMENTS = [
     *(f"DROP TABLE {name}" for name in ("stats", "summaries", "requests", "outcomes", "outcome_stats", "audit")),
     "CREATE INDEX decisions_by_key ON decisions (experiment, request_key, position)",
-    *(f"ALTER TABLE experiments DROP COLUMN {name}" for name in ("rewards", "waiting", "status", "description")),
+    *(
+        f"ALTER TABLE experiments DROP COLUMN {name}"
+        for name in ("rewards", "waiting", "status", "description", "shipped", "shares")
+    ),
     "ALTER TABLE experiments ADD COLUMN paused SMALLINT",
-    "DROP INDEX changes_with_detail",
     "ALTER TABLE changes DROP COLUMN detail",
     "ALTER TABLE experiments ADD COLUMN summary BYTEA",
     "ALTER TABLE players DROP COLUMN attributes",

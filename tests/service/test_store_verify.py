@@ -21,7 +21,7 @@ from stores import SHOPS, Clock, answered, counts, new, stores
 
 LOGS = ("decisions", "rewards", "changes", "outcomes")
 ANSWERED = 15  # the serial number of a decision with a reward
-BESIDE = ("status", "description", "rounds", "decisions", "events", "time", "rewards", "waiting")
+BESIDE = ("status", "description", "shares", "rounds", "decisions", "events", "time", "rewards", "waiting")
 
 
 @pytest.fixture
@@ -44,7 +44,8 @@ def written(tmp_path_factory):
                 commit(store, Choose(name, SHOPS, available=["tea", "coffee"] if step % 3 else None, key=f"key {step}"))
                 decision = answered(store, name, SHOPS[step % 3], step / 12)
                 commit(store, Observe(name, [(decision.id, None, {"refund": step / 24})]))
-            commit(store, Change(name, join=["west"], retire=["north"], add_arms=["juice"], status="paused"))
+            changes = {"join": ["west"], "retire": ["north"], "add_arms": ["juice"], "shares": {"tea": 0.2}}
+            commit(store, Change(name, **changes, status="paused"))
         commit(store, CreateToken(["decide", "reward"], "teas", 3600, "a label"))
         assert verify(store) == []
     return (folder / "posse.db").read_bytes()

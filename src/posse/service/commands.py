@@ -270,9 +270,8 @@ def _asked(command: Create | Change) -> str | None:
 def _to_remember(live: LiveExperiment, made: Experiment) -> str:
     """What it takes to describe an experiment again as it is now, without any name."""
     here = ["".join("01"[here] for _, here in names) for names in (made.players, made.arms)]
-    shipped = live.life.shipment and live.life.shipment.written()
     progress = {name: getattr(made, name) for name in ("player_count", *PROGRESS, "shares")}
-    return json.dumps({**progress, "here": here, "shipped": shipped})
+    return json.dumps({**progress, **live.life.columns(), "here": here})
 
 
 def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:

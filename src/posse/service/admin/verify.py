@@ -20,6 +20,7 @@ from posse.learner.state import LearnerState
 from posse.service.storage import database
 from posse.service.storage.errors import UnknownExperiment
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, checksum
+from posse.service.storage.lifecycle import Life
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_replay import replay
 from posse.service.storage.log_rows import Values, parse_values, row_digest
@@ -138,8 +139,7 @@ class LogAudit:
             "links": 0,
             "head": self.row["origin"],
             "time": self.row["created_at"],
-            "status": "running",
-            "description": "",
+            **Life().columns(),
             "rewards": 0,
         }
         return LiveExperiment({**self.row, **start}, _first_state(self.row, self.names["arms"], self.names["players"]))

@@ -40,13 +40,10 @@ class Shipment(NamedTuple):
     @classmethod
     def parse(cls, detail: str | None) -> Shipment | None:
         """From the detail of the log's row; None if nothing was shipped."""
-        said = json.loads(detail or "{}")
-        return cls(said["ship"], dict(said["ship_for"])) if said else None
-
-    @classmethod
-    def of(cls, status: str, detail: str | None) -> Shipment | None:
-        """What an experiment of this status ships, from the detail of the last row that finished it."""
-        return cls.parse(detail) if status in ("finished", "archived") else None
+        if detail is None:
+            return None
+        said = json.loads(detail)
+        return cls(said["ship"], dict(said["ship_for"]))
 
     def written(self) -> str:
         """As the detail of the log's row."""
@@ -71,6 +68,11 @@ class Life:
     description: str = ""
     shipment: Shipment | None = None
 
+    def columns(self) -> dict[str, str | None]:
+        """As the experiment's row has it."""
+        shipped = self.shipment and self.shipment.written()
+        return {"status": self.status, "description": self.description, "shipped": shipped}
+
     def follow(self, kind: str, detail: str | None) -> None:
         """Take in a row of the log."""
         if kind == "describe":
@@ -91,7 +93,7 @@ class Life:
             raise ValueError(f"status={status!r}, but expected {', '.join(STATUSES)}")
         if shipment is not None and status != "finished":
             raise ValueError(f"status={status!r}, but expected 'finished' together with ship")
-        written = "{}" if shipment is None else shipment.written()
+        written = None if shipment is None else shipment.written()
         if status is not None and status != self.status:
             if (self.status, status) not in MOVES:
                 ways = " or ".join(after for before, after in MOVES if before == self.status)

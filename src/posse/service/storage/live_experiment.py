@@ -46,7 +46,6 @@ class LiveExperiment:
         self.id: int = row["id"]
         self.name: str = row["name"]
         self.state = state
-        self.life = Life()
         self.recent = RecentDecisions(name=row["name"], outcomes=len(state.setup.outcomes))
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
@@ -60,7 +59,7 @@ class LiveExperiment:
         self.links: int = row["links"]
         self.head: bytes = row["head"]
         self.time: float = row["time"]
-        self.life.status, self.life.description = row["status"], row["description"]
+        self.life = Life(row["status"], row["description"], Shipment.parse(row["shipped"]))
         self.rewards: int = row["rewards"]
         self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
@@ -84,7 +83,7 @@ class LiveExperiment:
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
         row |= dict.fromkeys(("rounds", "decisions", "events", "links", "rewards", "waiting"), 0)
-        row |= {"status": "running", "description": "", "time": now}
+        row |= {"status": "running", "description": "", "shipped": None, "time": now}
         insert = database.insert_into(tables.experiments, connection.dialect.name).on_conflict_do_nothing()
         row["id"] = connection.execute(insert.returning(tables.experiments.c.id), row).scalar()
         if row["id"] is None:
@@ -108,10 +107,8 @@ class LiveExperiment:
         live = cls(row, state)
         state.rounds, state.events, state.decisions = row["rounds"], row["events"], row["decisions"]
         live.statistics.load(connection, row, state, players, arms)
-        for detail in log_rows.last_details(connection, "shares", [live.id]).values():
-            state.limit(log_rows.parse_shares(detail, state.arm_roster.names))
-        ended = log_rows.last_details(connection, "finish", [live.id])
-        live.life.shipment = Shipment.of(live.life.status, ended.get(live.id))
+        if row["shares"] is not None:
+            state.limit(log_rows.parse_shares(row["shares"], state.arm_roster.names))
         patience = state.setup.patience
         if patience is not None:  # every default that was due when the log's last row was written has been taken
             live.oldest_serial = log_rows.first_decision(
@@ -370,5 +367,7 @@ class LiveExperiment:
         state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
         values |= {"links": self.links, "head": self.head, "time": self.time}
-        values |= {"status": self.life.status, "description": self.life.description}
+        values |= self.life.columns()
+        changed = state.shares != state.setup.shares
+        values["shares"] = log_rows.written_shares(state.shares, state.arm_roster.names) if changed else None
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}

@@ -240,21 +240,13 @@ def read_name(connection: Connection, table: str, experiment: int, place: int) -
 
 
 def written_shares(shares: Shares, arms: Sequence[str]) -> str:
-    """Limits on arms' shares for the column `detail`: by the places of the arms."""
+    """Limits on arms' shares for a column: by the places of the arms."""
     return json.dumps([[place, *shares[arm]] for place, arm in enumerate(arms) if arm in shares])
 
 
 def parse_shares(detail: str, arms: Sequence[str]) -> Shares:
-    """Limits on arms' shares from the column `detail`."""
+    """Limits on arms' shares from a column."""
     return {arms[place]: (least, greatest) for place, least, greatest in json.loads(detail)}
-
-
-def last_details(connection: Connection, kind: str, experiments: sql.Select[Any] | Sequence[int]) -> dict[int, str]:
-    """The detail of the last change of a kind that always has one, by experiment; `experiments` has their ids."""
-    column = tables.changes.c
-    query = sql.select(column.experiment, column.detail).where(column.experiment.in_(experiments), column.kind == kind)
-    query = query.where(column.detail.is_not(None)).order_by(column.link)
-    return dict(connection.execute(query).all())
 
 
 # ---------------------------------------------------------------- attributes

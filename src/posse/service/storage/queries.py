@@ -123,15 +123,14 @@ def experiments(
         names[row.experiment].append((row.name, bool(row.here)))
     query = sql.select(everybody.c.experiment, sql.func.sum(everybody.c.here)).where(everybody.c.experiment.in_(ids))
     here = {row[0]: int(row[1]) for row in connection.execute(query.group_by(everybody.c.experiment))}
-    changed, ended = (log_rows.last_details(connection, kind, ids) for kind in ("shares", "finish"))
     found = []
     for row in connection.execute(page):
         setup = Setup.from_dict(json.loads(row.setup))
         shares = setup.shares
-        if row.id in changed:
-            shares = log_rows.parse_shares(changed[row.id], [name for name, _ in names[row.id]])
+        if row.shares is not None:
+            shares = log_rows.parse_shares(row.shares, [name for name, _ in names[row.id]])
         one = _described(row._mapping, setup, [], here.get(row.id, 0), names[row.id], shares)
-        found.append(one.shipping(Shipment.of(one.status, ended.get(row.id)), ()))
+        found.append(one.shipping(Shipment.parse(row.shipped), ()))
     return found
 
 
@@ -172,8 +171,7 @@ def experiment(connection: Connection, name: str) -> Experiment:
     query = sql.select(table).where(table.c.experiment == found["id"], table.c.place < LARGEST_BATCH)
     query = query.order_by(table.c.place)
     first = [(row.name, bool(row.here)) for row in connection.execute(query)]
-    ended = log_rows.last_details(connection, "finish", [found["id"]])
-    shipment = Shipment.of(found["status"], ended.get(found["id"]))
+    shipment = Shipment.parse(found["shipped"])
     own = log_rows.read_some(connection, tables.players, found["id"], shipment.players if shipment else ())
     return replace(experiments(connection, only=name, archived=None)[0], players=first).shipping(shipment, own)
 

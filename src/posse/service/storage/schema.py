@@ -29,6 +29,10 @@ experiments = sql.Table(
     # What follows from the log:
     Column("status", Text, nullable=False),  # running, paused, finished or archived
     Column("description", Text, nullable=False),  # what people say about it
+    Column(
+        "shipped", Text
+    ),  # the arms that a finished one gives, as in the detail of the change; none if it gives none
+    Column("shares", Text),  # limits on arms' shares, as in the detail of a change; none if they are the set-up's
     Column("rounds", BigInteger, nullable=False),
     Column("decisions", BigInteger, nullable=False),
     Column("events", BigInteger, nullable=False),
@@ -114,15 +118,6 @@ changes = sql.Table(
     Column("detail", Text),  # what more there is to say, as JSON
     Column("digest", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
-)
-
-_HAS_DETAIL = changes.c.detail.is_not(None)
-sql.Index(  # finds the few that say what holds now among many players that joined
-    "changes_with_detail",
-    changes.c.experiment,
-    changes.c.link,
-    sqlite_where=_HAS_DETAIL,
-    postgresql_where=_HAS_DETAIL,
 )
 
 outcomes = sql.Table(  # what came of decisions beside their rewards

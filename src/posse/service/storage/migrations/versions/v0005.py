@@ -22,10 +22,9 @@ def upgrade() -> None:
         for name in ("status", "description"):
             table.alter_column(name, server_default=None)
         table.drop_column("paused")
+    for name in ("shipped", "shares"):
+        op.add_column("experiments", Column(name, Text))
     op.add_column("changes", Column("detail", Text))
-    some = sql.text("detail IS NOT NULL")
-    columns = ["experiment", "link"]
-    op.create_index("changes_with_detail", "changes", columns, sqlite_where=some, postgresql_where=some)
     op.create_table(
         "outcomes",
         Column("experiment", Integer, primary_key=True, autoincrement=False),
