@@ -186,3 +186,14 @@ def test_a_learners_log_with_decisions_that_it_gave_up_is_imported(tmp_path):
         assert import_log(store, "teas", tmp_path / "log.parquet").waiting == 5  # the service gives none up
         assert statuses(store, (made[0].id, 1.0, {"minutes": 30})) == ["taken"]
         assert verify(store) == []
+
+
+def test_an_arm_that_is_shipped_is_paused_too(tmp_path):
+    with stores("sqlite", tmp_path) as (store,):
+        declared(store)
+        commit(store, Change("teas", status="finished", ship="tea"))
+        made = [commit(store, Choose("teas", ["north"]))[0] for _ in range(6)]
+        assert {each.arm for each in made} == {"tea"}
+        statuses(store, *((each.id, None, {"refund": 1}) for each in made))
+        assert "tea" not in commit(store, Choose("teas", ["north"]))[0].probabilities
+        assert verify(store) == []
