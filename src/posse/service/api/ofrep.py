@@ -237,7 +237,7 @@ async def evaluate_flags(
 
 def experiments_for(connection: Connection, context: EvaluationContext, only: str | None) -> list[list[Any]]:
     """The experiments that a context fits, at most one too many: the name of each, then all that its flag rests on."""
-    table, players, arms, changes = tables.experiments, tables.players, tables.arms, tables.changes
+    table, players, arms = tables.experiments, tables.players, tables.arms
     name = context.player or context.targetingKey
     name = name if name.isprintable() else ""  # nobody's; PostgreSQL does not take every character
     fits: list[sql.ColumnElement[bool]]
@@ -250,13 +250,10 @@ def experiments_for(connection: Connection, context: EvaluationContext, only: st
         declared = {attribute for attribute, _ in json.loads(row.setup).get("attributes", ())}
         if context.player is None and declared.isdisjoint(context.model_extra or ()) and declared:
             continue  # nothing in the context says what kind of player it is
-        found[row.id] = [row.name, row.id, row.status]
+        found[row.id] = [row.name, row.id, row.status, row.shipped]
         if len(found) > MOST_FLAGS:
             break
-    ends = sql.select(changes.c.experiment, sql.func.max(changes.c.link)).where(changes.c.experiment.in_(found))
     here = sql.select(arms.c.experiment, arms.c.place).where(arms.c.experiment.in_(found), arms.c.here == 1)
-    ends = ends.where(changes.c.kind == "finish").group_by(changes.c.experiment)
-    for part in (ends, here.order_by(arms.c.experiment, arms.c.place)):  # which arm was shipped, and which are there
-        for number, what in connection.execute(part):
-            found[number].append(what)
+    for number, place in connection.execute(here.order_by(arms.c.experiment, arms.c.place)):
+        found[number].append(place)
     return list(found.values())
