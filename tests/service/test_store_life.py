@@ -53,6 +53,16 @@ def opened(request, tmp_path):
 
 
 @pytest.fixture
+def pair(tmp_path):
+    """The same on SQLite only, for what depends on no database."""
+    clock = Clock()
+    with stores("sqlite", tmp_path, 2, clock) as (one, other):
+        new(one)
+        yield one, other, clock
+        assert verify(one) == []
+
+
+@pytest.fixture
 def store(tmp_path):
     with stores("sqlite", tmp_path) as (store,):
         new(store)
@@ -127,8 +137,8 @@ def test_what_each_status_takes(opened):
     commit(other, Choose("teas", ["north"]))
 
 
-def test_archived_ones_are_listed_apart(opened):
-    one, other, _ = opened
+def test_archived_ones_are_listed_apart(pair):
+    one, other, _ = pair
     new(one, name="beers")
     go(one, "finished", "archived", name="beers")
     for store in (one, other):
@@ -139,8 +149,8 @@ def test_archived_ones_are_listed_apart(opened):
         assert store.read(queries.experiment, "beers").status == "archived"
 
 
-def test_an_archived_one_takes_no_defaults_until_it_is_restored(opened):
-    one, other, clock = opened
+def test_an_archived_one_takes_no_defaults_until_it_is_restored(pair):
+    one, other, clock = pair
     new(one, name="slow", default_reward=0.0, patience=10.0)
     commit(one, Choose("slow", ["north"]))
     go(one, "finished", "archived", name="slow")
@@ -154,8 +164,8 @@ def test_an_archived_one_takes_no_defaults_until_it_is_restored(opened):
     assert counts(one, "slow").pulls.sum() == 1
 
 
-def test_a_description_is_text_in_lines(opened):
-    one, other, _ = opened
+def test_a_description_is_text_in_lines(pair):
+    one, other, _ = pair
     text = "Which drink?\nAsk Ada. ☕"
     assert commit(one, Change("teas", description=text)).description == text
     links = other.read(queries.find, "teas")["links"]
@@ -204,8 +214,8 @@ def test_a_shipped_arm_is_every_decision_from_then_on(opened):
     posse.Learner.replay(log)
 
 
-def test_another_arm_can_be_shipped_and_the_experiment_resumed(opened):
-    one, other, _ = opened
+def test_another_arm_can_be_shipped_and_the_experiment_resumed(pair):
+    one, other, _ = pair
     go(one, "finished", ship="tea")
     assert go(other, "finished", ship="cocoa", ship_for={"east": "tea"}).ship == "cocoa"
     links = one.read(queries.find, "teas")["links"]
@@ -259,8 +269,8 @@ def test_what_cannot_be_shipped_is_refused_and_changes_nothing(store):
     assert store.read(queries.find, "teas") == before
 
 
-def test_an_erased_player_keeps_its_shipped_arm_under_its_new_name(opened):
-    one, other, _ = opened
+def test_an_erased_player_keeps_its_shipped_arm_under_its_new_name(pair):
+    one, other, _ = pair
     made = go(one, "finished", ship="tea", ship_for={"north": "cocoa"})
     erased = commit(other, Erase("teas", "north"))
     assert one.read(queries.experiment, "teas").ship_for == {erased: "cocoa"}
@@ -271,8 +281,8 @@ def test_an_erased_player_keeps_its_shipped_arm_under_its_new_name(opened):
 # ---------------------------------------------------------------- keys
 
 
-def test_a_change_with_a_key_has_the_answer_of_then(opened):
-    one, other, _ = opened
+def test_a_change_with_a_key_has_the_answer_of_then(pair):
+    one, other, _ = pair
     finish = Change("teas", status="finished", ship="tea", ship_for={"north": "cocoa"}, description="d", key="k")
     first = commit(one, finish)
     commit(one, Change("teas", status="running", description="other"))
@@ -411,8 +421,8 @@ def test_a_deletion_happens_once_with_its_key(opened):
             new(store)
 
 
-def test_what_was_deleted_can_be_created_again_with_the_same_key(opened):
-    one, other, _ = opened
+def test_what_was_deleted_can_be_created_again_with_the_same_key(pair):
+    one, other, _ = pair
     create = Create("beers", posse.IndTS(), ARMS, SHOPS, key="k")
     commit(one, create)
     go(one, "finished", "archived", name="beers")
@@ -463,8 +473,8 @@ def test_every_change_says_who_did_it_and_names_no_player(opened, tmp_path):
     assert trail(other, after=3, limit=2) == expected[3:5]
 
 
-def test_a_refused_or_repeated_request_leaves_no_trace(opened):
-    one, other, _ = opened
+def test_a_refused_or_repeated_request_leaves_no_trace(pair):
+    one, other, _ = pair
     change = Change("teas", join=["west"], key="k")
     commit(one, change)
     commit_group(other, [change, Change("teas", join=["south"]), Change("teas", status="archived"), Delete("teas")])
@@ -483,8 +493,8 @@ def test_a_changed_trail_is_found(tmp_path):
         assert [str(finding) for finding in verify(store)] == ["audit, id 1: does not match its digest or checksum"]
 
 
-def test_a_key_makes_one_token_and_shows_it_once(opened):
-    one, other, _ = opened
+def test_a_key_makes_one_token_and_shows_it_once(pair):
+    one, other, _ = pair
     secret = commit(one, CreateToken("read", label="till", key="k"))
     for store in (one, other):
         with pytest.raises(Refused, match="token 1 was made by this request"):
