@@ -13,6 +13,7 @@ from posse.insight.watching.evidence import DecisionBlock, WatchEvidence
 from posse.service.commands import Change, Choose, Create, Observe, Record, TakeDefaults
 from posse.service.dashboard import log_evidence
 from posse.service.dashboard.log_evidence import LogEvidence
+from posse.service.dashboard.snapshots import Snapshots
 from posse.service.storage import database, queries
 from posse.service.storage.transaction import commit
 from stores import BACKENDS, Clock, stores
@@ -126,3 +127,17 @@ def test_a_look_takes_in_a_bounded_part_of_a_long_log(store, monkeypatch):
         while not evidence.complete:
             evidence.read(connection, live)
     _check(evidence, *_expected(store, False))
+
+
+def test_a_snapshot_says_how_far_into_the_log_it_goes(store, monkeypatch):
+    commit(store, Create("drinks", posse.IndTSV(), ARMS, SHOPS, reward_range=(0, 2)))
+    _decide(store, 30, 1)
+    monkeypatch.setattr(log_evidence, "ROWS", 10)
+    monkeypatch.setattr(log_evidence, "MOST", 40)
+    snapshots, seen = Snapshots(store), []
+    while not seen or not seen[-1].complete:
+        seen.append(snapshots.of("drinks"))  # each goes on where the one before has stopped
+    said = "40 of 90 decisions are read so far; look again in a moment"
+    assert [said in each.watch.notes for each in seen] == [True, *[False] * (len(seen) - 1)]
+    assert [each.watch.decisions for each in seen[:3]] == [40, 80, 90]
+    assert snapshots.of("drinks") is seen[-1]

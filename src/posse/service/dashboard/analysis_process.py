@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 REST = {"conclusion": 4.0, "diagnosis": 4.0, "savings": 30.0}  # seconds before an analysis is repeated
 GROWTH = 1.02  # the savings are worked out anew only when there are so many times as many decisions
+KEPT = 600  # analyses; those asked for first go first
 LARGEST = 20_000  # the most players × arms that are analyzed
 
 
@@ -81,6 +82,8 @@ class AnalysisProcess:
             with self._lock:
                 if analysis is not None:
                     self._latest[kind, snapshot.name, snapshot.id] = analysis
+                    while len(self._latest) > KEPT:
+                        del self._latest[next(iter(self._latest))]
                 self._pending.discard((kind, snapshot.name, snapshot.id))
 
     def _ask(self, kind: str, given: tuple[Any, ...]) -> dict[str, Any]:

@@ -184,7 +184,7 @@ async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]
     snapshot = await latest_snapshot(request.app.state, request.path_params["name"])
     asked = request.query_params.get("q", "")[:200], _page_number(request), request.query_params.get("by", "")[:200]
     may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
-    numbers = snapshot.events, snapshot.decisions, snapshot.status, int(snapshot.now / IDLE_SECONDS)
+    numbers = snapshot.head, snapshot.watch.decisions, snapshot.watch.answered, int(snapshot.now / IDLE_SECONDS)
     latest = {kind: analyses.latest(kind, snapshot) for kind in REST}
     seen = _digest((snapshot.name, *numbers, latest, asked, may_change))
     return seen, lambda: {**contents(snapshot, latest["conclusion"], *asked), **latest, "may_change": may_change}
