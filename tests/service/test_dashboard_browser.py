@@ -191,7 +191,7 @@ def test_everything_can_be_done_with_the_keyboard_alone(browser, tmp_path):
         _tab_to(page, "#dialog button")
         press("Enter")
         expect(page.locator("#state .state")).to_have_text("Paused")
-        _tab_to(page, ".explain > summary")
+        _tab_to(page, "#chosen-title + .explain > summary")
         assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
         press("Enter")
         expect(page.get_by_text("Time runs from left to right")).to_be_visible()

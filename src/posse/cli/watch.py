@@ -6,7 +6,7 @@ import argparse
 
 from posse.cli import add_outputs, answer
 
-PLACE = 31
+PLACE = 42
 
 
 def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

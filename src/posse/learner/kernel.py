@@ -129,35 +129,25 @@ def weigh(available, mixture, out, work):
     else:
         fill_propensities(work[0, :count], work[1, :count], work[2, :count], work[3:])
     if limits.size > 0:
-        mix_limited(available, limits, holdout, out, work)
-        return
+        place = 0
+        for arm in range(available.size):
+            if available[arm]:
+                work[0, place], work[1, place], work[4, place] = limits[0, arm], limits[1, arm], 1.0
+                place += 1
+        limit(work[0, :count], work[1, :count], work[2, :count], work[5, :count])
+        limit(work[0, :count], work[1, :count], work[4, :count], work[6, :count])
     uniform = holdout / count + (1.0 - holdout) * floor
     rest = (1.0 - holdout) * (1.0 - count * floor)
     place = 0
     for arm in range(available.size):
         out[PROBABILITY, arm] = 0.0
         if available[arm]:
-            out[PROBABILITY, arm] = uniform + rest * work[2, place]
-            work[HELD_OUT, arm] = 1.0 / count
-            place += 1
-
-
-@out_of_line
-def mix_limited(available, limits, holdout, out, work):
-    """What `weigh` does with limits: row 2 of `work` has how likely each available arm is to have the largest index."""
-    count = 0
-    for arm in range(available.size):
-        if available[arm]:
-            work[0, count], work[1, count], work[4, count] = limits[0, arm], limits[1, arm], 1.0
-            count += 1
-    limit(work[0, :count], work[1, :count], work[2, :count], work[5, :count])
-    limit(work[0, :count], work[1, :count], work[4, :count], work[6, :count])
-    place = 0
-    for arm in range(available.size):
-        out[PROBABILITY, arm] = 0.0
-        if available[arm]:
-            out[PROBABILITY, arm] = holdout * work[6, place] + (1.0 - holdout) * work[5, place]
-            work[HELD_OUT, arm] = work[6, place]
+            if limits.size > 0:
+                work[HELD_OUT, arm] = work[6, place]
+                out[PROBABILITY, arm] = holdout * work[6, place] + (1.0 - holdout) * work[5, place]
+            else:
+                work[HELD_OUT, arm] = 1.0 / count
+                out[PROBABILITY, arm] = uniform + rest * work[2, place]
             place += 1
 
 

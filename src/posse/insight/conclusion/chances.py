@@ -48,22 +48,29 @@ def best_chances(counts: Counts, squares: np.ndarray | None, offered: np.ndarray
     model = fit(counts, squares)
     weights = model.weights["middle"] / model.weights["middle"].sum()
     traffic = counts.pulls.sum(axis=1) / max(counts.pulls.sum(), 1)
-    draws = np.where(offered, model.draws, -np.inf)
-    best = draws.argmax(axis=2)
+    best, ideal = _best(model.draws, offered)  # of each draw and player
     everybody = np.einsum("dpa,p->da", model.draws, traffic)
-    most = np.where(offered, everybody, -np.inf).argmax(axis=1)
-    arms = np.arange(offered.size)
+    most, _ = _best(everybody, offered)
+    means, chances, variances = np.zeros((3, *counts.pulls.shape))
+    for arm in range(offered.size):  # one arm at a time: draws may be large
+        draws = model.draws[:, :, arm]
+        means[:, arm], chances[:, arm] = weights @ draws, weights @ (best == arm)
+        share = np.clip((draws - counts.low) / model.unit, 1e-9, 1 - 1e-9)
+        odds = np.log(share) - np.log1p(-share)
+        variances[:, arm] = weights @ (odds - weights @ odds) ** 2
     present = np.where(present.sum(axis=1, keepdims=True) > 0, present, offered / max(offered.sum(), 1))
-    ideal = float(weights @ (draws.max(axis=2) @ traffic))
-    means = np.einsum("d,dpa->pa", weights, model.draws)
-    odds = np.clip((model.draws - counts.low) / model.unit, 1e-9, 1 - 1e-9)
-    odds = np.log(odds) - np.log1p(-odds)
-    variance = np.einsum("d,dpa->pa", weights, (odds - np.einsum("d,dpa->pa", weights, odds)) ** 2)
+    most_found = float(weights @ (ideal @ traffic))
     return BestChances(
-        np.stack([weights @ (best == arm) for arm in arms], axis=-1),
-        np.array([weights @ (most == arm) for arm in arms]),
-        np.clip(1 - model.cells.sites.t * variance, 0, 1),
-        np.maximum(ideal - weights @ everybody, 0),
-        max(ideal - float(np.where(offered, means, -np.inf).max(axis=1) @ traffic), 0.0),
-        max(ideal - float((present * means).sum(axis=1) @ traffic), 0.0),
+        chances,
+        np.array([weights @ (most == arm) for arm in range(offered.size)]),
+        np.clip(1 - model.cells.sites.t * variances, 0, 1),
+        np.maximum(most_found - weights @ everybody, 0),
+        max(most_found - float(np.where(offered, means, -np.inf).max(axis=1) @ traffic), 0.0),
+        max(most_found - float((present * means).sum(axis=1) @ traffic), 0.0),
     )
+
+
+def _best(means: np.ndarray, offered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which arm on offer has the greatest mean, and this mean; arms are the last axis."""
+    there = means[..., offered]
+    return np.flatnonzero(offered)[there.argmax(axis=-1)], there.max(axis=-1)
