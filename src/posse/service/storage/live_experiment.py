@@ -31,7 +31,7 @@ from posse.service.storage.lifecycle import Life, Shipment
 from posse.service.storage.log_replay import replay
 from posse.service.storage.log_rows import UNREAD, Values, row_digest
 from posse.service.storage.pair_statistics import PairStatistics
-from posse.service.storage.recent_decisions import RecentDecisions
+from posse.service.storage.recent_decisions import RECENT, RecentDecisions
 
 NAMES = ("players", "arms")  # tables whose rows may change
 SHARED = 16  # transactions after one in which another process had written
@@ -63,6 +63,7 @@ class LiveExperiment:
         self.rewards: int = row["rewards"]
         self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
+        self._changed = False  # whether a change is yet to be written
 
     @classmethod
     def create(
@@ -322,6 +323,7 @@ class LiveExperiment:
         """Write a change to the log."""
         values: dict[str, Any] = {"event": event, "kind": kind, "place": place, "knows_others": int(knows_others)}
         values |= {"at": now, "detail": detail}
+        self._changed = True
         self._append("changes", now, values)
 
     def move(self, moves: Iterable[tuple[str, str | None]], now: float) -> None:
@@ -354,20 +356,27 @@ class LiveExperiment:
 
     def write(self, connection: Connection) -> None:
         """Write everything that is not yet there."""
-        self.recent.trim()
+        if max(len(self.recent.waiting), len(self.recent.answers)) > RECENT:
+            self.recent.trim()
         if self.links == self._written:
             return
         self.write_log(connection)
         self.statistics.write(connection, self.id, self.state)
-        connection.execute(UPDATE, self.progress() | {"experiment": self.id})
-        self._written = self.links
+        values = self.progress() if self._changed else self._counts()
+        connection.execute(UPDATE, values | {"experiment": self.id})
+        self._written, self._changed = self.links, False
 
     def progress(self) -> dict[str, Any]:
         """How far the experiment is: columns of its row that follow from the log."""
         state = self.state
+        limits = None
+        if state.shares != state.setup.shares:
+            limits = log_rows.written_shares(state.shares, state.arm_roster.names)
+        return self._counts() | self.life.columns() | {"shares": limits}
+
+    def _counts(self) -> dict[str, Any]:
+        """Those that decisions and rewards change too."""
+        state = self.state
         values: dict[str, Any] = {"rounds": state.rounds, "decisions": state.decisions, "events": state.events}
         values |= {"links": self.links, "head": self.head, "time": self.time}
-        values |= self.life.columns()
-        changed = state.shares != state.setup.shares
-        values["shares"] = log_rows.written_shares(state.shares, state.arm_roster.names) if changed else None
         return values | {"rewards": self.rewards, "waiting": int(state.all_waiting.sum())}

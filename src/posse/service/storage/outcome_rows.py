@@ -67,8 +67,6 @@ class OutcomeStatistics:
 
     def write(self, connection: Connection, experiment: int, guard: Guard) -> None:
         """Write what has changed."""
-        if not guard.outcomes:
-            return
         if rows := tally_rows(experiment, guard, self._stored):
             database.insert_rows(connection, tables.outcome_stats, rows, replace=True)
             self.keep(guard)

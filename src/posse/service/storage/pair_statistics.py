@@ -95,7 +95,8 @@ class PairStatistics:
         if self._summary != before:
             values = {"experiment": experiment, "players": self._shape[1], "content": summary_of(state)}
             insert_rows(connection, tables.summaries, [values], replace=True)
-        self._outcomes.write(connection, experiment, state.guard)
+        if state.guard.outcomes:
+            self._outcomes.write(connection, experiment, state.guard)
 
     def _changed(self, state: LearnerState) -> np.ndarray:
         """The pairs that may differ from what the database has, which from now on has them."""
