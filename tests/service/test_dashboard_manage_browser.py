@@ -14,26 +14,18 @@ LOOKS = [("light", 1200), ("dark", 400), *([("dark", 1200), ("light", 400)] if F
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with chromium() as browser:
-        yield browser
+def place(tmp_path_factory):
+    """A browser, the address of a service, and a client of it."""
+    with chromium() as browser, service(tmp_path_factory.mktemp("manage"), defaults_seconds=None) as http:
+        url = str(http.base_url).rstrip("/")
+        with Client(url) as client:
+            yield browser, url, client
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory):
-    with service(tmp_path_factory.mktemp("browser"), defaults_seconds=None) as http:
-        yield str(http.base_url).rstrip("/")
-
-
-@pytest.fixture(scope="module")
-def client(url):
-    with Client(url) as client:
-        yield client
-
-
-def test_an_experiment_is_managed_with_the_keyboard_alone(browser, url, client):
+def test_an_experiment_is_managed_with_the_keyboard_alone(place):
     from playwright.sync_api import expect
 
+    browser, url, client = place
     client.create("by keys", ["blue", "red"], ["Lyon"])
     with Visit(browser, url) as page:
         press = page.keyboard.press
@@ -69,9 +61,10 @@ def test_an_experiment_is_managed_with_the_keyboard_alone(browser, url, client):
         assert client.experiment("by keys")["status"] == "finished"
 
 
-def test_everything_works_without_scripts(browser, url, client):
+def test_everything_works_without_scripts(place):
     from playwright.sync_api import expect
 
+    browser, url, client = place
     client.create("no scripts", ["blue", "red"], ["Lyon", "Nice"])
     with Visit(browser, url, java_script_enabled=False) as page:
         page.goto("/experiments/no%20scripts")
@@ -103,7 +96,8 @@ def test_everything_works_without_scripts(browser, url, client):
 
 
 @pytest.mark.parametrize(("scheme", "width"), LOOKS)
-def test_pages_that_manage_fit_and_break_no_rule_of_accessibility(browser, url, client, scheme, width):
+def test_pages_that_manage_fit_and_break_no_rule_of_accessibility(place, scheme, width):
+    browser, url, client = place
     name = f"rules {scheme} {width}"
     players = {f"shop {number}": {"region": "south"} for number in range(30)}
     client.create(name, ["blue", "w" * 200], players, attributes={"region": "category"})

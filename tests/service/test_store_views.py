@@ -6,7 +6,7 @@ import pytest
 
 import posse
 from posse.service.commands import Change
-from posse.service.storage import queries
+from posse.service.storage import audit, queries
 from posse.service.storage.transaction import commit
 from stores import BACKENDS, SHOPS, Clock, answered, indices, new, stores
 
@@ -35,3 +35,24 @@ def test_what_there_is_to_see(opened):
         after = page[-1]["event"]
     assert [row["event"] for row in pages] == list(range(1, 62))
     assert [row["kind"] for row in pages] == ["decision", "reward"] * 30 + ["retire arm"]
+
+
+def test_players_are_found_and_the_audit_trail_is_read_backwards(opened):
+    one, other, _ = opened
+    new(one, posse.IndTSV())
+    players = ["100 % Lyon", "100_Lyon", "nice"]
+    commit(one, Change("teas", join=players))
+    commit(one, Change("teas", retire=["nice"]))
+    for search, found in (
+        ("100 %", players[:1]),
+        ("_", players[1:2]),
+        ("NIC", players[2:]),
+        ("\0", []),
+        ("lyon", players[:2]),
+    ):
+        assert [name for name, _, _ in other.read(queries.players, "teas", len(SHOPS), 10, search)] == found
+    rows = other.read(audit.entries)
+    assert other.read(audit.latest, 10**15, 10) == rows[::-1]
+    assert other.read(audit.latest, rows[-1].id, 1, "teas") == [rows[-2]]
+    assert other.read(audit.latest, 10**15, 10, "coffees") == []
+    assert other.read(audit.entries, 10**15) == []

@@ -16,6 +16,7 @@ from posse.service.storage.log_rows import row_digest
 
 COMMAND_LINE, OPEN_SERVICE = "command line", "open service"
 """Who it was where there is no token."""
+LARGEST_ID = 2**31 - 1  # that PostgreSQL compares with the numbers of rows
 
 
 def insert_sealed(connection: Connection, table: sql.Table, row: dict[str, Any]) -> int:
@@ -36,12 +37,12 @@ def entries(
 ) -> list[sql.Row[Any]]:
     """At most so many rows after one of them, about one experiment or about all."""
     table = tables.audit
-    query = sql.select(table).where(table.c.id > after).order_by(table.c.id).limit(limit)
+    query = sql.select(table).where(table.c.id > min(after, LARGEST_ID)).order_by(table.c.id).limit(limit)
     return list(connection.execute(query if experiment is None else query.where(table.c.experiment == experiment)))
 
 
 def latest(connection: Connection, before: int, limit: int, experiment: str | None = None) -> list[sql.Row[Any]]:
     """At most so many rows before one of them, the newest first."""
     table = tables.audit
-    query = sql.select(table).where(table.c.id < before).order_by(table.c.id.desc()).limit(limit)
+    query = sql.select(table).where(table.c.id < min(before, LARGEST_ID)).order_by(table.c.id.desc()).limit(limit)
     return list(connection.execute(query if experiment is None else query.where(table.c.experiment == experiment)))
