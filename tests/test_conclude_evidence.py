@@ -54,7 +54,7 @@ def test_sums_and_evidence_are_those_of_the_formulas(availability):
 
 
 def test_a_pair_is_decided_at_the_first_look_at_which_its_evidence_suffices():
-    block = made_block(2, 900, MEANS, 0.9, least=0.3)
+    block = made_block(2, 700, MEANS, 0.9, least=0.3)
     evidence = ConclusionEvidence(3)
     evidence.add_answers(block)
     guesses = guesses_of(block)
