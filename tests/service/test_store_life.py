@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -42,32 +43,31 @@ PLACES = {
 WAYS = {"running": [], "paused": ["paused"], "finished": ["finished"], "archived": ["finished", "archived"]}
 
 
-@pytest.fixture(params=BACKENDS)
-def opened(request, tmp_path):
-    """Two workers on one database, and their clock."""
-    clock = Clock()
-    with stores(request.param, tmp_path, 2, clock) as (one, other):
+@contextlib.contextmanager
+def workers(backend, folder):
+    """Two workers on one database with an experiment, and their clock."""
+    with stores(backend, folder, 2, clock := Clock()) as (one, other):
         new(one)
         yield one, other, clock
         assert verify(one) == []
+
+
+@pytest.fixture(params=BACKENDS)
+def opened(request, tmp_path):
+    with workers(request.param, tmp_path) as found:
+        yield found
 
 
 @pytest.fixture
 def pair(tmp_path):
-    """The same on SQLite only, for what depends on no database."""
-    clock = Clock()
-    with stores("sqlite", tmp_path, 2, clock) as (one, other):
-        new(one)
-        yield one, other, clock
-        assert verify(one) == []
+    """For what depends on no database."""
+    with workers("sqlite", tmp_path) as found:
+        yield found
 
 
 @pytest.fixture
-def store(tmp_path):
-    with stores("sqlite", tmp_path) as (store,):
-        new(store)
-        yield store
-        assert verify(store) == []
+def store(pair):
+    return pair[0]
 
 
 def go(store, *statuses, name="teas", **more):
