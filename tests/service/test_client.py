@@ -172,8 +172,8 @@ def test_the_verbs_of_the_learner(client, http):
 def test_a_combination_joins_once_though_answers_are_lost(client, line, http):
     name = f"visitors of {type(client).__name__}"
     declared = {"region": "category", "age": [18, 30]}
-    client.create(name, ["tea", "coffee"], {"shop": {"age": 3}}, seed=1, attributes=declared, player_limit=4)
     twin = posse.Learner(posse.PosseTS(), ["tea", "coffee"], {"shop": {"age": 3}}, seed=1, attributes=declared)
+    client.create(name, ["tea", "coffee"], {"shop": {"age": 3}}, seed=1, attributes=declared, player_limit=4)
     line.words = ["lost", "busy"]
     decision = client.choose(name, {"region": "south", "age": 44})
     expected = twin.choose({"region": "south", "age": 44})
