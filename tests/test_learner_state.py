@@ -19,6 +19,7 @@ import posse
 from posse.insight.logs import read_log
 from posse.learner import SnapshotError
 from posse.learner.roster import Roster
+from posse.learner.snapshot import SCHEMA
 from posse.policies import all_policies
 from posse.policies.statistics import COUNT
 from posse.testing import example
@@ -299,8 +300,8 @@ class TestFile:
     def test_a_newer_schema_is_refused_with_the_reason(self, tmp_path):
         path = tmp_path / "learner.json"
         new().save(path)
-        path.write_text(path.read_text().replace('"schema": 3', '"schema": 4'))
-        with pytest.raises(SnapshotError, match=r"schema 4.* use a newer one"):
+        path.write_text(path.read_text().replace(f'"schema": {SCHEMA}', f'"schema": {SCHEMA + 1}'))
+        with pytest.raises(SnapshotError, match=rf"schema {SCHEMA + 1}.* use a newer one"):
             posse.Learner.load(path)
 
     def test_a_policy_that_keeps_other_statistics_by_now_is_refused(self, tmp_path, monkeypatch):
