@@ -89,7 +89,7 @@ def test_the_form_declares_outcomes(client):
     typed = "refund: 0 to 1, at most 0.05, retire the arm\nminutes: −5 to 60, at least 1.5\ncalls: 0 to 9"
     found = described(client, made(client, "outcomes", outcomes=typed))["outcomes"]
     assert {name: [each[field] for field in each] for name, each in found.items()} == {
-        "refund": [[0, 1], 0.05, None, "pause"],
+        "refund": [[0, 1], 0.05, None, "retire"],
         "minutes": [[-5, 60], None, 1.5, "alarm"],
         "calls": [[0, 9], None, None, "alarm"],
     }

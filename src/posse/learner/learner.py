@@ -63,7 +63,7 @@ class Learner:
             greatest, or one number for both. `set_shares` changes them.
         control: the arm that the others are compared with, for those who read the log.
         burn_in: how many decisions are drawn with equal shares at first, as far as the limits allow.
-        outcomes: what else comes of decisions, such as {"refund": posse.Outcome(at_most=0.05, action="pause")}; see
+        outcomes: what else comes of decisions, such as {"refund": posse.Outcome(at_most=0.05, action="retire")}; see
             docs/outcomes.md.
         clock: gives the time in seconds.
     """

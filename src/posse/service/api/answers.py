@@ -19,7 +19,7 @@ class OutcomeBody(BaseModel, strict=True, extra="forbid", frozen=True):
     range: list[Finite] = Field([0.0, 1.0], min_length=2, max_length=2)
     at_most: Finite | None = Field(None, description="The mean of every arm should be at most this")
     at_least: Finite | None = Field(None, description="The mean of every arm should be at least this")
-    action: Literal["alarm", "pause"] = Field("alarm", description="With pause, an arm that raises it is also retired")
+    action: Literal["alarm", "retire"] = Field("alarm", description="With retire, such an arm is also retired")
 
 
 # ---------------------------------------------------------------- rows of the log
