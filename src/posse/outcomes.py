@@ -1,4 +1,4 @@
-"""Outcomes: what else comes of a decision beside its reward, such as a refund or the minutes that a call took.
+"""Outcomes: what else comes of a decision besides its reward, such as a refund or the minutes that a call took.
 
 Policies do not see them. An outcome may have a bound that the mean of no arm should cross; the learner's guard watches
 it. Nothing here needs NumPy, so that a client starts quickly.
