@@ -21,8 +21,8 @@ NUMBERS = {
     "epsilon": "ε",
     "patience": "the minutes to wait",
     "default_reward": "the reward to count",
-    "holdout": "the share at random",
-    "burn_in": "the decisions with equal shares",
+    "holdout": "the holdout",
+    "burn_in": "the burn-in",
 }
 NUMBER = r"([-−+]?(?:\d+\.?\d*|\.\d+))"
 WITH_VALUES = re.compile(r"(.+?)\s*:\s*([^\W\d]\w*\s*=.*)")  # a player's name, and its attributes
