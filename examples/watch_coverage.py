@@ -211,12 +211,12 @@ def main() -> None:
             print(f"| {name} | {few:,} | {' | '.join(cells)} |", flush=True)
     if options.only in ("", "effects"):
         print(
-            "\n| what adapting earns | experiments | ever wrong | width beside one for one look | that one ever wrong |"
+            "\n| what adapting earns | experiments | ever wrong | width against one for one look | that one ever wrong |"
         )
         print("| --- | --- | --- | --- | --- |")
         for name, (wrong, naive, wider) in effect_misses(count, decisions).items():
             cells = f"{count:,} | {wrong:.2%} | {wider:.1f} times | {naive:.2%}"
-            print(f"| beside the {name} | {cells} |", flush=True)
+            print(f"| against the {name} | {cells} |", flush=True)
     if options.only in ("", "guards"):
         print(f"\n| guards, bound 5 %, {4 * decisions:,} decisions | experiments | alarms | a test for one look |")
         print("| --- | --- | --- | --- |")

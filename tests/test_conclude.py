@@ -234,7 +234,7 @@ def test_the_page_has_everything_and_needs_nothing(split):
     for part in (
         "Does it sell?",
         "The arms",
-        "Beside the control today, free earns",
+        "Compared with the control today, free earns",
         "holdout",
         "refund",
         "Guards and checks",

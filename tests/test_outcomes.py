@@ -17,7 +17,7 @@ from posse.learner import ConflictingReward, UnknownDecision
 from posse.outcomes import Alarm, Outcome, declared
 
 ARMS = ["tea", "coffee", "cocoa"]
-OUTCOMES = {"refund": Outcome(at_most=0.1, action="pause"), "minutes": {"range": (0, 60), "at_least": 20}, "note": {}}
+OUTCOMES = {"refund": Outcome(at_most=0.1, action="retire"), "minutes": {"range": (0, 60), "at_least": 20}, "note": {}}
 
 
 def new(**options):
@@ -83,7 +83,7 @@ def test_alarms_come_when_the_oracle_says_so():
     assert (learner.alarms[0].event + 1, "retire arm") in kinds or learner.alarms[0].outcome == "minutes"
 
 
-def test_an_alarm_is_raised_once_and_a_paused_arm_may_come_back():
+def test_an_alarm_is_raised_once_and_a_retired_arm_may_come_back():
     learner = driven()
     assert learner.alarms == (Alarm("refund", "coffee", learner.alarms[0].event),)
     assert learner.arms == ("tea", "cocoa")
@@ -94,8 +94,8 @@ def test_an_alarm_is_raised_once_and_a_paused_arm_may_come_back():
     assert "coffee" in learner.arms
 
 
-def test_the_last_arm_is_never_paused():
-    learner = new(arms=["only"], outcomes={"refund": Outcome(at_most=0.01, action="pause")})
+def test_the_last_arm_is_never_retired():
+    learner = new(arms=["only"], outcomes={"refund": Outcome(at_most=0.01, action="retire")})
     for _ in range(20):
         learner.observe(learner.choose("north"), outcomes={"refund": True})
     assert [each.arm for each in learner.alarms] == ["only"]
@@ -268,8 +268,8 @@ def test_outcomes_do_not_change_what_is_decided():
         ({"region": {}}, "outcome 'region' has the name of a column"),
         ({"a": {"at_most": 2}}, r"outcome 'a': at_most=2, but expected a number in \[0, 1\]"),
         ({"a": {"at_least": 1, "at_most": 0}}, "expected one bound or none"),
-        ({"a": {"action": "pause"}}, "without a bound"),
-        ({"a": {"action": "stop", "at_most": 1}}, "action='stop', but expected 'alarm' or 'pause'"),
+        ({"a": {"action": "retire"}}, "without a bound"),
+        ({"a": {"action": "stop", "at_most": 1}}, "action='stop', but expected 'alarm' or 'retire'"),
         ({"a": {"range": (1, 0)}}, r"range=\(1, 0\), but expected"),
         ({"a": {"range": 1}}, "range=1, but expected"),
         ({"a": {"most": 1}}, "expected an Outcome, or some of range, at_most"),

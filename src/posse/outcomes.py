@@ -1,4 +1,4 @@
-"""Outcomes: what else comes of a decision beside its reward, such as a refund or the minutes that a call took.
+"""Outcomes: what else comes of a decision besides its reward, such as a refund or the minutes that a call took.
 
 Policies do not see them. An outcome may have a bound that the mean of no arm should cross; the learner's guard watches
 it. Nothing here needs NumPy, so that a client starts quickly.
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from posse.checks import number, store
 
 ALARM_LEVEL = 0.05  # the probability that an experiment whose arms keep all bounds ever raises an alarm
-ACTIONS = ("alarm", "pause")
+ACTIONS = ("alarm", "retire")
 MOST, LONGEST = 20, 100  # outcomes of an experiment, and characters of a name
 
 
@@ -32,7 +32,7 @@ class Outcome:
     at_least: float | None = None
     """The mean of every arm should be at least this."""
     action: str = "alarm"
-    """With "pause", an arm that raises the alarm is also retired, unless it is the last; `add_arm` brings it back."""
+    """With "retire", an arm that raises the alarm is also retired, unless it is the last; `add_arm` brings it back."""
 
     def __post_init__(self) -> None:
         try:
@@ -45,9 +45,9 @@ class Outcome:
         if self.at_most is not None and self.at_least is not None:
             raise ValueError(f"at_most={self.at_most!r} and at_least={self.at_least!r}, but expected one bound or none")
         if self.action not in ACTIONS:
-            raise ValueError(f"action={self.action!r}, but expected 'alarm' or 'pause'")
-        if self.action == "pause" and self.bound is None:
-            raise ValueError("action='pause' without a bound; give at_most or at_least")
+            raise ValueError(f"action={self.action!r}, but expected 'alarm' or 'retire'")
+        if self.action == "retire" and self.bound is None:
+            raise ValueError("action='retire' without a bound; give at_most or at_least")
         store(self, range=(low, high))
         if self.at_most is not None:
             store(self, at_most=number("at_most", self.at_most, least=low, most=high))

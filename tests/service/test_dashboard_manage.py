@@ -89,7 +89,7 @@ def test_the_form_declares_outcomes(client):
     typed = "refund: 0 to 1, at most 0.05, retire the arm\nminutes: −5 to 60, at least 1.5\ncalls: 0 to 9"
     found = described(client, made(client, "outcomes", outcomes=typed))["outcomes"]
     assert {name: [each[field] for field in each] for name, each in found.items()} == {
-        "refund": [[0, 1], 0.05, None, "pause"],
+        "refund": [[0, 1], 0.05, None, "retire"],
         "minutes": [[-5, 60], None, 1.5, "alarm"],
         "calls": [[0, 9], None, None, "alarm"],
     }
@@ -222,10 +222,16 @@ def test_an_experiment_goes_through_its_whole_life(client):
     assert "Every decision is red" in Page(client.get(f"{address}/manage").text).text
     page = Page(client.get(address).text).text
     assert "Which <window> sells?" in page
-    assert "Finished. Decisions are red from now on." in page
+    assert "Finished. Every decision is red." in page
     question = Page(client.get(f"{address}/ask?do=finish").text)
-    assert [each for tag, each in question.tags if tag == "option" and "selected" in each] != []
+    assert "Ship another arm in life?" in question.text
+    options = [each for tag, each in question.tags if tag == "option"]
+    assert [each["value"] for each in options if "selected" in each] == ["red"]
+    assert "" not in [each["value"] for each in options]  # nothing would change
+    refused = do(client, address, "finish", ship="")
+    assert (refused.status_code, "to ship nothing, resume it" in Page(refused.text).text) == (422, True)
     do(client, address, "finish", ship="blue", ship_for="Nice: plants")
+    assert "Every decision is blue, except for players with an arm of their own." in Page(client.get(address).text).text
     assert (described(client, address)["ship"], described(client, address)["ship_for"]) == ("blue", {"Nice": "plants"})
     assert "Nice: plants" in Page(client.get(f"{address}/ask?do=finish").text).text
     assert "except for 1 player" in Page(client.get(f"{address}/manage").text).text

@@ -196,7 +196,7 @@ def test_the_lead_says_for_how_many_what_looks_best(shops):
     assert "12 players choose among 5 arms. So far " in text
     best, players = lead["favorites"][0]
     assert f"{best.name} looks best for {'all' if players == 12 else players}" in text
-    assert "of what their choices rest on was learnt by other players." in text
+    assert "of what their choices rest on was learned by other players." in text
 
 
 def test_no_two_sentences_contradict_each_other(shops):

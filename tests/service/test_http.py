@@ -74,10 +74,10 @@ def test_a_decision_and_its_reward(client, path):
 
 
 def test_outcomes_come_beside_the_reward_and_guard_their_bounds(client):
-    bounds = {"refund": {"at_most": 0.05, "action": "pause"}, "minutes": {"range": [0, 60]}}
+    bounds = {"refund": {"at_most": 0.05, "action": "retire"}, "minutes": {"range": [0, 60]}}
     path = new_experiment(client, outcomes=bounds)
     assert client.get(path).json()["outcomes"]["refund"] == {
-        **{"range": [0.0, 1.0], "at_most": 0.05, "at_least": None, "action": "pause"}
+        **{"range": [0.0, 1.0], "at_most": 0.05, "at_least": None, "action": "retire"}
     }
     made = client.post(f"{path}/decisions", json={"players": ["Lyon", "Nice"], "available": ["coupon"]}).json()
     (first, second), rewards = made["decisions"], f"{path}/rewards"

@@ -19,7 +19,7 @@ from posse.service.storage import schema as tables
 from posse.service.storage.transaction import commit, commit_group
 from stores import ARMS, BACKENDS, SHOPS, Call, Clock, new, stores
 
-OUTCOMES = {"refund": posse.Outcome(at_most=0.1, action="pause"), "minutes": {"range": [0, 60], "at_least": 20}}
+OUTCOMES = {"refund": posse.Outcome(at_most=0.1, action="retire"), "minutes": {"range": [0, 60], "at_least": 20}}
 
 
 def declared(store, **options):
@@ -188,7 +188,7 @@ def test_a_learners_log_with_decisions_that_it_gave_up_is_imported(tmp_path):
         assert verify(store) == []
 
 
-def test_an_arm_that_is_shipped_is_paused_too(tmp_path):
+def test_an_arm_that_is_shipped_is_retired_too(tmp_path):
     with stores("sqlite", tmp_path) as (store,):
         declared(store)
         commit(store, Change("teas", status="finished", ship="tea"))

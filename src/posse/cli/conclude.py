@@ -17,8 +17,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "conclude",
         help="say which arm to ship for whom, and whether the experiment can end",
         description="Say which arm is shown to be the best, for everybody and for each player, how likely each arm is "
-        "to be the best, and what stopping or going on costs. Look as often as you like: a wrong arm is ever shipped "
-        "with at most the probability --level.",
+        "to be the best, and what stopping or going on costs. Look as often as you like: the probability that it ever "
+        "says to ship a wrong arm is at most --level.",
     )
     parser.add_argument("source", metavar="LOG", help="a learner's log, or an exported one: a .parquet file")
     parser.add_argument(
@@ -26,14 +26,14 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         type=float,
         default=0.0,
         metavar="D",
-        help="by how much the arm that is shipped may be worse than another, in rewards (default: 0)",
+        help="by how much the arm to ship may be worse than another, in rewards (default: 0)",
     )
     parser.add_argument(
         "--level",
         type=float,
         default=0.05,
         metavar="P",
-        help="the largest probability that a wrong arm is ever shipped (default: 0.05)",
+        help="the largest probability that it ever says to ship a wrong arm (default: 0.05)",
     )
     parser.add_argument("--html", metavar="FILE", help="also write a one-page summary: an .html file")
     parser.add_argument(

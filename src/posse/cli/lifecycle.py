@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 PLACE = 51
 STEPS = {
-    "pause": ("paused", "let it make no decisions for now; rewards still count"),
-    "resume": ("running", "let a paused or finished one decide again"),
-    "finish": ("finished", "end it; late rewards still count"),
-    "archive": ("archived", "put a finished one away: it can be read, and takes nothing"),
-    "restore": ("finished", "take an archived one back"),
+    "pause": ("paused", "let an experiment make no decisions for now; rewards still count"),
+    "resume": ("running", "let a paused or finished experiment decide again"),
+    "finish": ("finished", "end an experiment, with or without an arm to ship; late rewards still count"),
+    "archive": ("archived", "put a finished experiment away: it can only be read"),
+    "restore": ("finished", "make an archived experiment finished again"),
 }
 """The status that each action leads to, and what it does."""
 
 
 def add(commands: Commands) -> None:
     """Add what there is to do with experiments in the service's database."""
-    text = "end, archive, delete or describe the service's experiments"
+    text = "pause, finish, archive or delete the service's experiments"
     experiment = commands.add_parser("experiment", help=text, description="Experiments in the service's database.")
     actions = experiment.add_subparsers(title="actions", metavar="ACTION", required=True)
     found = add_action(actions, _list, "list experiments")
@@ -34,13 +34,17 @@ def add(commands: Commands) -> None:
         step = add_action(actions, _change, text, "experiment", "--import", name=name)
         step.set_defaults(step=name, status=status, ship=None, ship_for=[], description=None)
         if name == "finish":
-            step.add_argument("--ship", metavar="ARM", help="every decision is this arm from now on (default: none)")
-            text = "another arm for a player (may be repeated)"
+            step.add_argument(
+                "--ship", metavar="ARM", help="every decision is this arm from now on (default: no decisions)"
+            )
+            text = "another arm for this player (may be repeated)"
             step.add_argument("--ship-for", metavar="PLAYER=ARM", action="append", default=[], type=_pair, help=text)
-    describe = add_action(actions, _change, "say what it is about", "experiment", "--import", name="describe")
+    describe = add_action(
+        actions, _change, "set an experiment's description", "experiment", "--import", name="describe"
+    )
     describe.add_argument("description", metavar="TEXT")
     describe.set_defaults(step="describe", status=None, ship=None, ship_for=[])
-    add_action(actions, _delete, "remove an archived one for good", "experiment", "--import")
+    add_action(actions, _delete, "remove an archived experiment for good", "experiment", "--import")
     add_action(commands, _audit, "list who changed what in the service", "--experiment")
 
 

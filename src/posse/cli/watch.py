@@ -15,8 +15,8 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "watch",
         help="check a running experiment's log, and say what adapting earns",
         description="Check that arms are chosen with their logged probabilities and that rewards arrive alike for all "
-        "arms, say what the adaptive part earns beside the holdout and the control, and show the guards. All of it "
-        "holds at every look, so look as often as you like.",
+        "arms, say what the adaptive part earns compared with the holdout and the control, and show the guards. All of "
+        "it holds at every look, so look as often as you like.",
     )
     parser.add_argument("source", metavar="LOG", help="a learner's log, or an exported one: a .parquet file")
     parser.add_argument(

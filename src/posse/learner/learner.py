@@ -49,7 +49,8 @@ class Learner:
         seed: two learners with one seed draw the same random numbers, so give each its own.
         reward_range: the lowest and the highest reward that is possible.
         floor: the least probability of every available arm that `shares` does not name.
-        holdout: the share of decisions whose arm is drawn with equal shares, as far as the limits allow.
+        holdout: the part of the decisions whose arm is drawn with equal shares: every arm has its least share, and the
+            rest is divided equally, up to the greatest shares.
         default_reward, patience: the reward that is taken for a decision that has none after so many seconds; without
             them a decision waits for as long as it is among the `waiting_limit` newest that do.
         waiting_limit: how many decisions may wait for their rewards; the oldest beyond it is given up.
@@ -62,8 +63,8 @@ class Learner:
         shares: limits on the probabilities of arms, such as {"new": (0.05, 0.3), "today": 0.2}: the least and the
             greatest, or one number for both. `set_shares` changes them.
         control: the arm that the others are compared with, for those who read the log.
-        burn_in: how many decisions are drawn with equal shares at first, as far as the limits allow.
-        outcomes: what else comes of decisions, such as {"refund": posse.Outcome(at_most=0.05, action="pause")}; see
+        burn_in: how many decisions are drawn with equal shares at first, as in the holdout.
+        outcomes: what else comes of decisions, such as {"refund": posse.Outcome(at_most=0.05, action="retire")}; see
             docs/outcomes.md.
         clock: gives the time in seconds.
     """

@@ -321,7 +321,7 @@ class LearnerState:
         for place, arm in self.guard.crossed(values):
             name, outcome = outcomes[place]
             yield "alarm", roster.names[arm], name
-            if outcome.action == "pause" and roster.here[arm] and roster.count > 1:
+            if outcome.action == "retire" and roster.here[arm] and roster.count > 1:
                 yield "retire arm", roster.names[arm], None
 
     def alarm(self, arm: Name, outcome: str | None) -> None:

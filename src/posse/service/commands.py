@@ -91,7 +91,9 @@ def check_decides(live: LiveExperiment) -> None:
 def _check_open(live: LiveExperiment) -> None:
     """An error if the experiment can only be read."""
     if live.life.status == "archived":
-        raise Archived(f"experiment {live.name!r} is archived: it can be read, but takes nothing")
+        raise Archived(
+            f"experiment {live.name!r} is archived: it can be read, but takes no decisions, rewards or changes"
+        )
 
 
 def _made_before(transaction: Transaction, live: LiveExperiment, first: int, end: int) -> list[Decision]:

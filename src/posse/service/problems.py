@@ -68,7 +68,11 @@ ERRORS: list[tuple[type[Exception], str, str]] = [
         "Use a new key for each new request, and the same one only to repeat it.",
     ),
     (storage.Paused, "paused", 'PATCH the experiment with status "running" to go on.'),
-    (storage.Finished, "finished", 'PATCH it with status "finished" and ship, an arm, so that callers get that arm.'),
+    (
+        storage.Finished,
+        "finished",
+        'PATCH the experiment with status "finished" and an arm to ship, or with "running" to go on.',
+    ),
     (storage.Archived, "archived", 'PATCH the experiment with status "finished" to restore it.'),
     (storage.Invalid, "invalid", "Nothing was changed; correct it and send it again."),
     (storage.Refused, "refused", "Nothing was changed."),

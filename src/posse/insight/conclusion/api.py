@@ -73,9 +73,9 @@ class Conclusion:
     """Which arm to ship for whom, and what it rests on; `print` shows it in words, `page` on one page."""
 
     level: float
-    """A wrong arm is ever shipped, for anybody, with at most this probability."""
+    """The probability that the verdict ever says to ship a wrong arm, for anybody, is at most this."""
     tolerance: float
-    """By how much the arm that is shipped may be worse than another, in rewards."""
+    """By how much the arm to ship may be worse than another, in rewards."""
     decisions: int
     answers: int
     """How many decisions have a reward, and probabilities."""
@@ -88,11 +88,11 @@ class Conclusion:
     leader: str
     """The winner, or else the arm that is most likely the best for everybody."""
     differences: tuple[ArmDifference, ...]
-    """The leader beside every other arm on offer."""
+    """The leader compared with every other arm on offer."""
     ship_loss: float
-    """What shipping the leader for everybody loses a decision, beside each player's best arm; from the model."""
+    """What shipping the leader for everybody loses a decision, compared with each player's best arm; from the model."""
     own_loss: float
-    """The same if each player gets the arm that the model expects most of."""
+    """The same if each player gets the arm with its highest expected reward."""
     going_loss: float
     """The same if decisions go on with the present probabilities."""
     best: BestChances
@@ -145,8 +145,8 @@ def conclude(source: Any, *, tolerance: float = 0.0, level: float = 0.05) -> Con
 
     Args:
         source: the log: a Parquet file, an Arrow table, or a learner.
-        tolerance: by how much the arm that is shipped may be worse than another, in rewards.
-        level: the largest probability that a wrong arm is ever shipped, for everybody or for any player.
+        tolerance: by how much the arm to ship may be worse than another, in rewards.
+        level: the largest probability that it ever says to ship a wrong arm, for everybody or for any player.
 
     >>> import posse
     >>> learner = posse.Learner(posse.IndTS(), ["red", "blue"], ["north"], seed=1, floor=0.2, clock=lambda: 0.0)

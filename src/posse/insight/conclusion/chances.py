@@ -27,9 +27,9 @@ class BestChances:
     others: np.ndarray
     """The weight of other players' data in what is known of the mean, from 0 to 1, [player, arm]."""
     one_loss: np.ndarray
-    """What is lost if an arm is shipped for everybody, beside each player's best arm, [arm]."""
+    """What is lost if an arm is shipped for everybody, compared with each player's best arm, [arm]."""
     own_loss: float
-    """The same if each player gets the arm that the model expects most of."""
+    """The same if each player gets the arm with its highest expected reward."""
     going_loss: float
     """The same if decisions go on with the present probabilities."""
 

@@ -78,8 +78,8 @@ class ConclusionEvidence:
 
     Args:
         arms: how many arms there are at the start; blocks may have more later.
-        tolerance: by how much the arm that is shipped may be worse than another, on the scale [0, 1].
-        level: the largest probability that a wrong arm is ever shipped, for everybody or for any player.
+        tolerance: by how much the arm to ship may be worse than another, on the scale [0, 1].
+        level: the largest probability that a wrong arm is ever shown to be the best, for everybody or for any player.
         cells: how many players × arms² have evidence of their own; the players that joined first have it.
     """
 

@@ -82,10 +82,10 @@ def _arms(conclusion: Conclusion) -> list[dict[str, Any]]:
 
 
 def _effects(conclusion: Conclusion, watch: Watch | None) -> list[str]:
-    """The leader beside the control, and what the adaptive part earned."""
+    """The leader compared with the control, and what the adaptive part earned."""
     control = conclusion.setup.get("control")
     found = [
-        f"Beside the control {control}, {conclusion.leader} earns {with_ends(*each[1:], '+')} a decision."
+        f"Compared with the control {control}, {conclusion.leader} earns {with_ends(*each[1:], '+')} a decision."
         for each in text.known_differences(conclusion)
         if each.against == control
     ]

@@ -68,14 +68,14 @@ def costs(conclusion: Conclusion) -> list[str]:
         return []
     arm, ship, going = _short(conclusion.leader), conclusion.ship_loss, conclusion.going_loss
     found = [
-        f"Shipping {arm} for everybody loses {_reward(ship)} in 1,000 decisions, beside each player's best arm. That "
-        "is the most that going on can still find.",
+        f"Shipping {arm} for everybody loses {_reward(ship)} in 1,000 decisions, compared with each player's best "
+        "arm. Going on cannot gain more than that.",
         f"Going on as now earns {_reward(abs(going - ship))} {'less' if going >= ship else 'more'} in 1,000 decisions "
         f"than shipping {arm} for everybody.",
     ]
     if len(conclusion.players) > 1:
         own = _reward(conclusion.own_loss)
-        found.append(f"Shipping for each player what the model expects most of loses {own} in 1,000 decisions.")
+        found.append(f"Giving each player the arm with its highest expected reward loses {own} in 1,000 decisions.")
     return found
 
 
@@ -98,7 +98,8 @@ def cautions(conclusion: Conclusion) -> list[str]:
         )
     if conclusion.alone:
         found.append(
-            f"{plural(conclusion.alone, 'player')} that joined last count only for everybody: memory is bounded."
+            f"No arm can be shown to be the best for the {plural(conclusion.alone, 'player')} that joined last, "
+            "because memory is bounded. Their rewards count for everybody."
         )
     return found
 
@@ -142,9 +143,10 @@ def player_table(conclusion: Conclusion, most: int = SHOWN) -> list[list[str]]:
 def reading(conclusion: Conclusion) -> list[str]:
     """How to read it, and on what it rests."""
     return [
-        f"“Ship” is guaranteed: at most {percent(conclusion.level)} of experiments ever ship a wrong arm for anybody, "
-        "however often one looks, for any rewards in their range. It is about the average over the decisions so far.",
-        "Chances, and what stopping or going on costs, come from the model of the players behind posse diagnose.",
+        f"“Ship” is guaranteed: at most {percent(conclusion.level)} of experiments are ever told to ship a wrong arm "
+        "for anybody, however often one looks, for any rewards in their range. The best arm is the one that is best on "
+        "average over the decisions so far.",
+        "Chances, and what stopping or going on costs, come from the model of the players that posse diagnose uses.",
         f"Each interval holds at every look with probability {percent(1 - conclusion.level)}.",
         "All this is void if whether or when a reward comes depends on the arm; posse watch checks that.",
     ]

@@ -55,5 +55,5 @@ def log_blocks(source: Any) -> LogBlocks:
 
 
 def takes_default(setup: Mapping[str, Any]) -> bool:
-    """Whether a decision without a reward gets one in the end, so that a missing reward is an outcome."""
+    """Whether a decision without a reward gets one in the end, so that a missing reward is no fault."""
     return setup.get("default_reward") is not None

@@ -75,7 +75,7 @@ def missing(evidence: WatchEvidence, setup: Mapping[str, Any]) -> Iterator[str]:
     if evidence.answers is None:
         yield (
             "whether rewards arrive alike is not checked: decisions without a reward get the default reward, so a "
-            "missing reward is an outcome"
+            "missing reward is no fault"
         )
     if setup["holdout"] == 1:
         yield "all decisions are held out, so there is no adaptive part"

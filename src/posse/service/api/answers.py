@@ -14,12 +14,12 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class OutcomeBody(BaseModel, strict=True, extra="forbid", frozen=True):
-    """What else comes of a decision beside its reward. With a bound, arms that cross it raise an alarm."""
+    """What else comes of a decision besides its reward. With a bound, arms that cross it raise an alarm."""
 
     range: list[Finite] = Field([0.0, 1.0], min_length=2, max_length=2)
     at_most: Finite | None = Field(None, description="The mean of every arm should be at most this")
     at_least: Finite | None = Field(None, description="The mean of every arm should be at least this")
-    action: Literal["alarm", "pause"] = Field("alarm", description="With pause, an arm that raises it is also retired")
+    action: Literal["alarm", "retire"] = Field("alarm", description="With retire, such an arm is also retired")
 
 
 # ---------------------------------------------------------------- rows of the log
@@ -257,8 +257,8 @@ class BestChancesAnswer(BaseModel):
     chances: Table = Field(description="The chance that an arm is the player's best")
     overall: list[float] = Field(description="For each arm the chance that it is best on average over all decisions")
     others: Table = Field(description="The weight of other players' data in what is known of the mean, from 0 to 1")
-    one_loss: list[float] = Field(description="What shipping each arm for everybody loses, beside every player's best")
-    own_loss: float = Field(description="The same if each player gets the arm that the model expects most of")
+    one_loss: list[float] = Field(description="What shipping each arm for everybody loses against every player's best")
+    own_loss: float = Field(description="The same if each player gets the arm with its highest expected reward")
     going_loss: float = Field(description="The same if decisions go on with the present probabilities")
 
 
@@ -268,8 +268,8 @@ class ConclusionResult(BaseModel):
     schema_: Literal[1] = Field(alias="schema", description="The version of this form")
     kind: Literal["conclusion"]
     verdict: str = Field(description="What to do, in a sentence or two")
-    level: float = Field(description="A wrong arm is ever shipped, for anybody, with at most this probability")
-    tolerance: float = Field(description="By how much the arm that is shipped may be worse than another, in rewards")
+    level: float = Field(description="The largest probability that the verdict ever says to ship a wrong arm")
+    tolerance: float = Field(description="By how much the arm to ship may be worse than another, in rewards")
     decisions: int
     answers: int = Field(description="How many decisions have a reward, and probabilities")
     arms: list[ArmSummary]
@@ -277,9 +277,9 @@ class ConclusionResult(BaseModel):
     winner: str | None = Field(description="The arm that is shown to be the best for everybody")
     since: int = Field(description="After how many rewards it was shown; 0 if none is")
     leader: str = Field(description="The winner, or else the arm that is most likely the best for everybody")
-    differences: list[ArmDifferenceAnswer] = Field(description="The leader beside every other arm on offer")
+    differences: list[ArmDifferenceAnswer] = Field(description="The leader against every other arm on offer")
     ship_loss: float = Field(description="What shipping the leader for everybody loses a decision, by the model")
-    own_loss: float = Field(description="The same if each player gets the arm that the model expects most of")
+    own_loss: float = Field(description="The same if each player gets the arm with its highest expected reward")
     going_loss: float = Field(description="The same if decisions go on with the present probabilities")
     best: BestChancesAnswer
     alone: int = Field(description="Players that have no evidence of their own, because memory is bounded")

@@ -14,7 +14,7 @@ _flag: dict[str, Any] = {"key": "offers", "reason": "SPLIT", "variant": "coupon"
 _flag |= {"metadata": {"decision": ID, "propensity": 0.5, "experiment": "offers"}}
 _taken = {"decision": ID, "status": "taken", "detail": None}
 _unknown = {"decision": "99-00000000", "status": "unknown", "detail": "decision 99-00000000 was not made in …"}
-_outcome = {"range": [0.0, 1.0], "at_most": 0.05, "at_least": None, "action": "pause"}
+_outcome = {"range": [0.0, 1.0], "at_most": 0.05, "at_least": None, "action": "retire"}
 _experiment = {
     "name": "offers",
     "policy": {"name": "PosseTS", "constants": {}, "label": "PosseTS"},
@@ -74,7 +74,7 @@ EXAMPLES: dict[str, list[dict[str, Any]]] = {
     "ExperimentBody": [
         {"name": "offers", "arms": ARMS, "players": PLAYERS},
         {"name": "ramp", "arms": ARMS, "shares": {"coupon": [0.05, 0.3]}, "control": "nothing", "burn_in": 500},
-        {"name": "guarded", "arms": ARMS, "outcomes": {"refund": {"at_most": 0.05, "action": "pause"}}},
+        {"name": "guarded", "arms": ARMS, "outcomes": {"refund": {"at_most": 0.05, "action": "retire"}}},
         {"name": "teas", "arms": ["green", "black"], "policy": {"name": "RobustAggTS", "constants": {"epsilon": 0.1}}},
     ],
     "ChangeBody": [

@@ -21,8 +21,8 @@ NUMBERS = {
     "epsilon": "ε",
     "patience": "the minutes to wait",
     "default_reward": "the reward to count",
-    "holdout": "the share at random",
-    "burn_in": "the decisions with equal shares",
+    "holdout": "the holdout",
+    "burn_in": "the burn-in",
 }
 NUMBER = r"([-−+]?(?:\d+\.?\d*|\.\d+))"
 WITH_VALUES = re.compile(r"(.+?)\s*:\s*([^\W\d]\w*\s*=.*)")  # a player's name, and its attributes
@@ -136,7 +136,7 @@ def outcomes_of(text: str) -> dict[str, dict[str, Any]]:
     """Outcomes beside the reward, each on a line: the range, and perhaps a bound and what to do about it.
 
     >>> outcomes_of("refund: 0 to 1, at most 0.05, retire the arm\\nminutes: 0 to 60")["refund"]
-    {'range': (0.0, 1.0), 'at_most': 0.05, 'action': 'pause'}
+    {'range': (0.0, 1.0), 'at_most': 0.05, 'action': 'retire'}
     """
     found: dict[str, dict[str, Any]] = {}
     for line in lines(text):
@@ -147,7 +147,7 @@ def outcomes_of(text: str) -> dict[str, dict[str, Any]]:
         name, low, high, which, bound, retire = match.groups()
         made: dict[str, Any] = {"range": (_number(low), _number(high))}
         if which:
-            made |= {f"at_{which}": _number(bound), "action": "pause" if retire else "alarm"}
+            made |= {f"at_{which}": _number(bound), "action": "retire" if retire else "alarm"}
         _add(found, "outcome", name, made)
     return found
 

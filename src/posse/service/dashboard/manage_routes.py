@@ -169,7 +169,10 @@ def _command(name: str, typed: Mapping[str, str], experiment: queries.Experiment
     match typed.get("do"):
         case "finish":
             own = forms.own_arms_of(typed.get("ship_for", ""), [arm for arm, _ in experiment.arms])
-            return Change(name, status="finished", ship=typed.get("ship") or None, ship_for=own)
+            ship = typed.get("ship") or None
+            if ship is None and experiment.ship is not None:
+                raise ValueError(f"It ships {experiment.ship!r}; to ship nothing, resume it and finish it again")
+            return Change(name, status="finished", ship=ship, ship_for=own)
         case str(do) if do in STATUSES:
             return Change(name, status=STATUSES[do])
         case "shares":
