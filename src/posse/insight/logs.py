@@ -8,11 +8,10 @@ from typing import Any, overload
 
 import numpy as np
 
-from posse.checks import number
+from posse.checks import NARROWEST, WIDEST, number
 from posse.insight import columns as tables
 from posse.insight.columns import Columns
 from posse.learner import Counts
-from posse.learner.setup import NARROWEST, WIDEST
 from posse.text import listed
 
 LEAST_PROPENSITY = 1e-100  # what is less likely does not happen, and squares of weights would overflow
