@@ -149,11 +149,7 @@ def running_evidence(
 
 
 def running_low(
-    counts: np.ndarray,
-    sums: np.ndarray,
-    spreads: np.ndarray,
-    level: np.ndarray | float,
-    reach: np.ndarray | float,
+    counts: np.ndarray, sums: np.ndarray, spreads: np.ndarray, level: np.ndarray | float, reach: np.ndarray | float
 ) -> np.ndarray:
     """A lower end for the average of the terms' means: with probability 1 − level it is never wrong.
 

@@ -102,6 +102,11 @@ def add_outputs(parser: argparse._ActionsContainer, *, figure: bool, report: boo
     parser.add_argument("--json", metavar="FILE", help="also write it as JSON to FILE; - prints only JSON")
 
 
+def add_level(parser: argparse._ActionsContainer, default: float, text: str) -> None:
+    """Add the option --level, with what it is the probability of."""
+    parser.add_argument("--level", type=float, default=default, metavar="P", help=f"{text} (default: {default})")
+
+
 def answer(
     function: Callable[..., Any],
     options: argparse.Namespace,

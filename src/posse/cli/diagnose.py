@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from posse.cli import add_columns, add_outputs, answer
+from posse.cli import add_columns, add_level, add_outputs, answer
 
 PLACE = 20
 
@@ -39,13 +39,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "seconds, or a minute for many players)",
     )
     add_columns(parser.add_argument_group("which columns of the log hold what"), propensity=False)
-    parser.add_argument(
-        "--level",
-        type=float,
-        default=0.05,
-        metavar="P",
-        help="the largest probability of ever raising a false alarm (default: 0.05)",
-    )
+    add_level(parser, 0.05, "the largest probability of ever raising a false alarm")
     add_outputs(parser, figure=True, report=True)
     parser.set_defaults(run=_diagnose, progress=True)
 

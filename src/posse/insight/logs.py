@@ -118,9 +118,8 @@ def read_log(
     columns = Columns(reward=columns) if isinstance(columns, str) else columns
     found = tables.Source(source)
     about = found.about
-    own = (
-        () if about else ("observed", "decision", "round", "probabilities")
-    )  # in a log from elsewhere, such a column means something else
+    # In a log from elsewhere, columns of these names mean something else.
+    own = () if about else ("observed", "decision", "round", "probabilities")
     wanted = [name for name in also if name in found.names and name not in (*own, "propensity")]
     outcomes = [name for name, _ in about.get("setup", {}).get("outcomes", ())] if "outcomes" in also else []
     propensity = columns.propensity if "propensity" in also else None

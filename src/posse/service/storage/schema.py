@@ -29,9 +29,7 @@ experiments = sql.Table(
     # What follows from the log:
     Column("status", Text, nullable=False),  # running, paused, finished or archived
     Column("description", Text, nullable=False),  # what people say about it
-    Column(
-        "shipped", Text
-    ),  # the arms that a finished one gives, as in the detail of the change; none if it gives none
+    Column("shipped", Text),  # the arms that a finished one gives, as in the detail of the change; none if none
     Column("shares", Text),  # limits on arms' shares, as in the detail of a change; none if they are the set-up's
     Column("rounds", BigInteger, nullable=False),
     Column("decisions", BigInteger, nullable=False),
