@@ -133,6 +133,11 @@ def answer(
         Path(options.report).write_text(result.report(), encoding="utf-8")
 
 
+def insight(name: str) -> Run:
+    """What runs a function of `posse.insight`, which is imported only then."""
+    return lambda options: answer(getattr(importlib.import_module("posse.insight"), name), options)
+
+
 def add_columns(parser: argparse._ActionsContainer, *, propensity: bool, reward: str | None = "reward") -> None:
     """Add the options that say which columns of a log hold what, and which range its rewards have."""
     parser.add_argument(

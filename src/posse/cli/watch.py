@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from posse.cli import add_level, add_outputs, answer
+from posse.cli import add_level, add_outputs, insight
 
 PLACE = 42
 
@@ -21,10 +21,4 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("source", metavar="LOG", help="a learner's log, or an exported one: a .parquet file")
     add_level(parser, 0.01, "the largest probability that a check ever raises a false alarm")
     add_outputs(parser, figure=True)
-    parser.set_defaults(run=_watch)
-
-
-def _watch(options: argparse.Namespace) -> None:
-    from posse.insight import watch
-
-    answer(watch, options)
+    parser.set_defaults(run=insight("watch"))

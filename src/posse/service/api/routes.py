@@ -144,11 +144,9 @@ def _shown(experiment: queries.Experiment) -> dict[str, Any]:
     shown["attributes"] = setup.attributes.to_dict()
     shown["outcomes"] = {name: each.to_dict() for name, each in setup.outcomes.items()}
     shown["policy"] = bodies.PolicyAnswer(name=type(policy).__name__, constants=policy.arguments(), label=policy.label)
-    return shown | {names: _entries(shown[names]) for names in ("arms", "players")}
-
-
-def _entries(names: list[tuple[str, bool]]) -> list[bodies.RosterEntry]:
-    return [bodies.RosterEntry(name=name, here=here) for name, here in names]
+    for kind in ("arms", "players"):
+        shown[kind] = [bodies.RosterEntry(name=name, here=here) for name, here in shown[kind]]
+    return shown
 
 
 # ---------------------------------------------------------------- decisions and rewards

@@ -351,9 +351,10 @@ def log_tables(connection: Connection, name: str) -> Iterator[Any]:
     )
     about = describe(live.state, _past(connection, row, live, live.state.decisions - decisions))
     attributes, said = live.state.attributes(), metadata(about, decisions + recorded, recorded)
-    made = map(_decision, connection.execute(log_rows.DECISIONS, here, execution_options=by_parts).mappings())
-    past = map(_recorded, connection.execute(log_rows.PAST_REWARDS, here, execution_options=by_parts).mappings())
-    rows = heapq.merge(made, past, key=lambda pair: (pair[0].round, pair[0].serial))
+    made = connection.execute(log_rows.DECISIONS, here, execution_options=by_parts).mappings()
+    past = connection.execute(log_rows.PAST_REWARDS, here, execution_options=by_parts).mappings()
+    recorded_rows = ((log_rows.past_row(each), _answer(each)) for each in past)
+    rows = heapq.merge(map(_decision, made), recorded_rows, key=lambda pair: (pair[0].round, pair[0].serial))
     for _ in range(0, max(decisions + recorded, 1), TABLE_ROWS):
         columns, probabilities = unpack(RowLog(itertools.islice(rows, TABLE_ROWS)).parts())
         found = outcomes_of_rows(connection, live.id, columns["serial"]) if live.state.setup.outcomes else {}
@@ -364,10 +365,6 @@ def log_tables(connection: Connection, name: str) -> Iterator[Any]:
 def _decision(row: Values) -> tuple[Row, Answer | None]:
     made = log_rows.with_availability(log_rows.decision_row(row), row["offered"])
     return made, None if row["reward"] is None else _answer(row)
-
-
-def _recorded(row: Values) -> tuple[Row, Answer | None]:
-    return log_rows.past_row(row), _answer(row)
 
 
 def _answer(row: Values) -> Answer:
