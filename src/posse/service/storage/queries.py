@@ -129,8 +129,8 @@ def experiments(
         shares = setup.shares
         if row.shares is not None:
             shares = log_rows.parse_shares(row.shares, [name for name, _ in names[row.id]])
-        one = _described(row._mapping, setup, [], here.get(row.id, 0), names[row.id], shares)
-        found.append(one.shipping(Shipment.parse(row.shipped), ()))
+        who, done = ([], here.get(row.id, 0), names[row.id]), _progress(row._mapping)
+        found.append(Experiment(row.name, setup, *who, **done, shares=shares).shipping(Shipment.parse(row.shipped), ()))
     return found
 
 
@@ -154,16 +154,8 @@ def _matching(
     return query if only is None else query.where(name == only)
 
 
-def _described(
-    row: Values,
-    setup: Setup,
-    players: list[tuple[str, bool]],
-    player_count: int,
-    arms: list[tuple[str, bool]],
-    shares: Shares,
-) -> Experiment:
-    counts = {name: row[name] for name in PROGRESS}
-    return Experiment(row["name"], setup, players, player_count, arms, shares=shares, **counts)
+def _progress(row: Values) -> dict[str, Any]:
+    return {name: row[name] for name in PROGRESS}
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
@@ -198,8 +190,8 @@ def described(connection: Connection, live: LiveExperiment) -> Experiment:
     """An experiment from memory, all of which has been written; no more is read for many players than for few."""
     state = live.state
     first = zip(state.player_roster.names, state.player_roster.here[:LARGEST_BATCH].tolist(), strict=False)
-    who = list(first), state.player_roster.count, list(state.arm_roster), state.shares
-    found = _described(find(connection, live.name), state.setup, *who)
+    who, done = (list(first), state.player_roster.count, list(state.arm_roster)), _progress(find(connection, live.name))
+    found = Experiment(live.name, state.setup, *who, **done, shares=state.shares)
     return found.shipping(live.life.shipment, state.player_roster.names)
 
 
