@@ -101,14 +101,14 @@ def _log_loss(pulls: np.ndarray, sums: np.ndarray, mean: np.ndarray) -> np.ndarr
 # ---------------------------------------------------------------- evidence
 
 
-def log_sum(logs: np.ndarray, axis: int = -1) -> np.ndarray:
-    """ln Σ exp(logs) along an axis, several times as fast as NumPy's logaddexp; one of them must be finite.
+def log_sum(logs: np.ndarray) -> np.ndarray:
+    """ln Σ exp(logs) along the last axis, several times as fast as NumPy's logaddexp; one of them must be finite.
 
     >>> float(log_sum(np.log([0.25, 0.5])).round(4)), float(log_sum(np.array([-np.inf, 1000.0])))
     (-0.2877, 1000.0)
     """
-    top = logs.max(axis=axis, keepdims=True)
-    return np.asarray(np.log(np.exp(logs - top).sum(axis=axis)) + top.squeeze(axis))
+    top = logs.max(axis=-1, keepdims=True)
+    return np.asarray(np.log(np.exp(logs - top).sum(axis=-1)) + top.squeeze(-1))
 
 
 def evidence_above(counts: np.ndarray, sums: np.ndarray, bound: np.ndarray | float) -> np.ndarray:
