@@ -80,6 +80,15 @@ def interval(pulls: np.ndarray, sums: np.ndarray, level: np.ndarray | float) -> 
     return _crossing(pulls, sums, target, mean, 0.0), _crossing(pulls, sums, target, mean, 1.0)
 
 
+def reward_interval(
+    pulls: np.ndarray, sums: np.ndarray, level: np.ndarray | float, low: float, high: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean of rewards in [low, high], and the ends of its `interval`; without any, NaN and the whole range."""
+    least, most = interval(pulls, np.clip((sums - low * pulls) / (high - low), 0, pulls), level)
+    means = np.divide(sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0)
+    return means, low + (high - low) * least, low + (high - low) * most
+
+
 def _crossing(pulls: np.ndarray, sums: np.ndarray, target: np.ndarray, inside: np.ndarray, end: float) -> np.ndarray:
     """Where −s ln μ − (n−s) ln(1−μ) passes the target between the mean and an end of [0, 1]."""
     outside = np.full(inside.shape, end)

@@ -15,7 +15,7 @@ from pydantic import Discriminator, Tag
 from pydantic_core import to_json
 
 from posse.attributes import LONGEST_NAME
-from posse.confidence import interval, shares
+from posse.confidence import reward_interval, shares
 from posse.insight.diagnosis.api import diagnose
 from posse.learner import Counts
 from posse.learner.state import LearnerState
@@ -306,19 +306,13 @@ def _state(state: LearnerState, after: int, limit: int) -> Callable[[], bodies.S
 
 
 def _shown_state(counts: Counts, indices: queries.Indices, some: slice) -> bodies.StateAnswer:
-    unit, pulls, sums = counts.high - counts.low, counts.pulls[some], counts.sums[some]
     level = LEVEL * np.outer(shares(len(counts.players))[some], shares(len(counts.arms)))
-    low, high = interval(pulls, np.clip((sums - pulls * counts.low) / unit, 0, pulls), level)
+    means, low, high = reward_interval(counts.pulls[some], counts.sums[some], level, counts.low, counts.high)
     return bodies.StateAnswer(
         players=list(counts.players[some]),
         arms=list(counts.arms),
-        pulls=pulls.tolist(),
-        means=plain(np.divide(sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0)),
-        low=plain(counts.low + unit * low),
-        high=plain(counts.low + unit * high),
-        centers=plain(indices.centers),
-        scales=plain(indices.scales),
-        shared=plain(indices.weights),
-        probabilities=plain(indices.probabilities),
+        pulls=counts.pulls[some].tolist(),
+        **plain({"means": means, "low": low, "high": high, "shared": indices.weights}),
+        **plain({name: getattr(indices, name) for name in ("centers", "scales", "probabilities")}),
         next=some.stop if some.stop < len(counts.players) else None,
     )
