@@ -94,8 +94,8 @@ class Learner:
     ) -> None:
         ends = value_range("reward_range", reward_range, "reward")
         fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, Attributes(attributes), player_limit
-        named = None if control is None else str(control)
-        setup = Setup(policy, horizon, seed, *ends, *fixed, declared(outcomes), check_shares(shares), named, burn_in)
+        later = declared(outcomes), check_shares(shares), None if control is None else str(control), burn_in
+        setup = Setup(*(policy, horizon, seed, *ends, *fixed, *later))
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)

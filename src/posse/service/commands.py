@@ -236,7 +236,7 @@ class Create(NamedTuple):
         ends = value_range("reward_range", self.reward_range, "reward")
         fixed = self.floor, self.holdout, self.default_reward, self.patience, NO_LIMIT, True
         known = Attributes(self.attributes), self.player_limit, declared(self.outcomes), check_shares(self.shares)
-        setup = Setup(self.policy, self.horizon, seed, *ends, *fixed, *known, self.control, self.burn_in)
+        setup = Setup(*(self.policy, self.horizon, seed, *ends, *fixed, *known, self.control, self.burn_in))
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
         said = Life().moves(None, None, self.description)
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))

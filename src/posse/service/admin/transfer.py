@@ -204,8 +204,7 @@ class _LogImport:
             if change is None:
                 self._observe(entries)
             elif change["kind"] == "shares":
-                self._write_decisions(lambda entry, rounds=change["rounds"]: entry["round"] <= rounds)
-                live.set_shares(change["shares"], live.time, change["rounds"])
+                self._set_shares(change["shares"], change["rounds"])
             else:
                 rest = change["knows_others"], values_of(state.setup, change), change.get("outcome")
                 live.change(change["kind"], change["name"], live.time, *rest)
@@ -215,6 +214,10 @@ class _LogImport:
             live.append_change("rounds", state.rounds, live.time)
         if state.decisions != about["decisions"]:
             raise ValueError(f"the log has {state.decisions} decisions, but says {about['decisions']}")
+
+    def _set_shares(self, shares: Any, rounds: int) -> None:
+        self._write_decisions(lambda entry: entry["round"] <= rounds)
+        self.live.set_shares(shares, self.live.time, rounds)
 
     def _observe(self, entries: list[RewardEntry]) -> None:
         state, at = self.live.state, entries[0].observed_at

@@ -129,8 +129,9 @@ def experiments(
         shares = setup.shares
         if row.shares is not None:
             shares = log_rows.parse_shares(row.shares, [name for name, _ in names[row.id]])
-        who, done = ([], here.get(row.id, 0), names[row.id]), _progress(row._mapping)
-        found.append(Experiment(row.name, setup, *who, **done, shares=shares).shipping(Shipment.parse(row.shipped), ()))
+        rest = {**_progress(row._mapping), "shares": shares}
+        one = Experiment(row.name, setup, [], here.get(row.id, 0), names[row.id], **rest)
+        found.append(one.shipping(Shipment.parse(row.shipped), ()))
     return found
 
 
