@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+NARROWEST, WIDEST = 1e-100, 1e100  # of ranges
+
 
 def is_bool(value: Any) -> bool:
     """Whether a value is True or False, NumPy's too; NumPy is not imported for it."""
@@ -30,6 +32,18 @@ def number(
     if not (math.isfinite(real) and least <= real <= most and real > above):
         raise ValueError(f"{name}={value!r}, but expected {_range(least, most, above)}")
     return real
+
+
+def value_range(name: str, given: Any, what: str) -> tuple[float, float]:
+    """The lowest and the highest value that is possible, from a pair; `what` the values are, for the errors."""
+    try:
+        low, high = given
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}={given!r}, but expected (lowest, highest)") from None
+    low, high = number(f"the lowest {what}", low), number(f"the highest {what}", high)
+    if not NARROWEST <= high - low <= WIDEST:
+        raise ValueError(f"{name}=({low:g}, {high:g}), but expected (lowest, highest) with lowest < highest")
+    return low, high
 
 
 def dissimilarity(epsilon: Any) -> float:

@@ -80,6 +80,15 @@ def interval(pulls: np.ndarray, sums: np.ndarray, level: np.ndarray | float) -> 
     return _crossing(pulls, sums, target, mean, 0.0), _crossing(pulls, sums, target, mean, 1.0)
 
 
+def reward_interval(
+    pulls: np.ndarray, sums: np.ndarray, level: np.ndarray | float, low: float, high: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean of rewards in [low, high], and the ends of its `interval`; without any, NaN and the whole range."""
+    least, most = interval(pulls, np.clip((sums - low * pulls) / (high - low), 0, pulls), level)
+    means = np.divide(sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0)
+    return means, low + (high - low) * least, low + (high - low) * most
+
+
 def _crossing(pulls: np.ndarray, sums: np.ndarray, target: np.ndarray, inside: np.ndarray, end: float) -> np.ndarray:
     """Where −s ln μ − (n−s) ln(1−μ) passes the target between the mean and an end of [0, 1]."""
     outside = np.full(inside.shape, end)
@@ -101,14 +110,14 @@ def _log_loss(pulls: np.ndarray, sums: np.ndarray, mean: np.ndarray) -> np.ndarr
 # ---------------------------------------------------------------- evidence
 
 
-def log_sum(logs: np.ndarray, axis: int = -1) -> np.ndarray:
-    """ln Σ exp(logs) along an axis, several times as fast as NumPy's logaddexp; one of them must be finite.
+def log_sum(logs: np.ndarray) -> np.ndarray:
+    """ln Σ exp(logs) along the last axis, several times as fast as NumPy's logaddexp; one of them must be finite.
 
     >>> float(log_sum(np.log([0.25, 0.5])).round(4)), float(log_sum(np.array([-np.inf, 1000.0])))
     (-0.2877, 1000.0)
     """
-    top = logs.max(axis=axis, keepdims=True)
-    return np.asarray(np.log(np.exp(logs - top).sum(axis=axis)) + top.squeeze(axis))
+    top = logs.max(axis=-1, keepdims=True)
+    return np.asarray(np.log(np.exp(logs - top).sum(axis=-1)) + top.squeeze(-1))
 
 
 def evidence_above(counts: np.ndarray, sums: np.ndarray, bound: np.ndarray | float) -> np.ndarray:
@@ -149,11 +158,7 @@ def running_evidence(
 
 
 def running_low(
-    counts: np.ndarray,
-    sums: np.ndarray,
-    spreads: np.ndarray,
-    level: np.ndarray | float,
-    reach: np.ndarray | float,
+    counts: np.ndarray, sums: np.ndarray, spreads: np.ndarray, level: np.ndarray | float, reach: np.ndarray | float
 ) -> np.ndarray:
     """A lower end for the average of the terms' means: with probability 1 − level it is never wrong.
 

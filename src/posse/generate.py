@@ -15,12 +15,11 @@ from posse.rewards import Bernoulli, Family
 from posse.streams import GENERATE, check_seed, key, uniforms
 
 ODDITIES = ("reversed", "swapped", "favourite", "own")
-SCALES: dict[
-    str, tuple[Any, Any, float]
-] = {  # a scale, its inverse, and where on the scale of means a step on it moves a mean most
+SCALES: dict[str, tuple[Any, Any, float]] = {
     "logit": (lambda mean: np.log(mean / (1 - mean)), lambda x: 1 / (1 + np.exp(-x)), 0.5),
     "log": (np.log, np.exp, 1.0),
 }
+"""A scale, its inverse, and where on the scale of means a step on it moves a mean most."""
 LIFT = 0.1  # how much better than the best centre a private favourite is
 BASE = 0.8  # the arms that are not subpar start here for the first player
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple
 
-from posse.checks import number, store
+from posse.checks import number, store, value_range
 
 ALARM_LEVEL = 0.05  # the probability that an experiment whose arms keep all bounds ever raises an alarm
 ACTIONS = ("alarm", "retire")
@@ -35,13 +35,7 @@ class Outcome:
     """With "retire", an arm that raises the alarm is also retired, unless it is the last; `add_arm` brings it back."""
 
     def __post_init__(self) -> None:
-        try:
-            low, high = self.range
-        except (TypeError, ValueError):
-            raise TypeError(f"range={self.range!r}, but expected (lowest, highest)") from None
-        low, high = number("the lowest value", low), number("the highest value", high)
-        if not 1e-100 <= high - low <= 1e100:
-            raise ValueError(f"range=({low:g}, {high:g}), but expected (lowest, highest) with lowest < highest")
+        low, high = value_range("range", self.range, "value")
         if self.at_most is not None and self.at_least is not None:
             raise ValueError(f"at_most={self.at_most!r} and at_least={self.at_least!r}, but expected one bound or none")
         if self.action not in ACTIONS:

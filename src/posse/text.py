@@ -35,7 +35,7 @@ def align(rows: Iterable[Sequence[str]], sides: str = "<>") -> list[str]:
 
 
 def align_blocks(
-    first: Sequence[Sequence[str]], others: Iterable[Sequence[str]], width: int = WIDTH, sides: str = "<>"
+    first: Sequence[Sequence[str]], others: Iterable[Sequence[str]], width: int = WIDTH
 ) -> list[list[str]]:
     """Columns as tables of at most `width` characters: each has the first columns, and as many others as fit.
 
@@ -53,7 +53,7 @@ def align_blocks(
         if len(blocks[-1]) > len(first) and room([*blocks[-1], column]) > width:
             blocks.append(list(first))
         blocks[-1].append(column)
-    return [align(zip(*columns, strict=True), sides) for columns in blocks]
+    return [align(zip(*columns, strict=True)) for columns in blocks]
 
 
 def shorten(text: str, most: int) -> str:

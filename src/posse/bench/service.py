@@ -215,14 +215,8 @@ def combination(number: int) -> dict[str, Any]:
     number, plan = divmod(number, PLANS)
     number, age = divmod(number, len(AGES))
     device, hour = divmod(number, len(HOURS))
-    device_name = ATTRIBUTES["device"][device]
-    return {
-        "region": f"region {region}",
-        "device": device_name,
-        "age": AGES[age],
-        "hour": HOURS[hour],
-        "plan": f"plan {plan}",
-    }
+    values = f"region {region}", ATTRIBUTES["device"][device], AGES[age], HOURS[hour], f"plan {plan}"
+    return dict(zip(ATTRIBUTES, values, strict=True))
 
 
 def new_experiment(database: str, players: Sequence[str] = PLAYERS, attributes: dict[str, Any] | None = None) -> str:

@@ -35,11 +35,11 @@ def best(measured: Callable[[], dict[str, float]]) -> dict[str, float]:
     return max((measured() for _ in range(TRIES)), key=lambda each: each["pairs/s"])
 
 
-def offer(server: ServiceProcess, experiment: str, seconds: float, clients: int = CLIENTS) -> dict[str, float]:
+def offer(server: ServiceProcess, experiment: str, seconds: float) -> dict[str, float]:
     """What clients get done, each of which sends a request as soon as its last one is answered."""
     selector, took, pairs = selectors.DefaultSelector(), [], 0
     used, began = server.processor_seconds(), time.perf_counter()
-    for number in range(clients):
+    for number in range(CLIENTS):
         client = SingleClient(server.url, experiment, number)
         selector.register(client.socket, selectors.EVENT_READ, client)
         client.decide()

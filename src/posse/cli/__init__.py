@@ -102,6 +102,11 @@ def add_outputs(parser: argparse._ActionsContainer, *, figure: bool, report: boo
     parser.add_argument("--json", metavar="FILE", help="also write it as JSON to FILE; - prints only JSON")
 
 
+def add_level(parser: argparse._ActionsContainer, default: float, text: str) -> None:
+    """Add the option --level, with what it is the probability of."""
+    parser.add_argument("--level", type=float, default=default, metavar="P", help=f"{text} (default: {default})")
+
+
 def answer(
     function: Callable[..., Any],
     options: argparse.Namespace,
@@ -126,6 +131,11 @@ def answer(
         result.figure().savefig(options.figure)
     if options.report is not None:
         Path(options.report).write_text(result.report(), encoding="utf-8")
+
+
+def insight(name: str) -> Run:
+    """What runs a function of `posse.insight`, which is imported only then."""
+    return lambda options: answer(getattr(importlib.import_module("posse.insight"), name), options)
 
 
 def add_columns(parser: argparse._ActionsContainer, *, propensity: bool, reward: str | None = "reward") -> None:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from posse.checks import output_file
-from posse.cli import add_outputs, answer
+from posse.cli import add_level, add_outputs, answer
 
 PLACE = 44
 
@@ -28,13 +28,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="D",
         help="by how much the arm to ship may be worse than another, in rewards (default: 0)",
     )
-    parser.add_argument(
-        "--level",
-        type=float,
-        default=0.05,
-        metavar="P",
-        help="the largest probability that it ever says to ship a wrong arm (default: 0.05)",
-    )
+    add_level(parser, 0.05, "the largest probability that it ever says to ship a wrong arm")
     parser.add_argument("--html", metavar="FILE", help="also write a one-page summary: an .html file")
     parser.add_argument(
         "--title", default="", metavar="TEXT", help="the summary's title, such as the experiment's name"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from posse.cli import add_columns, add_outputs, answer
+from posse.cli import add_columns, add_level, add_outputs, insight
 
 PLACE = 20
 
@@ -39,18 +39,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "seconds, or a minute for many players)",
     )
     add_columns(parser.add_argument_group("which columns of the log hold what"), propensity=False)
-    parser.add_argument(
-        "--level",
-        type=float,
-        default=0.05,
-        metavar="P",
-        help="the largest probability of ever raising a false alarm (default: 0.05)",
-    )
+    add_level(parser, 0.05, "the largest probability of ever raising a false alarm")
     add_outputs(parser, figure=True, report=True)
-    parser.set_defaults(run=_diagnose, progress=True)
-
-
-def _diagnose(options: argparse.Namespace) -> None:
-    from posse.insight import diagnose
-
-    answer(diagnose, options)
+    parser.set_defaults(run=insight("diagnose"), progress=True)

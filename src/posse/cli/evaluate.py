@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.cli import add_columns, add_outputs, answer
+from posse.cli import add_columns, add_level, add_outputs, answer
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.targets import FixedPolicy
@@ -58,9 +58,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     what.add_argument("--holdout", action="store_true", help="only the decisions that a learner held out")
     add_columns(parser.add_argument_group("which columns of the log hold what"), propensity=True)
-    parser.add_argument(
-        "--level", type=float, default=0.05, metavar="P", help="how often an interval may miss (default: 0.05)"
-    )
+    add_level(parser, 0.05, "how often an interval may miss")
     estimators = "auto, dr, snips or ips (default: auto; for a learner's log whose arms' means may drift: dr)"
     parser.add_argument("--estimator", default="auto", metavar="NAME", help=estimators)
     parser.add_argument(

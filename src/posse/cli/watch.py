@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from posse.cli import add_outputs, answer
+from posse.cli import add_level, add_outputs, insight
 
 PLACE = 42
 
@@ -19,18 +19,6 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "it holds at every look, so look as often as you like.",
     )
     parser.add_argument("source", metavar="LOG", help="a learner's log, or an exported one: a .parquet file")
-    parser.add_argument(
-        "--level",
-        type=float,
-        default=0.01,
-        metavar="P",
-        help="the largest probability that a check ever raises a false alarm (default: 0.01)",
-    )
+    add_level(parser, 0.01, "the largest probability that a check ever raises a false alarm")
     add_outputs(parser, figure=True)
-    parser.set_defaults(run=_watch)
-
-
-def _watch(options: argparse.Namespace) -> None:
-    from posse.insight import watch
-
-    answer(watch, options)
+    parser.set_defaults(run=insight("watch"))

@@ -8,11 +8,10 @@ from typing import Any, overload
 
 import numpy as np
 
-from posse.checks import number
+from posse.checks import NARROWEST, WIDEST, number
 from posse.insight import columns as tables
 from posse.insight.columns import Columns
 from posse.learner import Counts
-from posse.learner.setup import NARROWEST, WIDEST
 from posse.text import listed
 
 LEAST_PROPENSITY = 1e-100  # what is less likely does not happen, and squares of weights would overflow
@@ -119,9 +118,8 @@ def read_log(
     columns = Columns(reward=columns) if isinstance(columns, str) else columns
     found = tables.Source(source)
     about = found.about
-    own = (
-        () if about else ("observed", "decision", "round", "probabilities")
-    )  # in a log from elsewhere, such a column means something else
+    # In a log from elsewhere, columns of these names mean something else.
+    own = () if about else ("observed", "decision", "round", "probabilities")
     wanted = [name for name in also if name in found.names and name not in (*own, "propensity")]
     outcomes = [name for name, _ in about.get("setup", {}).get("outcomes", ())] if "outcomes" in also else []
     propensity = columns.propensity if "propensity" in also else None

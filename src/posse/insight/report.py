@@ -6,11 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posse.version import __version__
 
 if TYPE_CHECKING:
+    from jinja2 import Environment
     from matplotlib.figure import Figure
 
 
@@ -24,16 +25,21 @@ class ReportSection:
     tables: Sequence[Sequence[Sequence[str]]] = ()
 
 
+def templates(*folders: Path) -> Environment:
+    """The templates in some folders: what is put into them is escaped, and nothing that they name may be missing."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    style: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
+    return Environment(loader=FileSystemLoader(folders), undefined=StrictUndefined, **style)
+
+
 def to_html(title: str, sections: Sequence[ReportSection]) -> str:
     """A page with these sections; pictures are in it as SVG."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    template = environment.from_string((Path(__file__).parent / "report.html").read_text(encoding="utf-8"))
     filled = [
         {**vars(section), "pictures": [(shown, _svg(figure)) for shown, figure in section.pictures]}
         for section in sections
     ]
+    template = templates(Path(__file__).parent).get_template("report.html")
     return template.render(title=title, sections=filled, version=__version__)
 
 

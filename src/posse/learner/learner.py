@@ -13,6 +13,7 @@ from typing import Any, overload
 import numpy as np
 
 from posse.attributes import Attributes, Value
+from posse.checks import value_range
 from posse.decision import Decision, as_reports
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
@@ -92,14 +93,10 @@ class Learner:
         outcomes: Mapping[str, Outcome | Mapping[str, Any]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        try:
-            low, high = reward_range
-        except (TypeError, ValueError):
-            raise TypeError(f"reward_range={reward_range!r}, but expected (lowest, highest)") from None
-        known = Attributes(attributes), player_limit, declared(outcomes)
-        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, *known
-        limits, named = check_shares(shares), None if control is None else str(control)
-        setup = Setup(policy, horizon, seed, low, high, *fixed, shares=limits, control=named, burn_in=burn_in)
+        ends = value_range("reward_range", reward_range, "reward")
+        fixed = floor, holdout, default_reward, patience, waiting_limit, keep_log, Attributes(attributes), player_limit
+        later = declared(outcomes), check_shares(shares), None if control is None else str(control), burn_in
+        setup = Setup(*(policy, horizon, seed, *ends, *fixed, *later))
         if not callable(clock):
             raise TypeError(f"clock={clock!r}, but expected a function that gives the time in seconds")
         self._begin(setup, {"arms": check_names("arm", arms), **given_players(setup, players)}, clock)

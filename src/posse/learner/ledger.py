@@ -92,19 +92,37 @@ def unpack(parts: Iterable[PackedRows]) -> tuple[dict[str, np.ndarray], np.ndarr
     return named, np.frombuffer(probabilities, "<f8")
 
 
-class Ledger:
+class KnownDecisions:
+    """Decisions by serial number: those that wait for a reward, those that do not any more, and their outcomes."""
+
+    def __init__(self, outcomes: int) -> None:
+        self.waiting: OrderedDict[int, Row] = OrderedDict()  # oldest first
+        self.answers: OrderedDict[int, Answered] = OrderedDict()  # likewise
+        self.outcomes: dict[tuple[int, int], float] = {}  # by serial number and outcome, of which there are so many:
+        self._outcome_count = outcomes
+
+    def unknown(self, identity: str, serial: int, decisions: int) -> str:
+        """Why nothing can be reported of a decision; there were so many decisions."""
+        raise NotImplementedError
+
+    def keep_newest(self, known: OrderedDict[int, Any], most: int) -> None:
+        """Forget all but so many of those that wait, or of those that do not."""
+        while len(known) > most:
+            serial, _ = known.popitem(last=False)
+            for outcome in range(self._outcome_count):
+                self.outcomes.pop((serial, outcome), None)
+
+
+class Ledger(KnownDecisions):
     """The decisions of a learner. Those that wait are bounded in number; answered ones are kept if the log is.
 
     With outcomes, of which there are so many, decisions that are given up are kept like answered ones.
     """
 
     def __init__(self, waiting_limit: int, keep_log: bool, outcomes: int = 0) -> None:
+        super().__init__(outcomes)
         self.waiting_limit = waiting_limit
         self.keep_log = keep_log
-        self.waiting: OrderedDict[int, Row] = OrderedDict()  # by serial number, oldest first
-        self.answers: OrderedDict[int, Answered] = OrderedDict()  # likewise
-        self.outcomes: dict[tuple[int, int], float] = {}  # by serial number and outcome
-        self._outcome_count = outcomes
         self.answered = RowLog()
         self.given_up = 0
 
@@ -131,15 +149,12 @@ class Ledger:
         if row.serial >= 0:
             reward = None if answer.observed < 0 else answer.reward
             self.answers[row.serial] = (row.tag, reward, answer.defaulted, row.player, row.arm)
-            if not self.keep_log and len(self.answers) > self.waiting_limit:
-                serial, _ = self.answers.popitem(last=False)
-                for outcome in range(self._outcome_count):
-                    self.outcomes.pop((serial, outcome), None)
+            if not self.keep_log:
+                self.keep_newest(self.answers, self.waiting_limit)
         if self.keep_log:
             self.answered.append(row, answer)
 
     def unknown(self, identity: str, serial: int, decisions: int) -> str:
-        """Why nothing can be reported of a decision; there were so many decisions."""
         known = serial in self.waiting or self.answers.get(serial, NOBODY)[1] is not None
         if known or serial >= decisions:
             return f"decision {identity} is not known to this learner"

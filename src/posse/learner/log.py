@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 3
 
+Entry = TypeVar("Entry")
 Outcomes = Iterable[tuple[tuple[int, int], float]]
 """Serial number and outcome, and the value that came."""
 
@@ -133,19 +134,14 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     rewards: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for entry in entries:
         rewards[0 if entry["reward"] is None else entry["observed"]].append(entry)
-    changes = {change["event"]: change for change in about["changes"]}
-    for event in range(1, about["events"] + 1):
-        if event in changes:
-            change = changes[event]
-            if change["kind"] == "shares":
-                learner._set_shares(change["shares"], change["rounds"])
-                continue
+    for change, answered in events_of(about, lambda event: rewards.get(event, [])):
+        if change is None:
+            _observe(learner, answered)
+        elif change["kind"] == "shares":
+            learner._set_shares(change["shares"], change["rounds"])
+        else:
             values = values_of(learner.setup, change)
             learner._change(change["kind"], change["name"], change["knows_others"], values, change.get("outcome"))
-        elif event in rewards:
-            _observe(learner, rewards[event])
-        else:
-            raise ValueError(f"the log lacks event {event} of {about['events']}: rows are missing")
     for entry in rewards[0]:  # those that wait, or were given up
         row = row_of(learner.state, entry)
         if entry["observed"] == GIVEN_UP.observed:
@@ -159,6 +155,18 @@ def replay(learner: Learner, table: Any, clock: Callable[[], float]) -> None:
     learner.state.rounds, learner.state.decisions = about["rounds"], about["decisions"]
     learner.ledger.given_up = about["given_up"]
     learner._now = -math.inf if about["time"] is None else about["time"]
+
+
+def events_of(
+    about: dict[str, Any], rewards: Callable[[int], list[Entry]]
+) -> Iterator[tuple[dict[str, Any] | None, list[Entry]]]:
+    """The events of a log in order: a change, or None and the rewards that came; `rewards` has those of an event."""
+    changes = {change["event"]: change for change in about["changes"]}
+    for event in range(1, about["events"] + 1):
+        answered = [] if event in changes else rewards(event)
+        if not (answered or event in changes):
+            raise ValueError(f"the log lacks event {event} of {about['events']}: rows are missing")
+        yield changes.get(event), answered
 
 
 def values_of(setup: Setup, change: dict[str, Any]) -> tuple[Value, ...] | None:

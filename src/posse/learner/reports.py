@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from posse.decision import ConflictingReward, UnknownDecision, parse_id
 from posse.learner.guard import OutcomeValue
-from posse.learner.ledger import NOBODY, Answered, Row
+from posse.learner.ledger import NOBODY, KnownDecisions
 from posse.learner.state import LearnerState
-
-
-class KnownDecisions(Protocol):
-    """Decisions by serial number: those that wait for a reward, those that do not any more, and their outcomes."""
-
-    waiting: OrderedDict[int, Row]
-    answers: OrderedDict[int, Answered]
-    outcomes: dict[tuple[int, int], float]  # by serial number and outcome
-
-    def unknown(self, identity: str, serial: int, decisions: int) -> str:
-        """Why nothing can be reported of a decision; there were so many decisions."""
 
 
 class Reports:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posse.attributes import LONGEST_NAME, Attributes
-from posse.checks import number, store, whole
+from posse.checks import number, store, value_range, whole
 from posse.learner.ledger import COLUMNS
 from posse.learner.shares import Shares, check_shares
 from posse.outcomes import Outcome, declared
@@ -21,7 +21,6 @@ Name = str | int
 PLAYER_LIMIT = 100_000
 UNLIMITED = 10**15  # of files from before there was a limit
 LATER = ("attributes", "outcomes", "shares", "control", "burn_in")
-NARROWEST, WIDEST = 1e-100, 1e100  # of reward ranges
 TAKEN = (*COLUMNS, "id")  # names that no outcome may have: a data frame of reports may call a decision `id`
 
 
@@ -50,9 +49,7 @@ class Setup:
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
             raise TypeError(f"policy={self.policy!r}, but expected a policy such as posse.RobustAggTS(0.1)")
-        low, high = number("the lowest reward", self.low), number("the highest reward", self.high)
-        if not NARROWEST <= high - low <= WIDEST:
-            raise ValueError(f"reward_range=({low:g}, {high:g}), but expected (lowest, highest) with lowest < highest")
+        low, high = value_range("reward_range", (self.low, self.high), "reward")
         if (self.default_reward is None) != (self.patience is None):
             given = f"default_reward={self.default_reward!r} and patience={self.patience!r}"
             expected = "both or neither: the reward to take, and after how many seconds"

@@ -21,6 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from posse.attributes import Attributes
+from posse.checks import value_range
 from posse.decision import ConflictingReward, Decision, Report, UnknownDecision, as_reports, write_id
 from posse.learner.frames import given_players
 from posse.learner.reports import Reports
@@ -233,20 +234,11 @@ class Create(NamedTuple):
         request = transaction.ask_outside(self.key, "create", _asked(self))
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
-        try:
-            low, high = self.reward_range
-        except (TypeError, ValueError):
-            raise TypeError(f"reward_range={self.reward_range!r}, but expected (lowest, highest)") from None
         seed = secrets.randbits(53) if self.seed is None else self.seed
+        ends = value_range("reward_range", self.reward_range, "reward")
         fixed = self.floor, self.holdout, self.default_reward, self.patience, NO_LIMIT, True
-        attributes = Attributes(self.attributes)
-        setup = Setup(
-            *(self.policy, self.horizon, seed, low, high, *fixed, attributes, self.player_limit),
-            shares=check_shares(self.shares),
-            control=self.control,
-            burn_in=self.burn_in,
-            outcomes=declared(self.outcomes),
-        )
+        known = Attributes(self.attributes), self.player_limit, declared(self.outcomes), check_shares(self.shares)
+        setup = Setup(*(self.policy, self.horizon, seed, *ends, *fixed, *known, self.control, self.burn_in))
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
         said = Life().moves(None, None, self.description)
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))

@@ -92,13 +92,13 @@ class ShopChain:
                 self.client.observe(experiment, rewards)
 
 
-def send_traffic(url: str, rate: float, stop: Callable[[], bool] = lambda: False) -> None:
-    """Let so many people a second pass the shops, until `stop` returns True or Ctrl-C."""
+def send_traffic(url: str, rate: float) -> None:
+    """Let so many people a second pass the shops, until Ctrl-C."""
     rate = number("rate", rate, above=0, most=1000)
     with Client(url, timeout=COMPILING) as client:
         chain = ShopChain(client)
         owed, last = 0.0, time.monotonic()
-        while not stop():
+        while True:
             now = time.monotonic()
             owed, last = min(owed + rate * (now - last), rate), now
             if chain.passed < RUSH:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
-FORMATS = ("text", "json")
 ACCESS = "posse.access"
 MOST_ALIKE = 10  # lines from one logger with one template, in a PERIOD
 PERIOD = 60.0  # seconds

@@ -134,9 +134,7 @@ def advance(state, run, environment, participation, constants, key, clock, measu
         if TIMED and change < environment.starts.size and environment.starts[change] == first:
             change_means(state, run, environment, change)
             change += 1
-        stop = last
-        if number < measures.checkpoints.size:
-            stop = min(last, measures.checkpoints[number])
+        stop = min(last, measures.checkpoints[number]) if number < measures.checkpoints.size else last
         if TIMED:
             stop = min(stop, next_event(environment.starts, change, clock.half_life, first))
         count = play(state, run, environment, participation, constants, key, clock, first, stop)
@@ -200,8 +198,7 @@ def play(state, run, environment, participation, constants, key, clock, first, l
     active, arms = run.active, run.arms
     kind, probabilities = participation.kind, participation.probabilities
     mask, spans = participation.mask, participation.spans
-    count = 0
-    wrong = False
+    count, wrong = 0, False
     for t in range(first, last + 1):
         count = activate(active, run.chances, kind, probabilities, mask, spans, t, key)
         log_T = log_of(t, clock)
@@ -252,8 +249,7 @@ def keep_late(run, count, t):
     run.late_count[row] = count
     for place in range(count):
         player, arm, reward = run.active[place], run.arms[place], run.rewards[place]
-        run.late_players[row, place], run.late_arms[row, place] = player, arm
-        run.late_rewards[row, place] = reward
+        run.late_players[row, place], run.late_arms[row, place], run.late_rewards[row, place] = player, arm, reward
         run.uncounted[COUNT, arm, player] += 1
         run.uncounted[SUM, arm, player] += reward
 
@@ -388,8 +384,7 @@ def choose_by_beta(state, run, count, t, key):
         first = 0  # the arm pulled most, whose index is likely to be the largest, makes the floor
         for arm in range(pulls.shape[0]):
             first = arm if pulls[arm, player] > pulls[first, player] else first
-        best = first
-        highest = beta_index(run, first, player, -math.inf, t, key)
+        best, highest = first, beta_index(run, first, player, -math.inf, t, key)
         for arm in range(pulls.shape[0]):
             value = beta_index(run, arm, player, highest, t, key) if arm != first else -math.inf
             best = arm if value > highest else best

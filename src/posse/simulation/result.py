@@ -198,11 +198,7 @@ def merge(results: Iterable[Result]) -> Result:
             f"replication {replications[replication]}"
         )
     return dataclasses.replace(
-        first,
-        policies=tuple(policies),
-        problems=tuple(problems),
-        replications=tuple(replications),
-        **merged,
+        first, policies=tuple(policies), problems=tuple(problems), replications=tuple(replications), **merged
     )
 
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.figure import Figure
 
 from posse.experiments.paper import claims
@@ -26,6 +25,7 @@ from posse.experiments.report.theory import theory_over, theory_over_time
 from posse.experiments.summary import by_subpar, describe, schedule_words, settings
 from posse.figures.canvas import to_bytes
 from posse.figures.policy_looks import algorithm, looks
+from posse.insight.report import templates
 from posse.policies.user import import_file, imported_files
 from posse.text import plural, shorten
 from posse.version import __version__
@@ -257,13 +257,7 @@ def _span(values: Sequence[Any]) -> str:
 
 def render(template: str, manifest: Mapping[str, Any], folder: Path = TEMPLATES, **values: Any) -> str:
     """A page about the runs of a manifest, from a template in a folder, which may build on the templates here."""
-    environment = Environment(
-        loader=FileSystemLoader([folder, TEMPLATES]),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    environment = templates(folder, TEMPLATES)
     environment.filters["base64"] = lambda content: base64.b64encode(content).decode()
     shared = {"plural": plural, "version": __version__, "manifest": manifest, "spec": manifest.get("spec")}
     return environment.get_template(template).render(shared | values)

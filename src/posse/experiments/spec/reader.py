@@ -140,12 +140,8 @@ def _share(name: str, value: Any) -> float:
     return number(name, value, least=0, most=1)
 
 
-def _not_negative(name: str, value: Any) -> float:
-    return number(name, value, least=0)
-
-
-def _centers(name: str, value: Any) -> tuple[float, ...]:
-    return tuple(_share(name, each) for each in _of_type(list, "a list of numbers")(name, value))
+def _list_of(check: Check, expected: str) -> Check:
+    return lambda name, value: tuple(check(name, each) for each in _of_type(list, expected)(name, value))
 
 
 _schedule = _one_of(
@@ -177,10 +173,6 @@ def _constant(name: str, value: Any) -> float | str:
     return OWN
 
 
-def _tags(name: str, value: Any) -> tuple[str, ...]:
-    return tuple(_name(name, tag) for tag in _of_type(list, "a list of texts")(name, value))
-
-
 TOP_FIELDS = {
     "title": Field(_string, ""),
     "seed": Field(_whole(0, 2**128 - 1), 0),
@@ -189,7 +181,7 @@ TOP_FIELDS = {
 }
 STUDY_FIELDS = {
     "name": Field(_name),
-    "tags": Field(_tags, (), listed=True),
+    "tags": Field(_list_of(_name, "a list of texts"), (), listed=True),
     "horizon": Field(_whole(1, MAX_PLAYER_ROUNDS), (), grid=True),
     "turns": Field(_whole(1, MAX_PLAYER_ROUNDS), (), grid=True),
     "replications": Field(_whole(1, 1_000_000), 1),
@@ -204,17 +196,14 @@ STUDY_FIELDS = {
     "policies": Field(),
     "extra_policies": Field(default=()),
 }
-GIVEN_FIELDS = {
-    "epsilon": Field(_share, (None,), grid=True),
-    "rewards": Field(_rewards, (Bernoulli(),), grid=True),
-}
+GIVEN_FIELDS = {"epsilon": Field(_share, (None,), grid=True), "rewards": Field(_rewards, (Bernoulli(),), grid=True)}
 FAMILY = Field(_one_of({name: name for name in FAMILIES}))
 PARAMETER_CHECKS = {
     "int": _whole(0, MAX_PAIRS),
-    "float": _not_negative,
+    "float": lambda name, value: number(name, value, least=0),
     "str": _string,
     "Family | str": _rewards,
-    "Sequence[float]": _centers,
+    "Sequence[float]": _list_of(_share, "a list of numbers"),
     "Mapping[str, Any]": _of_type(dict, "a table, such as { region = 4 }"),
     "float | Mapping[str, float]": lambda name, value: value if isinstance(value, dict) else _share(name, value),
 }

@@ -86,12 +86,9 @@ class ConclusionEvidence:
     def __init__(self, arms: int, *, tolerance: float = 0.0, level: float = 0.05, cells: int = CELLS) -> None:
         self.tolerance, self.level = tolerance, level
         self._first, self._cells, self._guess = arms, cells, RewardGuess(arms)
-        self.counts: np.ndarray = np.zeros(
-            (1, arms, arms)
-        )  # [scope, arm, arm]; scope 0 is everybody, p + 1 is player p
-        self.since: np.ndarray = np.zeros(
-            (1, arms, arms), np.int64
-        )  # after how many answers i was shown to beat j; 0: not yet
+        # By [scope, arm, arm]; scope 0 is everybody, p + 1 is player p:
+        self.counts: np.ndarray = np.zeros((1, arms, arms))
+        self.since = np.zeros((1, arms, arms), np.int64)  # after how many answers i was shown to beat j; 0: not yet
         self.sums, self.spreads = np.zeros((2, 1, REACHES.size, arms, arms))
         self.own_sums, self.own_spreads = np.zeros((2, 2, REACHES.size, arms))  # of each arm, for r and for 1 − r
         self._present = np.zeros((1, arms))  # the latest probabilities of each scope

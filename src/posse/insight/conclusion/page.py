@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.insight.conclusion import text
+from posse.insight.report import templates
 from posse.insight.watching.text import check_sentence, effect_sentence, guard_table
 from posse.text import listed, plural, with_ends
 from posse.version import __version__
@@ -20,31 +21,31 @@ WIDTH = 200  # of a picture, in its own units
 
 def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str) -> str:
     """The page."""
-    from jinja2 import Environment, StrictUndefined
-
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined)
-    template = environment.from_string(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     guards = sorted(watch.guards, key=lambda guard: not guard.alarm) if watch else []
     arms = _arms(conclusion)
     alarms = sum(guard.alarm for guard in guards)
     guarded = min(len(guards), max((LINES - len(arms)) // 2, LEAST, alarms))
-    return template.render(
-        title=title or "An experiment and its conclusion",
-        asked=asked or f"Which of {plural(len(conclusion.arms), 'arm')} is best, and for whom?",
-        verdict=text.verdict(conclusion),
-        state="ship" if conclusion.winner else "on",
-        facts=_facts(conclusion),
-        arms=arms,
-        more_arms=len(conclusion.arms) - len(arms),
-        costs=[*text.costs(conclusion), *text.cautions(conclusion)] if conclusion.answers else [],
-        effects=_effects(conclusion, watch),
-        players=text.player_table(conclusion, max(LINES - len(arms) - guarded, LEAST)),
-        checks=[check_sentence(check, watch.arms) for check in watch.checks] if watch else [],
-        guards=guard_table(guards[:guarded]) if guards else [],
-        more_guards=plural(len(guards) - guarded, "more guard") if len(guards) > guarded else "",
-        reading=text.reading(conclusion),
-        digest=conclusion.digest,
-        version=__version__,
+    return (
+        templates(Path(__file__).parent)
+        .get_template("page.html")
+        .render(
+            title=title or "An experiment and its conclusion",
+            asked=asked or f"Which of {plural(len(conclusion.arms), 'arm')} is best, and for whom?",
+            verdict=text.verdict(conclusion),
+            state="ship" if conclusion.winner else "on",
+            facts=_facts(conclusion),
+            arms=arms,
+            more_arms=len(conclusion.arms) - len(arms),
+            costs=[*text.costs(conclusion), *text.cautions(conclusion)] if conclusion.answers else [],
+            effects=_effects(conclusion, watch),
+            players=text.player_table(conclusion, max(LINES - len(arms) - guarded, LEAST)),
+            checks=[check_sentence(check, watch.arms) for check in watch.checks] if watch else [],
+            guards=guard_table(guards[:guarded]) if guards else [],
+            more_guards=plural(len(guards) - guarded, "more guard") if len(guards) > guarded else "",
+            reading=text.reading(conclusion),
+            digest=conclusion.digest,
+            version=__version__,
+        )
     )
 
 

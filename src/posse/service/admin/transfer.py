@@ -18,7 +18,7 @@ import numpy as np
 from posse.checks import output_file
 from posse.decision import parse_id
 from posse.learner.ledger import Row
-from posse.learner.log import check_rows, outcomes_of, read_about, row_of, values_of
+from posse.learner.log import check_rows, events_of, outcomes_of, read_about, row_of, values_of
 from posse.learner.setup import Setup, check_names
 from posse.service.commands import NO_LIMIT
 from posse.service.storage import database, log_rows, queries
@@ -200,20 +200,14 @@ class _LogImport:
 
     def run(self, about: dict[str, Any]) -> None:
         live, state = self.live, self.live.state
-        changes = {change["event"]: change for change in about["changes"]}
-        for event in range(1, about["events"] + 1):
-            if event in changes:
-                change = changes[event]
-                if change["kind"] == "shares":
-                    self._set_shares(change["shares"], change["rounds"])
-                    continue
-                values = values_of(state.setup, change)
-                rest = change["knows_others"], values, change.get("outcome")
-                live.change(change["kind"], change["name"], live.time, *rest)
-            elif entries := self.log.rewards(event):
+        for change, entries in events_of(about, self.log.rewards):
+            if change is None:
                 self._observe(entries)
+            elif change["kind"] == "shares":
+                self._set_shares(change["shares"], change["rounds"])
             else:
-                raise ValueError(f"the log lacks event {event} of {about['events']}: rows are missing")
+                rest = change["knows_others"], values_of(state.setup, change), change.get("outcome")
+                live.change(change["kind"], change["name"], live.time, *rest)
         self._write_decisions(lambda _: True)
         if state.rounds != about["rounds"]:
             state.rounds = about["rounds"]

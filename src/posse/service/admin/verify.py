@@ -135,14 +135,9 @@ class LogAudit:
         return self._replay(lambda: self.live)
 
     def _begin(self) -> LiveExperiment:
-        start = {
-            "links": 0,
-            "head": self.row["origin"],
-            "time": self.row["created_at"],
-            **Life().columns(),
-            "rewards": 0,
-        }
-        return LiveExperiment({**self.row, **start}, _first_state(self.row, self.names["arms"], self.names["players"]))
+        row, names = self.row, self.names
+        start = {"links": 0, "rewards": 0, "head": row["origin"], "time": row["created_at"], **Life().columns()}
+        return LiveExperiment({**row, **start}, _first_state(row, names["arms"], names["players"]))
 
     def _replay(self, begin: Callable[[], LiveExperiment | None]) -> LiveExperiment | None:
         rows = self._checked()

@@ -9,19 +9,17 @@ from pydantic import BaseModel, Field
 
 from posse.service.admin.deletion import Delete
 from posse.service.api.bodies import Body, ExperimentName, Name, Real
-from posse.service.api.middleware import new_router
-from posse.service.api.routes import ALWAYS, EXPERIMENT, LARGEST_NUMBER, WITH_BODY, Key
+from posse.service.api.middleware import ApiRouter
+from posse.service.api.routes import EXPERIMENT, LARGEST_NUMBER, Key
 from posse.service.api.routes import Name as InPath
 from posse.service.auth import tokens
-from posse.service.auth.permissions import CREATE, needs
+from posse.service.auth.permissions import CREATE
 from posse.service.auth.tokens import CreateToken, RevokeToken
-from posse.service.problems import declared
-from posse.service.reader import in_reader
 from posse.service.settings import LARGEST_PAGE
 from posse.service.storage import audit
 
 TOKENS = "/v1/tokens"
-router = new_router()
+router = ApiRouter()
 Scopes = Annotated[list[Literal["decide", "reward", "read", "admin"]], Field(min_length=1, max_length=4)]
 
 
@@ -90,16 +88,14 @@ class AuditAnswer(BaseModel):
     next: int | None = Field(description="Give it as `after` for the next entries; null at the end")
 
 
-@router.delete(EXPERIMENT, responses=declared(404, *WITH_BODY))
-@needs(CREATE)
+@router.endpoint("DELETE", EXPERIMENT, CREATE, 404)
 async def delete_experiment(name: InPath, request: Request, idempotency_key: Key = None) -> DeletionAnswer:
     """Delete an archived experiment for good: everything there is of it, but for the audit trail. Its name is free."""
     made = await request.app.state.writer.apply(Delete(name, idempotency_key, request.state.grant.who))
     return DeletionAnswer(name=name, decisions=made)
 
 
-@router.post(TOKENS, status_code=201, responses=declared(404, *WITH_BODY))
-@needs(CREATE)
+@router.endpoint("POST", TOKENS, CREATE, 404, status_code=201)
 async def create_token(body: TokenBody, request: Request, idempotency_key: Key = None) -> TokenAnswer:
     """Make a token. Its secret is shown only now: the same request with the same key is refused."""
     given = body.scopes, body.experiment, body.expires, body.label or ""
@@ -107,29 +103,19 @@ async def create_token(body: TokenBody, request: Request, idempotency_key: Key =
     return TokenAnswer(token=secret, number=tokens.number_of(secret) or 0)
 
 
-@router.get(TOKENS, responses=declared(*ALWAYS))
-@needs(CREATE)
-@in_reader
+@router.endpoint("GET", TOKENS, CREATE)
 async def list_tokens(request: Request) -> TokensAnswer:
     """All tokens, by number, without their secrets."""
     found = await request.app.state.read_pool.query(tokens.all_tokens)
-    times = ("created_at", "expires_at", "revoked_at")
     return TokensAnswer(
         tokens=[
-            TokenEntry(
-                number=row.id,
-                scopes=row.scopes.split(),
-                experiment=row.name,
-                label=row.label,
-                **{name: getattr(row, name) for name in times},
-            )
+            TokenEntry(**{**row._mapping, "number": row.id, "scopes": row.scopes.split(), "experiment": row.name})
             for row in found
         ]
     )
 
 
-@router.delete(TOKENS + "/{number}", responses=declared(*WITH_BODY))
-@needs(CREATE)
+@router.endpoint("DELETE", TOKENS + "/{number}", CREATE)
 async def revoke_token(
     number: Annotated[int, Path(ge=1, lt=10**9)], request: Request, idempotency_key: Key = None
 ) -> RevocationAnswer:
@@ -138,9 +124,7 @@ async def revoke_token(
     return RevocationAnswer(number=number)
 
 
-@router.get("/v1/audit", responses=declared(*ALWAYS))
-@needs(CREATE)
-@in_reader
+@router.endpoint("GET", "/v1/audit", CREATE)
 async def read_audit(
     request: Request,
     after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="The last number that is known")] = 0,
@@ -149,6 +133,5 @@ async def read_audit(
 ) -> AuditAnswer:
     """Who changed what, in order."""
     found = await request.app.state.read_pool.query(audit.entries, after, limit, experiment)
-    names = ("at", "who", "action", "experiment", "detail")
-    entries = [AuditEntry(number=row.id, **{name: getattr(row, name) for name in names}) for row in found]
+    entries = [AuditEntry(number=row.id, **row._mapping) for row in found]
     return AuditAnswer(entries=entries, next=found[-1].id if len(found) == limit else None)

@@ -6,36 +6,30 @@ from typing import Any
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
-from pydantic_core import to_json
 
 from posse.insight.watching.api import Watch
 from posse.service.api.answers import ConclusionResult
-from posse.service.api.middleware import new_router
-from posse.service.api.routes import ALWAYS, EXPERIMENT, Name
-from posse.service.auth.permissions import READ, needs
+from posse.service.api.middleware import ApiRouter, json_answer
+from posse.service.api.routes import EXPERIMENT, Name
+from posse.service.auth.permissions import READ
 from posse.service.dashboard.conclusions import concluded, summary
 from posse.service.dashboard.snapshots import complete_snapshot
-from posse.service.problems import declared
-from posse.service.reader import in_reader
 
-router = new_router()
-RESPONSES: dict[int | str, dict[str, Any]] = declared(404, *ALWAYS)
+router = ApiRouter()
 PAGE = {"text/html": {"schema": {"type": "string"}}}
-HTML: dict[int | str, dict[str, Any]] = {200: {"content": PAGE, "description": "A page"}}
+HTML: dict[str, Any] = {
+    "responses": {200: {"content": PAGE, "description": "A page"}},
+    "response_class": HTMLResponse,
+}
 
 
-@router.get(EXPERIMENT + "/watch", responses=RESPONSES, response_model=Watch)
-@needs(READ)
-@in_reader
+@router.endpoint("GET", EXPERIMENT + "/watch", READ, 404, response_model=Watch)
 async def read_watch(name: Name, request: Request) -> Response:
     """Whether choices follow their probabilities and rewards arrive alike, what adapting earns, and the guards."""
-    snapshot = await complete_snapshot(request.app.state, name)
-    return Response(to_json(snapshot.watch.to_dict()), media_type="application/json")
+    return json_answer((await complete_snapshot(request.app.state, name)).watch.to_dict())
 
 
-@router.get(EXPERIMENT + "/conclusion", responses=RESPONSES | declared(409), response_model=ConclusionResult)
-@needs(READ)
-@in_reader
+@router.endpoint("GET", EXPERIMENT + "/conclusion", READ, 404, 409, response_model=ConclusionResult)
 async def read_conclusion(name: Name, request: Request) -> Response:
     """Whether the experiment can end: which arm to ship for whom, and what stopping or going on costs."""
     found = (await concluded(request.app.state, name))[1].to_dict()
@@ -43,12 +37,10 @@ async def read_conclusion(name: Name, request: Request) -> Response:
         dict(zip(("against", "value", "low", "high"), row, strict=True)) for row in found["differences"]
     ]
     del found["setup"]  # which the experiment itself has
-    return Response(to_json(found), media_type="application/json")
+    return json_answer(found)
 
 
-@router.get(EXPERIMENT + "/summary", responses=RESPONSES | declared(409) | HTML, response_class=HTMLResponse)
-@needs(READ)
-@in_reader
+@router.endpoint("GET", EXPERIMENT + "/summary", READ, 404, 409, **HTML)
 async def read_summary(name: Name, request: Request) -> Response:
     """The whole experiment on one page of HTML that prints well."""
     return await summary(request.app.state, name)

@@ -53,17 +53,9 @@ _arm = {"name": "coupon", "offered": True, "answers": 900, "share": 0.9, "mean":
 _conclusion = {
     **{"schema": 1, "kind": "conclusion", "verdict": "Ship coupon for everybody: it is better than every other arm."},
     **{"level": 0.05, "tolerance": 0.0, "decisions": 1000, "answers": 950, "arms": [_arm | {"chance": 0.99}]},
-    **{
-        "players": [],
-        "winner": "coupon",
-        "since": 800,
-        "leader": "coupon",
-        "alone": 0,
-        "alarms": [],
-        "digest": "8c1f0b7a…",
-    },
+    **{"players": [], "winner": "coupon", "since": 800, "leader": "coupon", "alone": 0, "alarms": []},
     "differences": [{"against": "nothing", "value": 0.1, "low": 0.02, "high": 0.17}],
-    **{"ship_loss": 0.0, "own_loss": 0.0, "going_loss": 0.01},
+    **{"ship_loss": 0.0, "own_loss": 0.0, "going_loss": 0.01, "digest": "8c1f0b7a…"},
     "best": {"chances": [], "overall": [0.99], "others": [], "one_loss": [0.0], "own_loss": 0.0, "going_loss": 0.01},
 }
 _token = {"number": 2, "scopes": ["decide", "reward"], "experiment": None, "label": "tills"}

@@ -14,17 +14,25 @@ from typing import Any, NoReturn, get_type_hints
 from fastapi import APIRouter, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from posse.service.auth.permissions import Authenticator, check_origin, may_read, needed
+from posse.service.auth.permissions import (
+    Authenticator,
+    Endpoint,
+    Permission,
+    check_origin,
+    may_read,
+    needed,
+    needs,
+)
 from posse.service.logs import ACCESS, request_id, without_tokens
 from posse.service.metrics import Metrics
-from posse.service.problems import HttpProblem, answer_of
-from posse.service.reader import by_reader
+from posse.service.problems import HttpProblem, answer_of, declared
+from posse.service.reader import by_reader, in_reader
 from posse.service.settings import LARGEST_BODY, Settings
 
 HEADERS = {
@@ -45,6 +53,8 @@ NAMES = {name for name, _ in ENCODED}
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"}
 DRAINED = 16 * LARGEST_BODY  # of a body that is too large, so that its sender is still there to read the answer
 CLIENT_GONE = 499  # as other servers count a client that hung up before it was answered
+ALWAYS = (401, 403, 421, 422, 500, 503)  # statuses of the problems that any request may have
+WITH_BODY = (*ALWAYS, 400, 408, 409, 413, 415)  # and any but GET
 SANE_ID = re.compile(rb"[!-~]{1,128}")
 
 log = logging.getLogger(ACCESS)
@@ -220,9 +230,27 @@ class AuthRoute(APIRoute):
         return check_and_handle
 
 
-def new_router(kind: type[AuthRoute] = AuthRoute) -> APIRouter:
+class ApiRouter(APIRouter):
     """A router for endpoints that say what they need; OpenAPI names them as the code does."""
-    return APIRouter(route_class=kind, generate_unique_id_function=lambda route: route.name)
+
+    def __init__(self, kind: type[AuthRoute] = AuthRoute) -> None:
+        super().__init__(route_class=kind, generate_unique_id_function=lambda route: route.name)
+
+    def endpoint(
+        self, method: str, path: str, permission: Permission, *statuses: int, **more: Any
+    ) -> Callable[[Endpoint], Endpoint]:
+        """Declare what serves a method and a path, what it asks of a token, and which problems it has beside the usual.
+
+        What only reads is for the reader.
+        """
+        responses = declared(*statuses, *(ALWAYS if method == "GET" else WITH_BODY)) | more.pop("responses", {})
+        add = self.api_route(path, methods=[method], responses=responses, **more)
+        return lambda function: add(needs(permission)(in_reader(function) if method == "GET" else function))
+
+
+def json_answer(content: Any, headers: dict[str, str] | None = None) -> Response:
+    """An answer of records as they are; nothing of it has to be checked."""
+    return Response(to_json(content), headers=headers, media_type="application/json")
 
 
 def _check_type(request: Request) -> None:

@@ -18,12 +18,12 @@ import sqlalchemy as sql
 from fastapi import Header, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 from sqlalchemy.engine import Connection
 
 from posse.decision import Decision
 from posse.service.api.bodies import ExperimentName
-from posse.service.api.middleware import AuthRoute, new_router
+from posse.service.api.middleware import ApiRouter, AuthRoute, json_answer
 from posse.service.auth.permissions import Permission, may_read, needs
 from posse.service.commands import Choose, check_decides
 from posse.service.problems import HttpProblem, declared, problem_of
@@ -188,7 +188,7 @@ def _translated(error: Exception, request: Request) -> HttpProblem | None:
     return HttpProblem(kind, problem.detail, problem.headers, **problem.extra, **key, **fields)
 
 
-router = new_router(FlagRoute)
+router = ApiRouter(FlagRoute)
 
 
 @router.post(FLAGS + "/{name}", responses=declared(404, *STATUSES), response_model=FlagAnswer)
@@ -198,7 +198,7 @@ async def evaluate_flag(
 ) -> Response:
     """Decide in an experiment, as a flag of OpenFeature's protocol."""
     found = await request.app.state.writer.apply(Evaluate(name, body.context))
-    return Response(to_json(found), media_type="application/json")
+    return json_answer(found)
 
 
 @router.post(
@@ -232,7 +232,7 @@ async def evaluate_flags(
         if isinstance(error, BaseException) and not isinstance(error, Refused):
             raise error
     flags = [each for each in found if not isinstance(each, Refused)]  # whom the attributes or the moment did not suit
-    return Response(to_json({"flags": flags}), media_type="application/json", headers=headers)
+    return json_answer({"flags": flags}, headers)
 
 
 def experiments_for(connection: Connection, context: EvaluationContext, only: str | None) -> list[list[Any]]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fastapi import Request, Response
 
 from posse.service.api import bodies
-from posse.service.api.middleware import new_router
+from posse.service.api.middleware import ApiRouter
 from posse.service.auth.permissions import NO_TOKEN, Endpoint, Permission, needs
 from posse.service.commands import Probe
 from posse.service.problems import HttpProblem, declared, problem_of
@@ -22,7 +22,7 @@ from posse.service.writer import Writer
 PROBE_SECONDS = 1.0  # for which the service is ready after something could be written
 PROBE_LIMIT = 2.0  # seconds in which it has to be written
 
-router = new_router()
+router = ApiRouter()
 
 
 def health(path: str) -> Callable[[Endpoint], Endpoint]:

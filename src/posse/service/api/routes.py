@@ -15,26 +15,23 @@ from pydantic import Discriminator, Tag
 from pydantic_core import to_json
 
 from posse.attributes import LONGEST_NAME
-from posse.confidence import interval, shares
+from posse.confidence import reward_interval, shares
 from posse.insight.diagnosis.api import diagnose
 from posse.learner import Counts
 from posse.learner.state import LearnerState
 from posse.service.api import bodies, ofrep, operation
 from posse.service.api.answers import DiagnosisResult
 from posse.service.api.bodies import ExperimentAnswer
-from posse.service.api.middleware import new_router
-from posse.service.auth.permissions import CHANGE, CREATE, READ, Endpoint, Permission, needs
+from posse.service.api.middleware import WITH_BODY, ApiRouter, json_answer
+from posse.service.auth.permissions import CHANGE, CREATE, READ, Permission, needs
 from posse.service.commands import Change, Choose, Create, Erase, Observe, Record, RewardOutcome
 from posse.service.dashboard.analysis_process import LARGEST as LARGEST_DIAGNOSIS
 from posse.service.problems import HttpProblem, declared
-from posse.service.reader import in_reader
 from posse.service.settings import LARGEST_LIST, LARGEST_PAGE
 from posse.service.storage import queries
 from posse.service.storage.errors import ConflictingKey, ExperimentExists, Refused
 from posse.text import plain
 
-ALWAYS = (401, 403, 421, 422, 500, 503)
-WITH_BODY = (*ALWAYS, 400, 408, 409, 413, 415)
 EXPERIMENTS = "/v1/experiments"
 EXPERIMENT = EXPERIMENTS + "/{name}"
 LARGEST_NUMBER = 2**53  # of a row of the log
@@ -42,28 +39,16 @@ LEVEL = 0.05  # the probability that any of the intervals is ever wrong
 LARGEST_STATE = 20_000  # pairs of a player and an arm in one answer
 REFUSED = {"conflict": "conflicting-reward", "unknown": "unknown-decision", "invalid": "invalid"}
 
-router = new_router()
+router = ApiRouter()
 Name = Annotated[bodies.ExperimentName, Path(description="The experiment")]
 Key = Annotated[bodies.Key | None, Header(description="Repeat a request with the same key, and it happens once")]
 LOCATION = {"headers": {"Location": {"description": "Where it is", "schema": {"type": "string"}}}}
 
 
-def endpoint(
-    method: str, path: str, permission: Permission, *statuses: int, **more: Any
-) -> Callable[[Endpoint], Endpoint]:
-    """Declare what serves a method and a path, what it asks of a token, and which problems it has beside the usual.
-
-    What only reads is for the reader.
-    """
-    usual = ALWAYS if method == "GET" else WITH_BODY
-    add = router.api_route(path, methods=[method], responses=declared(*statuses, *usual), **more)
-    return lambda function: add(needs(permission)(in_reader(function) if method == "GET" else function))
-
-
 def add_routes(app: FastAPI) -> None:
     """Add all routes; the one that creates experiments takes the policies that are known by now."""
     bodies.ExperimentBody.model_rebuild(force=True)
-    creation = new_router()
+    creation = ApiRouter()
     responses = {201: LOCATION, **declared(*WITH_BODY)}
     creation.add_api_route(EXPERIMENTS, create_experiment, methods=["POST"], status_code=201, responses=responses)
     routes = [*creation.routes, *router.routes, *ofrep.router.routes, *operation.router.routes]
@@ -96,7 +81,7 @@ async def create_experiment(
     return _described(made)
 
 
-@endpoint("GET", EXPERIMENTS, READ)
+@router.endpoint("GET", EXPERIMENTS, READ)
 async def list_experiments(
     request: Request,
     after: Annotated[str, Query(max_length=LONGEST_NAME, description="The last name that is known")] = "",
@@ -112,13 +97,13 @@ async def list_experiments(
     return bodies.ExperimentsAnswer(experiments=entries, next=found[-1].name if len(found) == limit else None)
 
 
-@endpoint("GET", EXPERIMENT, READ, 404)
+@router.endpoint("GET", EXPERIMENT, READ, 404)
 async def read_experiment(name: Name, request: Request) -> ExperimentAnswer:
     """An experiment as it stands."""
     return _described(await request.app.state.read_pool.query(queries.experiment, name))
 
 
-@endpoint("GET", EXPERIMENT + "/players", READ, 404)
+@router.endpoint("GET", EXPERIMENT + "/players", READ, 404)
 async def read_players(
     name: Name,
     request: Request,
@@ -131,7 +116,7 @@ async def read_players(
     return bodies.PlayersAnswer(players=players, next=after + limit if len(found) == limit else None)
 
 
-@endpoint("PATCH", EXPERIMENT, CHANGE, 404)
+@router.endpoint("PATCH", EXPERIMENT, CHANGE, 404)
 async def change_experiment(
     name: Name, body: bodies.ChangeBody, request: Request, idempotency_key: Key = None
 ) -> ExperimentAnswer:
@@ -140,7 +125,7 @@ async def change_experiment(
     return _described(await request.app.state.writer.apply(command))
 
 
-@endpoint("POST", EXPERIMENT + "/erasures", CHANGE, 404)
+@router.endpoint("POST", EXPERIMENT + "/erasures", CHANGE, 404)
 async def erase(
     name: Name, body: bodies.ErasureBody, request: Request, idempotency_key: Key = None
 ) -> bodies.ErasureAnswer:
@@ -159,11 +144,9 @@ def _shown(experiment: queries.Experiment) -> dict[str, Any]:
     shown["attributes"] = setup.attributes.to_dict()
     shown["outcomes"] = {name: each.to_dict() for name, each in setup.outcomes.items()}
     shown["policy"] = bodies.PolicyAnswer(name=type(policy).__name__, constants=policy.arguments(), label=policy.label)
-    return shown | {names: _entries(shown[names]) for names in ("arms", "players")}
-
-
-def _entries(names: list[tuple[str, bool]]) -> list[bodies.RosterEntry]:
-    return [bodies.RosterEntry(name=name, here=here) for name, here in names]
+    for kind in ("arms", "players"):
+        shown[kind] = [bodies.RosterEntry(name=name, here=here) for name, here in shown[kind]]
+    return shown
 
 
 # ---------------------------------------------------------------- decisions and rewards
@@ -186,7 +169,7 @@ AnyRewardBody = Annotated[
 ]
 
 
-@endpoint("POST", EXPERIMENT + "/decisions", Permission("decide"), 404, response_model=bodies.DecisionsAnswer)
+@router.endpoint("POST", EXPERIMENT + "/decisions", Permission("decide"), 404, response_model=bodies.DecisionsAnswer)
 async def decide(name: Name, body: AnyDecisionBody, request: Request, idempotency_key: Key = None) -> Response:
     """Choose an arm for a player, or one for each of several who act in the same round.
 
@@ -204,15 +187,11 @@ async def decide(name: Name, body: AnyDecisionBody, request: Request, idempotenc
         case _:
             players = body.players
     made = await request.app.state.writer.apply(Choose(name, players, body.available, key))
-    return _json({"decisions": made})
+    return json_answer({"decisions": made})
 
 
-@endpoint(
-    "POST",
-    EXPERIMENT + "/rewards",
-    Permission("reward"),
-    404,
-    response_model=RewardOutcome | bodies.OutcomesAnswer,
+@router.endpoint(
+    "POST", EXPERIMENT + "/rewards", Permission("reward"), 404, response_model=RewardOutcome | bodies.OutcomesAnswer
 )
 async def reward(name: Name, body: AnyRewardBody, request: Request) -> Response:
     """Report the reward or outcomes of a decision, or those of several: then the good reports are taken."""
@@ -220,18 +199,13 @@ async def reward(name: Name, body: AnyRewardBody, request: Request) -> Response:
     given = [(each.decision, each.reward, each.outcomes) for each in reports]
     outcomes: list[RewardOutcome] = await request.app.state.writer.apply(Observe(name, given))
     if isinstance(body, bodies.RewardsBody):
-        return _json({"outcomes": outcomes, "taken": sum(each.status == "taken" for each in outcomes)})
+        return json_answer({"outcomes": outcomes, "taken": sum(each.status == "taken" for each in outcomes)})
     if outcomes[0].status in REFUSED:
         raise HttpProblem(REFUSED[outcomes[0].status], f"{outcomes[0].detail}. Nothing was changed.")
-    return _json(outcomes[0])
+    return json_answer(outcomes[0])
 
 
-def _json(content: Any) -> Response:
-    """An answer of records as they are; nothing of it has to be checked."""
-    return Response(to_json(content), media_type="application/json")
-
-
-@endpoint("POST", EXPERIMENT + "/records", CHANGE, 404)
+@router.endpoint("POST", EXPERIMENT + "/records", CHANGE, 404)
 async def record(
     name: Name, body: bodies.RecordsBody, request: Request, idempotency_key: Key = None
 ) -> bodies.RecordsAnswer:
@@ -244,7 +218,7 @@ async def record(
 # ---------------------------------------------------------------- what there is to see
 
 
-@endpoint("GET", EXPERIMENT + "/log", READ, 404, response_model=bodies.LogAnswer)
+@router.endpoint("GET", EXPERIMENT + "/log", READ, 404, response_model=bodies.LogAnswer)
 async def read_log(
     name: Name,
     request: Request,
@@ -254,10 +228,10 @@ async def read_log(
     """The log: decisions, rewards and changes in the order in which they happened."""
     rows = await request.app.state.read_pool.query(queries.log, name, after, limit)
     found = {"rows": rows, "next": rows[-1]["event"] if len(rows) == limit else None}
-    return Response(to_json(found), media_type="application/json")  # 10,000 rows take 30 ms to check
+    return json_answer(found)  # 10,000 rows take 30 ms to check
 
 
-@endpoint("GET", EXPERIMENT + "/state", READ, 404, response_model=bodies.StateAnswer)
+@router.endpoint("GET", EXPERIMENT + "/state", READ, 404, response_model=bodies.StateAnswer)
 async def read_state(
     name: Name,
     request: Request,
@@ -268,7 +242,7 @@ async def read_state(
     return await _analyzed(request, name, _state, after, limit)
 
 
-@endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409, response_model=DiagnosisResult)
+@router.endpoint("GET", EXPERIMENT + "/diagnosis", READ, 404, 409, response_model=DiagnosisResult)
 async def read_diagnosis(name: Name, request: Request) -> Response:
     """Is ε right? How far players are shown to differ, and an alarm when that is by more."""
 
@@ -332,19 +306,13 @@ def _state(state: LearnerState, after: int, limit: int) -> Callable[[], bodies.S
 
 
 def _shown_state(counts: Counts, indices: queries.Indices, some: slice) -> bodies.StateAnswer:
-    unit, pulls, sums = counts.high - counts.low, counts.pulls[some], counts.sums[some]
     level = LEVEL * np.outer(shares(len(counts.players))[some], shares(len(counts.arms)))
-    low, high = interval(pulls, np.clip((sums - pulls * counts.low) / unit, 0, pulls), level)
+    means, low, high = reward_interval(counts.pulls[some], counts.sums[some], level, counts.low, counts.high)
     return bodies.StateAnswer(
         players=list(counts.players[some]),
         arms=list(counts.arms),
-        pulls=pulls.tolist(),
-        means=plain(np.divide(sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0)),
-        low=plain(counts.low + unit * low),
-        high=plain(counts.low + unit * high),
-        centers=plain(indices.centers),
-        scales=plain(indices.scales),
-        shared=plain(indices.weights),
-        probabilities=plain(indices.probabilities),
+        pulls=counts.pulls[some].tolist(),
+        **plain({"means": means, "low": low, "high": high, "shared": indices.weights}),
+        **plain({name: getattr(indices, name) for name in ("centers", "scales", "probabilities")}),
         next=some.stop if some.stop < len(counts.players) else None,
     )

@@ -150,7 +150,8 @@ class RewardDelivery(Administration):
                 try:
                     outcomes = yield from self._send(reports, patience)
                 except BaseException as error:
-                    if not _is_final(error):
+                    final = isinstance(error, ServiceError) and error.kind in FINAL  # it would always be met with
+                    if not (final or isinstance(error, ValueError)):
                         with self._lock:
                             self.buffer[experiment].extendleft(reversed(reports))
                         if isinstance(error, Unreachable) or not isinstance(error, ServiceError):
@@ -208,8 +209,3 @@ def _report_body(report: RewardReport) -> dict[str, Any]:
     """A report as the service takes it, which may be a version without outcomes."""
     body: dict[str, Any] = {"decision": report.decision, "reward": report.reward}
     return body | {"outcomes": report.outcomes} if report.outcomes else body
-
-
-def _is_final(error: BaseException) -> bool:
-    """Whether rewards that met with this error would always meet with it."""
-    return isinstance(error, ValueError) or (isinstance(error, ServiceError) and error.kind in FINAL)

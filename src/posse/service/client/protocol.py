@@ -132,15 +132,9 @@ class ClientProtocol(RewardDelivery):
         The status is "running", "paused", "finished" or "archived". With "finished", `ship` may name the arm that every
         decision is from then on, and `ship_for` other arms for some players. Return how it stands then.
         """
-        names = {"join": join, "retire": retire, "add_arms": add_arms, "retire_arms": retire_arms}
-        body: dict[str, Any] = {kind: _given(of_kind) for kind, of_kind in names.items()}
-        body |= {
-            "status": status,
-            "ship": ship,
-            "ship_for": None if ship_for is None else dict(ship_for),
-            "description": description,
-        }
-        body |= {"knows_others": knows_others, "shares": None if shares is None else dict(shares)}
+        body: dict[str, Any] = {"status": status, "ship": ship, "ship_for": _given(ship_for), "shares": _given(shares)}
+        body |= {"join": _given(join), "retire": _given(retire), "add_arms": _given(add_arms)}
+        body |= {"retire_arms": _given(retire_arms), "description": description, "knows_others": knows_others}
         return self._change("PATCH", experiment_path(experiment), body, key)
 
     def join(
@@ -176,9 +170,8 @@ class ClientProtocol(RewardDelivery):
 
     def erase(self, experiment: str, player: str, *, key: str | None = None) -> Steps[str]:
         """Let the service forget the name and attributes of a player; return the name that takes its place."""
-        return (yield from self._change("POST", f"{experiment_path(experiment)}/erasures", {"player": player}, key))[
-            "player"
-        ]
+        path = f"{experiment_path(experiment)}/erasures"
+        return (yield from self._change("POST", path, {"player": player}, key))["player"]
 
     # ---------------------------------------------------------------- what there is to see
 
@@ -225,5 +218,6 @@ class ClientProtocol(RewardDelivery):
         return self._pages(f"{experiment_path(experiment)}/log?after=", "rows", after)
 
 
-def _given(names: Iterable[str] | Mapping[str, Mapping[str, Any]]) -> Any:
-    return dict(names) if isinstance(names, Mapping) else list(names)
+def _given(values: Iterable[str] | Mapping[str, Any] | None) -> Any:
+    """Several values as JSON takes them."""
+    return values if values is None else dict(values) if isinstance(values, Mapping) else list(values)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from posse.attributes import CATEGORY
-from posse.confidence import interval
+from posse.confidence import reward_interval
 from posse.service.dashboard.snapshots import Snapshot
 
 ROWS = 25  # values that are shown, the most active ones
@@ -34,10 +34,8 @@ def by_attribute(snapshot: Snapshot, name: str, arms: list[int]) -> dict[str, An
         ranks: dict[str | None, int] = {text: rank for rank, text in enumerate([*declared.texts(name), None])}
         order = order[np.argsort([ranks[values[value]] for value in order])]
     some = np.ix_(order, np.array(arms, np.int64))
-    low, width = snapshot.setup.low, snapshot.setup.high - snapshot.setup.low
-    means = np.divide(sums[some], pulls[some], out=np.full(pulls[some].shape, np.nan), where=pulls[some] > 0)
-    within = np.clip((sums[some] - low * pulls[some]) / width, 0, pulls[some])
-    ends = [np.where(pulls[some] > 0, low + width * end, np.nan) for end in interval(pulls[some], within, LEVEL)]
+    within = snapshot.setup.low, snapshot.setup.high
+    means, *ends = np.where(pulls[some] > 0, reward_interval(pulls[some], sums[some], LEVEL, *within), np.nan)
     shares = chosen[some] / np.maximum(decisions[order, None], 1)
     cells = np.stack([ends[0], means, ends[1], shares], axis=-1).tolist()
     counts = players[order].tolist(), decisions[order].astype(np.int64).tolist()

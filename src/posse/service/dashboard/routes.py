@@ -112,14 +112,8 @@ def _read_list(store: ServiceStore, only: str | None, search: str, archived: boo
         )
         pages = max(1, -(-found // CARDS))
         page = min(number, pages)
-        asked: dict[str, Any] = {
-            "only": only,
-            "search": search,
-            "archived": archived,
-            "skip": (page - 1) * CARDS,
-            "limit": CARDS,
-        }
-        shown = queries.experiments(connection, **asked)
+        asked: dict[str, Any] = {"only": only, "search": search, "archived": archived}
+        shown = queries.experiments(connection, **asked, skip=(page - 1) * CARDS, limit=CARDS)
         listed = {"experiments": shown, "found": found, "others": others, "page": page, "pages": pages}
         return {**listed, "search": search, "archived": archived}
 
@@ -213,14 +207,8 @@ async def _sign_in(request: Request) -> Response:
         wrong = "This token is unknown, expired or revoked." if grant is None else "This token has no scope read."
         return page("login.html", 401, next=target, wrong=wrong, submit=False)
     answer = RedirectResponse(target, 303, PAGE_HEADERS)
-    answer.set_cookie(
-        access.COOKIE,
-        secret,
-        max_age=SIGNED_IN_SECONDS,
-        httponly=True,
-        samesite="strict",
-        secure=_by_tls(request),
-    )
+    how: dict[str, Any] = {"httponly": True, "samesite": "strict", "secure": _by_tls(request)}
+    answer.set_cookie(access.COOKIE, secret, max_age=SIGNED_IN_SECONDS, **how)
     return answer
 
 

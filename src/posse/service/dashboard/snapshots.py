@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from posse.confidence import interval
+from posse.confidence import reward_interval
 from posse.insight.watching.api import Watch
 from posse.learner.state import LearnerState
 from posse.policies.statistics import SQUARES
@@ -95,18 +95,16 @@ def beliefs(state: LearnerState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     own means stand with intervals that hold at all times.
     """
     policy, counts = state.setup.policy, state.counts()
-    low, width = counts.low, counts.high - counts.low
     if not policy.randomised:
-        pulls, sums = counts.pulls, np.clip((counts.sums - low * counts.pulls) / width, 0, counts.pulls)
-        means = np.divide(sums, pulls, out=np.full(pulls.shape, np.nan), where=pulls > 0)
-        ends = [means, *(np.where(pulls > 0, end, np.nan) for end in interval(pulls, sums, 0.05))]
+        found = reward_interval(counts.pulls, counts.sums, 0.05, counts.low, counts.high)
+        estimates, lows, highs = np.where(counts.pulls > 0, found, np.nan)
     else:
         centers, scales = state.beliefs()
         # What the policy believes of an arm that nobody has tried is its prior, no knowledge.
         known = np.isfinite(centers) & counts.pulls.any(axis=0)
         centers, scales = np.where(known, (centers, scales), np.nan)
-        ends = [policy.reward_of(centers + side * NORMAL_95 * scales) for side in (0, -1, 1)]
-    estimates, lows, highs = (low + width * end for end in ends)
+        ends = (policy.reward_of(centers + side * NORMAL_95 * scales) for side in (0, -1, 1))
+        estimates, lows, highs = (counts.low + (counts.high - counts.low) * end for end in ends)
     return estimates, lows, highs
 
 

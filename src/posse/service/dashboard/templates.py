@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.responses import Response
 
+from posse.insight.report import templates
 from posse.insight.watching.text import check_sentence, effect_sentence
 from posse.service.dashboard import words
 from posse.text import fixed, interval_decimals, plural
@@ -58,13 +59,7 @@ def static(path: str) -> str:
 
 @functools.cache
 def _templates() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(HERE / "templates"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=StrictUndefined,
-    )
+    environment = templates(HERE / "templates")
     functions = [static, experiment_address, plural, fixed, interval_decimals, repr, check_sentence, effect_sentence]
     functions += [words.chance, words.moment, words.percent, words.rate, words.span]
     environment.globals |= {function.__name__: function for function in functions}

@@ -47,7 +47,7 @@ class ConnectionGroup:
         self.limit, self.address, self.count = limit, address, 0
         self.waiting: tuple[dict[ClientConnection, None], ...] = ({}, {}, {}, {})
 
-    def make_room(self, now: float) -> bool:
+    def make_room(self) -> bool:
         """Whether there is room for one more, if need be because one that waits is closed: the longest waiting.
 
         That is one whose request is not complete, if these are more than their share; or else one without a request.
@@ -160,8 +160,8 @@ class ClientConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        groups, now = self.server_state.groups(self.client), self.loop.time()
-        if not all(group.make_room(now) for group in groups):
+        groups = self.server_state.groups(self.client)
+        if not all(group.make_room() for group in groups):
             self._refuse(FULL)
             return
         self._groups = groups

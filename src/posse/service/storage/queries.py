@@ -129,7 +129,8 @@ def experiments(
         shares = setup.shares
         if row.shares is not None:
             shares = log_rows.parse_shares(row.shares, [name for name, _ in names[row.id]])
-        one = _described(row._mapping, setup, [], here.get(row.id, 0), names[row.id], shares)
+        rest = {**_progress(row._mapping), "shares": shares}
+        one = Experiment(row.name, setup, [], here.get(row.id, 0), names[row.id], **rest)
         found.append(one.shipping(Shipment.parse(row.shipped), ()))
     return found
 
@@ -154,16 +155,8 @@ def _matching(
     return query if only is None else query.where(name == only)
 
 
-def _described(
-    row: Values,
-    setup: Setup,
-    players: list[tuple[str, bool]],
-    player_count: int,
-    arms: list[tuple[str, bool]],
-    shares: Shares,
-) -> Experiment:
-    counts = {name: row[name] for name in PROGRESS}
-    return Experiment(row["name"], setup, players, player_count, arms, shares=shares, **counts)
+def _progress(row: Values) -> dict[str, Any]:
+    return {name: row[name] for name in PROGRESS}
 
 
 def experiment(connection: Connection, name: str) -> Experiment:
@@ -198,8 +191,8 @@ def described(connection: Connection, live: LiveExperiment) -> Experiment:
     """An experiment from memory, all of which has been written; no more is read for many players than for few."""
     state = live.state
     first = zip(state.player_roster.names, state.player_roster.here[:LARGEST_BATCH].tolist(), strict=False)
-    who = list(first), state.player_roster.count, list(state.arm_roster), state.shares
-    found = _described(find(connection, live.name), state.setup, *who)
+    who, done = (list(first), state.player_roster.count, list(state.arm_roster)), _progress(find(connection, live.name))
+    found = Experiment(live.name, state.setup, *who, **done, shares=state.shares)
     return found.shipping(live.life.shipment, state.player_roster.names)
 
 
@@ -351,9 +344,10 @@ def log_tables(connection: Connection, name: str) -> Iterator[Any]:
     )
     about = describe(live.state, _past(connection, row, live, live.state.decisions - decisions))
     attributes, said = live.state.attributes(), metadata(about, decisions + recorded, recorded)
-    made = map(_decision, connection.execute(log_rows.DECISIONS, here, execution_options=by_parts).mappings())
-    past = map(_recorded, connection.execute(log_rows.PAST_REWARDS, here, execution_options=by_parts).mappings())
-    rows = heapq.merge(made, past, key=lambda pair: (pair[0].round, pair[0].serial))
+    made = connection.execute(log_rows.DECISIONS, here, execution_options=by_parts).mappings()
+    past = connection.execute(log_rows.PAST_REWARDS, here, execution_options=by_parts).mappings()
+    recorded_rows = ((log_rows.past_row(each), _answer(each)) for each in past)
+    rows = heapq.merge(map(_decision, made), recorded_rows, key=lambda pair: (pair[0].round, pair[0].serial))
     for _ in range(0, max(decisions + recorded, 1), TABLE_ROWS):
         columns, probabilities = unpack(RowLog(itertools.islice(rows, TABLE_ROWS)).parts())
         found = outcomes_of_rows(connection, live.id, columns["serial"]) if live.state.setup.outcomes else {}
@@ -364,10 +358,6 @@ def log_tables(connection: Connection, name: str) -> Iterator[Any]:
 def _decision(row: Values) -> tuple[Row, Answer | None]:
     made = log_rows.with_availability(log_rows.decision_row(row), row["offered"])
     return made, None if row["reward"] is None else _answer(row)
-
-
-def _recorded(row: Values) -> tuple[Row, Answer | None]:
-    return log_rows.past_row(row), _answer(row)
 
 
 def _answer(row: Values) -> Answer:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-
 from posse.learner.guard import OutcomeValue
-from posse.learner.ledger import Answered, Row
+from posse.learner.ledger import KnownDecisions
 
 RECENT = 20_000  # decisions with a reward, and as many without
 
 
-class RecentDecisions:
-    """Decisions by serial number. Of those that are here, all that was reported is here too."""
+class RecentDecisions(KnownDecisions):
+    """The newest decisions. Of those that are here, all that was reported is here too."""
 
     def __init__(self, name: str, outcomes: int) -> None:
-        self._name, self._outcome_count = name, outcomes
-        self.waiting: OrderedDict[int, Row] = OrderedDict()  # without a reward
-        self.answers: OrderedDict[int, Answered] = OrderedDict()  # with one
-        self.outcomes: dict[tuple[int, int], float] = {}  # what else came of both, by serial number and outcome
+        super().__init__(outcomes)
+        self._name = name
 
     def answer(self, serial: int, reward: float, defaulted: bool) -> None:
         """Note a reward, if its decision is here."""
@@ -32,11 +28,8 @@ class RecentDecisions:
 
     def trim(self) -> None:
         """Forget all but the newest."""
-        for known in (self.waiting, self.answers):
-            while len(known) > RECENT:
-                serial, _ = known.popitem(last=False)
-                for outcome in range(self._outcome_count):
-                    self.outcomes.pop((serial, outcome), None)
+        self.keep_newest(self.waiting, RECENT)
+        self.keep_newest(self.answers, RECENT)
 
     def clear(self) -> None:
         """Forget all."""
@@ -44,5 +37,4 @@ class RecentDecisions:
             known.clear()
 
     def unknown(self, identity: str, serial: int, decisions: int) -> str:
-        """Why nothing can be reported of a decision."""
         return f"decision {identity} was not made in experiment {self._name!r}"

@@ -29,9 +29,7 @@ experiments = sql.Table(
     # What follows from the log:
     Column("status", Text, nullable=False),  # running, paused, finished or archived
     Column("description", Text, nullable=False),  # what people say about it
-    Column(
-        "shipped", Text
-    ),  # the arms that a finished one gives, as in the detail of the change; none if it gives none
+    Column("shipped", Text),  # the arms that a finished one gives, as in the detail of the change; none if none
     Column("shares", Text),  # limits on arms' shares, as in the detail of a change; none if they are the set-up's
     Column("rounds", BigInteger, nullable=False),
     Column("decisions", BigInteger, nullable=False),
@@ -50,7 +48,7 @@ def _names(table: str, *more: Column[Any]) -> sql.Table:
         table,
         metadata,
         Column("experiment", ForeignKey("experiments.id"), primary_key=True),
-        Column("place", Integer, primary_key=True, autoincrement=False),
+        _key("place", Integer),
         Column("name", Text, nullable=False),
         Column("here", SmallInteger, nullable=False),
         *more,
@@ -59,14 +57,21 @@ def _names(table: str, *more: Column[Any]) -> sql.Table:
     )
 
 
+def _table(name: str, *columns: Any) -> sql.Table:
+    """A table with rows of experiments, by the experiment and further keys."""
+    return sql.Table(name, metadata, _key("experiment", Integer), *columns, sqlite_with_rowid=False)
+
+
+def _key(name: str, kind: Any) -> Column[Any]:
+    return Column(name, kind, primary_key=True, autoincrement=False)
+
+
 players = _names("players", Column("attributes", Text))  # values as JSON, as `posse.attributes` has them
 arms = _names("arms")
 
-decisions = sql.Table(
+decisions = _table(
     "decisions",
-    metadata,
-    Column("experiment", Integer, primary_key=True, autoincrement=False),
-    Column("serial", BigInteger, primary_key=True, autoincrement=False),  # the counter of the draw
+    _key("serial", BigInteger),  # the counter of the draw
     Column("link", BigInteger, nullable=False),  # the row's place in the experiment's log
     Column("tag", BigInteger, nullable=False),
     Column("round", BigInteger, nullable=False),
@@ -82,14 +87,11 @@ decisions = sql.Table(
     Column("request_key", Text),  # of before version 4: `requests` has newer ones; "" once a player of it was erased
     Column("position", Integer, nullable=False),  # in its request
     Column("digest", LargeBinary, nullable=False),
-    sqlite_with_rowid=False,
 )
 
-rewards = sql.Table(
+rewards = _table(
     "rewards",
-    metadata,
-    Column("experiment", Integer, primary_key=True, autoincrement=False),
-    Column("serial", BigInteger, primary_key=True, autoincrement=False),  # −link for a reward of the past
+    _key("serial", BigInteger),  # −link for a reward of the past
     Column("link", BigInteger, nullable=False),
     Column("event", BigInteger, nullable=False),  # rewards of one event count as one round
     Column("round", BigInteger, nullable=False),  # of a reward of the past; 0 where there is a decision
@@ -101,15 +103,12 @@ rewards = sql.Table(
     Column("defaulted", SmallInteger, nullable=False),
     Column("observed_at", Double, nullable=False),
     Column("digest", LargeBinary, nullable=False),
-    sqlite_with_rowid=False,
 )
 sql.Index("rewards_by_link", rewards.c.experiment, rewards.c.link, unique=True)
 
-changes = sql.Table(
+changes = _table(
     "changes",
-    metadata,
-    Column("experiment", Integer, primary_key=True, autoincrement=False),
-    Column("link", BigInteger, primary_key=True, autoincrement=False),
+    _key("link", BigInteger),
     Column("event", BigInteger, nullable=False),  # 0 for what the learner does not count
     Column("kind", Text, nullable=False),
     Column("place", BigInteger, nullable=False),  # of the player or the arm; rounds so far for `rounds`, `shares`
@@ -117,65 +116,53 @@ changes = sql.Table(
     Column("at", Double, nullable=False),
     Column("detail", Text),  # what more there is to say, as JSON
     Column("digest", LargeBinary, nullable=False),
-    sqlite_with_rowid=False,
 )
 
-outcomes = sql.Table(  # what came of decisions beside their rewards
+outcomes = _table(  # what came of decisions beside their rewards
     "outcomes",
-    metadata,
-    Column("experiment", Integer, primary_key=True, autoincrement=False),
-    Column("serial", BigInteger, primary_key=True, autoincrement=False),  # of the decision
-    Column("outcome", Integer, primary_key=True, autoincrement=False),  # its place in the set-up
+    _key("serial", BigInteger),  # of the decision
+    _key("outcome", Integer),  # its place in the set-up
     Column("link", BigInteger, nullable=False),
     Column("player", Integer, nullable=False),
     Column("arm", Integer, nullable=False),
     Column("value", Double, nullable=False),
     Column("observed_at", Double, nullable=False),
     Column("digest", LargeBinary, nullable=False),
-    sqlite_with_rowid=False,
 )
 sql.Index("outcomes_by_link", outcomes.c.experiment, outcomes.c.link, unique=True)
 
-requests = sql.Table(  # those with an idempotency key: `keyed_requests`
+requests = _table(  # those with an idempotency key: `keyed_requests`
     "requests",
-    metadata,
-    Column("experiment", Integer, primary_key=True, autoincrement=False),  # 0 for those that created one
+    # The experiment is 0 for those that created one.
     Column("key", Text, primary_key=True),  # its digest
     Column("request", Text, nullable=False),  # the digest of what was asked
     Column("players", Text, nullable=False),  # places of those that it is about
     Column("answer", Text, nullable=False),  # what it takes to answer again, as JSON
     Column("checksum", BigInteger, nullable=False),  # of the columns before it
-    sqlite_with_rowid=False,
 )
 
-stats = sql.Table(  # a pair whose numbers are all 0 has no row
+stats = _table(  # a pair whose numbers are all 0 has no row
     "stats",
-    metadata,
-    Column("experiment", Integer, primary_key=True, autoincrement=False),
-    Column("player", Integer, primary_key=True, autoincrement=False),
-    Column("arm", Integer, primary_key=True, autoincrement=False),
+    _key("player", Integer),
+    _key("arm", Integer),
     Column("pulls", BigInteger, nullable=False),
     Column("waiting", BigInteger, nullable=False),
     Column("numbers", LargeBinary, nullable=False),  # as the policy declares them: `pair_statistics`
-    sqlite_with_rowid=False,
 )
 
-outcome_stats = sql.Table(  # what follows from `outcomes`
+outcome_stats = _table(  # what follows from `outcomes`
     "outcome_stats",
-    metadata,
-    Column("experiment", Integer, primary_key=True, autoincrement=False),
-    Column("outcome", Integer, primary_key=True, autoincrement=False),
-    Column("arm", Integer, primary_key=True, autoincrement=False),
+    _key("outcome", Integer),
+    _key("arm", Integer),
     Column("count", BigInteger, nullable=False),
     Column("sum", BigInteger, nullable=False),  # in steps of the grid of rewards
     Column("alarm", SmallInteger, nullable=False),  # whether its bound was ever crossed
-    sqlite_with_rowid=False,
 )
 
 summaries = sql.Table(  # apart from `experiments`, because SQLite writes a row anew whenever a column changes
     "summaries",
     metadata,
-    Column("experiment", Integer, primary_key=True, autoincrement=False),
+    _key("experiment", Integer),
     Column("players", Integer, nullable=False),  # how many there were; it says nothing of those who joined later
     Column("content", LargeBinary, nullable=False),  # what the policy's summary said: `pair_statistics`
 )

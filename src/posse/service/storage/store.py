@@ -34,11 +34,7 @@ class ServiceStore:
     """
 
     def __init__(
-        self,
-        url: str,
-        create: bool = False,
-        clock: Callable[[], float] | None = None,
-        silence: float | None = None,
+        self, url: str, create: bool = False, clock: Callable[[], float] | None = None, silence: float | None = None
     ) -> None:
         if create:
             database.upgrade(url)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sql
 from alembic import op
 from sqlalchemy import BigInteger, Column, Double, Integer, LargeBinary, SmallInteger, Text
@@ -27,36 +29,28 @@ def upgrade() -> None:
     op.add_column("changes", Column("detail", Text))
     op.create_table(
         "outcomes",
-        Column("experiment", Integer, primary_key=True, autoincrement=False),
-        Column("serial", BigInteger, primary_key=True, autoincrement=False),
-        Column("outcome", Integer, primary_key=True, autoincrement=False),
-        Column("link", BigInteger, nullable=False),
-        Column("player", Integer, nullable=False),
-        Column("arm", Integer, nullable=False),
-        Column("value", Double, nullable=False),
-        Column("observed_at", Double, nullable=False),
-        Column("digest", LargeBinary, nullable=False),
+        *_keys(experiment=Integer, serial=BigInteger, outcome=Integer),
+        *_columns(link=BigInteger, player=Integer, arm=Integer, value=Double, observed_at=Double, digest=LargeBinary),
         sqlite_with_rowid=False,
     )
     op.create_index("outcomes_by_link", "outcomes", ["experiment", "link"], unique=True)
     op.create_table(
         "outcome_stats",
-        Column("experiment", Integer, primary_key=True, autoincrement=False),
-        Column("outcome", Integer, primary_key=True, autoincrement=False),
-        Column("arm", Integer, primary_key=True, autoincrement=False),
-        Column("count", BigInteger, nullable=False),
-        Column("sum", BigInteger, nullable=False),
-        Column("alarm", SmallInteger, nullable=False),
+        *_keys(experiment=Integer, outcome=Integer, arm=Integer),
+        *_columns(count=BigInteger, sum=BigInteger, alarm=SmallInteger),
         sqlite_with_rowid=False,
     )
     op.create_table(
         "audit",
         Column("id", Integer, primary_key=True),
-        Column("at", Double, nullable=False),
-        Column("who", Text, nullable=False),
-        Column("action", Text, nullable=False),
-        Column("experiment", Text, nullable=False),
-        Column("detail", Text, nullable=False),
-        Column("digest", LargeBinary, nullable=False),
+        *_columns(at=Double, who=Text, action=Text, experiment=Text, detail=Text, digest=LargeBinary),
         sqlite_autoincrement=True,
     )
+
+
+def _keys(**kinds: Any) -> list[Column[Any]]:
+    return [Column(name, kind, primary_key=True, autoincrement=False) for name, kind in kinds.items()]
+
+
+def _columns(**kinds: Any) -> list[Column[Any]]:
+    return [Column(name, kind, nullable=False) for name, kind in kinds.items()]
