@@ -58,15 +58,19 @@ class ManyEvidence:
 
     def _look(self, scope: int) -> None:
         (of, against), squares, need = self.sums[scope], self.squares[scope], self.need[scope]
+        before = self.since[scope]
+        beats = np.zeros(before.shape, bool)
         for i, j in np.argwhere(~np.eye(need.shape[0], dtype=bool)):
             total = of[:, :, i] + against[:, :, j] - self.counts[scope]
             spread = squares[0, :, :, i] + squares[1, :, :, j]
             hopeful = ((total > 0) & (total**2 >= 2 * spread * need[i, j])).any(axis=0)
-            rows = np.flatnonzero(hopeful & (self.since[scope, :, i, j] == 0))
+            rows = np.flatnonzero(hopeful)
             if rows.size:
                 count = np.full(rows.size, self.counts[scope])
-                found = pair_evidence(count, total[:, rows].T, spread[:, rows].T) >= need[i, j]
-                self.since[scope, rows[found], i, j] = self.counts[scope]
+                beats[rows, i, j] = pair_evidence(count, total[:, rows].T, spread[:, rows].T) >= need[i, j]
+        more = beats.sum(axis=2, keepdims=True) >= (before > 0).sum(axis=2, keepdims=True)
+        since = np.where(beats, np.where(before > 0, before, self.counts[scope]), 0)
+        self.since[scope] = np.where(more, since, before)
 
     def winners(self) -> np.ndarray:
         """After how many of its decisions each arm was shipped, 0 if it was not, [scope, experiment, arm]."""

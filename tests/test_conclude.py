@@ -202,6 +202,7 @@ def test_sentences_never_contradict_the_numbers(split):
         doubted = winner is not None and max(arms, key=lambda each: each.chance).name != winner
         doubted &= max(each.chance for each in arms) > 0.5
         assert bool(text.cautions(found)) == doubted
+        assert ("look closer" in verdict) == doubted  # the verdict stands alone on pages and in answers
 
 
 def test_an_arm_that_breaks_a_bound_is_not_shipped_without_a_word():

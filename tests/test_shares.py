@@ -14,7 +14,7 @@ from sizes import FULL
 import posse
 from posse.insight.evaluation.api import evaluate
 from posse.learner import kernel
-from posse.learner.shares import equal_shares
+from posse.learner.shares import check_shares, equal_shares
 from slow_learner import limited
 from test_learner import ARMS, new, state
 
@@ -175,6 +175,10 @@ class TestRefused:
         with pytest.raises(ValueError, match=r"least shares of the 4 arms add up to 1\.1"):
             learner.add_arm("juice")
         assert learner.arms == tuple(ARMS)
+
+    def test_a_share_has_no_sign(self):
+        """Or a probability in an answer, or in a log, would read −0.0."""
+        assert str(check_shares({"tea": -0.0, "coffee": (-0.0, 1)})) == "{'tea': (0.0, 0.0), 'coffee': (0.0, 1.0)}"
 
     def test_shares_that_add_up_to_1_but_for_rounding(self):
         learner = posse.Learner(posse.IndTS(), range(10), ["a"], shares=dict.fromkeys(range(10), 0.1))

@@ -380,7 +380,7 @@ def test_guards_have_means_intervals_and_alarms():
         "stars": Outcome(range=(1, 5), at_least=3),
     }
     counts, sums = np.array([[100, 0]] * 3), np.array([[20.0, 0.0]] * 3)
-    found = guard_states(outcomes, ["red", "blue"], counts, sums, {("stars", "red")})
+    found = guard_states(outcomes, ["red", "blue"], counts, sums, {("stars", "red")}, 2)
     assert [(each.outcome, each.arm, each.alarm) for each in found] == [
         ("refund", "red", False),
         ("refund", "blue", False),
@@ -394,3 +394,17 @@ def test_guards_have_means_intervals_and_alarms():
     assert found[2].mean == pytest.approx(1.8)
     assert found[2].low < 1.8 < found[2].high
     assert not found[2].at_most
+
+
+def test_an_arm_that_comes_later_leaves_the_intervals_of_guards_as_they_were():
+    """Were they to grow, they would have been too narrow before: all looks together have one level."""
+    outcomes = {"refund": Outcome(at_most=0.05)}
+    before = guard_states(outcomes, ["red"], np.array([[100]]), np.array([[20.0]]), set(), 1)
+    after = guard_states(outcomes, ["red", "blue"], np.array([[100, 9]]), np.array([[20.0, 1.0]]), set(), 1)
+    assert after[:1] == before
+    learner = posse.Learner(posse.IndTS(), ["red"], ["north"], outcomes=outcomes, clock=lambda: 0.0)
+    for _ in range(20):
+        learner.observe(learner.choose("north"), 1.0, {"refund": 0.0})
+    found = watch(learner).guards
+    learner.add_arm("blue")
+    assert watch(learner).guards[:1] == found

@@ -498,6 +498,13 @@ class GentleTS(posse.Policy):
 """
 
 
+def test_shares_can_be_saved_as_they_are_written():
+    """However small they are: the page of an experiment shows them in the form that changes them."""
+    shares = {"a": (1e-7, 0.3), "b: 5": (2.5e-12, 1.0), "c": (1 / 3, 1 / 3)}
+    found = forms.shares_of(forms.written_shares(shares))
+    assert found == {arm: pytest.approx(limits, rel=1e-9, abs=0) for arm, limits in shares.items()}
+
+
 def test_a_form_names_policies_in_plain_words():
     made, wrong = forms.experiment_of({"name": "x", "arms": "a\nb", "sharing": "alone"})
     assert (made["policy"], wrong) == (posse.IndTSV(), {})

@@ -164,6 +164,25 @@ def test_an_archived_one_takes_no_defaults_until_it_is_restored(pair):
     assert counts(one, "slow").pulls.sum() == 1
 
 
+@pytest.mark.parametrize("held", [True, False], ids=["in memory", "loaded anew"])
+def test_defaults_that_came_due_in_the_archive_are_taken_when_it_is_restored(opened, held):
+    """By whoever restores it, so that no worker that loads it later takes them for taken."""
+    one, _, clock = opened
+    new(one, name="slow", default_reward=0.0, patience=10.0)
+    commit(one, Choose("slow", SHOPS))
+    go(one, "finished", name="slow")
+    clock.now += 5
+    go(one, "archived", name="slow")
+    clock.now += 100
+    commit(one, Erase("slow", "south"))
+    clock.now += 100
+    with contextlib.closing(again(one)) as fresh:
+        go(one if held else fresh, "finished", name="slow")
+    with contextlib.closing(again(one)) as fresh:
+        assert counts(fresh, "slow").pulls.sum() == 3
+        assert fresh.read(queries.find, "slow")["waiting"] == 0
+
+
 def test_a_description_is_text_in_lines(pair):
     one, other, _ = pair
     text = "Which drink?\nAsk Ada. ☕"
@@ -260,6 +279,8 @@ def test_what_cannot_be_shipped_is_refused_and_changes_nothing(store):
         ({"ship": "tea", "ship_for": {"nobody": "tea"}}, "no player 'nobody'"),
         ({"ship": "tea", "ship_for": {"north": "beer"}}, "no arm 'beer'"),
         ({"ship": "tea", "ship_for": ["north"]}, "ship_for="),
+        ({"ship": "tea", "retire_arms": ["tea"]}, "ship='tea', but retire_arms has it too"),
+        ({"ship": "tea", "ship_for": {"north": "cocoa"}, "retire_arms": ["cocoa"]}, "ship='cocoa', but"),
         ({"ship": "tea", "status": None}, "expected 'finished' together with ship"),
         ({"ship": "tea", "status": "paused"}, "expected 'finished' together with ship"),
         ({"status": "over"}, "status='over', but expected running"),

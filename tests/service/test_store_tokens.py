@@ -100,6 +100,9 @@ def test_what_makes_no_sense_is_refused(opened):
         {"scopes": []},
         {"scopes": "read", "expires": 0},
         {"scopes": "read", "label": "\n"},
+        {"scopes": "read", "label": "command line"},  # in the audit trail, its holder would pass for another
+        {"scopes": "read", "label": " Open  service"},
+        {"scopes": "read", "label": "token 12"},
     ):
         with pytest.raises(ValueError, match=r"expected|a name has"):
             commit(store, CreateToken(**wrong))

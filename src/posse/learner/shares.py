@@ -33,7 +33,7 @@ def _check_share(name: str, share: Any) -> tuple[float, float]:
     least, greatest = (number(name, each, least=0, most=1) for each in share)
     if least > greatest:
         raise ValueError(f"{name} is ({least:g}, {greatest:g}), but the least cannot be above the greatest")
-    return least, greatest
+    return least + 0.0, greatest + 0.0  # not −0.0, which would be a share of its own in logs and answers
 
 
 def check_limits(shares: Shares, floor: float, here: Collection[str], known: Collection[str]) -> None:

@@ -327,6 +327,8 @@ class Change(NamedTuple):
         steps += [("retire", player) for player in check_names("player", self.retire)]
         live.check_changes(steps, values, self.shares)
         shipment = parse_shipment(self.ship, self.ship_for, live.state.player_roster, live.state.arm_roster)
+        if gone := {self.ship, *(self.ship_for or {}).values()} & set(self.retire_arms):
+            raise ValueError(f"ship={min(map(str, gone))!r}, but retire_arms has it too; expected an arm that stays")
         moves = live.life.moves(self.status, shipment, self.description)
         now = transaction.now(live)
         for kind, who in steps:
@@ -334,6 +336,8 @@ class Change(NamedTuple):
         if self.shares is not None:
             live.set_shares(self.shares, now)
         live.move(moves, now)
+        if ("restore", None) in moves:
+            transaction.now(live)  # takes the defaults that came due while it was archived
         made = transaction.describe(live.name)
         if said := self._said(steps, [kind for kind, _ in moves]):
             transaction.note(self.by, "change", live.name, said)

@@ -15,9 +15,10 @@ large one small shares and late decisions; the evidence is the average over seve
 the average of μ_i − μ_j over the decisions, as they came, in which both arms were on offer. How means differ between
 players, or change over time, does not matter.
 
-An arm wins if it beats every other one on offer. The level is halved between everybody and the players. A wrong winner
-has to beat the best arm, so the pairs of an arm share the level: 9/10 of it among the arms at the start. The rest is
-for arms that come later. (If the best arm is retired, the level holds anew for the others.)
+An arm wins if it beats every other one on offer at one look. The level is halved between everybody and the players. A
+wrong winner has to beat the best arm, so the pairs of an arm share the level: 9/10 of it among the arms at the start.
+The rest is for arms that come later. (If the best arm is retired, or another one becomes the best because means change,
+the level holds anew.)
 """
 
 from __future__ import annotations
@@ -187,7 +188,11 @@ class ConclusionEvidence:
                 total[scopes] += np.add.reduceat(found, begins, axis=1).swapaxes(0, 1)
 
     def _look(self, players: np.ndarray, answers: int) -> None:
-        """Note which arms have been shown to beat which, for everybody and for those players."""
+        """Note which arms are shown to beat which, for everybody and for those players.
+
+        Of each arm, `since` has those that it beats at one and the same look: the one at which it beats most. If each
+        were from a look of its own, an arm could win that was never the best, because means had changed in between.
+        """
         scopes = np.concatenate([[0], players[players < self.players] + 1])
         arms = self.counts.shape[1]
         level = self.level / 2 * np.concatenate([[1.0], shares(self.players)])[scopes]
@@ -196,10 +201,12 @@ class ConclusionEvidence:
         sums = self.sums[scopes] + self.tolerance * counts[:, None]
         # No bet wins more than S²/2V, so most pairs need no closer look.
         hopeful = ((sums > 0) & (sums**2 >= 2 * spreads * need[:, None])).any(axis=1)
-        scope, one, other = np.nonzero(hopeful & (self.since[scopes] == 0) & ~np.eye(arms, dtype=bool))
-        found = pair_evidence(counts[scope, one, other], sums[scope, :, one, other], spreads[scope, :, one, other])
-        found = found >= need[scope, one, other]
-        self.since[scopes[scope[found]], one[found], other[found]] = answers
+        scope, one, other = pairs = np.nonzero(hopeful & ~np.eye(arms, dtype=bool))
+        found = pair_evidence(counts[pairs], sums[scope, :, one, other], spreads[scope, :, one, other])
+        beats, before = np.zeros(hopeful.shape, bool), self.since[scopes]
+        beats[pairs] = found >= need[pairs]
+        more = beats.sum(axis=2, keepdims=True) >= (before > 0).sum(axis=2, keepdims=True)
+        self.since[scopes] = np.where(more, np.where(beats, np.where(before > 0, before, answers), 0), before)
 
     def _grow(self, players: int, arms: int) -> None:
         """Make room for players, as far as memory allows, and for arms."""

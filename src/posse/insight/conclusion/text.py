@@ -41,7 +41,16 @@ def verdict(conclusion: Conclusion) -> str:
         for outcome, arm in conclusion.alarms
         if arm in (conclusion.leader, *by_arm)
     ]
+    if (doubt := _doubted(conclusion)) is not None:
+        broken.append(f" But look closer: by all rewards so far, {_short(doubt.name)} is more likely the best.")
     return _to_ship(conclusion, by_arm) + "".join(broken)
+
+
+def _doubted(conclusion: Conclusion) -> ArmSummary | None:
+    """The arm that by now is more likely the best than the one that was shown to be; None if there is none."""
+    likeliest = max(conclusion.arms, key=lambda arm: arm.chance)
+    doubted = conclusion.winner not in (None, likeliest.name) and likeliest.chance > 0.5
+    return likeliest if doubted else None
 
 
 def _to_ship(conclusion: Conclusion, by_arm: Mapping[str, list[str]]) -> str:
@@ -90,8 +99,8 @@ def _reward(each: float) -> str:
 def cautions(conclusion: Conclusion) -> list[str]:
     """What speaks against a verdict, and what is left out."""
     found = []
-    likeliest = max(conclusion.arms, key=lambda arm: arm.chance)
-    if conclusion.winner is not None and likeliest.name != conclusion.winner and likeliest.chance > 0.5:
+    likeliest = _doubted(conclusion)
+    if conclusion.winner is not None and likeliest is not None:
         found.append(
             f"{_short(conclusion.winner)} was shown to be the best after {conclusion.since:,} rewards. By all rewards "
             f"so far, {_short(likeliest.name)} is more likely the best: means seem to have changed, so look closer."

@@ -67,7 +67,7 @@ class GuardState:
     """How many decisions have a value."""
     mean: float | None
     low: float
-    """Low and high are the ends of an interval for the mean, which holds at every look for all arms together."""
+    """Low and high are the ends of an interval for the mean, which holds at every look for all arms of the start."""
     high: float
     alarm: bool
 
@@ -127,7 +127,8 @@ def watch(source: Any, *, level: float = 0.01) -> Watch:
     evidence.add_answers(blocks.answers)
     outcomes = declared(dict(about["setup"].get("outcomes", ())))
     alarms = {(each["outcome"], each["name"]) for each in about["changes"] if each["kind"] == "alarm"}
-    guards = guard_states(outcomes, about["arms"], *_tallies(blocks, outcomes), alarms)
+    tallies = _tallies(blocks, outcomes)
+    guards = guard_states(outcomes, about["arms"], *tallies, alarms, len(about["first"]["arms"]))
     notes = []
     if blocks.unknown:
         notes.append(f"{blocks.unknown:,} decisions without probabilities, from an older posse, are left out")
@@ -193,16 +194,19 @@ def guard_states(
     counts: np.ndarray,
     sums: np.ndarray,
     alarms: set[tuple[str, str]],
+    first: int,
 ) -> list[GuardState]:
     """How each arm stands with each outcome that has a bound.
 
     `counts` and `sums` are [outcome, arm], with sums on [0, 1]; `alarms` has pairs of outcome and arm.
+    There were `first` arms at the start, whose intervals share the level. One that is added later has as much on top,
+    as with the guard: if it took its part from the others, the intervals of before would have been too narrow.
     """
     bounded = [(place, name, each) for place, (name, each) in enumerate(outcomes.items()) if each.bound is not None]
     found = []
     for place, name, outcome in bounded:
         low, high = outcome.range
-        ends = interval(counts[place], sums[place], INTERVAL / len(bounded) / len(arms))
+        ends = interval(counts[place], sums[place], INTERVAL / len(bounded) / first)
         for arm, count, total, least, most in zip(arms, counts[place], sums[place], *ends, strict=True):
             mean, least, most = (low + (high - low) * float(each) for each in (total / max(count, 1), least, most))
             known, alarm = mean if count else None, (name, arm) in alarms

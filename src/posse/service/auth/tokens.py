@@ -25,6 +25,7 @@ SCOPES = ("decide", "reward", "read", "admin")
 """What a token may be for; `admin` is all of them and more."""
 
 _FORM = re.compile(r"posse_([1-9][0-9]{0,8})_([A-Za-z0-9_-]{43})", re.ASCII)
+_TAKEN = re.compile(rf"{COMMAND_LINE}|{OPEN_SERVICE}|token \d+")  # what the audit trail calls who has no label
 _NAMED = sql.select(tables.tokens, tables.experiments.c.name).select_from(
     tables.tokens.outerjoin(tables.experiments, tables.experiments.c.id == tables.tokens.c.experiment)
 )
@@ -65,6 +66,9 @@ class CreateToken(NamedTuple):
             raise ValueError(f"no scope given; expected {', '.join(SCOPES)}")
         if self.label:
             check_name("label", self.label)
+            if _TAKEN.fullmatch(" ".join(self.label.casefold().split())):
+                expected = "the audit trail calls somebody else so, and expected a label that nobody can mistake"
+                raise ValueError(f"label={self.label!r}, but {expected}")
         lasts = None if self.expires is None else number("expires", self.expires, above=0)
         secret, now = secrets.token_urlsafe(32), transaction.clock()
         row: dict[str, Any] = {

@@ -24,7 +24,7 @@ NUMBERS = {
     "holdout": "the holdout",
     "burn_in": "the burn-in",
 }
-NUMBER = r"([-−+]?(?:\d+\.?\d*|\.\d+))"
+NUMBER = r"([-−+]?(?:\d+\.?\d*|\.\d+)(?:e[-−+]?\d+)?)"
 WITH_VALUES = re.compile(r"(.+?)\s*:\s*([^\W\d]\w*\s*=.*)")  # a player's name, and its attributes
 SHARES = re.compile(rf"(.+)\s*:\s*{NUMBER}\s*%?(?:\s*(?:to|-|–)\s*{NUMBER}\s*%?)?")
 OUTCOME = re.compile(rf"(.+?)\s*:\s*{NUMBER} to {NUMBER}(?:\s*,\s*at (most|least) {NUMBER}(\s*,\s*retire.*)?)?")

@@ -49,7 +49,7 @@ class LogEvidence:
     """The evidence of one experiment: what its decisions, and those of them that have rewards, say so far."""
 
     def __init__(self, live: LiveExperiment, first_arms: int) -> None:
-        self._setup = live.state.setup.to_dict()
+        self._setup, self._first = live.state.setup.to_dict(), first_arms
         self._defaults = live.state.setup.default_reward is not None
         self.watch = evidence_for(self._setup, live.state.arm_roster.names[:first_arms])
         self.conclusion = ConclusionEvidence(first_arms)
@@ -90,7 +90,7 @@ class LogEvidence:
         """What the evidence says, and how the guards stand."""
         arms, outcomes, (counts, sums, raised) = state.arm_roster.names, state.setup.outcomes, state.guard.tallies
         alarms = {(list(outcomes)[outcome], arms[arm]) for outcome, arm in np.argwhere(raised).tolist()}
-        guards = guard_states(outcomes, arms, counts, sums / GRID, alarms)
+        guards = guard_states(outcomes, arms, counts, sums / GRID, alarms, self._first)
         notes = []
         if not self.complete:
             notes.append(f"{self.made:,} of {state.decisions:,} decisions are read so far; look again in a moment")

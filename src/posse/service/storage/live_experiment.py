@@ -111,9 +111,11 @@ class LiveExperiment:
         if row["shares"] is not None:
             state.limit(log_rows.parse_shares(row["shares"], state.arm_roster.names))
         patience = state.setup.patience
-        if patience is not None:  # every default that was due when the log's last row was written has been taken
+        if patience is not None:  # every default that was due when the log's last row was written has been taken,
+            # or that was due when the experiment was archived: rows that came after that, as of erasures, took none
+            until = log_rows.archived_at(connection, live.id) if live.life.status == "archived" else live.time
             live.oldest_serial = log_rows.first_decision(
-                connection, live.id, state.decisions, lambda found: found.decided_at + patience > live.time
+                connection, live.id, state.decisions, lambda found: found.decided_at + patience > until
             )
         return live
 

@@ -200,6 +200,13 @@ def read_log(
                 yield table.name, row
 
 
+def archived_at(connection: Connection, experiment: int) -> float:
+    """When an experiment that is archived became so."""
+    column = tables.changes.c
+    query = sql.select(sql.func.max(column.at)).where(column.experiment == experiment, column.kind == "archive")
+    return float(connection.execute(query).scalar_one())
+
+
 def by_link(entry: tuple[str, Values]) -> int:
     """What sorts rows of the log into their order."""
     return entry[1]["link"]
