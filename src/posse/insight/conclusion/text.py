@@ -44,6 +44,16 @@ def verdict(conclusion: Conclusion) -> str:
     return _to_ship(conclusion, by_arm) + "".join(broken)
 
 
+def at_the_end(verdict: str) -> str:
+    """A verdict on an experiment that has ended, which does not go on.
+
+    >>> at_the_end("Go on: no arm is shown to be the best for everybody yet.")
+    'No arm is shown to be the best for everybody yet.'
+    """
+    rest = verdict.removeprefix("Go on: ")
+    return f"{rest[:1].upper()}{rest[1:]}"
+
+
 def _to_ship(conclusion: Conclusion, by_arm: Mapping[str, list[str]]) -> str:
     """What to ship for everybody, and for the players who have another winner."""
     own = ", and ".join(f"{_short(arm)} for {listed(names, 3)}" for arm, names in by_arm.items())

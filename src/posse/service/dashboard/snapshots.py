@@ -56,11 +56,12 @@ class Snapshot:
         head: str = "",
         description: str = "",
         shipped: str | None = None,
+        shipped_for: int = 0,  # players with an arm of their own
     ) -> None:
         self.name, self.id, self.status, self.now = name, id, status, now
         self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
         self.watch, self.evidence, self.head = watch, evidence, head
-        self.description, self.shipped = description, shipped
+        self.description, self.shipped, self.shipped_for = description, shipped, shipped_for
         self.complete = complete  # whether all of the log has been read
         self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
@@ -165,6 +166,7 @@ class Snapshots:
                 head=live.head.hex(),
                 description=live.life.description,
                 shipped=None if shipment is None else state.arm_roster.names[shipment.arm],
+                shipped_for=0 if shipment is None else len(shipment.players),
             )
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.responses import Response
 
+from posse.insight.conclusion.text import at_the_end
 from posse.insight.watching.text import check_sentence, effect_sentence
 from posse.service.dashboard import words
 from posse.text import fixed, interval_decimals, plural
@@ -66,7 +67,7 @@ def _templates() -> Environment:
         undefined=StrictUndefined,
     )
     functions = [static, experiment_address, plural, fixed, interval_decimals, repr, check_sentence, effect_sentence]
-    functions += [words.chance, words.moment, words.percent, words.rate, words.span]
+    functions += [at_the_end, words.chance, words.moment, words.percent, words.rate, words.span]
     environment.globals |= {function.__name__: function for function in functions}
     environment.filters["sentence"] = words.sentence
     environment.tests["finite"] = math.isfinite
