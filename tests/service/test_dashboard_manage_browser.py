@@ -61,6 +61,32 @@ def test_an_experiment_is_managed_with_the_keyboard_alone(place):
         assert client.experiment("by keys")["status"] == "finished"
 
 
+def test_a_question_stays_while_text_in_it_is_selected_and_a_typed_number_chooses_what_it_is_for(place):
+    from playwright.sync_api import expect
+
+    browser, url, client = place
+    client.create("selected", ["blue", "red"], ["Lyon"])
+    with Visit(browser, url) as page:
+        page.goto("/experiments/selected/manage")
+        page.locator("#finish").click()
+        dialog = page.get_by_role("dialog", name="Finish selected?")
+        box = dialog.bounding_box()
+        page.mouse.click(box["x"] + 5, box["y"] + 5)  # on its edge
+        text = page.locator("#ship_for").bounding_box()
+        page.mouse.move(text["x"] + 50, text["y"] + 20)
+        page.mouse.down()
+        page.mouse.move(5, 5)
+        page.mouse.up()
+        expect(dialog).to_be_visible()
+        page.mouse.click(5, 5)
+        expect(dialog).not_to_be_visible()
+        page.goto("/")
+        page.locator("details.create > summary").click()
+        page.locator("#epsilon").fill("0.2")
+        expect(page.locator("input[name=sharing][value=limit]")).to_be_checked()
+        expect(page.locator("input[name=reward][value=yes-no]")).to_be_checked()
+
+
 def test_everything_works_without_scripts(place):
     from playwright.sync_api import expect
 

@@ -124,17 +124,18 @@ class Conclusion:
         """Everything as plain data that JSON can hold."""
         return {"schema": 1, "kind": "conclusion", "verdict": self.verdict, **plain(self)}
 
-    def page(self, watch: Watch | None = None, *, title: str = "", asked: str = "") -> str:
+    def page(self, watch: Watch | None = None, *, title: str = "", asked: str = "", ended: str = "") -> str:
         """One page of HTML that prints well: a summary of the whole experiment.
 
         Args:
             watch: what `posse.insight.watch` says of the same log, for checks, effects and guards.
             title: the experiment's name.
             asked: what the experiment was to find out.
+            ended: how the experiment ended, if it has: the page then has nothing about going on.
         """
         from posse.insight.conclusion.page import to_page
 
-        return to_page(self, watch, title, asked)
+        return to_page(self, watch, title, asked, ended)
 
     def __str__(self) -> str:
         return text.to_text(self)

@@ -19,7 +19,7 @@ LINES, ARMS, LEAST = 14, 10, 3  # of all tables together, of the arms at most, a
 WIDTH = 200  # of a picture, in its own units
 
 
-def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str) -> str:
+def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str, ended: str) -> str:
     """The page."""
     guards = sorted(watch.guards, key=lambda guard: not guard.alarm) if watch else []
     arms = _arms(conclusion)
@@ -31,12 +31,14 @@ def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str)
         .render(
             title=title or "An experiment and its conclusion",
             asked=asked or f"Which of {plural(len(conclusion.arms), 'arm')} is best, and for whom?",
-            verdict=text.verdict(conclusion),
+            verdict=text.at_the_end(text.verdict(conclusion)) if ended else text.verdict(conclusion),
+            ended=ended,
             state="ship" if conclusion.winner else "on",
             facts=_facts(conclusion),
             arms=arms,
             more_arms=len(conclusion.arms) - len(arms),
-            costs=[*text.costs(conclusion), *text.cautions(conclusion)] if conclusion.answers else [],
+            costs=text.costs(conclusion) if conclusion.answers and not ended else [],
+            cautions=text.cautions(conclusion) if conclusion.answers else [],
             effects=_effects(conclusion, watch),
             players=text.player_table(conclusion, max(LINES - len(arms) - guarded, LEAST)),
             checks=[check_sentence(check, watch.arms) for check in watch.checks] if watch else [],

@@ -53,6 +53,16 @@ def _doubted(conclusion: Conclusion) -> ArmSummary | None:
     return likeliest if doubted else None
 
 
+def at_the_end(verdict: str) -> str:
+    """A verdict on an experiment that has ended, which does not go on.
+
+    >>> at_the_end("Go on: no arm is shown to be the best for everybody yet.")
+    'No arm is shown to be the best for everybody yet.'
+    """
+    rest = verdict.removeprefix("Go on: ")
+    return f"{rest[:1].upper()}{rest[1:]}"
+
+
 def _to_ship(conclusion: Conclusion, by_arm: Mapping[str, list[str]]) -> str:
     """What to ship for everybody, and for the players who have another winner."""
     own = ", and ".join(f"{_short(arm)} for {listed(names, 3)}" for arm, names in by_arm.items())

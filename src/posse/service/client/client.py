@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
+import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -66,6 +67,9 @@ class _BaseClient(Generic[Http]):
         headers = {"User-Agent": f"posse/{__version__}"}
         token = os.environ.get("POSSE_TOKEN") if token is None else token
         if token is not None:
+            if not isinstance(token, str) or not re.fullmatch(r"[!-~]*", token):
+                expected = "expected one as `posse serve` or `posse token create` prints it, without spaces"
+                raise ValueError(f"token={str(token)[:8]!r} and so on, but {expected}")
             headers["Authorization"] = f"Bearer {token}"
         self._options: dict[str, Any] = {"base_url": url, "headers": headers, "timeout": timeout}
         self._protocol = ClientProtocol(patience, buffer_limit)

@@ -76,7 +76,8 @@ async def _ask(request: Request) -> Response:
     for token in await request.app.state.read_pool.query(_read_tokens):
         if str(token.id) == number:
             own = tokens.number_of(request.cookies.get(access.COOKIE, "")) == token.id
-            return page("manage/ask_token.html", token=token, own=own, may_leave=access.COOKIE in request.cookies)
+            may = {"may_create": True, "may_leave": access.COOKIE in request.cookies}
+            return page("manage/ask_token.html", token=token, own=own, **may)
     return trouble(404, "No such token", "The page of tokens lists those there are.")
 
 

@@ -62,10 +62,10 @@ def conclusion(*given: Any) -> dict[str, Any]:
     """What `conclude` says of an experiment, as its page shows it."""
     found = conclude_from(*given)
     arms = [{**plain(arm), "place": place} for place, arm in enumerate(found.arms) if arm.offered]
-    said = [*text.costs(found), *text.cautions(found)]
     own = {player.name: player.winner for player in found.players if player.winner is not None}
-    shown = {"state": "ready", "verdict": found.verdict, "arms": arms, "said": said, "chances": found.best.chances}
-    return {**shown, "winner": found.winner, "leader": found.leader, "winners": own}
+    shown = {"state": "ready", "verdict": found.verdict, "arms": arms, "chances": found.best.chances}
+    sentences = {"costs": text.costs(found), "cautions": text.cautions(found)}
+    return {**shown, **sentences, "winner": found.winner, "leader": found.leader, "winners": own}
 
 
 def explained(found: Diagnosis) -> list[dict[str, Any]] | None:

@@ -15,6 +15,7 @@ from posse.service.dashboard.log_evidence import conclude_from
 from posse.service.dashboard.snapshots import Snapshot, complete_snapshot
 from posse.service.dashboard.templates import PAGE_HEADERS
 from posse.service.storage.errors import Refused
+from posse.text import plural
 
 STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 
@@ -39,8 +40,18 @@ async def concluded(state: Any, name: str) -> tuple[Snapshot, Conclusion]:
 async def summary(state: Any, name: str) -> Response:
     """The summary of an experiment, which may use its own styles and nothing else."""
     snapshot, found = await concluded(state, name)
-    page = await state.read_pool.run(found.page, snapshot.watch, title=name, asked=snapshot.description)
+    about = {"title": name, "asked": snapshot.description, "ended": _ended(snapshot)}
+    page = await state.read_pool.run(found.page, snapshot.watch, **about)
     digests = (base64.b64encode(hashlib.sha256(style.encode()).digest()).decode() for style in STYLE.findall(page))
     sources = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     policy = f"default-src 'none'; style-src {sources}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     return Response(page, 200, PAGE_HEADERS | {"Content-Security-Policy": policy}, "text/html; charset=utf-8")
+
+
+def _ended(snapshot: Snapshot) -> str:
+    """How the experiment ended, if it has."""
+    if snapshot.status not in ("finished", "archived"):
+        return ""
+    own = f", with other arms for {plural(snapshot.shipped_for, 'player')}" if snapshot.shipped_for else ""
+    shipped = "nothing was shipped" if snapshot.shipped is None else f"{snapshot.shipped} was shipped{own}"
+    return f"The experiment is {snapshot.status}; {shipped}."

@@ -212,6 +212,8 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
         low, high = made["reward_range"] = number("low"), number("high")
         if low >= high:
             wrong["high"] = "The highest reward must be above the lowest."
+    elif (typed.get("low", "0"), typed.get("high", "1")) != ("0", "1"):
+        wrong["high"] = "A lowest and a highest reward are for rewards that are numbers: choose “A number”, or 0 and 1."
     if typed.get("sharing") == "alone":
         made["policy"] = IndTSV()
     elif typed.get("sharing") == "limit":
@@ -219,6 +221,8 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
             made["policy"] = PosseTS(number("epsilon"))
         except ValueError as error:
             wrong.setdefault("epsilon", f"{error}.")
+    if typed.get("sharing") != "limit" and typed.get("epsilon", "").strip():
+        wrong["epsilon"] = "ε is for players that share up to a limit: choose that, or leave ε empty."
     if typed.get("patience", "").strip() or typed.get("default_reward", "").strip():
         minutes, made["default_reward"] = number("patience"), number("default_reward")
         made["patience"] = 60 * minutes

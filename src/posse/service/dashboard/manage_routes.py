@@ -160,7 +160,7 @@ async def _delete(request: Request) -> Response:
         raise
     except Refused as error:
         return await _ask_page(request, {"do": "delete"}, f"{error}.")
-    return RedirectResponse("/", 303, PAGE_HEADERS)
+    return RedirectResponse("/?done=delete", 303, PAGE_HEADERS)
 
 
 def _command(name: str, typed: Mapping[str, str], experiment: queries.Experiment) -> Change | Erase:

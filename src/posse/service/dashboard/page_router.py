@@ -40,9 +40,12 @@ class PageRouter(APIRouter):
             @functools.wraps(function)
             async def endpoint(request: Request) -> Response:
                 try:
-                    return await _refused(request, permission, part) or await answer(request)
+                    made = await _refused(request, permission, part) or await answer(request)
                 except (ValueError, HttpProblem, Unavailable) as error:
-                    return _why_not(error)
+                    made = _why_not(error)
+                if part and made.status_code in (401, 403, 404):  # the whole page says why, or leads to the login
+                    made.headers["HX-Refresh"] = "true"
+                return made
 
             methods = [method, "HEAD"] if method == "GET" else [method]
             self.add_api_route(path, endpoint, methods=methods, response_model=None)
@@ -75,7 +78,7 @@ async def _refused(request: Request, permission: Permission, part: bool) -> Resp
         denied = access.why_denied(grant, permission, request.path_params.get("name"))
         return None if denied is None else trouble(403, "Not with this token", denied)
     if part:
-        return Response(status_code=401, headers={**PAGE_HEADERS, "HX-Refresh": "true"})
+        return Response(status_code=401, headers=PAGE_HEADERS)
     target = request.url.path if request.method == "GET" else "/"
     return RedirectResponse(f"/login?next={quote(target)}", 303, PAGE_HEADERS)
 

@@ -66,7 +66,8 @@ async def _list(request: Request) -> Response:
 async def _list_page(request: Request, form: dict[str, Any], status: int = 200) -> Response:
     grant = request.state.grant
     may = {"may_create": access.allows(grant, CREATE), "may_leave": access.COOKIE in request.cookies}
-    return page("list.html", status, **await _listed(request, 0.0), **may, form=form)
+    deleted = request.query_params.get("done") == "delete"
+    return page("list.html", status, **await _listed(request, 0.0), **may, form=form, deleted=deleted)
 
 
 @router.page("/experiments", READ, part=True)
@@ -150,6 +151,7 @@ async def _experiment(request: Request) -> Response:
     where: dict[str, Any] = {
         "base": str(request.base_url).rstrip("/"),
         "needs_token": request.state.grant is not access.EVERYTHING,
+        "may_create": access.allows(request.state.grant, CREATE),
     }
     values = {**await state.read_pool.run(make), "seen": seen}
     return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, **where)

@@ -56,7 +56,7 @@ class Snapshot:
         head: str = "",
         description: str = "",
         shipped: str | None = None,
-        shipped_for: bool = False,  # whether some players have another arm
+        shipped_for: int = 0,  # players with an arm of their own
     ) -> None:
         self.name, self.id, self.status, self.now = name, id, status, now
         self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
@@ -164,7 +164,7 @@ class Snapshots:
                 head=live.head.hex(),
                 description=live.life.description,
                 shipped=None if shipment is None else state.arm_roster.names[shipment.arm],
-                shipped_for=bool(shipment and shipment.players),
+                shipped_for=0 if shipment is None else len(shipment.players),
             )
 
 

@@ -13,6 +13,7 @@ from urllib.parse import quote
 from jinja2 import Environment
 from starlette.responses import Response
 
+from posse.insight.conclusion.text import at_the_end
 from posse.insight.report import templates
 from posse.insight.watching.text import check_sentence, effect_sentence
 from posse.service.dashboard import words
@@ -61,7 +62,7 @@ def static(path: str) -> str:
 def _templates() -> Environment:
     environment = templates(HERE / "templates")
     functions = [static, experiment_address, plural, fixed, interval_decimals, repr, check_sentence, effect_sentence]
-    functions += [words.chance, words.moment, words.percent, words.rate, words.span]
+    functions += [at_the_end, words.chance, words.moment, words.percent, words.rate, words.span]
     environment.globals |= {function.__name__: function for function in functions}
     environment.filters["sentence"] = words.sentence
     environment.tests["finite"] = math.isfinite

@@ -205,14 +205,15 @@
 
   function drawRibbons(data) {
     const place = find("ribbons");
-    while (place.children.length > data.players.length) place.lastElementChild.remove();
-    data.players.forEach((player, number) => {
+    const players = data.upto.length > 0 ? data.players : []; // a row of nothing for each of them says nothing
+    while (place.children.length > players.length) place.lastElementChild.remove();
+    players.forEach((player, number) => {
       const row = place.children[number] || place.appendChild(newRibbon());
       const ribbon = data.ribbons[number];
       row.children[0].firstElementChild.textContent = player;
       drawRibbon(row.children[1], ribbon, data);
       const [arm, share] = data.now[number];
-      row.children[2].firstElementChild.textContent = arm < 0 ? "nothing yet" : `${data.names[arm]}, ${Math.round(100 * share)}\u00a0%`;
+      row.children[2].firstElementChild.textContent = arm < 0 ? `nothing ${ribbon.some(([each]) => each >= 0) ? "lately" : "yet"}` : `${data.names[arm]}, ${Math.round(100 * share)}\u00a0%`;
     });
   }
 
@@ -263,11 +264,32 @@
     if (event.detail.target === dialog) location.assign(event.detail.requestConfig.path); // which says what is wrong
   });
   dialog.addEventListener("click", (event) => {
-    if (event.target !== dialog && !event.target.closest("[data-close]")) return;
+    if (!event.target.closest("[data-close]")) return;
     event.preventDefault();
     dialog.close();
   });
+  dialog.addEventListener("mousedown", (event) => { // beside it; selecting text in it may well end there
+    const box = dialog.getBoundingClientRect();
+    const inside = event.clientX >= box.left && event.clientX <= box.right && event.clientY >= box.top && event.clientY <= box.bottom;
+    if (event.target === dialog && !inside) dialog.close();
+  });
   dialog.addEventListener("close", () => find(asker)?.focus()); // it may have been drawn anew meanwhile
+
+  // ---------------------------------------------------------------- forms
+
+  // To type a number chooses what the number is for.
+  document.addEventListener("input", (event) => {
+    const choice = event.target.closest("fieldset > .inline")?.previousElementSibling?.querySelector("[type=radio]");
+    if (choice) choice.checked = true;
+  });
+
+  // What was sent is under way until the next page comes, and is not sent twice.
+  document.addEventListener("submit", (event) => {
+    const button = event.submitter;
+    if (button?.ariaBusy === "true") event.preventDefault();
+    if (button && event.target.method === "post") button.ariaBusy = "true";
+  });
+  window.addEventListener("pageshow", () => document.querySelectorAll("[aria-busy]").forEach((each) => each.removeAttribute("aria-busy")));
 
   // ---------------------------------------------------------------- a sign-in link: /login#posse_1_…
 
