@@ -431,7 +431,7 @@ def test_too_many_players_and_arms_are_analyzed_elsewhere(shops, monkeypatch):
     analyses = AnalysisProcess()
     found = analyses.latest("diagnosis", shops)
     analyses.close()
-    assert "`posse diagnose` and `posse plan` take it from there." in _analysis_text("diagnosis", shops, found)
+    assert "Export the log with posse db export" in _analysis_text("diagnosis", shops, found)
 
 
 def test_analyses_run_in_the_background_and_come_back_when_their_process_is_killed(shops):

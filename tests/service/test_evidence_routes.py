@@ -81,6 +81,7 @@ def test_the_page_shows_checks_guards_and_what_adapting_earns(served):
     assert "is among the decisions with rewards too rarely" in text
     assert "Choices follow their probabilities" in text
     assert "refund coupon" in text
+    assert "If you agree, retire the arm." in text
     assert "The adaptive part earns more than the control 'nothing'" in text
     chart = http.get("/experiments/offers/chart.json").json()
     assert list(chart["earned"]) == ["holdout", "control"]
