@@ -19,13 +19,13 @@ from test_store_exchange import FIXTURES
 import posse
 from posse.service.admin import rebuild as rebuilding
 from posse.service.admin import transfer
+from posse.service.admin import verify as verifying
 from posse.service.admin.rebuild import rebuild
 from posse.service.admin.transfer import export_log, import_log
 from posse.service.admin.verify import LogAudit, verify
 from posse.service.commands import Change, Choose, Erase, Observe, TakeDefaults
 from posse.service.storage import database, queries
 from posse.service.storage.errors import Damaged, Unavailable
-from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
 from stores import ARMS, BACKENDS, SHOPS, Clock, answered, new, stores
@@ -120,7 +120,7 @@ def test_decisions_go_on_during_a_rebuild(backend, few, tmp_path, monkeypatch):
     """Others write whenever the log has been replayed: between two looks at it, but for the last."""
     monkeypatch.setattr(database, "PATIENCE", 0.2 if backend == "sqlite" else 5)
     monkeypatch.setattr(rebuilding, "FEW", few, raising=False)
-    replay, replays = LiveExperiment.replay, []
+    replay, replays = verifying.replay, []
 
     def replayed(live, rows, entry_of):
         replay(live, rows, entry_of)
@@ -140,7 +140,7 @@ def test_decisions_go_on_during_a_rebuild(backend, few, tmp_path, monkeypatch):
         with store.engine.begin() as connection:
             connection.exec_driver_sql("UPDATE stats SET pulls = pulls + 1")
             connection.exec_driver_sql("UPDATE players SET here = 1 WHERE name = 'gone'")
-        monkeypatch.setattr(LiveExperiment, "replay", replayed)
+        monkeypatch.setattr(verifying, "replay", replayed)
         rebuild(store)
         monkeypatch.undo()
         assert replays == {2000: [5, 9], 1: [5, 9, 9, 9]}[few]
