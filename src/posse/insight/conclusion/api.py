@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,7 +42,8 @@ class ArmSummary:
     """The chance that it is the best for everybody."""
 
 
-class ArmDifference(NamedTuple):
+@dataclass(frozen=True)
+class ArmDifference:
     """By how much the leader is better than another arm, with an interval that holds at every look."""
 
     against: str

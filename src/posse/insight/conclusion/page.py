@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from posse.insight.conclusion import text
 from posse.insight.report import templates
 from posse.insight.watching.text import check_sentence, effect_sentence, guard_table
-from posse.text import listed, plural, with_ends
+from posse.text import listed, plural
 from posse.version import __version__
 
 if TYPE_CHECKING:
@@ -86,11 +86,8 @@ def _arms(conclusion: Conclusion) -> list[dict[str, Any]]:
 
 def _effects(conclusion: Conclusion, watch: Watch | None) -> list[str]:
     """The leader compared with the control, and what the adaptive part earned."""
-    control = conclusion.setup.get("control")
-    found = [
-        f"Compared with the control {control}, {conclusion.leader} earns {with_ends(*each[1:], '+')} a decision."
-        for each in text.known_differences(conclusion)
-        if each.against == control
-    ]
+    control, found = conclusion.setup.get("control"), []
+    if apart := text.known_differences(conclusion).get(control or ""):
+        found = [f"Compared with the control {control}, {conclusion.leader} earns {apart} a decision."]
     sentences = [effect_sentence(effect) for effect in watch.effects] if watch else []
     return found + [f"{each[0].upper()}{each[1:]}." for each in sentences]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from posse.text import align, bullet, listed, plural, shorten, with_ends, wrap
 
 if TYPE_CHECKING:
-    from posse.insight.conclusion.api import ArmDifference, ArmSummary, Conclusion
+    from posse.insight.conclusion.api import ArmSummary, Conclusion
 
 LONGEST = 30  # characters of a name
 SHOWN = 12  # players in a table
@@ -131,7 +131,7 @@ def ordered(conclusion: Conclusion) -> list[ArmSummary]:
 def arm_table(conclusion: Conclusion) -> list[list[str]]:
     """A line for each arm below the headings: how often, what it earns, how likely it is the best."""
     rows = [["arm", "rewards", "share now", "mean reward", f"{_short(conclusion.leader)} minus it", "chance of best"]]
-    apart = {each.against: with_ends(*each[1:], "+") for each in known_differences(conclusion)}
+    apart = known_differences(conclusion)
     for arm in ordered(conclusion):
         mean = with_ends(arm.mean, arm.low, arm.high) if arm.answers else "–"
         share, best = (percent(arm.share), chance(arm.chance)) if arm.offered else ("retired", "–")
@@ -139,9 +139,10 @@ def arm_table(conclusion: Conclusion) -> list[list[str]]:
     return rows
 
 
-def known_differences(conclusion: Conclusion) -> list[ArmDifference]:
-    """Those of the leader's differences that have an interval."""
-    return [each for each in conclusion.differences if math.isfinite(each.high - each.low)]
+def known_differences(conclusion: Conclusion) -> dict[str, str]:
+    """The leader's differences that have an interval, by the other arm."""
+    known = (each for each in conclusion.differences if math.isfinite(each.high - each.low))
+    return {each.against: with_ends(each.value, each.low, each.high, "+") for each in known}
 
 
 def player_table(conclusion: Conclusion, most: int = SHOWN) -> list[list[str]]:

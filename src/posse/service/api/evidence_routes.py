@@ -33,9 +33,6 @@ async def read_watch(name: Name, request: Request) -> Response:
 async def read_conclusion(name: Name, request: Request) -> Response:
     """Whether the experiment can end: which arm to ship for whom, and what stopping or going on costs."""
     found = (await concluded(request.app.state, name))[1].to_dict()
-    found["differences"] = [
-        dict(zip(("against", "value", "low", "high"), row, strict=True)) for row in found["differences"]
-    ]
     del found["setup"]  # which the experiment itself has
     return json_answer(found)
 
