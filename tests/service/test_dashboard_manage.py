@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import re
 import time
@@ -296,6 +297,36 @@ def test_hostile_names_are_shown_and_sent_back_as_they_are(client):
 
 
 # ---------------------------------------------------------------- its log
+
+
+def test_a_spreadsheet_computes_nothing_that_a_visitor_sent(client):
+    """A combination's values come from whoever decides; a text after an apostrophe is no formula."""
+    address = made(client, "formulas", attributes="region", players="", arms="-5\n@b")
+    sent = ["=1+1", "+cmd", "-x", "@SUM(1)", "south", "-5", "+2.5", "a=b"]
+    for value in sent:
+        answer = client.post(f"/v1{address}/decisions", json={"attributes": {"region": value}})
+        assert answer.status_code == 200
+    rows = list(csv.DictReader(io.StringIO(client.get(f"{address}/log.csv").text)))
+    assert [row["region"] for row in rows] == ["'=1+1", "'+cmd", "'-x", "'@SUM(1)", "south", "-5", "+2.5", "a=b"]
+    assert {row["arm"] for row in rows} <= {"-5", "'@b"}
+    table = pyarrow.parquet.read_table(io.BytesIO(client.get(f"{address}/log.parquet").content))
+    assert table["region"].to_pylist() == sent
+
+
+def test_an_old_page_does_not_end_an_experiment_that_somebody_has_restored(client):
+    address = made(client, "restored")
+    answer = do(client, address, "restore")
+    assert answer.status_code == 409
+    assert "is running, but only an archived one can be restored" in Page(answer.text).text
+    assert described(client, address)["status"] == "running"
+
+
+def test_a_form_takes_no_more_arms_than_the_api(client):
+    address, many = made(client, "arms"), "\n".join(f"arm {number}" for number in range(1001))
+    assert "1,001 arms, but expected at most 1,000" in Page(do(client, address, "add-arms", arms=many).text).text
+    answer = client.post("/experiments", data={**FORM, "name": "too many arms", "arms": many})
+    assert answer.status_code == 422
+    assert "1,001 arms, but expected at most 1,000" in Page(answer.text).text
 
 
 def test_the_log_is_downloaded_as_parquet_and_as_csv(client, monkeypatch):

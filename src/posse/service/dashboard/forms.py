@@ -12,6 +12,7 @@ from urllib.parse import parse_qs
 from posse.attributes import CATEGORY, Attributes
 from posse.policies.ind_tsv import IndTSV
 from posse.policies.posse_ts import PosseTS
+from posse.service.settings import LARGEST_BATCH
 
 MOST_FIELDS = 40
 DEFAULTS = {"reward": "yes-no", "low": "0", "high": "1", "sharing": "learnt", "holdout": "0"}
@@ -53,6 +54,14 @@ def lines(text: str) -> list[str]:
     ['blue', 'red']
     """
     return [line.strip() for line in text.split("\n") if line.strip()]
+
+
+def arms_of(text: str) -> list[str]:
+    """Arms, each on a line; no more of them than the API takes, because everybody waits while they are made."""
+    found = lines(text)
+    if len(found) > LARGEST_BATCH:
+        raise ValueError(f"{len(found):,} arms, but expected at most {LARGEST_BATCH:,}")
+    return found
 
 
 def attributes_of(text: str) -> dict[str, Any]:
@@ -195,7 +204,7 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
 
     made: dict[str, Any] = {"name": typed.get("name", "").strip(), "policy": PosseTS()}
     made["description"] = typed.get("description", "").strip()
-    made["arms"] = lines(typed.get("arms", ""))
+    made["arms"] = by_line("arms", arms_of)
     made["attributes"] = by_line("attributes", attributes_of)
     made["players"] = by_line("players", players_of, Attributes(made["attributes"]))
     made["shares"] = by_line("shares", shares_of)
@@ -206,7 +215,7 @@ def experiment_of(typed: dict[str, str]) -> tuple[dict[str, Any], dict[str, str]
         made["burn_in"] = int(burn_in) if burn_in.is_integer() else burn_in
     if not made["name"]:
         wrong["name"] = "Give the experiment a name."
-    if len(made["arms"]) < 2:
+    if made["arms"] is not None and len(made["arms"]) < 2:
         wrong["arms"] = "Name at least two arms, each on a line of its own."
     if typed.get("reward") == "number":
         low, high = made["reward_range"] = number("low"), number("high")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -27,6 +28,7 @@ from posse.service.storage.lifecycle import Status
 PLAYERS = 25  # on one page
 MOST_ROWS = 400_000  # decisions and rewards of a log that is made into a file while somebody waits for it
 LOOKS, BETWEEN_LOOKS = 20, 0.1  # for a conclusion, and the seconds between two
+FORMULA = re.compile(r"[=@]|[-+](?![\d.]+$)")  # how a text begins that spreadsheets compute; −5 is a number
 MEDIA = {"parquet": "application/vnd.apache.parquet", "csv": "text/csv; charset=utf-8"}
 FIELDS = {
     "add-arms": "arms",
@@ -173,6 +175,8 @@ def _command(name: str, typed: Mapping[str, str], experiment: queries.Experiment
             if ship is None and experiment.ship is not None:
                 raise ValueError(f"It ships {experiment.ship!r}; to ship nothing, resume it and finish it again")
             return Change(name, status="finished", ship=ship, ship_for=own)
+        case "restore" if experiment.status != "archived":  # a page of before: it would end the experiment
+            raise ValueError(f"Experiment {name!r} is {experiment.status}, but only an archived one can be restored")
         case str(do) if do in STATUSES:
             return Change(name, status=STATUSES[do])
         case "shares":
@@ -180,7 +184,7 @@ def _command(name: str, typed: Mapping[str, str], experiment: queries.Experiment
         case "describe":
             return Change(name, description=typed.get("description", ""))
         case "add-arms":
-            return Change(name, add_arms=_some("arm", forms.lines(typed.get("arms", ""))))
+            return Change(name, add_arms=_some("arm", forms.arms_of(typed.get("arms", ""))))
         case "add-players":
             return Change(name, join=_some("player", forms.players_of(typed.get("players", ""), declared)))
         case "return-arm":
@@ -229,7 +233,23 @@ def _written(connection: Connection, name: str, kind: str) -> bytes | None:
         return None
     file, table = io.BytesIO(), queries.log_table(connection, name)
     if kind == "csv":
-        pyarrow.csv.write_csv(table.drop_columns(["probabilities"]), file)
+        pyarrow.csv.write_csv(_harmless(table.drop_columns(["probabilities"])), file)
     else:
         pyarrow.parquet.write_table(table, file)
     return file.getvalue()
+
+
+def _harmless(table: Any) -> Any:
+    """The table, with an apostrophe before every text that a spreadsheet would take for a formula.
+
+    Values of attributes come from whoever decides, so they may be anything.
+    """
+    import pyarrow
+
+    for place, field in enumerate(table.schema):
+        if pyarrow.types.is_string(field.type):
+            coded = table[field.name].combine_chunks().dictionary_encode()
+            texts = [f"'{text}" if FORMULA.match(text) else text for text in coded.dictionary.to_pylist()]
+            found = pyarrow.DictionaryArray.from_arrays(coded.indices, pyarrow.array(texts, pyarrow.string()))
+            table = table.set_column(place, field.name, found.cast(pyarrow.string()))
+    return table
