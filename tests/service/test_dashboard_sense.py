@@ -119,6 +119,7 @@ def test_where_the_program_gets_its_token(tmp_path):
     with service(tmp_path, defaults_seconds=None, trust_seconds=0.0) as client:
         client.headers["origin"] = str(client.base_url).rstrip("/")
         client.post("/experiments", data={**FORM, "name": "one"})
+        client.post("/experiments", data={**FORM, "name": "nobody", "players": ""})
         store = ServiceStore(f"sqlite:///{tmp_path}/posse.db")
         secrets = {scope: commit(store, CreateToken(scope)) for scope in ("admin", "read")}
         store.close()
@@ -127,6 +128,7 @@ def test_where_the_program_gets_its_token(tmp_path):
             client.post("/login", data={"token": secrets[scope]})
             page = Page(client.get("/experiments/one").text)
             assert "needs a token for decide and reward" in page.text
+            assert "needs a token for admin" in Page(client.get("/experiments/nobody").text).text
             assert ("/tokens" in [each.get("href") for _, each in page.tags]) == links
 
 

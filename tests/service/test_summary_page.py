@@ -13,6 +13,8 @@ import posse
 from posse.insight import conclude, watch
 
 ARMS = ["today's page", "new banner", "free shipping from 30 euros on", "coupon", "two for one", "plain"]
+ARMS += [f"offer number {number}, while stocks last" for number in range(6)]
+TITLE = "Checkout in autumn: which of twelve offers sells most, and in which of our shops?"
 PLAYERS = [f"shop {number}, with a name that is rather long" for number in range(12)]
 
 
@@ -27,7 +29,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for decision in learner.choose(PLAYERS):
             refund = float(decision.arm == "coupon" and random.random() < 0.5)
             learner.observe(decision, float(random.random() < 0.3), outcomes={"refund": refund})
-    made = conclude(learner).page(watch(learner), title="Checkout, autumn", asked="Which offer sells most, and where?")
+    made = conclude(learner).page(watch(learner), title=TITLE, asked="Which offer sells most, and where?")
     path = tmp_path_factory.mktemp("page") / "summary.html"
     path.write_text(made, encoding="utf-8")
     return path

@@ -41,7 +41,7 @@ def to_page(conclusion: Conclusion, watch: Watch | None, title: str, asked: str,
             cautions=text.cautions(conclusion) if conclusion.answers else [],
             effects=_effects(conclusion, watch),
             players=text.player_table(conclusion, max(LINES - len(arms) - guarded, LEAST)),
-            checks=[check_sentence(check, watch.arms) for check in watch.checks] if watch else [],
+            checks=[_sentence(check_sentence(check, watch.arms)) for check in watch.checks] if watch else [],
             guards=guard_table(guards[:guarded]) if guards else [],
             more_guards=plural(len(guards) - guarded, "more guard") if len(guards) > guarded else "",
             reading=text.reading(conclusion),
@@ -55,7 +55,7 @@ def _facts(conclusion: Conclusion) -> list[tuple[str, str]]:
     """How the experiment was set up, and how far it is."""
     setup = conclusion.setup
     shares = dict(setup.get("shares") or {}).items()
-    limits = [f"{arm} {text.percent(low)} to {text.percent(high)}" for arm, (low, high) in shares]
+    ends = {arm: dict.fromkeys(text.percent(share) for share in limits) for arm, limits in shares}
     found = {
         "decisions": f"{conclusion.decisions:,} ({conclusion.answers:,} with rewards)",
         "players": f"{len(conclusion.players):,}",
@@ -63,7 +63,7 @@ def _facts(conclusion: Conclusion) -> list[tuple[str, str]]:
         "control": setup.get("control") or "",
         "holdout": text.percent(setup["holdout"]) if setup["holdout"] else "",
         "least share": text.percent(setup["floor"]) if setup["floor"] else "",
-        "shares": listed(limits, 6),
+        "shares": listed([f"{arm}: {' to '.join(limits)}" for arm, limits in ends.items()], 6),
         "burn-in": plural(setup["burn_in"], "decision") if setup.get("burn_in") else "",
         "rewards": f"from {setup['low']:g} to {setup['high']:g}",
         "outcomes": listed(dict(setup.get("outcomes") or {}), 6),
@@ -90,4 +90,8 @@ def _effects(conclusion: Conclusion, watch: Watch | None) -> list[str]:
     if apart := text.known_differences(conclusion).get(control or ""):
         found = [f"Compared with the control {control}, {conclusion.leader} earns {apart} a decision."]
     sentences = [effect_sentence(effect) for effect in watch.effects] if watch else []
-    return found + [f"{each[0].upper()}{each[1:]}." for each in sentences]
+    return found + list(map(_sentence, sentences))
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."

@@ -59,7 +59,9 @@ def _why_not(error: Exception) -> Response:
     if isinstance(error, forms.UnreadableForm):
         return trouble(400, "The form cannot be read", f"{error}.")
     if isinstance(error, UnknownExperiment):
-        return trouble(404, "No such experiment", "It may have another name, or belong to another service.")
+        return trouble(
+            404, "No such experiment", "It may have been deleted, have another name, or belong to another service."
+        )
     if isinstance(error, HttpProblem) and KINDS[error.kind][0] == 503:
         return trouble(*KINDS[error.kind], error.detail)
     if isinstance(error, Unavailable):

@@ -143,7 +143,7 @@
       padding: [8, right, 0, 0],
       scales: { x: { time: false }, y: { range: [0, 1] } },
       axes: [
-        axis({ values: (_, splits) => splits.map((split) => (split === 0 ? "start" : whole(split))), grid: { show: false }, size: 26, gap: 4 }),
+        axis({ values: (drawn, splits) => splits.map((split) => decisionLabel(drawn, split, right)), grid: { show: false }, size: 26, gap: 4 }),
         axis({ values: (_, splits) => splits.map((split) => `${Math.round(100 * split)} %`), size: left }),
       ],
       series: [
@@ -159,6 +159,12 @@
       bands: names.map((_, number) => ({ series: [number + 2, number + 1], fill: `${color(`--c${number}`)}d0` })),
       cursor: { show: false },
     };
+  }
+
+  // A label that would be cut at the right edge is left out.
+  function decisionLabel(drawn, split, room) {
+    const cut = room < 20 && drawn.valToPos(split, "x") > drawn.over.clientWidth - 20;
+    return cut ? "" : split === 0 ? "start" : whole(split);
   }
 
   function drawRate(data) {
@@ -187,7 +193,7 @@
         scales: { x: { time: false }, y: { range: () => latest.earned[kind].range } },
         axes: [
           axis({ grid: { show: false }, values: (_, splits) => splits.map((split) => whole(split)), size: 26, gap: 4 }),
-          axis({ size: 56, values: (_, splits) => splits.map((split) => (split > 0 ? "+" : "") + split.toPrecision(2).replace("-", "−")) }),
+          axis({ size: 56, values: (_, splits) => splits.map((split) => (split === 0 ? "0" : (split > 0 ? "+" : "") + split.toPrecision(2).replace("-", "−"))) }),
         ],
         series: [
           {},
