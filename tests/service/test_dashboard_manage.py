@@ -232,7 +232,7 @@ def test_an_experiment_goes_through_its_whole_life(client):
     refused = do(client, address, "finish", ship="")
     assert (refused.status_code, "to ship nothing, resume it" in Page(refused.text).text) == (422, True)
     do(client, address, "finish", ship="blue", ship_for="Nice: plants")
-    said = "except for players with an arm of their own"  # once the page of before has been shown for a second
+    said = "except for 1 player with an arm of their own"  # once the page of before has been shown for a second
     assert any(said in Page(client.get(address).text).text or time.sleep(0.2) for _ in range(50))
     assert (described(client, address)["ship"], described(client, address)["ship_for"]) == ("blue", {"Nice": "plants"})
     assert "Nice: plants" in Page(client.get(f"{address}/ask?do=finish").text).text
