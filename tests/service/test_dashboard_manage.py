@@ -261,7 +261,7 @@ def test_an_experiment_goes_through_its_whole_life(client):
         refused = client.post(f"{address}/delete", data=wrong)
         assert (refused.status_code, "Type the name" in Page(refused.text).text) == (422, True)
     assert described(client, address)["status"] == "archived"
-    assert client.post(f"{address}/delete", data={"confirm": " life "}).headers["location"] == "/"
+    assert client.post(f"{address}/delete", data={"confirm": " life "}).headers["location"] == "/?done=delete"
     assert client.get(address).status_code == 404
     assert client.post(f"{address}/delete", data={"confirm": "life"}).status_code == 404
     assert client.post(f"{address}/manage", data={"do": "restore"}).status_code == 404
