@@ -211,7 +211,7 @@ def main() -> None:
             print(f"| {name} | {few:,} | {' | '.join(cells)} |", flush=True)
     if options.only in ("", "effects"):
         print(
-            "\n| what adapting earns | experiments | ever wrong | width against one for one look | that one ever wrong |"
+            "\n| what adapting earns | experiments | ever wrong | width over one for one look | that one ever wrong |"
         )
         print("| --- | --- | --- | --- | --- |")
         for name, (wrong, naive, wider) in effect_misses(count, decisions).items():
