@@ -210,8 +210,9 @@ def main() -> None:
             cells = [f"{np.isfinite(found[check]).mean():.1%}", f"{np.median(found[check]):,.0f}", other]
             print(f"| {name} | {few:,} | {' | '.join(cells)} |", flush=True)
     if options.only in ("", "effects"):
-        print("\n| what adapting earns | experiments | ever wrong | width against one for one look ", end="")
-        print("| that one ever wrong |")
+        print(
+            "\n| what adapting earns | experiments | ever wrong | width over one for one look | that one ever wrong |"
+        )
         print("| --- | --- | --- | --- | --- |")
         for name, (wrong, naive, wider) in effect_misses(count, decisions).items():
             cells = f"{count:,} | {wrong:.2%} | {wider:.1f} times | {naive:.2%}"

@@ -338,9 +338,9 @@ def test_what_is_described_is_what_there_is(client):
     assert "POST /v1/experiments/{name}/decisions" in routes
     assert {route for route in routes if " /v1/" in route} == set(listed)
     for path, methods in described["paths"].items():
-        kind = "text/html" if path.endswith("/summary") else "application/json"
+        expected = {"text/html" if path.endswith("/summary") else "application/json"}
         for operation in methods.values():
-            assert [set(of["content"]) for at, of in operation["responses"].items() if at < "300"] == [{kind}]
+            assert [set(of["content"]) for at, of in operation["responses"].items() if at < "300"] == [expected]
 
 
 def test_an_erased_name_is_gone_from_the_files_while_the_service_runs(tmp_path):
