@@ -31,6 +31,12 @@ class LogRow(BaseModel):
     event: int = Field(description="The row's number in the log")
 
 
+class LogAnyChange(LogRow):
+    """What rows about changes have in common."""
+
+    observed_at: float = Field(description="In seconds since 1970")
+
+
 class LogPull(LogRow):
     """What rows about a player and an arm have in common."""
 
@@ -83,60 +89,53 @@ class LogRecord(LogObservation):
     decision: None
 
 
-class LogChange(LogRow):
+class LogChange(LogAnyChange):
     """The experiment's status changed, an import counted rounds, or everything beside the log was made anew."""
 
     kind: Literal["pause", "resume", "archive", "restore", "rounds", "rebuild"]
-    observed_at: float = Field(description="In seconds since 1970")
 
 
-class LogFinish(LogRow):
+class LogFinish(LogAnyChange):
     """The experiment was finished, and may ship an arm from now on."""
 
     kind: Literal["finish"]
-    observed_at: float = Field(description="In seconds since 1970")
     ship: str | None = Field(description="The arm that every decision is from now on; null for no decisions")
     ship_for: dict[str, str] = Field(description="Other arms for some players")
 
 
-class LogDescription(LogRow):
+class LogDescription(LogAnyChange):
     """The experiment was described."""
 
     kind: Literal["describe"]
-    observed_at: float = Field(description="In seconds since 1970")
     description: str
 
 
-class LogPlayerChange(LogRow):
+class LogPlayerChange(LogAnyChange):
     """A player joined, retired, or had its name erased."""
 
     kind: Literal["join", "retire", "erase"]
-    observed_at: float = Field(description="In seconds since 1970")
     player: str
 
 
-class LogArmChange(LogRow):
+class LogArmChange(LogAnyChange):
     """An arm was added or retired."""
 
     kind: Literal["add arm", "retire arm"]
-    observed_at: float = Field(description="In seconds since 1970")
     arm: str
 
 
-class LogAlarm(LogRow):
+class LogAlarm(LogAnyChange):
     """An arm was shown to cross the bound of an outcome."""
 
     kind: Literal["alarm"]
-    observed_at: float = Field(description="In seconds since 1970")
     arm: str
     outcome: str
 
 
-class LogSharesChange(LogRow):
+class LogSharesChange(LogAnyChange):
     """The limits on arms' shares were replaced."""
 
     kind: Literal["shares"]
-    observed_at: float = Field(description="In seconds since 1970")
     shares: dict[str, list[float]] = Field(description="The least and the greatest share, by arm")
 
 
