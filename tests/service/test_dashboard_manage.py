@@ -222,7 +222,7 @@ def test_an_experiment_goes_through_its_whole_life(client):
     assert "Every decision is red" in Page(client.get(f"{address}/manage").text).text
     page = Page(client.get(address).text).text
     assert "Which <window> sells?" in page
-    assert "Finished. Decisions are red from now on." in page
+    assert "Finished. Every decision is red . Rewards" in page
     question = Page(client.get(f"{address}/ask?do=finish").text)
     assert [each for tag, each in question.tags if tag == "option" and "selected" in each] != []
     do(client, address, "finish", ship="blue", ship_for="Nice: plants")
@@ -253,7 +253,7 @@ def test_an_experiment_goes_through_its_whole_life(client):
         refused = client.post(f"{address}/delete", data=wrong)
         assert (refused.status_code, "Type the name" in Page(refused.text).text) == (422, True)
     assert described(client, address)["status"] == "archived"
-    assert client.post(f"{address}/delete", data={"confirm": " life "}).headers["location"] == "/"
+    assert client.post(f"{address}/delete", data={"confirm": " life "}).headers["location"] == "/?done=delete"
     assert client.get(address).status_code == 404
     assert client.post(f"{address}/delete", data={"confirm": "life"}).status_code == 404
     assert client.post(f"{address}/manage", data={"do": "restore"}).status_code == 404

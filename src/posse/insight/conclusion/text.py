@@ -85,7 +85,7 @@ def costs(conclusion: Conclusion) -> list[str]:
     ]
     if len(conclusion.players) > 1:
         own = _reward(conclusion.own_loss)
-        found.append(f"Shipping for each player what the model expects most of loses {own} in 1,000 decisions.")
+        found.append(f"Shipping for each player the arm that the model expects most of loses {own} in 1,000 decisions.")
     return found
 
 
@@ -108,7 +108,8 @@ def cautions(conclusion: Conclusion) -> list[str]:
         )
     if conclusion.alone:
         found.append(
-            f"{plural(conclusion.alone, 'player')} that joined last count only for everybody: memory is bounded."
+            f"For {plural(conclusion.alone, 'player')} that joined last no arm can be shown to be the best: evidence of "
+            "their own would take too much memory. They count for everybody."
         )
     return found
 
