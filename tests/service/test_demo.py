@@ -29,6 +29,8 @@ def test_both_experiments_meet_the_same_people(tmp_path):
         assert set(seen) == {demo.SHARING, demo.ALONE}
         for each in seen.values():
             assert each["decisions"] == 120
+            found = client.experiment(each["name"])
+            assert (found["control"], found["holdout"]) == ("bare", 0.05)  # so that its page has something to compare
             assert 0 < each["rewards"] < 120
             assert each["rewards"] + each["waiting"] == 120
         client.change(demo.SHARING, status="paused")

@@ -31,6 +31,12 @@ MEAN_WAIT = 3.0  # seconds until it is known whether somebody came in
 FORGOTTEN = 0.02  # the share of rewards that are never reported
 COMPILING = 120.0  # seconds that the very first decision may take, on a slow machine
 PATIENCE = 60.0  # seconds after which a missing reward counts as 0
+SETTINGS: dict[str, Any] = {  # a bare window is what the shops had before; some decisions stay random, to compare
+    "default_reward": 0.0,
+    "patience": PATIENCE,
+    "control": "bare",
+    "holdout": 0.05,
+}
 
 
 @dataclass
@@ -55,7 +61,7 @@ class ShopChain:
         if experiment not in self.begun:
             if experiment not in [each["name"] for each in self.client.experiments()]:
                 policy: Policy = PosseTS(EPSILON) if experiment == SHARING else IndTSV()
-                self.client.create(experiment, WINDOWS, SHOPS, policy, default_reward=0.0, patience=PATIENCE)
+                self.client.create(experiment, WINDOWS, SHOPS, policy, **SETTINGS)
             self.begun.add(experiment)
 
     def pass_by(self, people: int) -> None:
