@@ -313,12 +313,21 @@ def test_a_spreadsheet_computes_nothing_that_a_visitor_sent(client):
     assert table["region"].to_pylist() == sent
 
 
-def test_an_old_page_does_not_end_an_experiment_that_somebody_has_restored(client):
-    address = made(client, "restored")
+def test_an_old_page_neither_ends_a_running_experiment_nor_brings_an_archived_one_back(client):
+    address = made(client, "old pages")
     answer = do(client, address, "restore")
     assert answer.status_code == 409
-    assert "is running, but only an archived one can be restored" in Page(answer.text).text
+    assert "is running, so there is nothing to restore" in Page(answer.text).text
     assert described(client, address)["status"] == "running"
+    for what in ("finish", "archive"):
+        assert do(client, address, what).status_code == 303
+    answer = do(client, address, "finish", ship="red")
+    assert answer.status_code == 422
+    assert "is archived, so there is nothing to finish" in Page(answer.text).text
+    assert described(client, address)["status"] == "archived"
+    for _ in range(2):
+        assert do(client, address, "restore").status_code == 303
+    assert described(client, address)["status"] == "finished"
 
 
 def test_a_form_takes_no_more_arms_than_the_api(client):

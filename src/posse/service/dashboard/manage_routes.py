@@ -23,7 +23,7 @@ from posse.service.dashboard.snapshots import latest_snapshot
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page
 from posse.service.storage import queries
 from posse.service.storage.errors import Refused, UnknownExperiment
-from posse.service.storage.lifecycle import Status
+from posse.service.storage.lifecycle import MOVES, Status
 
 PLAYERS = 25  # on one page
 MOST_ROWS = 400_000  # decisions and rewards of a log that is made into a file while somebody waits for it
@@ -169,14 +169,14 @@ def _command(name: str, typed: Mapping[str, str], experiment: queries.Experiment
     """What is to be done."""
     who, declared = typed.get("who", ""), experiment.setup.attributes
     match typed.get("do"):
+        case "restore" | "finish" as do if MOVES.get((experiment.status, "finished"), do) != do:  # from an old page
+            raise ValueError(f"Experiment {name!r} is {experiment.status}, so there is nothing to {do}")
         case "finish":
             own = forms.own_arms_of(typed.get("ship_for", ""), [arm for arm, _ in experiment.arms])
             ship = typed.get("ship") or None
             if ship is None and experiment.ship is not None:
                 raise ValueError(f"It ships {experiment.ship!r}; to ship nothing, resume it and finish it again")
             return Change(name, status="finished", ship=ship, ship_for=own)
-        case "restore" if experiment.status != "archived":  # a page of before: it would end the experiment
-            raise ValueError(f"Experiment {name!r} is {experiment.status}, but only an archived one can be restored")
         case str(do) if do in STATUSES:
             return Change(name, status=STATUSES[do])
         case "shares":
