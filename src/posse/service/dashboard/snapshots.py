@@ -7,7 +7,7 @@ import pickle
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -35,34 +35,30 @@ BYTES = 300  # of evidence that count as a pair
 NORMAL_95 = 1.96  # so many standard deviations to either side hold 95 % of a normal distribution
 
 
+@dataclass(eq=False, repr=False)
 class Snapshot:
     """One experiment at one moment. Tables are [player, arm]; rewards are in the user's units."""
 
-    def __init__(
-        self,
-        name: str,
-        status: str,
-        now: float,
-        state: LearnerState,
-        *,
-        id: int = 0,
-        choices: ChoiceHistory,
-        traffic: Traffic,
-        late: Lateness,
-        recent: Sequence[Any],
-        watch: Watch,
-        evidence: bytes,  # for a conclusion, pickled; nothing where there are too many players and arms for one
-        complete: bool = True,
-        head: str = "",
-        description: str = "",
-        shipped: str | None = None,
-        shipped_for: int = 0,  # players with an arm of their own
-    ) -> None:
-        self.name, self.id, self.status, self.now = name, id, status, now
-        self.choices, self.traffic, self.late, self.recent = choices, traffic, late, recent
-        self.watch, self.evidence, self.head = watch, evidence, head
-        self.description, self.shipped, self.shipped_for = description, shipped, shipped_for
-        self.complete = complete  # whether all of the log has been read
+    name: str
+    status: str
+    now: float
+    state: LearnerState
+    _: KW_ONLY
+    id: int = 0
+    choices: ChoiceHistory
+    traffic: Traffic
+    late: Lateness
+    recent: Sequence[Any]
+    watch: Watch
+    evidence: bytes  # for a conclusion, pickled; nothing where there are too many players and arms for one
+    complete: bool = True  # whether all of the log has been read
+    head: str = ""
+    description: str = ""
+    shipped: str | None = None
+    shipped_for: int = 0  # players with an arm of their own
+
+    def __post_init__(self) -> None:
+        state = self.state
         self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
         self.counts = state.counts()  # pulls whose reward is known
@@ -74,7 +70,6 @@ class Snapshot:
         self.player_count = len(here)
         self.sample = here[:: max(1, -(-len(here) // SAMPLED))]  # places of players for the top of the page
         self.sampled = queries.indices(state, self.sample)
-        self._state = state
 
     def values_of(self, attribute: str) -> tuple[list[str | None], np.ndarray, np.ndarray]:
         """The values of an attribute, which of them each player has, and how many players have each."""
@@ -85,7 +80,7 @@ class Snapshot:
 
     def indices(self, players: Sequence[int]) -> queries.Indices:
         """What the next decisions of the players at these places would rest on."""
-        return queries.indices(self._state, players)
+        return queries.indices(self.state, players)
 
 
 def beliefs(state: LearnerState) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
