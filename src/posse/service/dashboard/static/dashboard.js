@@ -163,7 +163,7 @@
 
   // A label that would be cut at the right edge is left out.
   function decisionLabel(drawn, split, room) {
-    const cut = room < 20 && drawn.valToPos(split, "x") > drawn.over.clientWidth - 20;
+    const cut = room < 20 && split > 0.93 * drawn.scales.x.max;
     return cut ? "" : split === 0 ? "start" : whole(split);
   }
 
