@@ -108,8 +108,8 @@ def cautions(conclusion: Conclusion) -> list[str]:
         )
     if conclusion.alone:
         found.append(
-            f"For {plural(conclusion.alone, 'player')} that joined last no arm can be shown to be the best: evidence of "
-            "their own would take too much memory. They count for everybody."
+            f"For {plural(conclusion.alone, 'player')} that joined last no arm can be shown to be the best: evidence "
+            "of their own would take too much memory. They count for everybody."
         )
     return found
 
