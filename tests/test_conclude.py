@@ -256,6 +256,7 @@ def test_a_page_of_many_arms_and_players_leaves_some_out():
         learner.observe({each.id: 1.0 for each in learner.choose(players)})
     found = conclude(learner)
     assert "10 more arms are left out" in found.page()
+    assert "<p>It ended in May.</p>" in found.page(ended="It ended in May.")
     assert "… 26 more" in found.page()
     assert "… 18 more" in str(found)
 

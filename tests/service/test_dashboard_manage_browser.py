@@ -87,6 +87,23 @@ def test_a_question_stays_while_text_in_it_is_selected_and_a_typed_number_choose
         expect(page.locator("input[name=reward][value=yes-no]")).to_be_checked()
 
 
+def test_players_have_rows_in_the_picture_once_something_was_chosen(place):
+    from playwright.sync_api import expect
+
+    browser, url, client = place
+    client.create("rows", ["blue", "red"], ["Lyon", "Nice"], holdout=0.5)
+    with Visit(browser, url) as page:
+        page.goto("/experiments/rows")
+        page.wait_for_timeout(500)
+        expect(page.locator(".ribbon")).to_have_count(0)
+        expect(page.locator("#earned-title ~ figure")).not_to_be_visible()  # no caption without its picture
+        client.choose("rows", "Nice")
+        for _ in range(8):
+            client.choose("rows", "Lyon")
+        expect(page.locator(".ribbon .now").nth(1)).to_have_text("nothing lately", timeout=30_000)
+        expect(page.locator("#first-title")).to_have_count(0)
+
+
 def test_everything_works_without_scripts(place):
     from playwright.sync_api import expect
 

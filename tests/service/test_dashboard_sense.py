@@ -150,3 +150,29 @@ def test_an_alarm_says_what_to_do_about_the_arm():
 def test_the_example_with_its_token_left_as_it_is_says_what_to_put_there(token):
     with pytest.raises(ValueError, match="posse token create"):
         posse.Client("http://127.0.0.1:1", token=token)
+
+
+def test_averages_that_rest_on_few_decisions_say_so_and_a_random_decision_rests_on_no_data():
+    learner, clock = learner_of_shops(300, default_reward=0.0, patience=1e6, holdout=0.5)
+    learner.observe(learner.choose("Lyon").id, 1.0)  # while earlier ones wait
+    snapshot = snapshot_of(learner, clock)
+    assert snapshot.watch.answered < snapshot.rewards
+    values = {"arms": experiment_page.shown_arms(snapshot), "amount": experiment_page.amount_of(snapshot)}
+    more = {"may_change": True, "address": "/experiments/x", "conclusion": _concluded(snapshot)}
+    text = _text("parts/conclusion.html", snapshot=snapshot, **values, **more)
+    assert f"rest on the first {snapshot.watch.answered} decisions so far" in text
+    recent = _text("parts/recent.html", snapshot=snapshot, **values)
+    assert recent.count("chosen at random") == sum(each.holdout for each in snapshot.recent) > 0
+    assert "so did none of the latest" in _text("parts/rewards.html", snapshot=snapshot, **values)
+
+
+def test_guards_of_arms_without_outcomes_take_no_line():
+    bounds = {"refund": posse.Outcome(at_most=0.1)}
+    learner = posse.Learner(arms=["blue", "red"], players=["Lyon"], seed=1, outcomes=bounds)
+    made = learner.choose("Lyon")
+    assert "No outcome has been reported yet." in _text("parts/checks.html", snapshot=snapshot_of(learner, Clock(0.0)))
+    learner.observe(made, 1.0, outcomes={"refund": 0.0})
+    other = "red" if made.arm == "blue" else "blue"
+    text = _text("parts/checks.html", snapshot=snapshot_of(learner, Clock(0.0)))
+    assert f"refund {made.arm} 1" in text
+    assert f"refund {other}" not in text
