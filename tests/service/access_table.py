@@ -148,10 +148,12 @@ def outcome(answer: httpx.Response) -> str:
             return "token"
         if answer.status_code in (401, 403, 421):
             return str(kind)
-    elif "hx-refresh" in answer.headers or answer.headers.get("location", "").startswith("/login?"):
-        return "token"
     elif answer.status_code == 403:
         return "forbidden"
+    elif answer.headers.get("location", "").startswith("/login?") or (
+        answer.status_code == 401 and "hx-refresh" in answer.headers
+    ):
+        return "token"
     return "in" if answer.status_code < 500 else f"{answer.status_code}"
 
 
