@@ -12,7 +12,8 @@ import psycopg
 import pytest
 
 import posse
-from posse.service.commands import Choose, Create, Observe
+from posse.service.admin.verify import verify
+from posse.service.commands import Change, Choose, Create, Observe
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit
@@ -96,3 +97,29 @@ def answered(store, name="teas", player="north", reward=1.0):
     decision = commit(store, Choose(name, [player]))[0]
     assert [outcome.status for outcome in commit(store, Observe(name, [(decision.id, reward)]))] == ["taken"]
     return decision
+
+
+@contextlib.contextmanager
+def workers(backend, folder):
+    """Two workers on one database with an experiment, and their clock."""
+    with stores(backend, folder, 2, clock := Clock()) as (one, other):
+        new(one)
+        yield one, other, clock
+        assert verify(one) == []
+
+
+def go(store, *statuses, name="teas", **more):
+    """Lead an experiment through these; `more` goes with the first."""
+    for status in statuses:
+        made = commit(store, Change(name, status=status, **more))
+        more = {}
+    return made
+
+
+def again(store):
+    """Another worker, which holds nothing in memory."""
+    url = store.engine.url.render_as_string(hide_password=False).replace("+psycopg", "")
+    return ServiceStore(url, clock=store.clock)
+
+
+# ---------------------------------------------------------------- status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -92,7 +93,7 @@ def unpack(parts: Iterable[PackedRows]) -> tuple[dict[str, np.ndarray], np.ndarr
     return named, np.frombuffer(probabilities, "<f8")
 
 
-class KnownDecisions:
+class KnownDecisions(ABC):
     """Decisions by serial number: those that wait for a reward, those that do not any more, and their outcomes."""
 
     def __init__(self, outcomes: int) -> None:
@@ -101,9 +102,9 @@ class KnownDecisions:
         self.outcomes: dict[tuple[int, int], float] = {}  # by serial number and outcome, of which there are so many:
         self._outcome_count = outcomes
 
+    @abstractmethod
     def unknown(self, identity: str, serial: int, decisions: int) -> str:
         """Why nothing can be reported of a decision; there were so many decisions."""
-        raise NotImplementedError
 
     def keep_newest(self, known: OrderedDict[int, Any], most: int) -> None:
         """Forget all but so many of those that wait, or of those that do not."""
