@@ -8,12 +8,12 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import special, stats
+from slow_races import beta_race
 
 from posse.compile import bind
 from posse.policies.beta_draw import BLOCKS, beta_draw
 from posse.policies.beta_propensity import BETA_SCRATCH, fill_beta_propensities, stirling_error
 from posse.streams import SAMPLE, block
-from slow_learner import beta_race
 
 
 def propensities(a, b):

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from scipy import stats
 from sizes import FULL
+from slow_races import limited
 
 import posse
 from posse.insight.evaluation.api import evaluate
 from posse.learner import kernel
 from posse.learner.shares import check_shares, equal_shares
-from slow_learner import limited
 from test_learner import ARMS, new, state
 
 SHARES = {"tea": (0.05, 0.3), "coffee": 0.2}
