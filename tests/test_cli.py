@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import posse
@@ -77,7 +78,7 @@ def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
     assert main(["bench", "--quick", *names, "--import", str(own), "--json", str(out)]) == 0
     shown = capsys.readouterr().out
     tables = {table["name"]: table["rows"] for table in json.loads(out.read_text())["tables"]}
-    assert list(tables) == ["policies", "simulator", "learner", "attributes", "propensities"]
+    assert list(tables) == ["policies", "simulator", "start", "learner", "attributes", "propensities"]
     *policies, numpy, floor = tables["policies"]
     assert policies == ["Ind-UCB", "RobustAgg-TS(0.15)", "MeasuredTS(factor=0.25)"]
     costs = {name: {how: figure["value"] for how, figure in row.items()} for name, row in tables["policies"].items()}
@@ -89,8 +90,11 @@ def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
     measured = {name.split(",")[0]: row[""]["value"] for name, row in tables["simulator"].items() if row}
     assert measured["speed-up over naive.py"] > 1
     assert {"doubling T", "doubling M", "doubling K", "peak memory at T = 200"} <= set(measured)
-    assert measured["new process to first result"] > 0
     assert min(measured.values()) > 0
+    starts = {name: row[""]["value"] for name, row in tables["start"].items()}
+    assert 0 < starts["import posse"] < starts["first result, warm cache"]
+    assert starts["posse --help"] > 0
+    assert "≤" not in shown, "bars are shown only if one asks for them"
 
 
 OWN_POLICY = """
@@ -132,19 +136,60 @@ def test_bench_of_the_service_takes_no_policies(capsys):
     assert "--import does not go with it" in capsys.readouterr().err
 
 
-def test_a_missed_bar_is_marked():
+def report(ms: float) -> bench.report.BenchReport:
     figure = bench.report.BenchFigure
     rows = {
-        "too slow": {"ms": figure(0.31, most=0.30)},
+        "slow": {"ms": figure(ms, most=0.30)},
         "quick": {"ms": figure(0.29, most=0.30)},
-        "too little": {"ms": figure(1.0), "a second": figure(99, least=100)},
+        "little": {"ms": figure(1.0), "a second": figure(99, least=100)},
         "no bar": {"ms": figure(5.0)},
         "absent": {},
     }
-    lines = list(bench.report.BenchTable("name", "A title", rows).lines())
-    assert lines[0] == "A title"
-    assert [line.split("  ")[0] for line in lines if line.endswith("← misses its bar")] == ["too slow", "too little"]
-    assert lines[-1].split() == ["absent", "not", "measured"]
+    return bench.report.BenchReport("A machine", [bench.report.BenchTable("name", "A title", rows)])
+
+
+def test_figures_are_shown_without_bars():
+    assert report(0.31).to_text().splitlines() == [
+        "A machine",
+        "",
+        "A title",
+        "          ms  a second",
+        "slow    0.31",
+        "quick   0.29",
+        "little     1        99",
+        "no bar     5",
+        "absent                  not measured",
+    ]
+
+
+def test_missed_bars_are_marked():
+    assert bench.report.BarReport([report(0.31)]).to_text().splitlines() == [
+        "A machine",
+        "",
+        "A title",
+        "slow, ms          0.31  ≤ 0.3  ← misses its bar",
+        "quick, ms         0.29  ≤ 0.3",
+        "little, a second    99  ≥ 100  ← misses its bar",
+        "",
+        "2 of 3 bars are missed.",
+    ]
+
+
+def test_bars_of_several_runs_stand_side_by_side(monkeypatch, capsys, tmp_path):
+    runs = iter([report(0.31), report(0.2), report(0.4)])
+    monkeypatch.setattr(bench.simulator, "run", lambda *_: next(runs))
+    assert main(["bench", "--bars", "3", "--json", str(tmp_path / "runs.json")]) == 0
+    shown = capsys.readouterr().out
+    assert "slow, ms          0.31   0.2   0.4  ≤ 0.3  ← misses its bar in 2 of 3 runs" in shown.splitlines()
+    assert "quick, ms         0.29  0.29  0.29  ≤ 0.3" in shown.splitlines()
+    assert len(json.loads((tmp_path / "runs.json").read_text())["runs"]) == 3
+    assert main(["bench", "--bars", "0"]) == 2
+    assert "--bars=0, but expected a whole number of at least 1" in capsys.readouterr().err
+
+
+def test_the_peak_of_another_process_leaves_out_ones_own_memory():
+    filled = np.ones(50_000_000)
+    assert 1 < bench.setting.peak_megabytes("") < 100 < filled.nbytes / 1e6
 
 
 def test_the_report_of_a_gpu_marks_what_misses_its_bar():
@@ -152,11 +197,12 @@ def test_the_report_of_a_gpu_marks_what_misses_its_bar():
     times = {"RobustAgg-TS(0.15)": row, "Ind-TS": row, "all five together": {**row, "kernel": 400.0}}
     times["all five in a new process, warm cache"] = {"wall": 6000.0}
     many = {"kernel": 2e10, "wall": 1e10, "all cores": 1e9}
-    text = bench.gpu.gpu_report("a GPU", bench.gpu.HORIZON, times, many).to_text()
+    text = bench.report.BarReport([bench.gpu.gpu_report("a GPU", bench.gpu.HORIZON, times, many)]).to_text()
     marked = [line.split("  ")[0] for line in text.splitlines() if "← misses its bar" in line]
-    assert marked == ["RobustAgg-TS(0.15)", "all five in a new process, warm cache"]
+    assert marked == ["RobustAgg-TS(0.15), kernel", "all five in a new process, warm cache, wall"]
     assert "a GPU, beside" in text
-    assert "←" not in bench.gpu.gpu_report("a GPU", 5000, times, many).to_text(), "a quick run has no bars"
+    quick = bench.report.BarReport([bench.gpu.gpu_report("a GPU", 5000, times, many)]).to_text()
+    assert "≤" not in quick, "a quick run has no bars"
 
 
 def test_help_imports_neither_numpy_nor_numba():

@@ -29,7 +29,6 @@ from posse.streams import DRAW, block
 
 SUBPAR_COUNTS = (0, 5, 8)
 PIECES = 50
-ROBUST = "RobustAgg-TS(0.15)"  # half as much again is the bar of PosseTS
 NUMPY_DRAWS = 100  # fills of a players × arms array for each piece
 
 
@@ -71,9 +70,6 @@ def policy_rows(watch: Stopwatch, policies: list[Policy], horizon: int, bars: Ma
             "of floor": BenchFigure(ns / floor_ns[-1]),
             **{f"ns at {v}": BenchFigure(cost) for v, cost in zip(SUBPAR_COUNTS, costs, strict=True)},
         }
-    if "PosseTS" in rows and ROBUST in rows:
-        own, robust = (rows[label]["of NumPy"].value for label in ("PosseTS", ROBUST))
-        rows["PosseTS"]["of NumPy"] = BenchFigure(own, most=1.5 * robust)
     rows[f"NumPy's {ARMS} normal draws"] = {"ns": BenchFigure(min(numpy_ns))}
     rows["the floor: random words alone"] = {"ns": BenchFigure(max(floor_ns))}
     return rows

@@ -58,20 +58,23 @@ class BenchTable:
     rows: Rows
 
     def lines(self) -> Iterator[str]:
-        """The table for people; a row with a figure that misses its bar is marked."""
+        """The table for people, without bars."""
         columns = list(dict.fromkeys(column for row in self.rows.values() for column in row))
-        barred = {column for row in self.rows.values() for column in row if row[column].bar}
-        head = [text for column in columns for text in ([column, "bar"] if column in barred else [column])]
-        table = [["", *head]]
+        table = [["", *columns]]
         for name, row in self.rows.items():
-            cells = [name]
-            for column in columns:
-                shown = (str(row[column]), row[column].bar) if column in row else ("", "")
-                cells += shown if column in barred else shown[:1]
-            missed = any(figure.missed for figure in row.values())
-            table.append([*cells, "← misses its bar" if missed else "" if row else "not measured"])
+            cells = [str(row[column]) if column in row else "" for column in columns]
+            table.append([name, *cells, "" if row else "not measured"])
         yield self.title
-        yield from align(table, "<" + ">" * len(head) + "<")
+        yield from align(table, "<" + ">" * len(columns) + "<")
+
+    def barred(self) -> dict[str, BenchFigure]:
+        """The figures that have a bar, each by its row and column."""
+        return {
+            ", ".join(filter(None, (name, column))): figure
+            for name, row in self.rows.items()
+            for column, figure in row.items()
+            if figure.bar
+        }
 
 
 @dataclass(frozen=True)
@@ -87,4 +90,31 @@ class BenchReport:
 
     def to_json(self) -> str:
         """The figures for machines."""
+        return to_json(self)
+
+
+@dataclass(frozen=True)
+class BarReport:
+    """The figures that have a bar, of one run or of several side by side."""
+
+    runs: list[BenchReport]
+
+    def to_text(self) -> str:
+        """A line for each figure: its value in each run, its bar, and whether it misses that."""
+        lines, missed, count = [self.runs[0].machine], 0, 0
+        for tables in zip(*(run.tables for run in self.runs), strict=True):
+            runs = [table.barred() for table in tables]
+            rows = []
+            for name, figure in runs[0].items():
+                values = [run[name] for run in runs]
+                misses = sum(each.missed for each in values)
+                mark = "← misses its bar" + (f" in {misses} of {len(runs)} runs" if len(runs) > 1 else "")
+                rows.append([name, *map(str, values), figure.bar, mark if misses else ""])
+                missed, count = missed + bool(misses), count + 1
+            if rows:
+                lines += ["", tables[0].title, *align(rows, "<" + ">" * (len(runs) + 1) + "<")]
+        return "\n".join([*lines, "", f"{missed} of {count} bars are missed." if missed else f"All {count} bars hold."])
+
+    def to_json(self) -> str:
+        """All figures of the runs, for machines."""
         return to_json(self)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,10 @@ HORIZON = 50_000
 PAPER_POLICIES = ("RobustAggTS", "RobustAggTSV", "RobustAgg", "IndTS", "IndUCB")
 
 PEAK = """
-import resource, sys
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
+import pathlib, re, resource, sys
+status = pathlib.Path("/proc/self/status")  # what Linux gives as ru_maxrss includes the memory of the parent process
+peak = re.search(r"VmHWM:\\s+(\\d+)", status.read_text()) if status.exists() else None
+print(1024 * int(peak[1]) if peak else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
@@ -81,6 +85,18 @@ def timed(work: Callable[..., object], *args: object) -> float:
 
 def peak_megabytes(code: str, *arguments: str) -> float:
     """Run Python code in a process of its own, and return its peak memory in MB."""
-    command = [sys.executable, "-c", code + PEAK, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return int(done.stdout.splitlines()[-1]) / 1e6
+    return int(_run_alone(code + PEAK, arguments, {}).splitlines()[-1]) / 1e6
+
+
+def processor_seconds(code: str, *arguments: str, **environment: str) -> float:
+    """Run Python code in a process of its own, and return the processor time that it took from start to end."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    _run_alone(code, arguments, environment)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _run_alone(code: str, arguments: Iterable[str], environment: Mapping[str, str]) -> str:
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    return done.stdout

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from posse.checks import whole
 from posse.cli import IMPORT, add_command, add_outputs, answer
 from posse.text import plural
 
 if TYPE_CHECKING:
-    from posse.bench.report import BenchReport
+    from posse.bench.report import BarReport, BenchReport
     from posse.cli import Commands
 
 PLACE = 90
@@ -22,6 +23,14 @@ PLACE = 90
 def add(commands: Commands) -> None:
     """Add the benchmark, and the care of compiled kernels."""
     bench = add_command(commands, _bench, "measure the simulator on this machine")
+    bench.add_argument(
+        "--bars",
+        type=int,
+        nargs="?",
+        const=1,
+        metavar="RUNS",
+        help="show only figures that have a bar, and which of them miss it: of one run, or of several side by side",
+    )
     bench.add_argument("--quick", action="store_true", help="shorter runs: rougher figures in a fraction of the time")
     bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
     bench.add_argument("--policy", action="append", metavar="NAME", help="only this policy (may be repeated)")
@@ -53,18 +62,21 @@ def add(commands: Commands) -> None:
 def _bench(options: argparse.Namespace) -> None:
     """Measure the simulator and the learner.
 
-    For each policy: ns a player-round beside NumPy's normal draws and the bare random words, speed-up over plain
-    Python, threads, growth, memory and start-up. This takes about a minute.
+    For each policy: ns a player-round beside NumPy's normal draws and the bare random words, and its first use with an
+    empty cache; speed-up over plain Python, threads, growth, memory and start-up. This takes a few minutes.
     """
 
     def note(text: str) -> None:
         if sys.stderr.isatty():
             print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
-    def measure() -> BenchReport:
-        report = _measure(options, lambda what: note(f"measuring {what} …"))
+    def measure() -> BenchReport | BarReport:
+        from posse.bench.report import BarReport
+
+        count = 1 if options.bars is None else whole("--bars", options.bars, least=1)
+        runs = [_measure(options, lambda what: note(f"measuring {what} …")) for _ in range(count)]
         note("")
-        return report
+        return runs[0] if options.bars is None else BarReport(runs)
 
     answer(measure, options, operator.methodcaller("to_text"), operator.methodcaller("to_json"))
 
