@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import math
 import os
 import subprocess
@@ -212,6 +213,22 @@ def test_a_function_that_was_typed_in_can_be_bound(tmp_path):
         print(bind(typed_in)(1.0))
     """
     assert python(code, tmp_path) == "2.0\n"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("scipy") is None, reason="SciPy is not installed")
+def test_scipys_linear_algebra_is_imported_only_by_those_who_use_it(tmp_path):
+    """It takes a quarter of a second. A function of somebody else's in the same process still finds it."""
+    (tmp_path / "small.py").write_text(KERNEL_FILE)
+    code = """
+        import sys
+        import numba, numpy
+        from posse.compile import bind
+        from small import kernel
+        print(bind(kernel)(1.0), "scipy.linalg" in sys.modules)
+        dot = numba.njit(lambda a: numpy.dot(a, a))
+        print(dot(numpy.array([3.0, 4.0])), "scipy.linalg" in sys.modules)
+    """
+    assert python(code, tmp_path) == "2.0 False\n25.0 True\n"
 
 
 def test_numbas_own_cache_setting_is_left_as_it_was():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,10 +44,28 @@ def bind_all(kernels: Sequence[Callable[..., Any]], *, what: str = "", **names: 
     """
     if not compiled_mode():
         return Walk(kernels, names).entries
+    _leave_scipy_alone()
     versions = {"numba": numba.__version__}  # so that two environments do not overwrite each other's kernels
     walk = Walk(kernels, names, _compile_callee, OPTIONS | versions)
     jit = functools.partial(numba.njit, pipeline_class=EntryCompiler, **OPTIONS)
     return tuple(watched(cached(jit, walk.entries, walk.digest), "_compile_for_args", walk, what))
+
+
+@functools.cache
+def _leave_scipy_alone() -> None:
+    """Import numba's functions of arrays without SciPy's linear algebra, which takes a quarter of a second.
+
+    numba imports it only to know whether it is there. Whoever compiles `np.dot` in the same process still gets it then.
+    """
+    from numba.np import linalg
+
+    check = linalg.ensure_blas
+    linalg.ensure_blas = lambda: None
+    try:
+        arraymath = importlib.import_module("numba.np.arraymath")
+    finally:
+        linalg.ensure_blas = check
+    vars(arraymath)["_HAVE_BLAS"] = importlib.util.find_spec("scipy") is not None
 
 
 def _compile_callee(function: Callable[..., Any]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import enum
+import functools
 import hashlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -186,6 +187,7 @@ def _with_inner(code: CodeType) -> list[CodeType]:
     return [code, *itertools.chain.from_iterable(inner)]
 
 
+@functools.cache
 def _global_names(code: CodeType) -> set[str]:
     """The names that are looked up as globals, of functions inside too. `sqrt` in `math.sqrt` is not one."""
     steps = itertools.chain.from_iterable(map(dis.get_instructions, _with_inner(code)))
