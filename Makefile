@@ -13,6 +13,8 @@ OLDEST_VENV := .venv-oldest
 PAPER ?=
 FULL ?=
 MUTANTS ?=
+# Each worker takes its tests in order, so that what those of one file need is made once; an idle one takes from another.
+PARALLEL := -n auto --dist worksteal
 
 .PHONY: help venv paper test test-python test-oldest test-service mutants lint check format bench lock clean
 
@@ -33,14 +35,14 @@ paper: $(STAMP) ## reproduce the paper's whole evaluation into results/paper (PA
 	$(BIN)/posse paper $(PAPER)
 
 test: $(STAMP) ## run the tests and the doctests (FULL=1: with more cases); the service has a target of its own
-	POSSE_FULL=$(FULL) $(BIN)/python -m pytest -n auto --ignore=tests/service
+	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) --ignore=tests/service
 	@echo "The service's tests, which start servers, PostgreSQL and a browser: make test-service"
 
 test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling
-	NUMBA_DISABLE_JIT=1 POSSE_SMALL=1 $(BIN)/python -m pytest -n auto tests/test_agreement.py tests/test_streams.py
+	NUMBA_DISABLE_JIT=1 POSSE_SMALL=1 $(BIN)/python -m pytest $(PARALLEL) tests/test_agreement.py tests/test_streams.py
 
 test-oldest: $(OLDEST_VENV)/.stamp ## run the core's tests with the oldest numpy and numba that are supported
-	POSSE_SMALL=1 PYTHONPATH=src $(OLDEST_VENV)/bin/python -m pytest -n auto -W ignore::DeprecationWarning $(OLDEST_TESTS)
+	POSSE_SMALL=1 PYTHONPATH=src $(OLDEST_VENV)/bin/python -m pytest $(PARALLEL) -W ignore::DeprecationWarning $(OLDEST_TESTS)
 
 OLDEST_TESTS := $(addprefix tests/test_,compile.py compile_errors.py compile_cache.py propensity.py simulate.py streams.py normal.py rewards.py source_digest.py)
 

@@ -23,7 +23,7 @@ from posse.learner.snapshot import SCHEMA
 from posse.policies import all_policies
 from posse.policies.statistics import COUNT
 from posse.testing import example
-from test_learner import ARMS, Clock, new, state
+from small_learner import ARMS, Clock, new, state
 
 POLICIES = [example(cls) for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
 

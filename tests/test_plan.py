@@ -1,42 +1,28 @@
-"""Planning: what data gives, what is simulated, and what is said of it; test_plan_problems.py has the problems."""
+"""Planning: what data gives, what is simulated and what is refused; test_plan_problems.py has the problems."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.stats
+from made_plans import SMALL, small_plan, table
 from test_plan_problems import drawn_counts
 
 import posse
-from posse.cli import main
 from posse.insight import Plan, plan
 from posse.insight.planning.planned_run import guessed_problems
 from posse.insight.planning.policies import plan_policies
 from posse.learner import Counts, Learner
 
 STROKE = Path(__file__).parents[2] / "shared" / "data" / "stroke-trial.csv"
-SMALL = {"players": 4, "arms": 2, "decisions": 300, "epsilon": 0.05, "effect": 0.2, "problems": 8}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def small() -> Plan:
-    return plan(**SMALL, seed=3)
-
-
-def table(rewards: np.ndarray, seed: int = 0):
-    import pyarrow
-
-    random = np.random.default_rng(seed)
-    names = np.array(["a", "b", "c", "d"])[random.integers(0, 4, len(rewards))]
-    arms = np.array(["x", "y"])[random.integers(0, 2, len(rewards))]
-    return pyarrow.table({"player": names, "arm": arms, "sales": rewards})
+    return small_plan()
 
 
 def test_rewards_that_vary_little_are_simulated_so():
@@ -215,147 +201,6 @@ def test_progress_is_told():
     assert told[-1] == 1
 
 
-# What is said
-
-
-def with_losses(found: Plan, **lost: np.ndarray) -> Plan:
-    """The plan as if some policies had lost other amounts."""
-    regret = found.result.regret.copy()
-    for name, values in lost.items():
-        regret[getattr(found, name), :, 0, -1] = values
-    return dataclasses.replace(found, result=dataclasses.replace(found.result, regret=regret))
-
-
-def test_savings_are_a_ratio_of_means_with_its_interval(small):
-    alone, sharing = small.lost[small.alone], small.lost[small.right]
-    found = small.saving(small.right)
-    assert found.mean == pytest.approx(1 - sharing.sum() / alone.sum())
-    parts = sharing - sharing.mean() / alone.mean() * alone
-    half = scipy.stats.t.ppf(0.975, 7) * parts.std(ddof=1) / np.sqrt(8) / alone.mean()
-    assert [found.low, found.high] == pytest.approx([found.mean - half, found.mean + half])
-    assert small.saving(small.alone).mean == 0
-
-
-def test_the_interval_of_a_saving_covers_as_often_as_it_says(small):
-    """Over 400 plans with known losses; an interval of half the width would not."""
-    random = np.random.default_rng(0)
-    covered, half = 0, 0
-    for _ in range(400):
-        alone = random.gamma(20, 5, 8)
-        saving = with_losses(small, alone=alone, right=0.7 * alone + random.normal(0, 10, 8)).saving(small.right)
-        covered += saving.low < 0.3 < saving.high
-        half += abs(saving.mean - 0.3) < (saving.high - saving.low) / 4
-    low, high = scipy.stats.binom.interval(0.999, 400, 0.95)
-    assert low <= covered <= high
-    assert half < low
-
-
-def test_it_says_that_sharing_pays_where_it_does(small):
-    saving = small.saving(small.right)
-    assert saving.low > 0
-    match = re.fullmatch(
-        r"Sharing with ε = 0\.05 \(RobustAgg-TS\) saves (\d+) % \[(\d+), (\d+)\] of what learning alone loses\.",
-        small.conclusions()[1],
-    )
-    assert [int(shown) for shown in match.groups()] == [
-        round(100 * value) for value in (saving.mean, saving.low, saving.high)
-    ]
-
-
-def test_it_says_that_sharing_does_not_pay_where_it_does_not():
-    found = plan(players=6, arms=3, decisions=2000, epsilon=0.25, effect=0.02, problems=20)
-    saving = found.saving(found.right)
-    assert saving.high < 0
-    sentence = found.conclusions()[1]
-    assert sentence.startswith("Sharing does not pay here: with ε = 0.25 (RobustAgg-TS) it loses ")
-    assert f"{-100 * saving.mean:.0f}" in sentence or f"{-100 * saving.mean:.1f}" in sentence
-    assert "a third of that ε" in found.conclusions()[2]
-    assert "more than learning alone; the best single arm" in " ".join(found.conclusions())
-
-
-def test_it_says_where_only_another_epsilon_pays(small):
-    alone = np.full(8, 100.0) + np.linspace(-1, 1, 8)
-    least = dict(zip(small.sweep, small.sweep_epsilons, strict=True))
-    regret = with_losses(small, alone=alone, right=1.2 * alone).result.regret.copy()
-    for policy in set(small.sweep) - {small.right}:
-        regret[policy, :, 0, -1] = (0.7 if policy == min(least, key=least.get) else 1.1) * alone
-    found = dataclasses.replace(small, result=dataclasses.replace(small.result, regret=regret))
-    assert re.fullmatch(
-        r"Sharing with ε = 0\.05 \(RobustAgg-TS\) loses 20\.00 % .* more than learning alone; "
-        r"the ε tried that does best, 0\.005, saves 30\.00 % .*\.",
-        found.conclusions()[1],
-    )
-
-
-def test_it_says_so_where_no_difference_shows(small):
-    alone = small.lost[small.alone]
-    noise = np.array([9.0, -9, 9, -9, 9, -9, 9, -9])
-    found = with_losses(small, right=alone + noise)
-    assert found.conclusions()[1].startswith("Sharing makes no clear difference here")
-
-
-def test_it_says_what_a_wrong_epsilon_changes(small):
-    few = np.linspace(-1, 1, 8)
-    alone = np.full(8, 100.0) + few
-    third = next(n for n, e in zip(small.sweep, small.sweep_epsilons, strict=True) if np.isclose(3 * e, 0.05))
-
-    def said(right: float, wrong: float) -> str:
-        regret = with_losses(small, alone=alone, right=alone - 100 + right).result.regret.copy()
-        regret[third, :, 0, -1] = wrong - few
-        return dataclasses.replace(small, result=dataclasses.replace(small.result, regret=regret)).conclusions()[2]
-
-    start = "With a third of that ε it loses "
-    assert said(50, 70) == start + "20 [19, 21] more than with the right one, but less than learning alone."
-    assert said(50, 120) == start + "70 [69, 71] more than with the right one, and more than learning alone."
-    assert said(50, 30) == start + "20 [19, 21] less than with the right one, and less than learning alone."
-    assert said(150, 120) == start + "30 [29, 31] less than with the right one, but more than learning alone."
-    assert said(50, 50) == start + (
-        "about as much as with the right one (0 [−1, 1] more), and less than learning alone."
-    )
-
-
-def test_the_text_has_assumptions_then_a_table_then_conclusions(small):
-    assumed, shown, concluded = str(small).split("\n\n")
-    assert "4 players, 2 arms, 300 decisions each: 1,200 in all." in assumed
-    assert "The best arm earns 0.4 a decision on average over players, the others 0.2" in assumed
-    assert "8 problems were drawn so, seed 3" in assumed
-    rows = shown.splitlines()[2:]
-    assert [row.split()[0] for row in rows] == [small.labels[n] for n in small.compared]
-    for row, policy in zip(rows, small.compared, strict=True):
-        lost = small.mean_lost(policy).mean
-        assert f" {lost:.0f} " in row or f" {lost:.1f} " in row
-        assert f" {100 * lost / small.attainable.mean():.1f} %" in row
-    assert concluded.replace("\n  ", " ").splitlines() == [f"- {sentence}" for sentence in small.conclusions()]
-    assert max(map(len, str(small).splitlines())) <= 120
-
-
-def test_the_dictionary_is_json_and_has_the_numbers(small):
-    found = json.loads(json.dumps(small.to_dict(), allow_nan=False))
-    assert found["epsilon"] == 0.05
-    assert [row["policy"] for row in found["policies"]] == [small.labels[n] for n in small.compared]
-    assert found["policies"][0]["lost"]["mean"] == small.mean_lost(small.alone).mean
-    assert sum(found["policies"][2]["lost_by_player"]) == pytest.approx(found["policies"][2]["lost"]["mean"])
-    assert found["policies"][2]["lost_over_time"][-1] == pytest.approx(found["policies"][2]["lost"]["mean"])
-    assert [row["epsilon"] for row in found["wrong_epsilon"]] == small.sweep_epsilons.tolist()
-    assert found["conclusions"] == small.conclusions()
-
-
-def test_the_figure_shows_every_policy_and_every_epsilon(small):
-    figure = small.figure()
-    traffic, wrong = figure.axes
-    lines = {line.get_gid(): line for line in traffic.get_lines() if line.get_gid() not in (None, "leader")}
-    assert set(lines) == {small.labels[n] for n in small.compared}
-    assert lines["Ind-TS"].get_ydata()[-1] == pytest.approx(small.lost[small.alone].mean())
-    assert lines["Ind-TS"].get_xydata()[0].tolist() == [0, 0]
-    assert lines["Ind-TS"].get_xdata()[-1] == 300
-    sweep = next(line for line in wrong.get_lines() if line.get_gid() == "sweep")
-    assert sweep.get_xdata().tolist() == small.sweep_epsilons.tolist()
-    assert sweep.get_ydata() == pytest.approx(small.lost[list(small.sweep)].mean(axis=1))
-    assert wrong.get_xscale() == "log"
-    assert {text.get_text() for text in traffic.texts} == set(lines)
-    figure.canvas.draw()
-
-
 # What is refused
 
 
@@ -412,113 +257,3 @@ def test_data_that_makes_no_sense_is_refused():
     for wrong in ((3, 1), (1,), 5, (0, 1e300), (0, 1e-300)):
         with pytest.raises(ValueError, match=r"reward_range="):
             plan(table(np.ones(50)), reward="sales", reward_range=wrong)
-
-
-# The command line
-
-
-GUESS = [
-    "plan",
-    "--players",
-    "4",
-    "--arms",
-    "2",
-    "--epsilon",
-    "0.05",
-    "--effect",
-    "0.2",
-    "--problems",
-    "8",
-    "--seed",
-    "3",
-]
-
-
-def test_the_command_prints_the_plan_and_writes_figure_and_json(small, capsys, tmp_path):
-    figure, numbers = tmp_path / "plan.png", tmp_path / "plan.json"
-    assert main([*GUESS, "--decisions", "300", "--figure", str(figure), "--json", str(numbers)]) == 0
-    assert capsys.readouterr().out == f"{small}\n"
-    assert figure.read_bytes().startswith(b"\x89PNG")
-    assert json.loads(numbers.read_text()) == small.to_dict()
-
-
-def test_the_command_prints_json_alone(small, capsys):
-    assert main([*GUESS, "--decisions", "300", "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out) == small.to_dict()
-
-
-def test_the_command_reads_a_log(capsys, tmp_path):
-    import pyarrow.csv
-
-    rewards = 5.0 * np.random.default_rng(1).integers(0, 2, 2000)
-    pyarrow.csv.write_csv(table(rewards), tmp_path / "log.csv")
-    options = ["--from", str(tmp_path / "log.csv"), "--reward", "sales", "--range", "0", "5"]
-    assert main(["plan", *options, "--problems", "3", "--decisions", "20,30,40,50", "--days", "2"]) == 0
-    out = capsys.readouterr().out
-    assert "4 players, 2 arms, 40 to 100 decisions each in 2 days: 280 in all." in out
-    assert "what 2,000 rewards on record leave possible, by the model" in out
-    assert "Means over players: " in out
-
-
-def test_the_command_checks_where_to_write_before_it_simulates(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr("posse.insight.plan", lambda *_, **__: pytest.fail("it simulated"))
-    folder = tmp_path / "folder.png"
-    folder.mkdir()
-    for option, file, message in (
-        ("--figure", tmp_path / "no" / "p.png", f"there is no folder {tmp_path / 'no'} to write"),
-        ("--figure", folder, "but expected a file"),
-        ("--json", tmp_path / "no" / "p.json", f"there is no folder {tmp_path / 'no'} to write"),
-        ("--json", tmp_path, "but expected a file"),
-        ("--json", "", "--json '', but expected a file"),
-        ("--figure", "", "--figure '', but expected a file that ends in"),
-    ):
-        assert main(["plan", option, str(file)]) == 2
-        shown = capsys.readouterr()
-        assert message in shown.err
-        assert shown.out == ""
-
-
-def test_the_command_prints_before_it_saves(small, capsys, tmp_path, monkeypatch):
-    def fail(plan: Plan) -> None:
-        raise OSError("the disk is full")
-
-    monkeypatch.setattr(Plan, "figure", fail)
-    assert main([*GUESS, "--decisions", "300", "--figure", str(tmp_path / "p.png")]) == 2
-    shown = capsys.readouterr()
-    assert shown.out == f"{small}\n"
-    assert "the disk is full" in shown.err
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--figure", "plan.doc"], "--figure 'plan.doc', but expected a file that ends in .png, .svg, .pdf"),
-        (["--range", "0", "5"], "--range is about the rewards of a log"),
-        (["--reward", "sales"], "--reward sales, but that is a column of a log"),
-        (["--from", "nowhere.csv"], "there is no file nowhere.csv"),
-        (["--epsilon", "2"], "epsilon=2.0, but expected"),
-        (["--policy", "Nobody(1)"], "--policy 'Nobody(1)', but expected one of BayesUCB, BetaTS"),
-        (["--from", "nowhere.csv", "--base", "0.1"], "base=0.1, but with a history this comes from the data"),
-    ],
-)
-def test_the_command_refuses_with_a_line(options, message, capsys):
-    assert main(["plan", *options]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("posse: error: ")
-    assert message in error
-
-
-def test_a_guess_needs_numpy_and_numba_alone():
-    code = """
-import sys
-class Guard:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("pyarrow", "matplotlib", "scipy"):
-            raise ModuleNotFoundError(f"{name} is hidden from this process")
-sys.meta_path.insert(0, Guard())
-from posse.insight import plan
-print(len(plan(players=2, arms=2, decisions=10, problems=2).conclusions()))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 5

@@ -16,7 +16,7 @@ import posse
 from posse.insight.evaluation.api import evaluate
 from posse.learner import kernel
 from posse.learner.shares import check_shares, equal_shares
-from test_learner import ARMS, new, state
+from small_learner import ARMS, new, state
 
 SHARES = {"tea": (0.05, 0.3), "coffee": 0.2}
 

@@ -10,18 +10,11 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
-from serving import service
 
 from posse.policies import all_policies
 from posse.service.problems import KINDS, TYPE
 
 PROBLEM = "application/problem+json"
-
-
-@pytest.fixture(scope="module")
-def http(tmp_path_factory):
-    with service(tmp_path_factory.mktemp("openapi")) as client:
-        yield client
 
 
 @pytest.fixture(scope="module")
