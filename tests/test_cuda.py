@@ -46,7 +46,7 @@ def test_kernels_agree_with_the_cpu_in_the_simulator(part):
     run_on_cuda("-k", part, NUMBA_ENABLE_CUDASIM="1", NUMBA_DISABLE_JIT="1")
 
 
-@pytest.mark.skipif(not GPU, reason="needs an NVIDIA GPU, and pip install '.[cuda]'")
+@pytest.mark.skipif(not GPU, reason="needs an NVIDIA GPU, and pip install 'posse-bandits[cuda]'")
 def test_kernels_agree_with_the_cpu_on_a_gpu():
     run_on_cuda(NUMBA_ENABLE_CUDASIM="0")
 
@@ -96,7 +96,7 @@ def test_an_unknown_backend_is_refused():
 
 def test_without_numba_cuda_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(backend.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(RuntimeError, match=r"pip install 'posse\[cuda\]'"):
+    with pytest.raises(RuntimeError, match=r"pip install 'posse-bandits\[cuda\]'"):
         posse.simulate(PROBLEM, posse.IndUCB(), 5, backend="cuda")
 
 

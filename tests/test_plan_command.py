@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pyarrow.csv
@@ -106,19 +104,3 @@ def test_the_command_refuses_with_a_line(options, message, capsys):
     error = capsys.readouterr().err
     assert error.startswith("posse: error: ")
     assert message in error
-
-
-def test_a_guess_needs_numpy_and_numba_alone():
-    code = """
-import sys
-class Guard:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("pyarrow", "matplotlib", "scipy"):
-            raise ModuleNotFoundError(f"{name} is hidden from this process")
-sys.meta_path.insert(0, Guard())
-from posse.insight import plan
-print(len(plan(players=2, arms=2, decisions=10, problems=2).conclusions()))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 5

@@ -274,7 +274,7 @@ class TestResult:
 
     def test_without_pyarrow_it_says_what_to_install(self, result, monkeypatch):
         monkeypatch.setitem(sys.modules, "pyarrow", None)
-        with pytest.raises(ModuleNotFoundError, match=r"pip install 'posse\[arrow\]'"):
+        with pytest.raises(ModuleNotFoundError, match=r"pip install 'posse-bandits\[arrow\]'"):
             result.to_arrow()
 
     def test_repr_is_a_table_of_policies(self, result):

@@ -449,5 +449,5 @@ def test_dask_workers_import_policies_of_ones_own(own_files, tmp_path):
 
 def test_dask_missing(small, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ImportError, match="pip install distributed"):
+    with pytest.raises(ImportError, match=r"pip install 'posse-bandits\[cluster\]'"):
         run(small, tmp_path, on="tcp://127.0.0.1:1")

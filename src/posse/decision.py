@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from posse.checks import is_bool
+from posse.extras import extra
 from posse.text import listed as listed_names
 
 
@@ -133,7 +134,8 @@ def listed(name: str, values: Any) -> list[Any]:
 def columns_of(table: Any) -> dict[str, Any] | None:
     """The columns of a data frame or an Arrow table by name; None if it is neither."""
     if hasattr(table, "__arrow_c_stream__") and not hasattr(table, "columns"):
-        import pyarrow
+        with extra("arrow", "a table of this kind"):
+            import pyarrow
 
         table = pyarrow.table(table)
     names = getattr(table, "column_names", getattr(table, "columns", None))  # Arrow has both

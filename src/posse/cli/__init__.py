@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.checks import output_file
+from posse.extras import MissingExtra, extra
 from posse.text import align, to_json
 from posse.version import __version__
 
@@ -50,15 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for file in getattr(options, "imports", []):
             importlib.import_module("posse.policies.user").import_file(file)
-        options.run(options)
+        with extra(getattr(options, "extra", "experiments"), "this command"):
+            options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:  # whoever read the output has stopped reading, so stop quietly
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except ModuleNotFoundError as error:
-        extra = getattr(options, "extra", "experiments")
-        return _failed(f"{error}; this command needs more: pip install 'posse[{extra}]'", 1)
-    except RuntimeError as error:
+    except (RuntimeError, MissingExtra) as error:
         return _failed(str(error), 1)
     except (ValueError, TypeError, OSError) as error:
         return _failed(str(error), 2)
@@ -115,14 +114,17 @@ def answer(
 ) -> None:
     """Call a function, print its result in words or as JSON, and write the files that were asked for.
 
-    Files that cannot be written are refused before any long work.
+    Files that cannot be written, and packages that are missing, are refused before any long work.
     """
     if options.figure is not None:
         output_file(options.figure, "--figure", endings=FIGURES)
+    if options.figure is not None or options.report is not None:
+        importlib.import_module("posse.figures")
     if options.json not in (None, "-"):
         output_file(options.json, "--json")
     if options.report is not None:
         output_file(options.report, "--report", endings=(".html",))
+        importlib.import_module("posse.insight.report").templates()
     result = call(function, options)
     print(json_of(result) if options.json == "-" else text_of(result))
     if options.json not in (None, "-"):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from posse.checks import whole
 from posse.cli import IMPORT, add_command, add_outputs, answer
+from posse.extras import extra
 from posse.text import plural
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ def _bench(options: argparse.Namespace) -> None:
 
 def _measure(options: argparse.Namespace, note: Callable[[str], None]) -> BenchReport:
     if options.service:
-        options.extra = "service"
-        from posse.bench import service
+        with extra("service", "--service"):
+            from posse.bench import service
 
         if options.policy_files:
             raise ValueError("--service measures the service with PosseTS, so --import does not go with it")

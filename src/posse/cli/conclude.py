@@ -40,9 +40,11 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def _conclude(options: argparse.Namespace) -> None:
     from posse.insight import conclude, watch
     from posse.insight.conclusion.api import Conclusion
+    from posse.insight.report import templates
 
     if options.html is not None:
         output_file(options.html, "--html", endings=(".html",))
+        templates()  # an error now if the package for them is missing
 
     def concluded(source: str, tolerance: float, level: float) -> Conclusion:
         found = conclude(source, tolerance=tolerance, level=level)

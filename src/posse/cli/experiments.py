@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
 import time
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +94,7 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _run_spec(spec: Spec, out: Path, options: argparse.Namespace) -> None:
+    importlib.import_module("posse.experiments.report.run_report")  # what is missing is said before the simulation
     records = _simulate(spec, out, options, spec.title or "Experiment", backend=options.backend)
     print("drawing …", file=sys.stderr)
     _write_report(records, out)
@@ -113,12 +116,10 @@ def _simulate(spec: Spec, out: Path, options: argparse.Namespace, title: str, **
 
 
 def _init(options: argparse.Namespace) -> None:
-    from posse.experiments.spec.shipped_specs import shipped
-
-    path = Path(options.file)
+    path, example = Path(options.file), resources.files("posse") / "experiments/spec/shipped/example.toml"
     try:
         with path.open("x", encoding="utf-8") as file:
-            file.write(shipped("example.toml"))
+            file.write(example.read_text(encoding="utf-8"))
     except FileExistsError:
         raise FileExistsError(f"{path} exists and is left as it is; give another name: posse init NAME.toml") from None
     print(f"wrote {path}; run it with: posse run {path}")

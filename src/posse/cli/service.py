@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import datetime
 import functools
+import importlib
 import os
 import re
 import signal
@@ -177,6 +178,7 @@ def _demo(options: argparse.Namespace) -> None:
     The dashboard opens in the browser. Twelve shops try five windows; one shop is unlike the others. Ctrl-C stops it.
     Nothing is kept unless --database says where.
     """
+    importlib.import_module("posse.service.process")  # before the client, whose extra is not enough
     from posse.service import demo
 
     def announce(url: str) -> None:

@@ -13,11 +13,14 @@
 ['RobustAgg-TS(0.15)', 'Ind-TS']
 """
 
-from posse.experiments.records import Records
-from posse.experiments.runs.runner import RunError, run
-from posse.experiments.runs.store import ResultStore, StoreError
-from posse.experiments.spec.fields import SpecError
-from posse.experiments.spec.reader import load, parse
-from posse.experiments.spec.study import Spec
+from posse.extras import extra
+
+with extra("experiments", "posse.experiments"):
+    from posse.experiments.records import Records
+    from posse.experiments.runs.runner import RunError, run
+    from posse.experiments.runs.store import ResultStore, StoreError
+    from posse.experiments.spec.fields import SpecError
+    from posse.experiments.spec.reader import load, parse
+    from posse.experiments.spec.study import Spec
 
 __all__ = ["Records", "ResultStore", "RunError", "Spec", "SpecError", "StoreError", "load", "parse", "run"]

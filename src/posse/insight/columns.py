@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from posse.decision import UnknownDecision, parse_id
+from posse.extras import extra
 from posse.text import listed
 
 EMPIRICAL = "empirical"
@@ -49,7 +50,8 @@ class Source:
     """A file or a table: the names of its columns, and the columns themselves, read when they are asked for."""
 
     def __init__(self, source: Any) -> None:
-        import pyarrow
+        with extra("arrow", "a log"):
+            import pyarrow
 
         if callable(getattr(source, "log", None)):
             source = source.log()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posse.extras import extra
 from posse.version import __version__
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ class ReportSection:
 
 def templates(*folders: Path) -> Environment:
     """The templates in some folders: what is put into them is escaped, and nothing that they name may be missing."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    with extra("experiments", "a report"):
+        from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     style: dict[str, Any] = {"autoescape": True, "trim_blocks": True, "lstrip_blocks": True}
     return Environment(loader=FileSystemLoader(folders), undefined=StrictUndefined, **style)

@@ -12,6 +12,7 @@ import numpy as np
 
 from posse.attributes import Value
 from posse.decision import parse_id, write_id
+from posse.extras import extra
 from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import COLUMNS, GIVEN_UP, PackedRows, Row, unpack
 from posse.learner.setup import Setup
@@ -85,7 +86,8 @@ def arrow_rows(
     outcomes: Outcomes = (),
 ) -> Any:
     """Rows of the log as an Arrow table, as they were unpacked."""
-    import pyarrow
+    with extra("arrow", "a log"):
+        import pyarrow
 
     past, waits = columns["serial"] < 0, columns["observed"] == 0
     missing = dict.fromkeys(("reward", "defaulted", "observed_at"), columns["observed"] <= 0)

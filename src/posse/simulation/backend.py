@@ -22,7 +22,7 @@ def check_backend(backend: str) -> str:
 def what_cuda_misses() -> str:
     """Why a GPU cannot be used, or nothing if it can."""
     if importlib.util.find_spec("numba_cuda") is None:
-        return "numba-cuda is not installed: pip install 'posse[cuda]'"
+        return "numba-cuda is not installed: pip install 'posse-bandits[cuda]'"
     from numba import cuda
 
     if numba.config.ENABLE_CUDASIM:

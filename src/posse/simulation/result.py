@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import number
+from posse.extras import extra
 from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.schedule import Schedule
@@ -123,10 +124,9 @@ class Result:
 
     def to_arrow(self) -> pyarrow.Table:
         """An Arrow table with a row for each policy, problem, replication and checkpoint."""
-        try:
+        with extra("arrow", "to_arrow()"):
             import pyarrow
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError("to_arrow() needs pyarrow: pip install 'posse[arrow]'") from None
+
         grid = np.indices(self.regret.shape).reshape(4, -1)
         return pyarrow.table(
             {

@@ -21,6 +21,7 @@ from posse.checks import whole
 from posse.experiments.records import Records, from_result
 from posse.experiments.runs.store import ResultStore
 from posse.experiments.spec.study import Spec, Unit
+from posse.extras import extra
 from posse.policies.base import Policy
 from posse.policies.statistics import STEPS
 from posse.policies.user import import_file, imported_files
@@ -181,10 +182,8 @@ def _run_local(todo: list[Unit], workers: int, progress: RunProgress) -> Finishe
 
 def _run_on_dask(address: str, todo: list[Unit], progress: RunProgress) -> Finished:
     """On a Dask cluster whose workers have compiled the policies."""
-    try:
+    with extra("cluster", f"on={address!r}"):
         distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise ImportError(f"on={address!r} needs Dask: pip install distributed") from None
     with distributed.Client(address, set_as_default=False, timeout="10s") as client:
         for file in imported_files():
             client.upload_file(str(file))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import whole
+from posse.extras import extra
 from posse.insight.columns import Columns
 from posse.insight.planning.planned_run import PlannedRun, from_guess, from_history
 from posse.insight.planning.policies import LEARNED, PolicyRoles, check_policies, plan_policies
@@ -139,7 +140,8 @@ class Plan(PlannedRun, PolicyRoles):
 
     def figure(self) -> Figure:
         """Rewards lost as decisions go by, and what a wrong ε costs: a matplotlib figure."""
-        from posse.insight.planning.figure import draw
+        with extra("experiments", "a figure"):
+            from posse.insight.planning.figure import draw
 
         return draw(self)
 

@@ -12,10 +12,10 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-try:
+from posse.extras import extra
+
+with extra("client", "a client"):
     import httpx
-except ModuleNotFoundError as error:
-    raise ModuleNotFoundError("clients need httpx: pip install 'posse[client]'", name="httpx") from error
 
 from posse.service.client.delivery import RewardReport
 from posse.service.client.protocol import ClientProtocol
