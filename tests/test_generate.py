@@ -321,6 +321,7 @@ class TestSeeds:
         many = family(count=9, seed=4)
         for count in (1, 2, 5):
             assert family(count=count, seed=4) == many[:count]
+        assert family(count=range(5, 8), seed=4) == many[5:8]
 
     def test_a_seed_gives_the_same_problems_again_and_another_gives_others(self, family):
         assert family(count=3, seed=4) == family(count=3, seed=4)

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ import pytest
 import posse
 from posse.experiments import ResultStore, RunError, StoreError, load, parse, run
 from posse.experiments.runs import runner
+from posse.experiments.runs.store import file_content
 from posse.experiments.spec.study import Unit
 from posse.policies.bindings import bindings
 from posse.policies.user import import_file
@@ -88,6 +90,39 @@ def test_processes(small, expected, tmp_path):
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         run(small, tmp_path, executor=pool)
     assert files(tmp_path) == expected
+
+
+def test_only_so_many_units_are_submitted_ahead(small, expected, tmp_path, monkeypatch):
+    """However many units there are, a scheduler holds few of them."""
+
+    class Counting(ThreadPoolExecutor):
+        waiting = most = 0
+
+        def submit(self, function, /, *arguments, **options) -> Future:
+            self.waiting += 1
+            self.most = max(self.most, self.waiting)
+            return super().submit(function, *arguments, **options)
+
+    write = ResultStore.write
+
+    def written(self, unit, content):
+        pool.waiting -= 1
+        write(self, unit, content)
+
+    monkeypatch.setattr(runner, "AHEAD", 3)
+    monkeypatch.setattr(ResultStore, "write", written)
+    with Counting(2) as pool:
+        run(small, tmp_path, executor=pool)
+    assert pool.most == 3
+    assert files(tmp_path) == expected
+
+
+def test_a_worker_with_other_code_is_refused(small):
+    unit = pickle.loads(pickle.dumps(small.units()[0]))
+    assert runner._run_unit(unit) == file_content(unit, unit.run())
+    vars(unit)["id"] = "as other code names it"
+    with pytest.raises(RunError, match=r"has posse .* with other code; install the same everywhere"):
+        runner._run_unit(unit)
 
 
 def test_twice_does_nothing(small, tmp_path, monkeypatch):
@@ -285,6 +320,11 @@ def test_progress_ends_at_one(small, tmp_path):
     run(small, tmp_path, progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 1
+    for path in list(tmp_path.glob("*.parquet"))[::4]:
+        path.unlink()
+    again: list[float] = []
+    run(small, tmp_path, progress=again.append)
+    assert 0.5 < again[0] < again[-1] == 1, "what is there already counts"
 
 
 @pytest.mark.parametrize(
@@ -406,9 +446,10 @@ needs_dask = pytest.mark.skipif(
 
 @needs_dask
 @pytest.mark.filterwarnings("default")
-def test_a_dask_cluster_that_loses_a_worker(tmp_path):
+def test_a_dask_cluster_that_loses_a_worker(tmp_path, monkeypatch):
     from distributed import LocalCluster
 
+    monkeypatch.setattr(runner, "AHEAD", 8)  # so that units are submitted before and after
     text = TEXT.format(horizons=", ".join(str(30_000 + 10 * k) for k in range(8)))
     run(parse(text), tmp_path / "local")
     out = tmp_path / "cluster"

@@ -291,6 +291,20 @@ def test_units_are_cut_small_and_cover_everything():
     assert len({unit.id for unit in units}) == len(units) > 1
 
 
+@pytest.mark.parametrize("family", posse.generate.FAMILIES)
+def test_a_unit_makes_only_its_own_problems_and_knows_whether_they_change(family, monkeypatch):
+    """A unit far down a long study must cost no more than the first one."""
+    monkeypatch.setattr(study_module, "UNIT_COST", 1)
+    first, *_, last = parse(small('"subpar"\nn_subpar = 2' if family != "subpar" else "", f'"{family}"')).units()
+    made = []
+    plain = posse.generate.Problem
+    monkeypatch.setattr(posse.generate, "Problem", lambda *given, **more: made.append(1) or plain(*given, **more))
+    (problem,) = last.problems.make(last.seed)
+    assert len(made) == 1
+    assert problem != first.problems.make(first.seed)[0]
+    assert last.timed == bool(problem.changes)
+
+
 def test_rows_do_not_depend_on_the_cut(monkeypatch):
     text = small("horizon = 40", "horizon = 40\nreplications = 3")
     whole = run_all(text)

@@ -16,6 +16,7 @@ from posse.cli import main
 from posse.experiments import ResultStore, StoreError, parse, run
 from posse.experiments.records import SCHEMA
 from posse.experiments.runs import store
+from posse.experiments.runs.store import file_content
 
 TEXT = """
 [[study]]
@@ -40,7 +41,7 @@ def tables(spec):
 def full(tmp_path, spec, tables):
     filled = ResultStore(tmp_path / "out")
     for unit in reversed(spec.units()):
-        filled.write(unit, tables[unit.id])
+        filled.write(unit, file_content(unit, tables[unit.id]))
     return filled
 
 
@@ -68,7 +69,8 @@ def test_plain_pyarrow_reads_it(full, spec, tables):
 def test_the_same_rows_give_the_same_bytes(full, spec, tables, tmp_path):
     other = ResultStore(tmp_path / "other")
     for unit in spec.units():
-        other.write(unit, pa.concat_tables([tables[unit.id].slice(0, 1), tables[unit.id].slice(1)]))
+        table = pa.concat_tables([tables[unit.id].slice(0, 1), tables[unit.id].slice(1)])
+        other.write(unit, file_content(unit, table))
         assert other.path(unit).read_bytes() == full.path(unit).read_bytes()
 
 
@@ -121,7 +123,7 @@ def test_a_truncated_file(full, spec, kept, tables):
     path.write_bytes(path.read_bytes()[:kept])
     refused(full, spec, path, "damaged")
     with pytest.raises(StoreError, match=path.name):
-        full.write(unit, tables[unit.id])
+        full.write(unit, file_content(unit, tables[unit.id]))
 
 
 def test_a_foreign_parquet_file(full, spec):
@@ -132,7 +134,7 @@ def test_a_foreign_parquet_file(full, spec):
 
 def test_a_file_of_another_experiment(full, spec, tmp_path):
     (other,) = parse(TEXT.replace("[20, 30, 40]", "50")).units()
-    full.write(other, other.run())
+    full.write(other, file_content(other, other.run()))
     path = full.path(other)
     with pytest.raises(StoreError, match="another experiment") as caught:
         full.check(spec.units())
@@ -151,7 +153,7 @@ def test_another_schema_version(full, spec, tables, monkeypatch):
     full.path(unit).unlink()
     with monkeypatch.context() as patched:
         patched.setattr(store, "SCHEMA_VERSION", 99)
-        full.write(unit, tables[unit.id])
+        full.write(unit, file_content(unit, tables[unit.id]))
     refused(full, spec, full.path(unit), "schema version 99")
 
 
@@ -187,9 +189,9 @@ def test_results_of_an_older_version_are_reported_compared_and_computed_anew(tmp
 def test_results_are_not_replaced_by_others(full, spec, tables):
     first, second, _ = spec.units()
     before = full.path(first).read_bytes()
-    full.write(first, tables[first.id])
+    full.write(first, file_content(first, tables[first.id]))
     with pytest.raises(StoreError, match="something else"):
-        full.write(first, tables[second.id])
+        full.write(first, file_content(first, tables[second.id]))
     assert full.path(first).read_bytes() == before
 
 
@@ -227,7 +229,7 @@ def test_a_failed_write_leaves_nothing(tmp_path, spec, tables, monkeypatch, step
     unit = spec.units()[0]
     monkeypatch.setattr(os, step, fail)
     with pytest.raises(OSError, match="disk full"):
-        empty.write(unit, tables[unit.id])
+        empty.write(unit, file_content(unit, tables[unit.id]))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -27,7 +27,7 @@ BASE = 0.8  # the arms that are not subpar start here for the first player
 def subpar(
     n_subpar: int,
     *,
-    count: int = 1,
+    count: int | range = 1,
     seed: int = 0,
     players: int = 20,
     arms: int = 10,
@@ -67,7 +67,7 @@ def subpar(
 
 def uniform(
     *,
-    count: int = 1,
+    count: int | range = 1,
     seed: int = 0,
     players: int = 20,
     arms: int = 10,
@@ -92,7 +92,7 @@ def uniform(
 
 def structured(
     *,
-    count: int = 1,
+    count: int | range = 1,
     seed: int = 0,
     players: int | None = None,
     arms: int = 10,
@@ -126,7 +126,7 @@ def structured(
     then holds for all problems too, but it is not the smallest.
 
     Args:
-        count: how many problems.
+        count: how many problems, or a range with their numbers in the family.
         seed: a non-negative integer.
         players: the number of players, M; if omitted 20, or one for each combination of attributes.
         arms: the number of arms, K.
@@ -267,7 +267,7 @@ def _groups(players: int, groups: int, majority: float | None) -> np.ndarray:
 def changing(
     kind: str = "swap",
     *,
-    count: int = 1,
+    count: int | range = 1,
     seed: int = 0,
     players: int = 20,
     arms: int = 10,
@@ -348,9 +348,10 @@ def _check_size(players: int, arms: int) -> tuple[int, int]:
     return whole("players", players, least=1), whole("arms", arms, least=1)
 
 
-def _draws(count: int, seed: int, numbers: int) -> list[np.ndarray]:
+def _draws(count: int | range, seed: int, numbers: int) -> list[np.ndarray]:
     check_seed(seed)
-    return [uniforms(numbers, key(seed, k), GENERATE) for k in range(whole("count", count, least=0))]
+    places = count if isinstance(count, range) else range(whole("count", count, least=0))
+    return [uniforms(numbers, key(seed, k), GENERATE) for k in places]
 
 
 def _around(centres: np.ndarray, epsilon: float, draws: np.ndarray) -> np.ndarray:

@@ -6,21 +6,21 @@ import contextlib
 import dataclasses
 import datetime
 import importlib
+import itertools
 import os
 import pickle
 import platform
+import queue
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
-import pyarrow as pa
-
 from posse.checks import whole
 from posse.experiments.records import Records, from_result
-from posse.experiments.runs.store import ResultStore
-from posse.experiments.spec.study import Spec, Unit
+from posse.experiments.runs.store import ResultStore, file_content
+from posse.experiments.spec.study import Spec, Unit, unit_id
 from posse.extras import extra
 from posse.policies.base import Policy
 from posse.policies.statistics import STEPS
@@ -33,7 +33,8 @@ from posse.simulation.work import Progress
 from posse.version import __version__
 
 TOGETHER = 4e9  # player-rounds that a GPU simulates together: a few seconds, so that little is lost at an interrupt
-Finished = Generator[tuple[Unit, pa.Table], None, None]
+AHEAD = 10_000  # units that are submitted and not done: enough for any cluster, and little for a scheduler
+Finished = Generator[tuple[Unit, bytes], None, None]  # units with the content of their files
 MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")  # of a result, by policy and problem
 Batch = list[tuple[Unit, list[Problem]]]
 
@@ -110,9 +111,9 @@ def run(
             else:
                 finished = _run_local(todo, workers, shown) if on == "local" else _run_on_dask(on, todo, shown)
             with contextlib.closing(finished):
-                for unit, table in finished:
-                    store.write(unit, table)
-                    shown.note(unit)
+                for unit, content in finished:
+                    store.write(unit, content)
+                    shown.note_done(unit)
                     shown.show()
             shown.show(complete=True)
             this |= {"finished": _now(), "seconds": round(time.monotonic() - started, 3)}
@@ -124,19 +125,25 @@ class RunProgress:
     """How much of the work is done, including parts of units; `progress` is that of `posse.experiments.run`."""
 
     def __init__(self, units: Iterable[Unit], todo: Iterable[Unit], progress: Progress) -> None:
-        self.done = {unit.id: unit.cost for unit in units}
-        self.total = sum(self.done.values())
-        self.done |= {unit.id: 0.0 for unit in todo}
+        self.total = sum(unit.cost for unit in units)
+        self.done = self.total - sum(unit.cost for unit in todo)
+        self.parts: dict[str, float] = {}  # of units at work
         self.report = Bar() if progress is True else progress or None
 
-    def note(self, unit: Unit, fraction: float = 1.0) -> None:
+    def note(self, unit: Unit, fraction: float) -> None:
         """Note how much of a unit is done."""
-        self.done[unit.id] = unit.cost * fraction
+        self.parts[unit.id] = unit.cost * fraction
+
+    def note_done(self, unit: Unit) -> None:
+        """Note that a unit is done."""
+        self.parts.pop(unit.id, None)
+        self.done += unit.cost
 
     def show(self, complete: bool = False) -> None:
         """Show how much of all is done."""
         if self.report is not None:
-            self.report(1.0 if complete else min(sum(self.done.values()) / self.total, 0.999))
+            done = self.done + sum(list(self.parts.values()))
+            self.report(1.0 if complete else min(done / self.total, 0.999))
 
 
 class Stopped(Exception):
@@ -149,28 +156,34 @@ def _run_on_executor(executor: Executor, todo: list[Unit], progress: RunProgress
     files = imported_files()
     if files:
         return _run_all(todo, lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit)), progress)
-    return _run_all(todo, lambda unit: executor.submit(unit.run), progress)
+    return _run_all(todo, lambda unit: executor.submit(_run_unit, unit), progress)
 
 
-def _run_pickled(files: list[Path], pickled: bytes) -> pa.Table:
+def _run_pickled(files: list[Path], pickled: bytes) -> bytes:
     """Run a unit after the import of the files, whose classes unpickling needs."""
     for file in files:
         import_file(file)
-    unit: Unit = pickle.loads(pickled)
-    return unit.run()
+    return _run_unit(pickle.loads(pickled))
+
+
+def _run_unit(unit: Unit) -> bytes:
+    """Run a unit in another process; the content of its file. Its id, by the code that sent it, comes with it."""
+    if unit_id(unit.described()) != unit.id:
+        raise RunError(f"{platform.node()} has posse {__version__} with other code; install the same everywhere")
+    return file_content(unit, unit.run())
 
 
 def _run_local(todo: list[Unit], workers: int, progress: RunProgress) -> Finished:
     """On threads of this process; an interrupt stops units that are at work too."""
     stopped = False
 
-    def work(unit: Unit) -> pa.Table:
+    def work(unit: Unit) -> bytes:
         def watch(fraction: float) -> None:
             if stopped:
                 raise Stopped
             progress.note(unit, fraction)
 
-        return unit.run(threads=1, progress=watch)
+        return file_content(unit, unit.run(threads=1, progress=watch))
 
     _compile(_policies(todo))
     with ThreadPoolExecutor(workers) as pool:
@@ -187,23 +200,25 @@ def _run_on_dask(address: str, todo: list[Unit], progress: RunProgress) -> Finis
     with distributed.Client(address, set_as_default=False, timeout="10s") as client:
         for file in imported_files():
             client.upload_file(str(file))
-        versions: dict[str, str] = client.run(_compile, _policies(todo))
-        for worker, version in versions.items():
-            if version != __version__:
-                raise RunError(f"worker {worker} has posse {version}, but here is {__version__}; install the same")
+        client.run(_compile, _policies(todo))
         with client.get_executor(pure=False, retries=3) as pool:
-            yield from _run_all(todo, lambda unit: pool.submit(unit.run), progress)
+            yield from _run_all(todo, lambda unit: pool.submit(_run_unit, unit), progress)
 
 
-def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[pa.Table]], progress: RunProgress) -> Finished:
-    """Start every unit; each with its results as it is done."""
-    waiting: dict[Future[pa.Table], Unit] = {}
+def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[bytes]], progress: RunProgress) -> Finished:
+    """Run every unit, a bounded number of them ahead; each with its results as it is done."""
+    waiting: dict[Future[bytes], Unit] = {}
+    ended: queue.SimpleQueue[Future[bytes]] = queue.SimpleQueue()
+    left = iter(todo)
     try:
-        for unit in todo:
-            waiting[submit(unit)] = unit
-        while waiting:
-            done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-            for future in sorted(done, key=lambda future: future.exception() is not None):  # failures after the rest
+        while True:
+            for unit in itertools.islice(left, AHEAD - len(waiting)):
+                future = submit(unit)
+                waiting[future] = unit
+                future.add_done_callback(ended.put)
+            if not waiting:
+                return
+            for future in _taken(ended):
                 unit = waiting.pop(future)
                 if error := future.exception():
                     raise RunError(f"{unit} failed: {type(error).__name__}: {error}") from error
@@ -212,6 +227,16 @@ def _run_all(todo: list[Unit], submit: Callable[[Unit], Future[pa.Table]], progr
     finally:
         for future in waiting:
             future.cancel()
+
+
+def _taken(ended: queue.SimpleQueue[Future[bytes]]) -> list[Future[bytes]]:
+    """What has ended by now, or is the first to end within a moment; failures after the rest."""
+    taken = []
+    with contextlib.suppress(queue.Empty):
+        taken.append(ended.get(timeout=0.2))
+        while True:
+            taken.append(ended.get_nowait())
+    return sorted(taken, key=lambda future: future.exception() is not None)
 
 
 def _policies(units: Iterable[Unit]) -> list[Policy]:
@@ -224,11 +249,10 @@ def _policies(units: Iterable[Unit]) -> list[Policy]:
     return list(found.values())
 
 
-def _compile(policies: Iterable[Policy]) -> str:
-    """Compile the policies, and keep the kernels on disk for other processes; return posse's version."""
+def _compile(policies: Iterable[Policy]) -> None:
+    """Compile the policies, and keep the kernels on disk for other processes."""
     for policy in policies:
         simulate(Problem([[0.5, 0.5]]), policy, 1, threads=1)
-    return __version__
 
 
 def _run_on_gpu(todo: list[Unit], progress: RunProgress) -> Finished:
@@ -248,7 +272,7 @@ def _run_on_gpu(todo: list[Unit], progress: RunProgress) -> Finished:
             part = slice(start, start + len(problems))
             values = {name: getattr(result, name)[:, part] for name in MEASURED}
             mine = dataclasses.replace(result, problems=result.problems[part], **values)
-            yield unit, from_result(mine, unit.study, unit.problems.numbers)
+            yield unit, file_content(unit, from_result(mine, unit.study, unit.problems.numbers))
             start = part.stop
 
 

@@ -53,10 +53,9 @@ class ResultStore:
         """The file of a unit."""
         return self.folder / f"unit-{unit.id}.parquet"
 
-    def write(self, unit: Unit, table: pa.Table) -> None:
+    def write(self, unit: Unit, content: bytes) -> None:
         """Store a unit's results. A file that is there already is never replaced by another."""
         path = self.path(unit)
-        content = _file_content(unit, table)
         if path.exists():
             if path.read_bytes() != content:
                 raise StoreError(f"{path} is there already and holds something else; remove it to compute it again")
@@ -67,15 +66,16 @@ class ResultStore:
         """The results of all units that the manifest lists, or of a spec; without both, everything in the folder."""
         if spec is not None:
             units = spec.units()
-            found = self._contents(units)
-            missing = [unit for unit in units if self.path(unit).name not in found]
+            wanted = {self.path(unit): place for place, unit in enumerate(units)}
+            found = {wanted[path]: _table(file) for path, _, file in self._contents(units) if path in wanted}
+            missing = [unit for place, unit in enumerate(units) if place not in found]
             if missing:
                 raise StoreError(f"{self.folder} misses {len(missing)} of {len(units)} units, such as {missing[0]}")
-            tables = [found[self.path(unit).name][1] for unit in units]
+            tables = [found[place] for place in range(len(units))]
         else:
             listed = [self.folder / f"unit-{name}.parquet" for name in self.manifest().get("units", [])]
             paths = [path for path in listed if path.exists()] if listed else self._files()
-            tables = [_read(path)[1] for path in paths]
+            tables = [_table(_checked(path)[1]) for path in paths]
         if not tables:
             raise StoreError(f"{self.folder} holds no results")
         return Records(pa.concat_tables(tables))
@@ -86,11 +86,12 @@ class ResultStore:
         An error names the first file that is damaged, or that belongs to none of the units.
         """
         units = list(units)
-        found = self._contents(units)
+        found = {path: work for path, work, _ in self._contents(units)}
         with contextlib.suppress(StoreError), self.lock():
             pass
-        known = {work for work, _ in found.values()}
-        return sum(self.path(unit).name not in found and without_code(unit.describe()) in known for unit in units)
+        known = set(found.values())
+        missing = [unit for unit in units if self.path(unit) not in found] if known else []
+        return sum(without_code(unit.describe()) in known for unit in missing)
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -123,18 +124,23 @@ class ResultStore:
         """Replace the manifest, whole or not at all."""
         text = json.dumps({"posse_schema": SCHEMA_VERSION, **manifest}, indent=2, ensure_ascii=False)
         self._put(self.folder / MANIFEST, f"{text}\n".encode())
+        folder = os.open(self.folder, os.O_RDONLY)  # with the names of all files that were written before
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
-    def _contents(self, units: Iterable[Unit]) -> dict[str, tuple[str, pa.Table]]:
-        """What each file was to compute, and its rows, by file name. All files are intact and of these units."""
-        works = {without_code(unit.describe()) for unit in units}
-        found = {}
-        for path in self._files():
-            found[path.name] = _read(path)
-            if found[path.name][0] not in works:
+    def _contents(self, units: Iterable[Unit]) -> Iterator[tuple[Path, str, pq.ParquetFile]]:
+        """Each file, and what it was to compute. All files are intact and of these units."""
+        paths = self._files()
+        works = {without_code(unit.describe()) for unit in units} if paths else set()
+        for path in paths:
+            work, file = _checked(path)
+            if work not in works:
                 raise StoreError(
                     f"{path} is from another experiment than this one; use another folder for this one, or remove it"
                 )
-        return found
+            yield path, work, file
 
     def _files(self) -> list[Path]:
         return sorted(self.folder.glob("*.parquet"))
@@ -149,19 +155,14 @@ class ResultStore:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-        folder = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
-def _file_content(unit: Unit, table: pa.Table) -> bytes:
+def file_content(unit: Unit, table: pa.Table) -> bytes:
     """The bytes of a unit's file: the same rows always give the same bytes."""
     metadata = {
         "posse_schema": str(SCHEMA_VERSION),
         "posse_version": __version__,
-        "posse_unit": json.dumps(unit.describe(), sort_keys=True),
+        "posse_unit": unit.described(),
         "posse_digest": _BLANK.decode(),
     }
     sink = pa.BufferOutputStream()
@@ -176,8 +177,8 @@ def _digest(blank: bytes) -> bytes:
     return b"blake2b:" + hashlib.blake2b(blank, digest_size=32).hexdigest().encode()
 
 
-def _read(path: Path) -> tuple[str, pa.Table]:
-    """What a file was to compute, and its rows; an error that names the file if it is not what it says it is."""
+def _checked(path: Path) -> tuple[str, pq.ParquetFile]:
+    """What a file was to compute, and the file; an error that names the file if it is not what it says it is."""
     content = path.read_bytes()
     found = _DIGEST.findall(content)
     if len(found) != 1:
@@ -190,9 +191,8 @@ def _read(path: Path) -> tuple[str, pa.Table]:
         raise StoreError(f"{path} is not a file of posse's; remove it, or use another folder")
     if found[0] != _digest(content.replace(found[0], _BLANK)):
         raise StoreError(f"{path} is damaged (its digest does not fit its content); remove it to compute it again")
-    # Read on this thread only. A pyarrow thread that releases `content` while Python exits would abort the process.
-    table = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False).read(use_threads=False)
-    metadata = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+    file = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)
+    metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
     if metadata.get("posse_schema") not in [str(version) for version in READABLE]:
         raise StoreError(
             f"{path} has schema version {metadata.get('posse_schema')}, but this posse ({__version__}) reads "
@@ -200,6 +200,13 @@ def _read(path: Path) -> tuple[str, pa.Table]:
         )
     if path.name != f"unit-{unit_id(metadata['posse_unit'])}.parquet":
         raise StoreError(f"{path} does not contain the unit that its name says; remove it to compute it again")
+    return without_code(json.loads(metadata["posse_unit"])), file
+
+
+def _table(file: pq.ParquetFile) -> pa.Table:
+    """The rows of a file."""
+    # Read on this thread only. A pyarrow thread that releases the content while Python exits would abort the process.
+    table = file.read(use_threads=False)
     for column in set(SCHEMA.names) - set(table.column_names):  # of an older version
         table = table.append_column(column, pa.nulls(len(table), SCHEMA.field(column).type))
-    return without_code(json.loads(metadata["posse_unit"])), table.select(SCHEMA.names).cast(SCHEMA)
+    return table.select(SCHEMA.names).cast(SCHEMA)

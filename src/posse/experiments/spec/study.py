@@ -68,7 +68,7 @@ class ProblemSet:
         if self.tables:
             return [Problem(table, **self.parameters) for table in self.tables]
         generator: Any = generate.FAMILIES[self.family]
-        return generator(count=self.numbers.stop, seed=seed, **self.parameters)[self.first :]
+        return generator(count=self.numbers, seed=seed, **self.parameters)
 
     def alike(self) -> Iterator[tuple[ProblemSet, dict[str, float]]]:
         """This set in parts of one shape and one ε, each with what `PolicyChoice.make` takes.
@@ -157,7 +157,7 @@ class Unit:
     @property
     def timed(self) -> bool:
         """Whether means change or rewards are late."""
-        return self.feedback != AT_ONCE or bool(self.problems.part(0, 1).make(self.seed)[0].changes)
+        return self.feedback != AT_ONCE or self.problems.family == "changing"
 
     @property
     def cost(self) -> float:
@@ -198,10 +198,14 @@ class Unit:
             "seed": str(self.seed),
         }
 
+    def described(self) -> str:
+        """The description as JSON."""
+        return json.dumps(self.describe(), sort_keys=True)
+
     @functools.cached_property
     def id(self) -> str:
         """A name made from the contents alone, wherever the unit stands in the spec."""
-        return unit_id(json.dumps(self.describe(), sort_keys=True))
+        return unit_id(self.described())
 
     def __str__(self) -> str:
         first, *others = self.problems.numbers
