@@ -260,10 +260,13 @@ def test_settings_are_what_was_asked_for(records):
 
 def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path):
     few = records.where(study=["subpar", "players"], n_subpar=8)
-    files = run_report.save_all(few, tmp_path / "a")
-    again = run_report.save_all(few, tmp_path / "b", processes=2)
+    entries = run_report.catalogue(few)
+    for folder, processes in (("a", 1), ("b", 2)):
+        with run_report.drawing(entries, tmp_path / folder, processes=processes):
+            pass  # other work, while other processes draw
+    files, again = (sorted((tmp_path / folder).iterdir()) for folder in ("a", "b"))
     assert [file.name for file in files] == [file.name for file in again]
-    assert sorted(file.name for file in files) == sorted(file.name for file in (tmp_path / "a").iterdir())
+    assert {file.name for file in files} == {f"{each.name}.{ending}" for each in entries for ending in ("png", "svg")}
     assert {"regret-v8.svg", "with-v-v8.png", "theory-time-v8.svg", "players.png"} <= {file.name for file in files}
     for one, other in zip(files, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
