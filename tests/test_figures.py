@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
@@ -16,7 +17,7 @@ from posse.experiments.records import Records, from_result
 from posse.experiments.report import figures, run_report, theory
 from posse.figures import canvas
 from posse.figures.policy_looks import algorithm, looks
-from posse.figures.style import OTHER_COLORS
+from posse.figures.style import OTHER_COLORS, PRINT
 
 FIVE = ["RobustAgg-TS(0.15)", "RobustAgg-TS-V(0.15)", "RobustAgg(0.15)", "Ind-TS", "Ind-UCB"]
 FOUR = [label for label in FIVE if "-V" not in label]
@@ -260,14 +261,35 @@ def test_settings_are_what_was_asked_for(records):
 
 def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path):
     few = records.where(study=["subpar", "players"], n_subpar=8)
-    files = run_report.save_all(few, tmp_path / "a")
-    again = run_report.save_all(few, tmp_path / "b", processes=2)
+    entries = run_report.catalogue(few)
+    for folder, processes in (("a", 1), ("b", 2)):
+        with run_report.drawing(entries, tmp_path / folder, processes=processes):
+            pass  # other work, while other processes draw
+    files, again = (sorted((tmp_path / folder).iterdir()) for folder in ("a", "b"))
     assert [file.name for file in files] == [file.name for file in again]
-    assert sorted(file.name for file in files) == sorted(file.name for file in (tmp_path / "a").iterdir())
+    assert {file.name for file in files} == {f"{each.name}.{ending}" for each in entries for ending in ("png", "svg")}
     assert {"regret-v8.svg", "with-v-v8.png", "theory-time-v8.svg", "players.png"} <= {file.name for file in files}
     for one, other in zip(files, again, strict=True):
         assert one.read_bytes() == other.read_bytes(), one.name
         assert b"dc:date" not in one.read_bytes()
+
+
+def test_what_makes_drawing_faster_changes_no_byte(records, monkeypatch):
+    """A title whose place is given, and a PNG from the canvas that laid the figure out."""
+    named = {entry.name: entry for entry in run_report.catalogue(records)}
+    chosen = [named[name] for name in ("figure-1", "theory-subpar", "regret-v8")]
+    fast = {
+        entry.name: [canvas.to_bytes(figure, ending) for ending in ("svg", "png", "svg")]
+        for entry in chosen
+        for figure in [entry.draw()]
+    }
+    monkeypatch.setitem(PRINT, "axes.titley", None)
+    for entry in chosen:
+        svg, png, again = fast[entry.name]
+        assert svg == again == canvas.to_bytes(entry.draw(), "svg"), entry.name
+        figure = entry.draw()
+        FigureCanvasAgg(figure)
+        assert png == canvas.to_bytes(figure, "png"), entry.name
 
 
 def test_the_paper_has_all_its_figures(records):

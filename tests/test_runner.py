@@ -79,6 +79,18 @@ def test_two_threads(small, expected, tmp_path):
     assert records.distinct("horizon") == [300, 500]
 
 
+def test_what_two_studies_share_is_simulated_once(small, expected, tmp_path, monkeypatch):
+    study = SMALL[SMALL.index("[[study]]") :]
+    both = parse(SMALL + study.replace('"one"', '"two"').replace("[0, 1, 2]", "[2, 3]"))
+    done, simulated = [], Unit.run
+    monkeypatch.setattr(Unit, "run", lambda unit, **how: done.append(unit) or simulated(unit, **how))
+    records = run(both, tmp_path / "both", threads=1)
+    assert len(done) == 12 + 4, "study two has four units of its own, and four that study one has too"
+    alone = run(parse(both.text.replace(study, "", 1)), tmp_path / "alone", threads=1)
+    assert files(tmp_path / "both") == expected | files(tmp_path / "alone")
+    assert records.where(study="two").table.equals(alone.table)
+
+
 def test_another_executor(small, expected, tmp_path):
     with ThreadPoolExecutor(3) as pool:
         run(small, tmp_path, executor=pool)

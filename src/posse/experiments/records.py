@@ -118,7 +118,8 @@ class Records:
 
     def keep(self, mask: Sequence[bool] | np.ndarray) -> Records:
         """The rows for which the mask is true."""
-        return Records(self.table.filter(pa.array(np.asarray(mask, bool))))
+        kept = np.asarray(mask, bool)
+        return self if kept.all() else Records(self.table.filter(pa.array(kept)))
 
     def distinct(self, column: str) -> list[Any]:
         """The values of a column in the order in which they first appear."""

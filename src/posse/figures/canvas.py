@@ -106,10 +106,12 @@ def to_bytes(figure: Figure, ending: str) -> bytes:
     stream = io.BytesIO()
     with matplotlib.rc_context(PRINT):
         # Straight to the canvas: figure.savefig() would draw everything twice.
+        canvas: Any = figure.canvas  # the one of new_figure(), which remembers how large texts are
         if ending == "png":
-            FigureCanvasAgg(figure).print_png(stream, metadata={"Software": None})
+            canvas.print_png(stream, metadata={"Software": None})
             return stream.getvalue()
         FigureCanvasSVG(figure).print_svg(stream, metadata={"Date": None, "Creator": None})
+    figure.set_canvas(canvas)
     figure.dpi = DPI  # which print_svg() has changed
     # A hundredth of a point is enough, and halves the file.
-    return re.sub(rb' d="[^"]*"', lambda path: re.sub(rb"(\.\d\d)\d+", rb"\1", path[0]), stream.getvalue())
+    return re.sub(rb' d="[^"]*"', lambda path: re.sub(rb"(?<=\.\d\d)\d+", b"", path[0]), stream.getvalue())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import gc
 import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -20,7 +22,7 @@ from matplotlib.figure import Figure
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, check_records
 from posse.experiments.report import figures
-from posse.experiments.report.tables import WORDS, regret_tables, write_tables
+from posse.experiments.report.tables import WORDS, write_tables
 from posse.experiments.report.theory import theory_over, theory_over_time
 from posse.experiments.summary import by_subpar, describe, schedule_words, settings
 from posse.figures.canvas import to_bytes
@@ -31,6 +33,7 @@ from posse.text import plural, shorten
 from posse.version import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"
+CHUNK = 3  # figures that a process draws before it asks for more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,32 +155,47 @@ def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None
             yield ReportFigure(name, section, title, caption, draw)
 
 
-def save_all(records: Records, folder: str | Path, *, processes: int = 1) -> list[Path]:
-    """Write every figure for which the records have data, as PNG and SVG; returns the files.
+@contextmanager
+def drawing(entries: Sequence[ReportFigure], folder: str | Path, *, processes: int = 1) -> Iterator[None]:
+    """Draw the figures of a catalogue into a folder, each as PNG and SVG; they are there at the end of the block.
 
-    Several processes are faster; a script that asks for them needs `if __name__ == "__main__"`.
+    Other processes draw while the block runs, and afterwards this one with them. A script that asks for several needs
+    `if __name__ == "__main__"`.
     """
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    names = [entry.name for entry in catalogue(records)]
-    if processes == 1:
-        _save(records, out, names)
-    else:
-        files = imported_files()  # users' policies say how they look
-        with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-            for part in [pool.submit(_save, records, out, names[k::processes], files) for k in range(processes)]:
-                part.result()
-    return [out / f"{name}.{ending}" for name in names for ending in ("png", "svg")]
+    chunks = [entries[start : start + CHUNK] for start in range(0, len(entries), CHUNK)]
+    files = imported_files()  # users' policies say how they look
+    with ExitStack() as ends:
+        others: list[Future[None]] = []
+        if processes > 1:
+            pool = ProcessPoolExecutor(processes - 1, get_context("spawn"), initializer=_begin, initargs=(files,))
+            ends.callback(pool.shutdown, cancel_futures=True)
+            others = [pool.submit(_save, chunk, out) for chunk in chunks]
+        yield
+        _begin()
+        ends.callback(gc.unfreeze)
+        # The others begin with the first chunk, this process with the last; it takes what nobody has begun.
+        for chunk, other in itertools.zip_longest(reversed(chunks), reversed(others)):
+            if other is None or other.cancel():
+                _save(chunk, out)
+        for other in others:
+            if not other.cancelled():
+                other.result()
 
 
-def _save(records: Records, folder: Path, names: Sequence[str], files: Sequence[Path] = ()) -> None:
+def _begin(files: Sequence[Path] = ()) -> None:
+    """What a process does before it draws."""
     for file in files:
         import_file(file)
-    for entry in catalogue(records):
-        if entry.name in names:
-            figure = entry.draw()
-            for ending in ("png", "svg"):
-                (folder / f"{entry.name}.{ending}").write_bytes(to_bytes(figure, ending))
+    gc.freeze()  # a figure is soon garbage, and the search for it need not go through everything else each time
+
+
+def _save(entries: Sequence[ReportFigure], folder: Path) -> None:
+    for entry in entries:
+        figure = entry.draw()
+        for ending in ("png", "svg"):
+            (folder / f"{entry.name}.{ending}").write_bytes(to_bytes(figure, ending))
 
 
 def write_report(
@@ -203,10 +221,11 @@ def write_report(
     if not len(records):
         raise ValueError("there are no records to report on")
     out = Path(folder)
-    save_all(records, out / "figures", processes=processes)
-    write_tables(records, out / "tables", findings)
+    entries = catalogue(records)
+    with drawing(entries, out / "figures", processes=processes):
+        tables = write_tables(records, out / "tables", findings)
     pictures: dict[str, list[tuple[ReportFigure, bytes]]] = {}
-    for entry in catalogue(records):
+    for entry in entries:
         if entry.section in HEADINGS:
             picture = (out / "figures" / f"{entry.name}.svg").read_bytes()
             pictures.setdefault(entry.section, []).append((entry, picture))
@@ -230,7 +249,7 @@ def write_report(
         span=_span,
         looks=looks,
         schedule_words=schedule_words,
-        tables=regret_tables(records),
+        tables=tables,
         describe=describe,
         claims=list(claims.by_claim(findings or []).items()),
         percent=_percent,

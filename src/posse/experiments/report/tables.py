@@ -92,15 +92,18 @@ def regret_table(records: Records) -> str:
     return "\n\n".join([*parts, note])
 
 
-def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimFinding] | None = None) -> None:
+def write_tables(
+    records: Records, folder: str | Path, findings: Sequence[ClaimFinding] | None = None
+) -> list[RegretTable]:
     """Write final regrets, pulls and regret by kind of arm, the bounds of each problem, and the claims as CSV.
 
-    A column of the setting is empty if it differs from row to row of the records.
+    A column of the setting is empty if it differs from row to row of the records. Returns the tables of final regrets.
     """
+    found = regret_tables(records)
     names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
     final: list[list[Any]] = [["study", *summary.SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]]
     kinds: list[list[Any]] = [["study", *summary.SETTING, "policy", "kind", *names]]
-    for table in regret_tables(records):
+    for table in found:
         for part, label, cell in ((part, *each) for _, part, cells in table.rows for each in cells.items()):
             rows = part.where(policy=label)
             values = [rows.distinct(column) for column in summary.SETTING]
@@ -118,6 +121,7 @@ def write_tables(records: Records, folder: str | Path, findings: Sequence[ClaimF
     out.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         (out / f"{name}.csv").write_text(text, encoding="utf-8")
+    return found
 
 
 def _theory_rows(records: Records) -> Iterator[list[Any]]:

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import importlib
 import itertools
+import json
 import os
 import pickle
 import platform
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from posse.checks import whole
 from posse.experiments.records import Records, from_result
-from posse.experiments.runs.store import ResultStore, file_content
+from posse.experiments.runs.store import ResultStore, copied, file_content
 from posse.experiments.spec.study import Spec, Unit, unit_id
 from posse.extras import extra
 from posse.policies.base import Policy
@@ -104,21 +105,36 @@ def run(
         if todo:
             started = time.monotonic()
             shown = RunProgress(units, todo, progress)
+            alike = _by_work(todo)
+            once = [same[0] for same in alike.values()]
             if on_gpu:
-                finished = _run_on_gpu(todo, shown)
+                finished = _run_on_gpu(once, shown)
             elif executor is not None:
-                finished = _run_on_executor(executor, todo, shown)
+                finished = _run_on_executor(executor, once, shown)
             else:
-                finished = _run_local(todo, workers, shown) if on == "local" else _run_on_dask(on, todo, shown)
+                finished = _run_local(once, workers, shown) if on == "local" else _run_on_dask(on, once, shown)
             with contextlib.closing(finished):
                 for unit, content in finished:
-                    store.write(unit, content)
-                    shown.note_done(unit)
+                    for same in alike[_work(unit)]:
+                        store.write(same, content if same is unit else copied(same, content))
+                        shown.note_done(same)
                     shown.show()
             shown.show(complete=True)
             this |= {"finished": _now(), "seconds": round(time.monotonic() - started, 3)}
             store.write_manifest(manifest)
     return store.read(spec)
+
+
+def _by_work(units: Iterable[Unit]) -> dict[str, list[Unit]]:
+    """The units by what they simulate: two studies may have problems, policies and horizon in common."""
+    found: dict[str, list[Unit]] = {}
+    for unit in units:
+        found.setdefault(_work(unit), []).append(unit)
+    return found
+
+
+def _work(unit: Unit) -> str:
+    return json.dumps(unit.describe() | {"study": None}, sort_keys=True)
 
 
 class RunProgress:

@@ -173,6 +173,12 @@ def file_content(unit: Unit, table: pa.Table) -> bytes:
     return blank.replace(_BLANK, _digest(blank))
 
 
+def copied(unit: Unit, content: bytes) -> bytes:
+    """The bytes of a unit's file, from the file of a unit of another study that simulates the same."""
+    table = pq.read_table(pa.BufferReader(content))
+    return file_content(unit, table.set_column(0, "study", pa.array([unit.study] * len(table))))
+
+
 def _digest(blank: bytes) -> bytes:
     return b"blake2b:" + hashlib.blake2b(blank, digest_size=32).hexdigest().encode()
 
