@@ -14,8 +14,8 @@ PAPER ?=
 FULL ?=
 MUTANTS ?=
 
-.PHONY: help venv paper test test-python test-oldest test-service mutants lint check format bench lock lock-check locks \
-	dist release clean
+.PHONY: help venv paper test test-python test-oldest test-service mutants lint check format bench lock lock-check \
+	locks dist release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -27,12 +27,12 @@ $(USER_STAMP): requirements.lock
 	@"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("posse needs Python 3.11 or later: $(PYTHON) is %d.%d (set PYTHON=...)" % sys.version_info[:2])'
 	"$(PYTHON)" -m venv $(VENV)
 	@echo "installing what posse paper needs, with the versions and hashes of requirements.lock ..."
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements.lock
 	@touch $@
 
 $(STAMP): $(USER_STAMP) pyproject.toml requirements-dev.lock
 	@echo "installing the tools of developers, with the versions and hashes of requirements-dev.lock ..."
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $(USER_STAMP) $@
 
@@ -96,7 +96,9 @@ lock: $(STAMP) ## write all locks anew from the extras in pyproject.toml, with t
 lock-check: $(STAMP) ## check that the locks still follow from pyproject.toml
 	rm -rf build/locks && mkdir -p build/locks && cp requirements*.lock build/locks
 	$(MAKE) locks LOCKS=build/locks
-	for lock in requirements*.lock; do diff "$$lock" "build/locks/$$lock" || { echo "$$lock is out of date: make lock"; exit 1; }; done
+	@for lock in requirements*.lock; do \
+		diff "$$lock" "build/locks/$$lock" || { echo "$$lock is out of date: make lock" >&2; exit 1; }; \
+	done
 
 locks:
 	$(COMPILE) --extra dev --output-file $(LOCKS)/requirements-dev.lock
