@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
-LOCK_VENV := .venv-lock
+USER_STAMP := $(VENV)/.user-stamp
 OPENFEATURE := tests/service/openfeature
 NODE_STAMP := $(OPENFEATURE)/node_modules/.package-lock.json
 OLDEST_VENV := .venv-oldest
@@ -16,23 +16,30 @@ MUTANTS ?=
 # Each worker takes its tests in order, so that what those of one file need is made once; an idle one takes from another.
 PARALLEL := -n auto --dist worksteal
 
-.PHONY: help venv paper test test-python test-oldest test-service mutants lint check format bench lock clean
+.PHONY: help venv paper test test-python test-oldest test-service mutants lint check format bench lock lock-check \
+	locks dist release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 venv: $(STAMP) ## make .venv with the locked tools and this package (PYTHON=python3.12 picks another Python)
 
-$(STAMP): pyproject.toml requirements.lock
+$(USER_STAMP): requirements.lock
 	@command -v "$(PYTHON)" >/dev/null || { echo "posse needs Python 3.11 or later: no $(PYTHON) found (set PYTHON=...)" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("posse needs Python 3.11 or later: $(PYTHON) is %d.%d (set PYTHON=...)" % sys.version_info[:2])'
 	"$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --require-hashes -r requirements.lock
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@echo "installing what posse paper needs, with the versions and hashes of requirements.lock ..."
+	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements.lock
 	@touch $@
 
-paper: $(STAMP) ## reproduce the paper's whole evaluation into results/paper (PAPER="--quick" for a small one)
-	$(BIN)/posse paper $(PAPER)
+$(STAMP): $(USER_STAMP) pyproject.toml requirements-dev.lock
+	@echo "installing the tools of developers, with the versions and hashes of requirements-dev.lock ..."
+	$(BIN)/python -m pip install --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $(USER_STAMP) $@
+
+paper: $(USER_STAMP) ## reproduce the paper's whole evaluation into results/paper (PAPER="--quick" for a small one)
+	PYTHONPATH=src $(BIN)/python -m posse paper $(PAPER)
 
 test: $(STAMP) ## run the tests and the doctests (FULL=1: with more cases); the service has a target of its own
 	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) --ignore=tests/service
@@ -53,7 +60,7 @@ $(OLDEST_VENV)/.stamp: requirements-oldest.lock
 
 test-service: $(STAMP) $(if $(shell command -v npm 2>/dev/null),$(NODE_STAMP)) ## run the service's tests with PostgreSQL, Chromium and nginx, installed by apt-get if missing (FULL=1: all of it, 40 minutes)
 	@tests/service/provide.sh
-	$(BIN)/python -m posse.service.process.warm_up # compiled once, before tests whose clients wait only so long
+	$(BIN)/posse warm-up --for learner # compiled once, before tests whose clients wait only so long
 	POSSE_FULL=$(FULL) $(BIN)/python tests/service/cluster.py $(BIN)/python -m pytest $(if $(FULL),-p no:xdist -s,-n 2 --dist loadfile) tests/service
 
 $(NODE_STAMP): $(OPENFEATURE)/package-lock.json
@@ -79,17 +86,46 @@ bench: $(STAMP) ## run the benchmark, other libraries' learners beside ours
 	$(BIN)/python -m pip install --quiet --require-hashes -r requirements-rivals.lock
 	$(BIN)/posse bench
 
-COMPILE_ONE := $(LOCK_VENV)/bin/uv pip compile pyproject.toml --upgrade --quiet --python-version 3.11 \
+LOCKS := .
+UPGRADE :=
+COMPILE_ONE := $(BIN)/uv pip compile pyproject.toml $(UPGRADE) --quiet --python-version 3.11 \
 	--generate-hashes --no-emit-index-url --no-emit-find-links --no-header --no-annotate
 COMPILE := $(COMPILE_ONE) --universal --fork-strategy fewest
 
-lock: ## write requirements.lock and requirements-rivals.lock anew, with the latest versions, and -oldest with the oldest
-	"$(PYTHON)" -m venv $(LOCK_VENV)
-	$(LOCK_VENV)/bin/python -m pip install --quiet 'uv>=0.7'
-	$(COMPILE) --extra dev --output-file requirements.lock
-	$(COMPILE) --extra rivals --constraint requirements.lock --output-file requirements-rivals.lock
-	$(COMPILE_ONE) --resolution lowest-direct --extra test --output-file requirements-oldest.lock
+lock: $(STAMP) ## write all locks anew from the extras in pyproject.toml, with the latest versions (-oldest: the oldest)
+	$(MAKE) locks UPGRADE=--upgrade
+
+lock-check: $(STAMP) ## check that the locks still follow from pyproject.toml
+	rm -rf build/locks && mkdir -p build/locks && cp requirements*.lock build/locks
+	$(MAKE) locks LOCKS=build/locks
+	@for lock in requirements*.lock; do \
+		diff "$$lock" "build/locks/$$lock" || { echo "$$lock is out of date: make lock" >&2; exit 1; }; \
+	done
+
+locks:
+	$(COMPILE) --extra dev --output-file $(LOCKS)/requirements-dev.lock
+	$(COMPILE) --extra experiments --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements.lock
+	$(COMPILE) --extra service --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements-service.lock
+	$(COMPILE) --extra rivals --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements-rivals.lock
+	$(COMPILE_ONE) --resolution lowest-direct --extra test --output-file $(LOCKS)/requirements-oldest.lock
+
+dist: $(STAMP) ## build sdist and wheel into dist/, and once more from the sdist: they must have the same bytes
+	rm -rf dist build/sdist && mkdir -p build/sdist
+	$(BIN)/python -m hatchling build -d dist
+	tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1
+	cd build/sdist && "$(CURDIR)/$(BIN)/python" -m hatchling build -d again
+	cmp dist/*.tar.gz build/sdist/again/*.tar.gz
+	cmp dist/*.whl build/sdist/again/*.whl
+
+release: ## check everything that a release needs and build it; it uploads nothing
+	@test -z "$$(git status --porcelain)" || { echo "there are changes that are not committed: git status" >&2; exit 1; }
+	.ci/run
+	@$(MAKE) --no-print-directory dist
+	@grep -q "^## $$($(BIN)/python -m posse --version | cut -d ' ' -f 2)" CHANGELOG.md || \
+		{ echo "CHANGELOG.md has no part about $$($(BIN)/python -m posse --version)" >&2; exit 1; }
+	@sha256sum dist/* 2>/dev/null || shasum -a 256 dist/*
+	@echo "Nothing is uploaded. CONTRIBUTING.md, \"Release\", says how to go on."
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(LOCK_VENV) $(OLDEST_VENV) $(OPENFEATURE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST_VENV) $(OPENFEATURE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

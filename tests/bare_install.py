@@ -32,6 +32,7 @@ COMMANDS = {
     "bench --service": "service",
     "init": WORKS,
     "cache": WORKS,
+    "warm-up": WORKS,
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sys
 
 import numba
@@ -20,7 +21,7 @@ from posse.compile import bind, progress
 import posse.compile.progress
 from slow import kernel
 progress = posse.compile.progress
-progress.QUIET_SECONDS = {quiet}
+progress.TERMINAL = progress.LOG = ({first}, 0.01)
 sys.stderr.isatty = lambda: {terminal}
 bind(kernel, what="Mine")(1.0)
 """
@@ -29,24 +30,28 @@ SLOW_FILE = "def f(x):\n    return x + 1.0\n\n\ndef kernel(x):\n    return f(x)\
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 class TestProgress:
-    def errors(self, folder, quiet=-1.0, terminal=False, **environment):
+    def errors(self, folder, first=0.0, terminal=False, **environment):
         """What a process that compiles writes to standard error."""
         if not (folder / "slow.py").exists():  # numba compiles anew what was written since
             (folder / "slow.py").write_text(SLOW_FILE)
-        code = PROGRESS.format(quiet=quiet, terminal=terminal) + "\nsys.stderr.flush()"
+        code = PROGRESS.format(first=first, terminal=terminal) + "\nsys.stderr.flush()"
         code = "import io, sys\nsys.stderr = io.StringIO()\n" + code + "\nprint(ascii(sys.stderr.getvalue()))"
         return ast.literal_eval(python(code, folder, **{"POSSE_QUIET": ""} | environment))
 
     def test_on_a_terminal_one_line_is_rewritten_and_removed(self, tmp_path):
         shown = self.errors(tmp_path, terminal=True)
-        assert "\rcompiling Mine: 0 of 2 functions\033[K" in shown
-        assert shown.endswith("\rcompiling Mine: 2 of 2 functions\033[K\r\033[K")
+        assert shown.startswith("\rcompiling Mine: function 1 of 2, 0 s\033[K")
+        assert "\n" not in shown
+        assert shown.endswith("\033[K\r\033[K")
         assert self.errors(tmp_path, terminal=True) == "", "it comes from the cache now"
 
-    def test_elsewhere_it_is_one_line(self, tmp_path):
-        assert self.errors(tmp_path) == "compiling Mine: this takes some seconds the first time\n"
+    def test_in_a_notebook_or_a_file_lines_follow_one_another(self, tmp_path):
+        first, *others = self.errors(tmp_path).splitlines()
+        assert first == "compiling Mine: function 1 of 2, 0 s; only the first time"
+        assert others, "the compiler says nothing for long, so lines must come by themselves"
+        assert all(re.fullmatch(r"compiling Mine: function [12] of 2, \d+ s", line) for line in others)
 
-    @pytest.mark.parametrize("setting", [{"quiet": 600.0}, {"POSSE_QUIET": "1"}])
+    @pytest.mark.parametrize("setting", [{"first": 600.0}, {"POSSE_QUIET": "1"}])
     def test_it_is_silent_where_it_is_short_or_unwanted(self, setting, tmp_path):
         assert self.errors(tmp_path, **setting) == ""
 

@@ -5,57 +5,70 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
+import threading
 import time
 from collections.abc import Collection
 from typing import Any, TextIO
 
 from numba.core import event
 
-QUIET_SECONDS = 2.0  # where nobody watches a terminal, compiling for so long is worth a line
+TERMINAL = (0.2, 0.2)  # seconds until the first line on a terminal, and between lines
+LOG = (2.0, 10.0)  # the same in a notebook or a file
 
 
 class CompileProgress(event.Listener):  # type: ignore[misc]
-    """Counts the functions of a walk as numba compiles them, and says so on standard error.
+    """Says on standard error what is compiled, which of its functions, and for how many seconds.
 
-    On a terminal it rewrites one line, and `close` removes it. Elsewhere it writes one plain line if compiling takes
-    longer than two seconds. It is silent if `POSSE_QUIET=1` is set, and in worker processes.
+    On a terminal it rewrites one line, and `close` removes it. In a notebook or a file it writes a plain line after
+    two seconds, and one every ten seconds from then on. A thread writes them, because the compiler is silent for most
+    of the time. Nothing is said if `POSSE_QUIET=1` is set, and in worker processes.
     """
 
     def __init__(self, what: str, functions: Collection[Any]) -> None:
         self.what = what or "a kernel"
         self.functions = functions
         self.done: set[Any] = set()
+        self.told = False  # that it is only the first time
         self.out: TextIO | None = None
-        self.start = 0.0
-        self.told = False
+        self.ended = threading.Event()
+        self.writer: threading.Thread | None = None
 
     def open(self) -> None:
         """Begin to watch."""
         quiet = os.environ.get("POSSE_QUIET", "") not in ("", "0") or multiprocessing.parent_process() is not None
         self.out = None if quiet else sys.stderr
-        self.start = time.monotonic()
 
     def on_start(self, event: Any) -> None:
         """A function is about to be compiled."""
-        self._show(event.data["dispatcher"].py_func)
+        if self.out is not None and self.writer is None and event.data["dispatcher"].py_func in self.functions:
+            self.ended.clear()
+            self.writer = threading.Thread(target=self._write, args=(self.out,), daemon=True)
+            self.writer.start()
 
     def on_end(self, event: Any) -> None:
         """A function has been compiled."""
         self.done |= {event.data["dispatcher"].py_func} & set(self.functions)
-        self._show(event.data["dispatcher"].py_func)
 
-    def _show(self, function: Any) -> None:
-        if self.out is None or function not in self.functions:
-            return
-        if self.out.isatty():
-            done = f"{len(self.done)} of {len(self.functions)} functions"
-            print(f"\rcompiling {self.what}: {done}\033[K", end="", file=self.out, flush=True)
-        elif not self.told and time.monotonic() - self.start > QUIET_SECONDS:
-            self.told = True
-            print(f"compiling {self.what}: this takes some seconds the first time", file=self.out, flush=True)
+    def _write(self, out: TextIO) -> None:
+        """Write lines until the end."""
+        start, terminal = time.monotonic(), out.isatty()
+        pause, between = TERMINAL if terminal else LOG
+        written = False
+        while not self.ended.wait(pause):
+            number, seconds = min(len(self.done) + 1, len(self.functions)), time.monotonic() - start
+            line = f"compiling {self.what}: function {number} of {len(self.functions)}, {seconds:.0f} s"
+            if terminal:
+                print(f"\r{line}\033[K", end="", file=out, flush=True)
+            else:
+                print(line if self.told else f"{line}; only the first time", file=out, flush=True)
+                self.told = True
+            written, pause = True, between
+        if terminal and written:
+            print("\r\033[K", end="", file=out, flush=True)
 
     def close(self) -> None:
-        """Remove the line."""
-        if self.out is not None and self.out.isatty() and self.done:
-            print("\r\033[K", end="", file=self.out, flush=True)
-        self.out = None
+        """Stop writing, and remove the line from a terminal."""
+        if self.writer is not None:
+            self.ended.set()
+            self.writer.join()
+        self.out, self.writer = None, None

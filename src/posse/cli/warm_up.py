@@ -1,0 +1,70 @@
+"""posse warm-up: compile policies before they are needed."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+from posse.cli import IMPORT, add_command
+from posse.text import plural
+
+if TYPE_CHECKING:
+    from posse.cli import Commands
+    from posse.policies.base import Policy
+
+PLACE = 91
+PURPOSES = {"simulate": "simulations", "learner": "the learner and the service"}
+
+
+def add(commands: Commands) -> None:
+    """Add the command."""
+    parser = add_command(commands, _warm_up, "compile policies ahead, for example while an image is built", "warm-up")
+    text = "this policy, such as RobustAggTS, or all (may be repeated; default: PosseTS, the learner's default)"
+    parser.add_argument("--policy", action="append", metavar="NAME", help=text)
+    text = "only for simulations, or only for the learner and the service (default: for all of them)"
+    parser.add_argument("--for", dest="purpose", choices=tuple(PURPOSES), help=text)
+    parser.add_argument("--import", **IMPORT)
+
+
+def _warm_up(options: argparse.Namespace) -> None:
+    """Compile policies now and keep the result on disk, so that their first use elsewhere does not wait.
+
+    `posse cache` shows where it is kept.
+    """
+    from posse.compile.cache import cache_use
+    from posse.policies import all_policies
+    from posse.testing import example
+
+    known = {policy.__name__: policy for policy in all_policies() if not policy.__name__.startswith("_")}
+    names = list(known) if "all" in (options.policy or ()) else options.policy or ["PosseTS"]
+    for name in names:
+        if name not in known:
+            raise ValueError(f"--policy {name!r}, but expected all, or one of {', '.join(sorted(known))}")
+    purposes = [options.purpose] if options.purpose else list(PURPOSES)
+    steps = [(purpose, example(known[name])) for name in names for purpose in purposes]
+    start = time.monotonic()
+    for number, (purpose, policy) in enumerate(steps, 1):
+        print(f"{number} of {len(steps)}: {type(policy).__name__} for {PURPOSES[purpose]}", flush=True)
+        (_simulate if purpose == "simulate" else _learn)(policy)
+    use = cache_use()
+    kept = f"{plural(use.kernels, 'kernel')}, {use.bytes / 1e6:,.1f} MB, in {use.folder}"
+    print(f"compiled in {time.monotonic() - start:.1f} s; there are now {kept}")
+
+
+def _simulate(policy: Policy) -> None:
+    from posse.problem import Problem
+    from posse.simulation import simulate
+
+    simulate(Problem([[0.5, 0.5]]), policy, 1, threads=1)
+
+
+def _learn(policy: Policy) -> None:
+    """Do once what needs a kernel of its own."""
+    from posse.learner import Learner
+
+    learner = Learner(policy, arms=["one", "other"], players=["somebody"])
+    learner.observe(learner.choose("somebody").id, 1.0)
+    learner.join("somebody else")
+    learner.indices("somebody else")
+    learner.shared_weights()
