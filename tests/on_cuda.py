@@ -247,7 +247,7 @@ def test_a_block_for_each_run_over_time(monkeypatch):
 
 def test_a_batch_that_is_too_large():
     large = posse.simulation.Feedback(batch=200_000)
-    with pytest.raises(ValueError, match=r"batches of 600000 rewards, but a GPU adds up at most 524288; use the CPU"):
+    with pytest.raises(ValueError, match=r"batches of 600000 rewards, but a GPU adds up at most 524287; use the CPU"):
         posse.simulate(a_problem(), posse.IndUCB(), 300_000, backend="cuda", feedback=large)
 
 

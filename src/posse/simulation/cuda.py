@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -26,6 +25,8 @@ from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
+from posse.simulation.cuda_count import MOST_COUNTED
+from posse.simulation.cuda_device import device_functions
 from posse.simulation.cuda_pick import PADDING
 from posse.simulation.cuda_tables import TUPLES, GpuClock, GpuProblems, RunTables, by_arm, of_run, pair_of
 from posse.simulation.engine import Shapes, not_a_number
@@ -42,7 +43,6 @@ SHARED_BYTES = 32768  # of shared memory that a block's counters may take
 FIRST_PIECE = 100_000  # pairs of players and arms that the first launch has, over its rounds
 PIECE_SECONDS = 0.1  # how long a launch is to take, so that Ctrl-C is heard
 MEMORY_SHARE = 0.8  # of what is free
-MOST_TOGETHER = 1 << 19  # rewards that arrive together; see PART_BITS in `posse.simulation.cuda_count`
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 Launches = list[tuple[Any, Any]]
@@ -52,8 +52,8 @@ Portion = tuple[int, range]  # some runs of one policy: its number, and those of
 def run_on_gpu(work: Work, into: Measurements, tracker: Tracker) -> Launches:
     """Do the work; return the events before and after each launch, by which a benchmark tells the time."""
     together = work.feedback.within(work.horizon)[1] * work.problems[0].players
-    if together > MOST_TOGETHER:
-        raise ValueError(f"batches of {together} rewards, but a GPU adds up at most {MOST_TOGETHER}; use the CPU")
+    if together > MOST_COUNTED:
+        raise ValueError(f"batches of {together} rewards, but a GPU adds up at most {MOST_COUNTED}; use the CPU")
     shared = _shared(work)
     todo = deque(_portions(work))
     at_work: deque[Batch] = deque()
@@ -306,30 +306,14 @@ def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool, 
         "EVERYBODY": everybody,
         "ANYTIME": anytime,
         "TIMED": timed,
-        "barrier": cuda_kernel.wait_for_warp if layout.in_a_warp else cuda_kernel.wait_for_block,
-        "add_to": cuda_kernel.add_atomically,
     }
-    if numba.config.ENABLE_CUDASIM:
-        names |= {"barrier": _simulated_barrier, "add_to": _simulated_add}
+    names |= device_functions(layout.in_a_warp)
     return _play_kernel(tuple(names), tuple(names.values()))
 
 
 @functools.cache
 def _play_kernel(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     return bind_cuda(cuda_kernel.play, **dict(zip(names, values, strict=True)))
-
-
-def _simulated_barrier(place: Any) -> None:
-    thread: Any = threading.current_thread()  # one of the simulator's own, which have barriers
-    thread.syncthreads()
-
-
-def _simulated_add(numbers: Any, place: int, amount: int) -> None:
-    with _adding:
-        numbers[place] += amount
-
-
-_adding = threading.Lock()
 
 
 def _shapes(work: Work, policy: Policy) -> Shapes:
@@ -347,7 +331,7 @@ def _shapes(work: Work, policy: Policy) -> Shapes:
     shapes |= dict.fromkeys(("arms", "looked_at"), (np.int64, (players,)))
     shapes |= {
         "counters": (np.int32, (3 * arms if counter_bytes(arms) > SHARED_BYTES else 1,)),
-        "rough": (np.float32, (3 * (arms + PADDING) * players if bounded else 1,)),
+        "rough": (np.float32, (2 * (arms + PADDING) * players if bounded else 1,)),
         "nan": (np.int64, (1,)),
         "early": (np.int64, (arms * players,)),
         "player_regret": (np.float64, (players,)),
