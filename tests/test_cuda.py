@@ -90,7 +90,7 @@ def test_bounds_that_are_too_narrow_would_be_noticed():
 
 def test_random_words_in_32_bits_are_the_same():
     rng = np.random.default_rng(1)
-    counters = rng.integers(0, 2**32, (50, 6)).tolist() + [[0] * 6, [2**32 - 1] * 6]
+    counters = [*rng.integers(0, 2**32, (50, 6)).tolist(), [0] * 6, [2**32 - 1] * 6]
     in_32_bits = numba.njit(philox_in_32_bits)
     for words in counters:
         assert in_32_bits(*words) == tuple(int(word) for word in philox(*words))

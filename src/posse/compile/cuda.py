@@ -47,7 +47,7 @@ def _compile_callee(function: Callable[..., Any]) -> Any:
 
 
 def _compile_out_of_line(compile_device: Callable[..., Any], *signature: Any) -> Any:
-    """Compile a function that stays a call: the compiler would inline it wherever it is called, and again in callers."""
+    """Compile a function that stays a call, where the compiler would inline it at every place that calls it."""
     result = compile_device(*signature)
     result.library.get_function(result.fndesc.llvm_func_name).attributes.add("noinline")
     return result
