@@ -27,7 +27,16 @@ from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
 from posse.simulation.cuda_pick import PADDING
-from posse.simulation.cuda_tables import TUPLES, GpuClock, GpuProblems, RunTables, by_arm, of_run, pair_of
+from posse.simulation.cuda_tables import (
+    TUPLES,
+    GpuClock,
+    GpuProblems,
+    RunTables,
+    by_arm,
+    dealt_to_lane,
+    of_run,
+    pair_of,
+)
 from posse.simulation.engine import Shapes, not_a_number
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
@@ -307,6 +316,7 @@ def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool, 
         "ANYTIME": anytime,
         "TIMED": timed,
         "barrier": cuda_kernel.wait_for_warp if layout.in_a_warp else cuda_kernel.wait_for_block,
+        "dealt": dealt_to_lane,
         "add_to": cuda_kernel.add_atomically,
     }
     if numba.config.ENABLE_CUDASIM:
