@@ -264,6 +264,14 @@ def test_a_block_for_each_run(anytime, monkeypatch):
     assert_same(a_problem(), [posse.RobustAggTS(0.3), posse.IndTSV()], 8, anytime=anytime)
 
 
+@pytest.mark.parametrize("anytime", [False, True])
+def test_many_runs_side_by_side(anytime, monkeypatch):
+    """Several in a block, the last of which has a run less, beside a policy whose runs do not wait for each other."""
+    monkeypatch.setattr(cuda, "MANY_RUNS", 0)
+    policies = [posse.RobustAggTS(0.3), posse.HierTS(0.1), posse.IndTSV()]
+    assert_same(a_problem(), policies, 8, anytime=anytime, replications=3)
+
+
 def test_problems_and_replications_in_pieces(monkeypatch):
     """Several problems, some replications, and a first launch of a single round."""
     monkeypatch.setattr(cuda, "FIRST_PIECE", 1)

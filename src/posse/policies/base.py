@@ -118,6 +118,9 @@ class Policy:
     logarithm of the horizon. `work` is scratch: `work_tables` tables [arm, player] one below the other, then
     `work_rows` rows with a place for each arm, player or column, and at least 16, then `work_columns` tables
     [arm, column]. It may build on what it filled the last time; before the first time that is 0.
+
+    On a GPU one thread makes the summary. If it takes `lane` too, all threads of the run make it together: each does
+    the arms or players that `dealt` gives it, and waits for the others with `barrier` (`posse.policies.bound`).
     """
 
     work_tables: ClassVar[int] = 0
@@ -203,7 +206,7 @@ class Policy:
             ("index", [*own, *numbers]),
             ("belief", [*own, *numbers]),
             ("contribution", own),
-            ("summary", [*own, *summed, "work"]),
+            ("summary", [*own, *summed, "work", "lane"]),
             ("welcome", [*summed, "player"]),
             ("others_weight", ["n", *cls.shared]),
         )[: 6 if cls.shares else 5]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from posse.policies.base import Policy
 from posse.policies.bound import (
+    ALONE,
     AT_OWN_PULL,
     NOTHING,
     SCHEDULED,
@@ -162,7 +163,7 @@ def add_contributions(state, arm, players):
 
 def make_summary(state, log_T, constants):
     """Make the summary, with everything that is remembered in the indices."""
-    fill_summary(state, log_T, constants)
+    fill_summary(state, log_T, constants, ALONE)
     state.summed[1], state.summed[2] = state.summed[0], state.statistics[COUNT].shape[1]
     for arm in range(state.statistics[COUNT].shape[0]):
         for player in range(state.statistics[COUNT].shape[1]):

@@ -28,7 +28,16 @@ from posse.simulation import cuda_kernel
 from posse.simulation.cuda_count import MOST_COUNTED
 from posse.simulation.cuda_device import device_functions
 from posse.simulation.cuda_pick import PADDING
-from posse.simulation.cuda_tables import TUPLES, GpuClock, GpuProblems, RunTables, by_arm, of_run, pair_of
+from posse.simulation.cuda_tables import (
+    TUPLES,
+    GpuClock,
+    GpuProblems,
+    RunTables,
+    by_arm,
+    dealt_to_lane,
+    of_run,
+    pair_of,
+)
 from posse.simulation.engine import Shapes, not_a_number
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
@@ -37,6 +46,7 @@ from posse.streams import key as run_key
 
 WARP = 32  # threads that run in step; a run with up to so many players has one warp
 WARPS = 4  # warps of a block, each with a run of its own
+MANY_RUNS = 8  # for each multiprocessor: beyond it, throughput counts more than how soon a round ends
 SMALL_BLOCK = 128  # threads of a block for a run with few players
 BLOCK = 256  # and with many
 SHARED_BYTES = 32768  # of shared memory that a block's counters may take
@@ -268,24 +278,40 @@ class Batch:
 class Layout(NamedTuple):
     """How threads are arranged."""
 
-    in_a_warp: bool  # whether a run has a warp, and a block several runs; otherwise a run has a block
-    threads: tuple[int, int]  # of a block: (lanes of a warp, warps), or all of them and 1
+    in_a_warp: bool  # whether a run has a thread for each player, and a block several runs; else a run has a block
+    packed: bool  # whether these runs stand side by side in warps, and all runs of a block wait for each other
+    threads: tuple[int, int]  # of a block: (those of a run, runs), or all of them and 1
     blocks: int
     shared: int  # bytes of shared memory for a block's counters; 0 if they lie elsewhere
 
     @classmethod
     def of(cls, players: int, arms: int, runs: int, policy: Policy) -> Layout:
-        """A warp for each run of few players. Where indices follow everybody's pulls and there are few runs, or for
-        many players, a block, whose threads share the work on indices."""
+        """A warp for each run of few players; if there are many such runs, no lane of a warp is left over.
+
+        Where indices follow everybody's pulls and there are few runs, or for many players, a block, whose threads share
+        the work on indices.
+        """
         simulated = numba.config.ENABLE_CUDASIM
-        few = simulated or runs <= 3 * cuda.get_current_device().MULTIPROCESSOR_COUNT
+        processors = 1 if simulated else cuda.get_current_device().MULTIPROCESSOR_COUNT
+        few = simulated or runs <= 3 * processors
         in_a_warp = players <= WARP and not (few and policy.refresh is Refresh.ANY_PULL)
-        together = max(1, min(WARPS, SHARED_BYTES // counter_bytes(arms))) if in_a_warp and not simulated else 1
-        threads = (WARP, together) if in_a_warp else (BLOCK if players > WARP else SMALL_BLOCK, 1)
+        packed = in_a_warp and runs > MANY_RUNS * processors and policy.refresh is not Refresh.SCHEDULE
+        most = max(1, SHARED_BYTES // counter_bytes(arms))
+        if packed:
+            threads = (players, min(most, without_gaps(players)))
+        elif in_a_warp:
+            threads = (WARP, min(most, WARPS))
+        else:
+            threads = (BLOCK if players > WARP else SMALL_BLOCK, 1)
         if simulated:  # threads of Python: few, but enough to get into each other's way
-            threads = (players if in_a_warp else min(2 * players + 1, 7), 1)
-        shared = together * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
-        return cls(in_a_warp, threads, -(-runs // together), shared)
+            threads = (players, 2 if packed else 1) if in_a_warp else (min(2 * players + 1, 7), 1)
+        shared = threads[1] * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
+        return cls(in_a_warp, packed, threads, -(-runs // threads[1]), shared)
+
+
+def without_gaps(players: int) -> int:
+    """How many runs of so many players to put into a block, so that the fewest threads of its warps are left over."""
+    return min(range(1, BLOCK // players + 1), key=lambda runs: (-(-runs * players // WARP) * WARP / runs, runs))
 
 
 def counter_bytes(arms: int) -> int:
@@ -306,8 +332,9 @@ def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool, 
         "EVERYBODY": everybody,
         "ANYTIME": anytime,
         "TIMED": timed,
+        "dealt": dealt_to_lane,
     }
-    names |= device_functions(layout.in_a_warp)
+    names |= device_functions(layout.in_a_warp and not layout.packed)
     return _play_kernel(tuple(names), tuple(names.values()))
 
 

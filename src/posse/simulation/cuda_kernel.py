@@ -19,6 +19,7 @@ from posse.policies.bound import (
     IMED,
     RANDOMISED,
     SCHEDULED,
+    SHARED_SUMMARY,
     SUMS,
     copy_own,
     expected_at,
@@ -302,10 +303,11 @@ def summarise(state, own, counters, pulled, players, constants, log_T, t, clock,
 
 
 def summarise_all(state, own, players, constants, log_T, lane):
-    """Make the summary anew, by one thread, and with it every center and scale."""
+    """Make the summary anew, by all threads or by one, and with it every center and scale."""
     barrier(lane)
+    if SHARED_SUMMARY or (lane.number == 0 and lane.group == 0):
+        fill_summary(state_by_arm(state, own), log_T, constants, lane)
     if lane.number == 0 and lane.group == 0:
-        fill_summary(state_by_arm(state, own), log_T, constants)
         state.summed[1] = state.summed[0]
     barrier(lane)
     player = lane.number

@@ -103,6 +103,12 @@ def lane_in_block(thread, threads, players):
     return Lane(lane if group < groups else players, lanes, group, groups, 0)
 
 
+def dealt_to_lane(lane, count):
+    """`dealt` on a GPU. A thread that stands in no whole group takes nothing."""
+    lanes = lane.groups * lane.lanes
+    return range(lane.group * lane.lanes + lane.number, count if lane.group < lane.groups else 0, lanes)
+
+
 def round_of(checkpoints, number):
     """The round of a checkpoint, or −1 after the last one."""
     return checkpoints[number] if number < checkpoints.size else -1
