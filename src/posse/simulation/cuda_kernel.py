@@ -53,7 +53,7 @@ from posse.simulation.cuda_count import (
     shared_by_now,
     shift_regret,
 )
-from posse.simulation.cuda_pick import FARTHEST, INFINITY, NEVER, NOTHING, ONE, TWO, pick
+from posse.simulation.cuda_pick import FARTHEST, INFINITY, NEVER, ONE, TWO, ZERO, pick
 from posse.simulation.cuda_tables import Lane, lane_in_block, pair_of, round_of
 from posse.streams import DRAW, SAMPLE, block
 
@@ -261,7 +261,7 @@ def form(state, own, arm, player, players, shared, log_T, constants):
         near = abs(rough_center) + rough_scale < FARTHEST
         place = np.uint32(TWO * pair)
         own.rough[place] = rough_center if near else INFINITY
-        own.rough[np.uint32(place + ONE)] = rough_scale if near else NOTHING
+        own.rough[np.uint32(place + ONE)] = rough_scale if near else ZERO
     if not near and (math.isnan(center) or math.isnan(scale)):
         own.nan[0] = 1
 

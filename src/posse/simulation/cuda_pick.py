@@ -24,7 +24,7 @@ divide = provided
 PADDING = 3  # arms that never win, because arms are compared in groups of two and four
 NEVER = np.float32(-3e38)
 FARTHEST = np.float32(1e30)  # a center or scale beyond it is kept as an infinite center, whose upper bound is infinite
-INFINITY, NOTHING = np.float32(np.inf), np.float32(0.0)
+INFINITY, ZERO = np.float32(np.inf), np.float32(0.0)
 
 # Places in tables are unsigned, and a signed number would turn them into floats.
 ONE, TWO = np.uint32(1), np.uint32(2)
