@@ -35,14 +35,17 @@ class IndTSV(Policy):
     @staticmethod
     def summary(n, s, q, of_player, lane):
         arms, players = n.shape
+        new = False
         for player in dealt(lane, players):
             noisiest = 0.0
             for arm in range(arms):
                 count, total, squares = n[arm, player] * 1.0, s[arm, player] * STEP, q[arm, player] * STEP
                 above, below = dispersion_sums(count, total, squares)
                 noisiest = max(noisiest, (1.0 + above) / (1.0 + below))
-            of_player[player, 0] = min(noisiest, 1.0)
+            if of_player[player, 0] != min(noisiest, 1.0):
+                of_player[player, 0], new = min(noisiest, 1.0), True
         of_player[players, 0] = 1.0
+        return new
 
     @staticmethod
     def welcome():

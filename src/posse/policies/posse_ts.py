@@ -85,6 +85,8 @@ class PosseTS(Policy):
             estimate(n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, log_T, work, lane)
             for player in dealt(lane, players):
                 expect(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon)
+            return True
+        return False
 
     @staticmethod
     def welcome(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon):

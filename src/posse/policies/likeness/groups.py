@@ -79,26 +79,23 @@ def settle(tables, groups):
 
     A group's proportion is the mean of the players' shares of it, with one player more in each group.
     """
-    of_arm, rows, lane = tables.of_arm, tables.rows, tables.lane
-    arms, players = tables.pulls.shape
+    rows, lane, players = tables.rows, tables.lane, tables.pulls.shape[1]
     for group in dealt(lane, groups):
         rows[WEIGHT, group] = 1.0 / groups
+    for player in dealt(lane, players + 1 if groups == 1 else 0):
+        tables.of_player[player, SHARE] = 1.0
+    barrier(lane)
     for turn in range(ROUNDS + 1):
         if turn > 0:
             centers(tables, groups)
-        for number in dealt(lane, arms * groups):
-            arm, group = number // groups, number % groups
-            rows[LOG + group, arm] = math.log(of_arm[arm, CENTER + group])
-            rows[LOG_REST + group, arm] = math.log(1.0 - of_arm[arm, CENTER + group])
-        barrier(lane)
-        share_players(tables, groups)
-        barrier(lane)
-        for group in dealt(lane, groups):
-            total = 1.0
-            for player in range(players):
-                total += tables.of_player[player, SHARE + group]
-            tables.of_player[players, SHARE + group] = rows[WEIGHT, group]
-            rows[WEIGHT, group] = total / (players + groups)
+        if groups > 1 or turn == ROUNDS:  # one group has everybody: only its likelihood at the end matters
+            share_players(tables, groups)
+            for group in dealt(lane, groups):
+                total = 1.0
+                for player in range(players):
+                    total += tables.of_player[player, SHARE + group]
+                tables.of_player[players, SHARE + group] = rows[WEIGHT, group]
+                rows[WEIGHT, group] = total / (players + groups)
     total = 0.0
     for player in range(players):
         total += rows[TOTAL, player]
@@ -109,22 +106,23 @@ def settle(tables, groups):
 @out_of_line
 def share_players(tables, groups):
     """Each player's shares of groups, and the log-likelihood of its means in row `TOTAL`."""
-    rows, lane = tables.rows, tables.lane
+    of_arm, rows, lane = tables.of_arm, tables.rows, tables.lane
     arms, players = tables.pulls.shape
+    for number in dealt(lane, arms * groups):
+        arm, group = number // groups, number % groups
+        rows[LOG + group, arm] = math.log(of_arm[arm, CENTER + group])
+        rows[LOG_REST + group, arm] = math.log(1.0 - of_arm[arm, CENTER + group])
+    barrier(lane)
     for group in range(groups):
         for player in dealt(lane, players):
             rows[LIKELIHOOD + group, player] = math.log(rows[WEIGHT, group])
         for arm in range(arms):
-            center, log, log_rest = (
-                tables.of_arm[arm, CENTER + group],
-                rows[LOG + group, arm],
-                rows[LOG_REST + group, arm],
-            )
+            center, log, log_rest = of_arm[arm, CENTER + group], rows[LOG + group, arm], rows[LOG_REST + group, arm]
             for player in dealt(lane, players):
                 h, mean, shift = tables.effective[arm, player], tables.means[arm, player], tables.shift[arm, player]
-                more = (
-                    shift * mean - math.log(1.0 - center + center * tables.odds[arm, player]) if shift != 0.0 else 0.0
-                )
+                more = 0.0
+                if shift != 0.0:
+                    more = shift * mean - math.log(1.0 - center + center * tables.odds[arm, player])
                 rows[LIKELIHOOD + group, player] += h * (log * mean + log_rest * (1.0 - mean) + more)
     for player in dealt(lane, players):
         shares, highest = tables.of_player[player, SHARE:], -math.inf
@@ -137,3 +135,4 @@ def share_players(tables, groups):
         for group in range(groups):
             shares[group] /= whole
         rows[TOTAL, player] = highest + math.log(whole)
+    barrier(lane)
