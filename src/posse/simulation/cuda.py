@@ -310,8 +310,9 @@ class Layout(NamedTuple):
 
 
 def without_gaps(players: int) -> int:
-    """How many runs of so many players to put into a block, so that the fewest threads of its warps are left over."""
-    return min(range(1, BLOCK // players + 1), key=lambda runs: (-(-runs * players // WARP) * WARP / runs, runs))
+    """The fewest runs of so many players that, side by side, fill nine tenths of their warps; 1 if no number does."""
+    filled = {runs: runs * players / (-(-runs * players // WARP) * WARP) for runs in range(1, BLOCK // players + 1)}
+    return next((runs for runs, share in filled.items() if share >= 0.9), 1)
 
 
 def counter_bytes(arms: int) -> int:
