@@ -287,6 +287,7 @@ def summarise(state, own, counters, pulled, players, constants, log_T, t, clock,
         pulls = 0
         for arm in range(state.pulled_at.size):
             pulls += counted(state, counters, arm)[0]
+        barrier(lane)  # nobody counts the next round before all have seen this one
     if summary_is_due(pulls, state.summed[1], players):
         if lane.number == 0 and lane.group == 0:
             state.summed[0] = pulls
