@@ -258,7 +258,7 @@ def form(state, own, arm, player, players, shared, log_T, constants):
     near = False
     if RANDOMISED and not BETA:
         rough_center, rough_scale = np.float32(center), np.float32(scale)
-        near = abs(rough_center) + rough_scale < FARTHEST
+        near = bool(abs(rough_center) + rough_scale < FARTHEST)
         place = np.uint32(TWO * pair)
         own.rough[place] = rough_center if near else INFINITY
         own.rough[np.uint32(place + ONE)] = rough_scale if near else ZERO
