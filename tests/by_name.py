@@ -11,6 +11,7 @@ import numpy as np
 import posse
 from posse.attributes import Coded
 from posse.compile.cpu import bind
+from posse.policies.bound import ALONE
 from posse.policies.posse_ts import expect
 from posse.rewards import GRID
 
@@ -62,7 +63,7 @@ def summarise(n, s, q=None, before=None, left=0.0, coded=None, log_T=1.0, epsilo
     rows = policy.work_tables * arms + policy.work_rows + policy.work_columns * arms
     work = np.full((rows, max(players, arms, width, 16)), left)
     tables = np.array(n, np.int64).T.copy(), sums, squares, of_arm, of_player, of_pair, of_value
-    compiled_summary()(*tables, *coded, work, log_T, epsilon)
+    compiled_summary()(*tables, *coded, work, log_T, ALONE, epsilon)
     return Said(of_arm, of_player[:-1], of_player[-1], of_pair, of_value)
 
 

@@ -247,7 +247,7 @@ def test_a_block_for_each_run_over_time(monkeypatch):
 
 def test_a_batch_that_is_too_large():
     large = posse.simulation.Feedback(batch=200_000)
-    with pytest.raises(ValueError, match=r"batches of 600000 rewards, but a GPU adds up at most 524288; use the CPU"):
+    with pytest.raises(ValueError, match=r"batches of 600000 rewards, but a GPU adds up at most 524287; use the CPU"):
         posse.simulate(a_problem(), posse.IndUCB(), 300_000, backend="cuda", feedback=large)
 
 
@@ -262,6 +262,14 @@ def test_a_block_for_each_run(anytime, monkeypatch):
     """As runs with many players have it, with several groups of threads for each."""
     monkeypatch.setattr(cuda, "WARP", 1)
     assert_same(a_problem(), [posse.RobustAggTS(0.3), posse.IndTSV()], 8, anytime=anytime)
+
+
+@pytest.mark.parametrize("anytime", [False, True])
+def test_many_runs_side_by_side(anytime, monkeypatch):
+    """Several in a block, the last of which has a run less, beside a policy whose runs do not wait for each other."""
+    monkeypatch.setattr(cuda, "MANY_RUNS", 0)
+    policies = [posse.RobustAggTS(0.3), posse.HierTS(0.1), posse.IndTSV()]
+    assert_same(a_problem(), policies, 8, anytime=anytime, replications=3)
 
 
 def test_problems_and_replications_in_pieces(monkeypatch):

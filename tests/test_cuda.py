@@ -7,15 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
 
 import posse
 from posse.cli import main
+from posse.compile import Walk
 from posse.experiments.spec.shipped_specs import shipped
 from posse.normal import lower_quantile, normal
 from posse.simulation import backend
-from posse.simulation.cuda_pick import BOUNDS, line_of
+from posse.simulation.cuda_device import philox_in_32_bits
+from posse.simulation.cuda_pick import rough_draw
+from posse.streams import philox
 
 PROBLEM = posse.Problem([[0.9, 0.5], [0.8, 0.6]])
 GPU = not backend.what_cuda_misses()
@@ -51,25 +55,45 @@ def test_kernels_agree_with_the_cpu_on_a_gpu():
     run_on_cuda(NUMBA_ENABLE_CUDASIM="0")
 
 
-def test_bounds_in_single_precision_hold_for_every_16_bits():
-    """All of them, with the edges between which the draws lie computed in double precision."""
-    halves = np.arange(65536)
-    low, above = line_of(halves, BOUNDS)
-    inner = np.array([lower_quantile(k / 65536) for k in range(1, 32769)])
-    edges = np.concatenate([[normal(0, 0, 0)], inner, -inner[-2::-1], [-normal(0, 0, 0)]])
-    assert low.dtype == above.dtype == np.float32
-    assert (low < edges[:-1]).all()
-    assert (low + above > edges[1:]).all()
-    middle = slice(4096, -4096)
-    assert (above[middle] < 1e-3).all(), "and they are narrow where most draws are"
+HALVES = np.arange(65536)
+INNER = np.array([lower_quantile(k / 65536) for k in range(1, 32769)])
+EDGES = np.concatenate([[normal(0, 0, 0)], INNER, -INNER[-2::-1], [-normal(0, 0, 0)]])  # of draws, by their first bits
+
+
+def rough_draws(error):
+    """`rough_draw` of every 16 bits, if logarithms are off by so many times what a GPU promises."""
+    names = {
+        "fma": lambda x, y, z: x * y + z,
+        "log_2": lambda x: np.log2(x) * np.float32(1 + error * 2.0**-22) + np.float32(error * 2.0**-22),
+        "divide": lambda x, y: x / y,
+    }
+    draws, widths = Walk([rough_draw], names).entries[0](HALVES)
+    assert draws.dtype == widths.dtype == np.float32
+    return draws.astype(float), widths.astype(float)
+
+
+@pytest.mark.parametrize("error", [-1, 0, 1])
+def test_bounds_in_single_precision_hold_for_every_16_bits(error):
+    """All of them, with the edges computed in double precision, and room for rounding a scale."""
+    draws, widths = rough_draws(error)
+    assert (draws - widths + 2.0**-18 < EDGES[:-1]).all()
+    assert (draws + widths - 2.0**-18 > EDGES[1:]).all()
+    assert (widths[4096:-4096] < 2e-4).all(), "and they are narrow where most draws are"
 
 
 def test_bounds_that_are_too_narrow_would_be_noticed():
-    """Negative control: draws do reach nine tenths of the way from the lower bound to the upper one."""
-    halves = np.arange(65536)
-    low, above = line_of(halves, BOUNDS)
-    draws = np.array([normal(half, 0xFFFFFFFF, 0xFFFFFFFF) for half in range(0, 65536, 64)])
-    assert (draws > (low + 0.9 * above)[::64]).any()
+    """Negative control: draws do reach most of the way from the lower bound to the upper one."""
+    draws, widths = rough_draws(0)
+    assert (draws - 0.7 * widths > EDGES[:-1]).any()
+    assert (draws + 0.7 * widths < EDGES[1:]).any()
+
+
+def test_random_words_in_32_bits_are_the_same():
+    rng = np.random.default_rng(1)
+    counters = [*rng.integers(0, 2**32, (50, 6)).tolist(), [0] * 6, [2**32 - 1] * 6]
+    in_32_bits = numba.njit(philox_in_32_bits)
+    for words in counters:
+        assert in_32_bits(*words) == tuple(int(word) for word in philox(*words))
 
 
 @pytest.mark.skipif(GPU, reason="there is a GPU")

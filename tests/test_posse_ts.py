@@ -14,6 +14,7 @@ from scipy import stats
 import naive_posse
 import posse
 from by_name import of_summary, summarise
+from posse.policies.bound import ALONE
 from posse.policies.fourth_root import UNIFORM, boundary, dispersion_sums, explore, posterior
 from posse.policies.likeness.tables import DISPERSION, NOISE
 from posse.rewards import GRID
@@ -87,7 +88,7 @@ class TestDispersion:
         s, q = n * 0.5, np.array([[50 * 0.25] * 3, [50 * 0.5] * 3])
         sums, squares = (np.rint(table * GRID).astype(np.int64).T for table in (s, q))
         of_player = np.zeros((3, len(posse.IndTSV.of_player)))
-        posse.IndTSV.summary(n.T, sums, squares, of_player)
+        posse.IndTSV.summary(n.T, sums, squares, of_player, ALONE)
         assert of_player[:, 0] == pytest.approx([1 / (1 + 12.5), 1, 1])  # the last is who joins
 
 

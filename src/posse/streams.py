@@ -15,6 +15,8 @@ import numpy as np
 
 from posse.checks import whole
 
+BOUND_FOR_EACH_POLICY = True  # on a GPU, `philox` is `posse.simulation.cuda_device.philox_in_32_bits`
+
 MASK32 = 0xFFFFFFFF
 MAX_ROUND = 2**56
 

@@ -39,15 +39,27 @@ def bind_cuda(kernel: Callable[..., Any], *, what: str = "", **names: Any) -> An
 def _compile_callee(function: Callable[..., Any]) -> Any:
     from numba import cuda
 
-    return cuda.jit(function, device=True, forceinline=not hasattr(function, "out_of_line"), **CUDA_OPTIONS)
+    inline = not hasattr(function, "out_of_line")
+    dispatcher = cuda.jit(function, device=True, forceinline=inline, **CUDA_OPTIONS)
+    if not inline:
+        dispatcher.compile_device = functools.partial(_compile_out_of_line, dispatcher.compile_device)
+    return dispatcher
+
+
+def _compile_out_of_line(compile_device: Callable[..., Any], *signature: Any) -> Any:
+    """Compile a function that stays a call, where the compiler would inline it at every place that calls it."""
+    result = compile_device(*signature)
+    result.library.get_function(result.fndesc.llvm_func_name).attributes.add("noinline")
+    return result
 
 
 @contextlib.contextmanager
 def launching() -> Iterator[None]:
     """While this is open, GPU kernels are compiled to round like the CPU's, and small grids cause no warnings.
 
-    To round like the CPU's, no product is fused into a sum, which would round once in place of twice. numba-cuda has
-    no option for it, so the compiler's own is given to the function that calls the compiler.
+    To round like the CPU's, no product is fused into a sum, which would round once in place of twice. In single
+    precision, which decides nothing, numbers below 1e-38 count as zero, because it is faster. numba-cuda has no options
+    for these, so the compiler's own are given to the function that calls the compiler.
     """
     if numba.config.ENABLE_CUDASIM:
         yield
@@ -56,7 +68,7 @@ def launching() -> Iterator[None]:
 
     with lock:
         compile_ir, warns = nvvm.compile_ir, numba.config.CUDA_LOW_OCCUPANCY_WARNINGS
-        nvvm.compile_ir = functools.partial(compile_ir, fma=False)
+        nvvm.compile_ir = functools.partial(compile_ir, fma=False, ftz=True)
         numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
         try:
             yield

@@ -108,7 +108,7 @@ class Policy:
     are added up in their order.
     """
 
-    summary: ClassVar[Callable[..., None] | None] = None
+    summary: ClassVar[Callable[..., bool | None] | None] = None
     """Makes what is shared of all arms and known of all players at once, for `refresh = Refresh.SCHEDULE`.
 
     It takes the tables of statistics by their names, int64 [arm, player] in whole units, and fills `of_arm`,
@@ -117,7 +117,11 @@ class Policy:
     player]. `columns`, `weights` and `part_of` are the attributes, as `posse.attributes.Coded` has them; `log_T` is the
     logarithm of the horizon. `work` is scratch: `work_tables` tables [arm, player] one below the other, then
     `work_rows` rows with a place for each arm, player or column, and at least 16, then `work_columns` tables
-    [arm, column]. It may build on what it filled the last time; before the first time that is 0.
+    [arm, column]. It may build on what it filled the last time; before the first time that is 0. It may return False
+    if it left everything as it was: then only the indices of pairs that were pulled are formed anew.
+
+    On a GPU one thread makes the summary. If it takes `lane` too, all threads of the run make it together: each does
+    the arms or players that `dealt` gives it, and waits for the others with `barrier` (`posse.policies.bound`).
     """
 
     work_tables: ClassVar[int] = 0
@@ -203,7 +207,7 @@ class Policy:
             ("index", [*own, *numbers]),
             ("belief", [*own, *numbers]),
             ("contribution", own),
-            ("summary", [*own, *summed, "work"]),
+            ("summary", [*own, *summed, "work", "lane"]),
             ("welcome", [*summed, "player"]),
             ("others_weight", ["n", *cls.shared]),
         )[: 6 if cls.shares else 5]:

@@ -43,7 +43,7 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
     numbers |= _places("expected[{}]", cls.of_pair) | {"M": "M", "K": "K", "log_T": "log_T"} | constants
     of_state = ("of_arm", "of_player", "of_pair", "of_value", "columns", "weights", "part_of", "work")
     tables = _places("state.statistics[{}]", names) | {name: f"state.{name}" for name in of_state}
-    tables |= {"log_T": "log_T", "player": "player"} | constants
+    tables |= {"log_T": "log_T", "player": "player", "lane": "lane"} | constants
     indexed = "own, shared, of_player, expected, M, K, log_T, constants"
     cells = [cell.format(place) for place in range(max(len(names), len(cls.shared), len(cls.of_pair)))]
     updates = [f"update_{name}({cell}, reward)" for name, cell in zip(names, cells, strict=False)]
@@ -63,7 +63,8 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
         "belief_of": _call(cls, "belief" if cls.belief else "index", indexed, numbers),
         "contribution_of": _call(cls, "contribution", "own, constants", numbers) if cls.contribution else _sums,
         "WELCOMES": cls.welcome is not None,
-        "fill_summary": _call(cls, "summary", "state, log_T, constants", tables) if cls.summary else _no_summary,
+        "fill_summary": _call(cls, "summary", "state, log_T, constants, lane", tables) if cls.summary else _no_summary,
+        "SHARED_SUMMARY": "lane" in cls.named_by("summary"),
         "greet": _call(cls, "welcome", "state, player, log_T, constants", tables) if cls.welcome else _no_welcome,
         "raised": _raised(cls, numbers),
         "remember": made_function(
@@ -161,7 +162,7 @@ def _sums(own, constants):
     return own[0], own[1]
 
 
-def _no_summary(state, log_T, constants):
+def _no_summary(state, log_T, constants, lane):
     """For policies without a summary."""
 
 

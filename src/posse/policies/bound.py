@@ -11,6 +11,7 @@ BETA = False  # indices are Beta draws
 IMED = False  # indices compare arms with the best
 SUMS = True  # what is shared of an arm is everybody's count and reward sum
 SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
+SHARED_SUMMARY = False  # several threads can share the work on a summary
 WELCOMES = False  # somebody may join without a new summary
 AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
 NOTHING = (0.0,)  # shared numbers to which nobody has added
@@ -23,7 +24,7 @@ def provided(*numbers: Any) -> Any:
 
 index_of = provided  # (own, shared, of_player, expected, M, K, log_T, constants): the policy's center and scale
 contribution_of = provided  # (own, constants): what a player adds to the shared numbers of an arm
-fill_summary = provided  # (state, log_T, constants): fill what a summary makes
+fill_summary = provided  # (state, log_T, constants, lane): fill what a summary makes
 greet = provided  # (state, player, log_T, constants): fill what is expected of a player that has just joined
 
 own_of = provided  # (table, pair): a pair's statistics, in their units
@@ -38,3 +39,15 @@ put_shared = provided  # (of_arm, arm, values): write that
 added = provided  # (one, other): the sums of two players' shared numbers
 player_of = provided  # (of_player, player): what is known of a player
 expected_at = provided  # (of_pair, pair): what is expected of a pair
+
+
+def dealt(lane: Any, count: int) -> range:
+    """The numbers below `count` that fall to one of the threads that share the work on a summary: here all of them."""
+    return range(count)
+
+
+def barrier(lane: Any) -> None:
+    """Wait for the other threads that share the work on a summary: here there are none."""
+
+
+ALONE = 0  # the lane of the only thread

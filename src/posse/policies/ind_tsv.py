@@ -3,8 +3,11 @@
 from dataclasses import dataclass
 
 from posse.policies.base import Look, Policy, Refresh
+from posse.policies.bound import dealt
 from posse.policies.fourth_root import UNIFORM, dispersion_sums, explore, mean_of, posterior
 from posse.policies.statistics import STEP
+
+BOUND_FOR_EACH_POLICY = True
 
 
 @dataclass(frozen=True)
@@ -30,16 +33,19 @@ class IndTSV(Policy):
     reward_of = staticmethod(mean_of)
 
     @staticmethod
-    def summary(n, s, q, of_player):
+    def summary(n, s, q, of_player, lane):
         arms, players = n.shape
-        for player in range(players):
+        new = False
+        for player in dealt(lane, players):
             noisiest = 0.0
             for arm in range(arms):
                 count, total, squares = n[arm, player] * 1.0, s[arm, player] * STEP, q[arm, player] * STEP
                 above, below = dispersion_sums(count, total, squares)
                 noisiest = max(noisiest, (1.0 + above) / (1.0 + below))
-            of_player[player, 0] = min(noisiest, 1.0)
+            if of_player[player, 0] != min(noisiest, 1.0):
+                of_player[player, 0], new = min(noisiest, 1.0), True
         of_player[players, 0] = 1.0
+        return new
 
     @staticmethod
     def welcome():

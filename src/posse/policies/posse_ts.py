@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from posse.checks import dissimilarity
 from posse.compile import out_of_line
 from posse.policies.base import Look, Policy, Refresh, several
+from posse.policies.bound import barrier, dealt
 from posse.policies.fourth_root import UNIFORM, clip, explore, mean_of, posterior
 from posse.policies.likeness.estimate import estimate
 from posse.policies.likeness.tables import (
@@ -27,6 +28,8 @@ from posse.policies.likeness.tables import (
     own_share,
     shifted,
 )
+
+BOUND_FOR_EACH_POLICY = True
 
 
 @dataclass(frozen=True)
@@ -65,19 +68,25 @@ class PosseTS(Policy):
         return 1.0
 
     @staticmethod
-    def summary(n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, work, log_T, epsilon):
+    def summary(n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, work, log_T, lane, epsilon):
         arms, players = n.shape
-        pulls, fitted = 0, 0.0
         new = of_arm[arms - 1, OWN] == 0.0 or of_player[players - 1, LEVEL] == 0.0  # an arm or a player has come
+        for arm in dealt(lane, arms):
+            count = 0
+            for player in range(players):
+                count += n[arm, player]
+            work[0, arm] = count
+        barrier(lane)
+        pulls, fitted = 0.0, 0.0
         for arm in range(arms):
-            before, fitted = pulls, fitted + of_arm[arm, FITTED]
-            for player in range(players):
-                pulls += n[arm, player]
-            new = new or pulls - before < of_arm[arm, FITTED]  # some were forgotten
+            pulls, fitted = pulls + work[0, arm], fitted + of_arm[arm, FITTED]
+            new = new or work[0, arm] < of_arm[arm, FITTED]  # some were forgotten
         if new or 8.0 * (pulls - fitted) >= pulls:
-            estimate(n, s, q, of_arm, of_player, of_value, columns, weights, part_of, log_T, work)
-            for player in range(players):
+            estimate(n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, log_T, work, lane)
+            for player in dealt(lane, players):
                 expect(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon)
+            return True
+        return False
 
     @staticmethod
     def welcome(player, of_arm, of_player, of_pair, of_value, columns, weights, epsilon):

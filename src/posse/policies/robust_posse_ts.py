@@ -5,9 +5,12 @@ from dataclasses import dataclass
 
 from posse.checks import dissimilarity, number
 from posse.policies.base import Look, Policy, Refresh
+from posse.policies.bound import barrier, dealt
 from posse.policies.guarantee import cutoff_of, guarded
 from posse.policies.posse_ts import EXPECTED, PAIR_DISPERSION, VARIANCE, PosseTS
 from posse.policies.statistics import STEP
+
+BOUND_FOR_EACH_POLICY = True
 
 COUNT, SUM = len(PosseTS.shared), len(PosseTS.shared) + 1  # everybody's, of an arm
 CUTOFF = len(PosseTS.of_player)  # the cutoff of `guarded`
@@ -43,16 +46,20 @@ class RobustPosseTS(Policy):
     reward_of = staticmethod(PosseTS.reward_of)
 
     @staticmethod
-    def summary(n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, work, log_T, epsilon, rounds):
-        model_summary(n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, work, log_T, epsilon)
+    def summary(
+        n, s, q, of_arm, of_player, of_pair, of_value, columns, weights, part_of, work, log_T, lane, epsilon, rounds
+    ):
+        known = of_arm, of_player, of_pair, of_value, columns, weights, part_of
+        model_summary(n, s, q, *known, work, log_T, lane, epsilon)
         arms, players = n.shape
-        for arm in range(arms):
+        for arm in dealt(lane, arms):
             N, S = 0, 0
             for player in range(players):
                 N += n[arm, player]
                 S += s[arm, player]
             of_arm[arm, COUNT], of_arm[arm, SUM] = N * 1.0, S * STEP
-        for player in range(players):
+        barrier(lane)
+        for player in dealt(lane, players):
             best = -math.inf
             for arm in range(arms):
                 own, total = n[arm, player] * 1.0, s[arm, player] * STEP

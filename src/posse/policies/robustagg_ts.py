@@ -16,8 +16,10 @@ def individual_or_aggregate(n, s, N, S, M, log_T, epsilon, c1, c2):
     threshold = c1 * log_T / (epsilon * epsilon) + 2.0 * M if epsilon > 0.0 else math.inf
     if n >= threshold:
         share = 1.0 / n  # one division where the formulas show two: division is what the kernel waits for
-        return s * share, math.sqrt(c2 * share)
-    return S / max(N, 1.0) + epsilon, math.sqrt(c2 / max(N - M, 1.0))
+        center, variance = s * share, c2 * share
+    else:
+        center, variance = S / max(N, 1.0) + epsilon, c2 / max(N - M, 1.0)
+    return center, math.sqrt(variance)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from posse.policies.base import Policy
 from posse.policies.bound import (
+    ALONE,
     AT_OWN_PULL,
     NOTHING,
     SCHEDULED,
@@ -119,21 +120,26 @@ def count_reward(state, arm, player, reward, t):
         state.pulled_at[arm] = t
 
 
+ALL, PULLED = 2, 1  # whose indices a summary changes: those of all pairs, or of those pulled since the last one
+
+
 def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
-    """Bring what is shared up to date with round t, whose rewards are all counted; return whether a summary was made.
+    """Bring what is shared up to date with round t, whose rewards are all counted.
 
     `players` and `arms` are those of the round's `count` pulls. Where an index is formed at once, what was seen need
-    not be kept.
+    not be kept. If a summary was made, return ALL; or PULLED, and leave it to the caller to take in those pairs' data.
     """
     if SCHEDULED:
         state.summed[0] += count
         if summary_is_due(state.summed[0], state.summed[1], state.statistics[COUNT].shape[1]):
-            make_summary(state, log_T, constants)
-            return True
+            if make_summary(state, log_T, constants) or keep_seen:
+                take_in_everything(state)
+                return ALL
+            return PULLED
         for place in range(count):
             if counts_at_once(state.statistics[COUNT][arms[place], players[place]]):
                 copy_own(state.indexed, state.statistics, (arms[place], players[place]))
-        return False
+        return 0
     if not SUMS:
         for place in range(count):
             contribute(state, (arms[place], players[place]), constants)
@@ -143,7 +149,7 @@ def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
     if AT_OWN_PULL and keep_seen:
         for place in range(count):
             see(state, arms[place], (arms[place], players[place]))
-    return False
+    return 0
 
 
 def contribute(state, pair, constants):
@@ -161,9 +167,14 @@ def add_contributions(state, arm, players):
 
 
 def make_summary(state, log_T, constants):
-    """Make the summary, with everything that is remembered in the indices."""
-    fill_summary(state, log_T, constants)
+    """Make the summary; return whether it says anything new."""
+    new = fill_summary(state, log_T, constants, ALONE) is not False
     state.summed[1], state.summed[2] = state.summed[0], state.statistics[COUNT].shape[1]
+    return new
+
+
+def take_in_everything(state):
+    """Let the indices be formed from everything that is remembered."""
     for arm in range(state.statistics[COUNT].shape[0]):
         for player in range(state.statistics[COUNT].shape[1]):
             copy_own(state.indexed, state.statistics, (arm, player))
@@ -231,6 +242,7 @@ def share_everything(state, log_T, constants):
     """Form everything that is shared, as before the first round and when players or arms have come."""
     if SCHEDULED:
         make_summary(state, log_T, constants)
+        take_in_everything(state)
     elif not SUMS:
         for arm in range(state.statistics[COUNT].shape[0]):
             for player in range(state.statistics[COUNT].shape[1]):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -26,8 +25,19 @@ from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import CONCURRENT, Participation
 from posse.simulation import cuda_kernel
+from posse.simulation.cuda_count import MOST_COUNTED
+from posse.simulation.cuda_device import device_functions
 from posse.simulation.cuda_pick import PADDING
-from posse.simulation.cuda_tables import TUPLES, GpuClock, GpuProblems, RunTables, by_arm, of_run, pair_of
+from posse.simulation.cuda_tables import (
+    TUPLES,
+    GpuClock,
+    GpuProblems,
+    RunTables,
+    by_arm,
+    dealt_to_lane,
+    of_run,
+    pair_of,
+)
 from posse.simulation.engine import Shapes, not_a_number
 from posse.simulation.result import last_quarter
 from posse.simulation.work import Measurements, Tracker, Work
@@ -36,13 +46,13 @@ from posse.streams import key as run_key
 
 WARP = 32  # threads that run in step; a run with up to so many players has one warp
 WARPS = 4  # warps of a block, each with a run of its own
+MANY_RUNS = 8  # for each multiprocessor: beyond it, throughput counts more than how soon a round ends
 SMALL_BLOCK = 128  # threads of a block for a run with few players
 BLOCK = 256  # and with many
 SHARED_BYTES = 32768  # of shared memory that a block's counters may take
 FIRST_PIECE = 100_000  # pairs of players and arms that the first launch has, over its rounds
 PIECE_SECONDS = 0.1  # how long a launch is to take, so that Ctrl-C is heard
 MEMORY_SHARE = 0.8  # of what is free
-MOST_TOGETHER = 1 << 19  # rewards that arrive together; see PART_BITS in `posse.simulation.cuda_count`
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
 
 Launches = list[tuple[Any, Any]]
@@ -52,8 +62,8 @@ Portion = tuple[int, range]  # some runs of one policy: its number, and those of
 def run_on_gpu(work: Work, into: Measurements, tracker: Tracker) -> Launches:
     """Do the work; return the events before and after each launch, by which a benchmark tells the time."""
     together = work.feedback.within(work.horizon)[1] * work.problems[0].players
-    if together > MOST_TOGETHER:
-        raise ValueError(f"batches of {together} rewards, but a GPU adds up at most {MOST_TOGETHER}; use the CPU")
+    if together > MOST_COUNTED:
+        raise ValueError(f"batches of {together} rewards, but a GPU adds up at most {MOST_COUNTED}; use the CPU")
     shared = _shared(work)
     todo = deque(_portions(work))
     at_work: deque[Batch] = deque()
@@ -268,24 +278,40 @@ class Batch:
 class Layout(NamedTuple):
     """How threads are arranged."""
 
-    in_a_warp: bool  # whether a run has a warp, and a block several runs; otherwise a run has a block
-    threads: tuple[int, int]  # of a block: (lanes of a warp, warps), or all of them and 1
+    in_a_warp: bool  # whether a run has a thread for each player, and a block several runs; else a run has a block
+    packed: bool  # whether these runs stand side by side in warps, and all runs of a block wait for each other
+    threads: tuple[int, int]  # of a block: (those of a run, runs), or all of them and 1
     blocks: int
     shared: int  # bytes of shared memory for a block's counters; 0 if they lie elsewhere
 
     @classmethod
     def of(cls, players: int, arms: int, runs: int, policy: Policy) -> Layout:
-        """A warp for each run of few players. Where indices follow everybody's pulls and there are few runs, or for
-        many players, a block, whose threads share the work on indices."""
+        """A warp for each run of few players; if there are many such runs, no lane of a warp is left over.
+
+        Where indices follow everybody's pulls and there are few runs, or for many players, a block, which shares work.
+        """
         simulated = numba.config.ENABLE_CUDASIM
-        few = simulated or runs <= 3 * cuda.get_current_device().MULTIPROCESSOR_COUNT
+        processors = 1 if simulated else cuda.get_current_device().MULTIPROCESSOR_COUNT
+        few = simulated or runs <= 3 * processors
         in_a_warp = players <= WARP and not (few and policy.refresh is Refresh.ANY_PULL)
-        together = max(1, min(WARPS, SHARED_BYTES // counter_bytes(arms))) if in_a_warp and not simulated else 1
-        threads = (WARP, together) if in_a_warp else (BLOCK if players > WARP else SMALL_BLOCK, 1)
+        packed = in_a_warp and runs > MANY_RUNS * processors and policy.refresh is not Refresh.SCHEDULE
+        most = max(1, SHARED_BYTES // counter_bytes(arms))
+        if packed:
+            threads = (players, min(most, without_gaps(players)))
+        elif in_a_warp:
+            threads = (WARP, min(most, WARPS))
+        else:
+            threads = (BLOCK if players > WARP else SMALL_BLOCK, 1)
         if simulated:  # threads of Python: few, but enough to get into each other's way
-            threads = (players if in_a_warp else min(2 * players + 1, 7), 1)
-        shared = together * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
-        return cls(in_a_warp, threads, -(-runs // together), shared)
+            threads = (players, 2 if packed else 1) if in_a_warp else (min(2 * players + 1, 7), 1)
+        shared = threads[1] * counter_bytes(arms) if counter_bytes(arms) <= SHARED_BYTES else 0
+        return cls(in_a_warp, packed, threads, -(-runs // threads[1]), shared)
+
+
+def without_gaps(players: int) -> int:
+    """The fewest runs of so many players that, side by side, fill nine tenths of their warps; 1 if no number does."""
+    filled = {runs: runs * players / (-(-runs * players // WARP) * WARP) for runs in range(1, BLOCK // players + 1)}
+    return next((runs for runs, share in filled.items() if share >= 0.9), 1)
 
 
 def counter_bytes(arms: int) -> int:
@@ -306,30 +332,15 @@ def play_kernel(policy: Policy, layout: Layout, everybody: bool, anytime: bool, 
         "EVERYBODY": everybody,
         "ANYTIME": anytime,
         "TIMED": timed,
-        "barrier": cuda_kernel.wait_for_warp if layout.in_a_warp else cuda_kernel.wait_for_block,
-        "add_to": cuda_kernel.add_atomically,
+        "dealt": dealt_to_lane,
     }
-    if numba.config.ENABLE_CUDASIM:
-        names |= {"barrier": _simulated_barrier, "add_to": _simulated_add}
+    names |= device_functions(layout.in_a_warp and not layout.packed)
     return _play_kernel(tuple(names), tuple(names.values()))
 
 
 @functools.cache
 def _play_kernel(names: tuple[str, ...], values: tuple[Any, ...]) -> Any:
     return bind_cuda(cuda_kernel.play, **dict(zip(names, values, strict=True)))
-
-
-def _simulated_barrier(place: Any) -> None:
-    thread: Any = threading.current_thread()  # one of the simulator's own, which have barriers
-    thread.syncthreads()
-
-
-def _simulated_add(numbers: Any, place: int, amount: int) -> None:
-    with _adding:
-        numbers[place] += amount
-
-
-_adding = threading.Lock()
 
 
 def _shapes(work: Work, policy: Policy) -> Shapes:
@@ -347,7 +358,7 @@ def _shapes(work: Work, policy: Policy) -> Shapes:
     shapes |= dict.fromkeys(("arms", "looked_at"), (np.int64, (players,)))
     shapes |= {
         "counters": (np.int32, (3 * arms if counter_bytes(arms) > SHARED_BYTES else 1,)),
-        "rough": (np.float32, (3 * (arms + PADDING) * players if bounded else 1,)),
+        "rough": (np.float32, (2 * (arms + PADDING) * players if bounded else 1,)),
         "nan": (np.int64, (1,)),
         "early": (np.int64, (arms * players,)),
         "player_regret": (np.float64, (players,)),

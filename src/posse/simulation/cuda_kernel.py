@@ -19,6 +19,7 @@ from posse.policies.bound import (
     IMED,
     RANDOMISED,
     SCHEDULED,
+    SHARED_SUMMARY,
     SUMS,
     copy_own,
     expected_at,
@@ -30,23 +31,29 @@ from posse.policies.bound import (
 )
 from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once, summary_is_due
-from posse.policies.state import add_contributions, contribute, fades_at, see, shared_as_seen, shared_now
+from posse.policies.state import add_contributions, contribute, fades_at, shared_now
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import draw_reward
 from posse.schedule import is_active
 from posse.simulation.cuda_count import (
     add_up,
+    add_up_contributions,
     arrivals,
     arrived_arm,
     clear,
     count,
     count_late,
+    counted,
     fade_all,
     keep_late,
     pulls_of,
+    rounds_to_count,
+    see,
+    shared_as_seen,
+    shared_by_now,
     shift_regret,
 )
-from posse.simulation.cuda_pick import BOUNDS, BOUNDS_SIZE, NEVER, ONE, THREE, TWO, pick
+from posse.simulation.cuda_pick import FARTHEST, INFINITY, NEVER, ONE, TWO, ZERO, pick
 from posse.simulation.cuda_tables import Lane, lane_in_block, pair_of, round_of
 from posse.streams import DRAW, SAMPLE, block
 
@@ -65,29 +72,8 @@ barrier = provided  # (lane): wait for all threads of the run
 add_to = provided  # (numbers, place, amount): add to a number that other threads add to
 
 
-def wait_for_warp(lane):
-    """The barrier of runs that have a warp each."""
-    cuda.syncwarp(lane.mask)
-
-
-def wait_for_block(lane):
-    """The barrier of runs that have a block each."""
-    cuda.syncthreads()
-
-
-def add_atomically(numbers, place, amount):
-    """`add_to` on a GPU."""
-    cuda.atomic.add(numbers, place, np.int32(amount))
-
-
 def play(states, tables, problems, participation, clock, players, constants):
     """Play some rounds of every run; before the first round, form the indices. constants[0] is not the policy's."""
-    bounds = cuda.shared.array(BOUNDS_SIZE, np.float32)
-    number = cuda.threadIdx.x + cuda.blockDim.x * cuda.threadIdx.y
-    while number < BOUNDS_SIZE:
-        bounds[number] = BOUNDS[number]
-        number += cuda.blockDim.x * cuda.blockDim.y
-    cuda.syncthreads()
     if IN_A_WARP:
         run = cuda.blockIdx.x * cuda.blockDim.y + cuda.threadIdx.y
         lane = Lane(np.int64(cuda.threadIdx.x), players, 0, 1, (1 << players) - 1)
@@ -96,71 +82,88 @@ def play(states, tables, problems, participation, clock, players, constants):
         lane = lane_in_block(np.int64(cuda.threadIdx.x), np.int64(cuda.blockDim.x), players)
     if run >= tables.key.shape[0] or (IN_A_WARP and lane.number >= players):
         return  # a lane without a player would only be waited for
-    state, own = state_of_run(states, np.uint64(run)), tables_of_run(tables, np.uint64(run))
+    state, own = state_of_run(states, np.uint32(run)), tables_of_run(tables, np.uint32(run))
     counters = own.counters
     if COUNTERS_SHARED:
         size = 3 * state.pulled_at.size
         start = size * cuda.threadIdx.y if IN_A_WARP else 0
         counters = cuda.shared.array(0, int32)[start : start + size]
-    play_run(state, own, counters, problems, participation, clock, players, constants[1:], bounds, lane)
+    play_run(state, own, counters, problems, participation, clock, players, constants[1:], lane)
 
 
-def play_run(state, own, counters, problems, participation, clock, players, constants, bounds, lane):
-    """Play the rounds of one run, as one of its threads."""
+def play_run(state, own, counters, problems, participation, clock, players, constants, lane):
+    """Play the rounds of one run, as one of its threads: in stretches, after which something is to be done."""
     key = own.key[0], own.key[1]
-    number = np.uint64(own.problem[0])
+    number = np.uint32(own.problem[0])
     segment = 0
     means, gaps = problems.means[number, segment], problems.gaps[number, segment]
-    family, parameter = problems.families[number], problems.parameters[number]
+    rewards = problems.families[number], problems.parameters[number]
     checkpoint = clock.checkpoint
     upcoming = round_of(clock.checkpoints, checkpoint)
+    longest = 1 if TIMED else rounds_to_count(players)
     clear(counters, lane)
     if clock.first == 1:
-        begin(state, own, players, constants, log_of(1, clock.log_horizon), lane)
-    for t in range(clock.first, clock.last + 1):
-        log_T = log_of(t, clock.log_horizon)
-        while TIMED and segment + 1 < problems.starts.shape[1] and problems.starts[number, segment + 1] <= t:
+        begin(state, own, counters, players, constants, log_of(1, clock.log_horizon), lane)
+    first = clock.first
+    while first <= clock.last:
+        while TIMED and segment + 1 < problems.starts.shape[1] and problems.starts[number, segment + 1] <= first:
             segment += 1
             means, old_gaps, gaps = problems.means[number, segment], gaps, problems.gaps[number, segment]
-            if problems.starts[number, segment] == t:
+            if problems.starts[number, segment] == first:
                 shift_regret(state, own, players, old_gaps, gaps, lane)
-        if ANYTIME or not (AT_OWN_PULL or SCHEDULED):
-            if ANYTIME:
-                barrier(lane)  # other groups look at what was seen in the last round
-            look(state, own, players, participation, t, key, log_T, constants, lane)
-            barrier(lane)
-        player = lane.number
-        while player < players and lane.group == 0:
-            own.arms[np.uint64(player)] = -1
-            if takes_part(player, players, participation, t, key):
-                arm, word = choose(state, own, players, player, t, key, bounds)
-                pair = pair_of(arm, player, players)
-                reward = draw_reward(family, parameter, means[pair], word, player, t, key)
-                if TIMED:
-                    keep_late(own, arm, player, players, pair, reward, t, clock)
-                else:
-                    count(state, counters, arm, pair, reward, constants)
-                own.arms[np.uint64(player)] = arm
-                if not (EVERYBODY or AT_OWN_PULL or SCHEDULED):
-                    own.looked_at[np.uint64(player)] = t - 1
-            if TIMED:
-                count_late(state, own, counters, player, players, t, clock, constants)
-            player = next_of(player, players, lane)
-        barrier(lane)
-        add_up(state, counters, players, t, lane)
-        barrier(lane)
-        if SCHEDULED:
-            summarise(state, own, players, constants, log_T, t, clock, lane)
-        elif AT_OWN_PULL:
-            refresh(state, own, players, constants, log_T, t, clock, lane)
-        if TIMED and clock.half_life > 0 and fades_at(t, clock.half_life) > 0:
-            forget(state, own, players, fades_at(t, clock.half_life), constants, log_T, lane)
-        if t == clock.early:
+        last = min(clock.last, first + longest - 1)
+        last = min(last, clock.early) if clock.early >= first else last
+        last = min(last, upcoming) if upcoming >= first else last
+        for t in range(first, last + 1):
+            play_round(state, own, counters, means, rewards, participation, clock, players, constants, key, t, lane)
+        add_up(state, counters, lane)
+        if TIMED and clock.half_life > 0 and fades_at(last, clock.half_life) > 0:
+            step, log_T = fades_at(last, clock.half_life), log_of(last, clock.log_horizon)
+            forget(state, own, counters, players, step, constants, log_T, lane)
+        if last == clock.early:
             keep(state, own, players, lane)
-        if t == upcoming:
+        if last == upcoming:
             measure(state, own, players, gaps, checkpoint, lane)
             checkpoint += 1
             upcoming = round_of(clock.checkpoints, checkpoint)
+        first = last + 1
+
+
+def play_round(state, own, counters, means, rewards, participation, clock, players, constants, key, t, lane):
+    """Play round t."""
+    log_T = log_of(t, clock.log_horizon)
+    if ANYTIME or not (AT_OWN_PULL or SCHEDULED):
+        if ANYTIME:
+            barrier(lane)  # other groups look at what was seen in the last round
+        look(state, own, counters, players, participation, t, key, log_T, constants, lane)
+        barrier(lane)
+    player, pulled = lane.number, -1
+    while player < players and lane.group == 0:
+        pulled = -1
+        if takes_part(player, players, participation, t, key):
+            arm, word = choose(state, own, players, player, t, key)
+            pair = pair_of(arm, player, players)
+            reward = draw_reward(rewards[0], rewards[1], means[pair], word, player, t, key)
+            if TIMED:
+                keep_late(own, arm, player, players, pair, reward, t, clock)
+            else:
+                count(state, counters, arm, pair, reward, t, constants)
+            pulled = arm
+            if not (EVERYBODY or AT_OWN_PULL or SCHEDULED):
+                own.looked_at[np.uint32(player)] = t - 1
+        if TIMED:
+            count_late(state, own, counters, pulled, player, players, t, clock, constants)
+        if not IN_A_WARP:
+            own.arms[np.uint32(player)] = pulled
+        player = next_of(player, players, lane)
+    barrier(lane)
+    if not (SUMS or SCHEDULED):
+        add_up_contributions(state, players, t, lane)
+    if SCHEDULED:
+        summarise(state, own, counters, pulled, players, constants, log_T, t, clock, lane)
+    elif AT_OWN_PULL:
+        refresh(state, own, counters, pulled, players, constants, log_T, t, clock, lane)
+        barrier(lane)  # nobody counts the next round before all have seen this one
 
 
 def next_of(player, players, lane):
@@ -181,12 +184,12 @@ def takes_part(player, players, participation, t, key):
     return is_active(player, players, participation.kind, probabilities, mask, spans, t, key)
 
 
-def begin(state, own, players, constants, log_T, lane):
+def begin(state, own, counters, players, constants, log_T, lane):
     """Form everything that is shared, and every center and scale, before the first round."""
     arms = state.pulled_at.size
-    number = 3 * arms * players + lane.number
+    number = 2 * arms * players + lane.number
     while number < own.rough.size:
-        own.rough[number] = NEVER if number % 3 < 2 else 0.0
+        own.rough[number] = 0.0 if number % 2 else NEVER
         number += lane.lanes
     if SCHEDULED:
         summarise_all(state, own, players, constants, log_T, lane)
@@ -200,20 +203,20 @@ def begin(state, own, players, constants, log_T, lane):
         barrier(lane)
         arm = lane.number
         while arm < arms:
-            add_contributions(state, np.uint64(arm), players)
+            add_contributions(state, np.uint32(arm), players)
             arm += lane.lanes
     barrier(lane)
     player = lane.number
     while player < players:
         for arm in range(arms):
             if ANYTIME and AT_OWN_PULL:
-                see(state, np.uint64(arm), pair_of(arm, player, players))
-            form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
+                see(state, counters, arm, pair_of(arm, player, players))
+            form(state, own, arm, player, players, shared_by_now(state, counters, arm), log_T, constants)
         player = next_of(player, players, lane)
     barrier(lane)  # no player may go on before all groups have seen that nothing was pulled
 
 
-def forget(state, own, players, step, constants, log_T, lane):
+def forget(state, own, counters, players, step, constants, log_T, lane):
     """Forget a step of a half-life, as `posse.policies.state.fade`, and form every index anew."""
     fade_all(state, own, players, step, lane)
     barrier(lane)
@@ -224,70 +227,67 @@ def forget(state, own, players, step, constants, log_T, lane):
             for player in range(players):
                 pulls += state.statistics[COUNT][pair_of(arm, player, players)]
                 sums += state.statistics[SUM][pair_of(arm, player, players)]
-            state.totals[COUNT][np.uint64(arm)], state.totals[SUM][np.uint64(arm)] = pulls, sums
+            state.totals[COUNT][np.uint32(arm)], state.totals[SUM][np.uint32(arm)] = pulls, sums
             state.summed[0] += pulls
     barrier(lane)
-    begin(state, own, players, constants, log_T, lane)
+    begin(state, own, counters, players, constants, log_T, lane)
 
 
-def look(state, own, players, participation, t, key, log_T, constants, lane):
+def look(state, own, counters, players, participation, t, key, log_T, constants, lane):
     """Bring the indices of the round's players up to date, as far as their own pulls did not."""
     player = lane.number
     while player < players:
         if takes_part(player, players, participation, t, key):
-            oldest = t - 2 if EVERYBODY else own.looked_at[np.uint64(player)]  # whose data the player's indices have
+            oldest = t - 2 if EVERYBODY else own.looked_at[np.uint32(player)]  # whose data the player's indices have
             arm = lane.group
             while arm < state.pulled_at.size:
-                if ANYTIME or state.pulled_at[np.uint64(arm)] > oldest:
-                    shared = shared_as_seen(state, np.uint64(arm), pair_of(arm, player, players))
+                if ANYTIME or state.pulled_at[np.uint32(arm)] > oldest:
+                    shared = shared_as_seen(state, counters, arm, pair_of(arm, player, players))
                     form(state, own, arm, player, players, shared, log_T, constants)
                 arm += lane.groups
         player = next_of(player, players, lane)
 
 
 def form(state, own, arm, player, players, shared, log_T, constants):
-    """Form a pair's center and scale, from this that is shared of the arm.
-
-    Keep both, and both in single precision, low and high enough to bound every index: `cuda_pick`. The errors of single
-    precision add up to less than 2⁻²⁴ (3 |center| + 32 scale) for draws within 9.2 standard deviations. Outside its
-    range the bounds are infinite.
-    """
+    """Form a pair's center and scale, from this that is shared of the arm; keep both, in single precision too."""
     pair = pair_of(arm, player, players)
-    numbers, known = own_of(state.indexed, pair), player_of(state.of_player, np.uint64(player))
+    numbers, known = own_of(state.indexed, pair), player_of(state.of_player, np.uint32(player))
     expected = expected_at(state.of_pair, pair)
     center, scale = index_of(numbers, shared, known, expected, players, state.pulled_at.size, log_T, constants)
     own.center[pair], own.scale[pair] = center, scale
     near = False
     if RANDOMISED and not BETA:
-        size = abs(center) + 16.0 * scale
-        margin = size * 2.0**-22 + 1e-30
-        near = size < 1e30
-        own.rough[THREE * pair] = center - margin if near else -math.inf
-        own.rough[THREE * pair + ONE] = center + margin if near else math.inf
-        own.rough[THREE * pair + TWO] = scale if near else 0.0
+        rough_center, rough_scale = np.float32(center), np.float32(scale)
+        near = bool(abs(rough_center) + rough_scale < FARTHEST)
+        place = np.uint32(TWO * pair)
+        own.rough[place] = rough_center if near else INFINITY
+        own.rough[np.uint32(place + ONE)] = rough_scale if near else ZERO
     if not near and (math.isnan(center) or math.isnan(scale)):
         own.nan[0] = 1
 
 
-def refresh(state, own, players, constants, log_T, t, clock, lane):
+def refresh(state, own, counters, pulled, players, constants, log_T, t, clock, lane):
     """Bring the indices of the pairs whose rewards came up to date."""
     player = lane.number
     while player < players and lane.group == 0:
         for row in range(arrivals(t, clock)):
-            arm = arrived_arm(own, row, player, players, t, clock)
+            arm = arrived_arm(own, row, pulled, player, players, t, clock)
             if arm >= 0:
                 if ANYTIME:
-                    see(state, np.uint64(arm), pair_of(arm, player, players))
+                    see(state, counters, arm, pair_of(arm, player, players))
                 else:
-                    form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
+                    form(state, own, arm, player, players, shared_by_now(state, counters, arm), log_T, constants)
         player = next_of(player, players, lane)
 
 
-def summarise(state, own, players, constants, log_T, t, clock, lane):
+def summarise(state, own, counters, pulled, players, constants, log_T, t, clock, lane):
     """Make the summary anew if it is due; otherwise let the pulled pairs' indices follow while their pulls are few."""
-    pulls = 0
-    for arm in range(state.pulled_at.size):
-        pulls += state.totals[COUNT][np.uint64(arm)]
+    pulls = t * players
+    if TIMED or not EVERYBODY:
+        pulls = 0
+        for arm in range(state.pulled_at.size):
+            pulls += counted(state, counters, arm)[0]
+        barrier(lane)  # nobody counts the next round before all have seen this one
     if summary_is_due(pulls, state.summed[1], players):
         if lane.number == 0 and lane.group == 0:
             state.summed[0] = pulls
@@ -296,18 +296,19 @@ def summarise(state, own, players, constants, log_T, t, clock, lane):
     player = lane.number
     while player < players and lane.group == 0:
         for row in range(arrivals(t, clock)):
-            arm = arrived_arm(own, row, player, players, t, clock)
+            arm = arrived_arm(own, row, pulled, player, players, t, clock)
             if arm >= 0 and counts_at_once(state.statistics[COUNT][pair_of(arm, player, players)]):
                 copy_own(state.indexed, state.statistics, pair_of(arm, player, players))
-                form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
+                form(state, own, arm, player, players, shared_now(state, np.uint32(arm)), log_T, constants)
         player = next_of(player, players, lane)
 
 
 def summarise_all(state, own, players, constants, log_T, lane):
-    """Make the summary anew, by one thread, and with it every center and scale."""
+    """Make the summary anew, by all threads or by one, and with it every center and scale."""
     barrier(lane)
+    if SHARED_SUMMARY or (lane.number == 0 and lane.group == 0):
+        fill_summary(state_by_arm(state, own), log_T, constants, lane)
     if lane.number == 0 and lane.group == 0:
-        fill_summary(state_by_arm(state, own), log_T, constants)
         state.summed[1] = state.summed[0]
     barrier(lane)
     player = lane.number
@@ -315,7 +316,7 @@ def summarise_all(state, own, players, constants, log_T, lane):
         arm = lane.group
         while arm < state.pulled_at.size:
             copy_own(state.indexed, state.statistics, pair_of(arm, player, players))
-            form(state, own, arm, player, players, shared_now(state, np.uint64(arm)), log_T, constants)
+            form(state, own, arm, player, players, shared_now(state, np.uint32(arm)), log_T, constants)
             arm += lane.groups
         player = next_of(player, players, lane)
     barrier(lane)
@@ -335,7 +336,7 @@ def measure(state, own, players, gaps, checkpoint, lane):
     """Regret so far: each player's in the order of the arms, and their sum in the order of the players."""
     player = lane.number
     while player < players:
-        total = own.offset[np.uint64(player)] if TIMED else 0.0
+        total = own.offset[np.uint32(player)] if TIMED else 0.0
         for arm in range(state.pulled_at.size):
             pair = pair_of(arm, player, players)
             total += pulls_of(state, own, pair) * gaps[pair]
@@ -349,11 +350,11 @@ def measure(state, own, players, gaps, checkpoint, lane):
         own.regret[checkpoint] = total
 
 
-def choose(state, own, players, player, t, key, bounds):
+def choose(state, own, players, player, t, key):
     """The arm that the player pulls, and the random word of its reward."""
     arms = state.pulled_at.size
     if RANDOMISED and not BETA:
-        return pick(own, arms, players, player, t, key, bounds)
+        return pick(own, arms, players, player, t, key)
     word, _, _, _ = block(0, player, t, DRAW, key)
     if BETA:
         return best_by_beta(state, own, players, player, t, key), word
@@ -365,7 +366,7 @@ def choose(state, own, players, player, t, key, bounds):
 def largest(own, arms, players, player):
     """The arm with the largest center, the lowest of several."""
     best = 0
-    best_center = own.center[np.uint64(player)]
+    best_center = own.center[np.uint32(player)]
     for arm in range(1, arms):
         center = own.center[pair_of(arm, player, players)]
         best = arm if center > best_center else best
@@ -376,7 +377,7 @@ def largest(own, arms, players, player):
 def best_by_beta(state, own, players, player, t, key):
     """The arm with the largest index where indices are Beta draws, as `posse.simulation.kernel` finds it."""
     first = 0
-    most = state.statistics[COUNT][np.uint64(player)]
+    most = state.statistics[COUNT][np.uint32(player)]
     for arm in range(state.pulled_at.size):
         pulls = state.statistics[COUNT][pair_of(arm, player, players)]
         first = arm if pulls > most else first

@@ -26,12 +26,12 @@ class RunTables(NamedTuple):
 
     key: Any  # [2]
     problem: Any  # [1], its number
-    arms: Any  # [player], the arm of the round, or −1
-    counters: Any  # [3 · arm + …], the round's pulls, and its rewards in two parts; where they lie here at all
+    arms: Any  # [player], the arm of the round, or −1, where a thread has several players
+    counters: Any  # [3 · arm + …], pulls since the totals, and rewards in two parts; where they lie here at all
     looked_at: Any  # [player], the last round whose data is in the player's indices
     center: Any  # [pair]
     scale: Any  # [pair]
-    rough: Any  # [3 · pair + …], low and high center and scale: see `posse.simulation.cuda_pick`
+    rough: Any  # [2 · pair + …], center and scale in single precision: see `posse.simulation.cuda_pick`
     summarised: Any  # the statistics as a summary takes them, [arm, player]
     expecting: Any  # what is expected of pairs, likewise
     nan: Any  # [1], 1 if an index was not a number
@@ -103,11 +103,17 @@ def lane_in_block(thread, threads, players):
     return Lane(lane if group < groups else players, lanes, group, groups, 0)
 
 
+def dealt_to_lane(lane, count):
+    """`dealt` on a GPU. A thread that stands in no whole group takes nothing."""
+    lanes = lane.groups * lane.lanes
+    return range(lane.group * lane.lanes + lane.number, count if lane.group < lane.groups else 0, lanes)
+
+
 def round_of(checkpoints, number):
     """The round of a checkpoint, or −1 after the last one."""
     return checkpoints[number] if number < checkpoints.size else -1
 
 
 def pair_of(arm, player, players):
-    """Where a pair stands in flat tables; unsigned, as the compiler would provide for negative places."""
-    return np.uint64(np.uint32(arm)) * np.uint64(np.uint32(players)) + np.uint64(player)
+    """Where a pair stands in flat tables, in 32 bits; unsigned, as the compiler would provide for negative places."""
+    return np.uint32(np.uint32(arm) * np.uint32(players) + np.uint32(player))

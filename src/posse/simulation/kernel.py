@@ -18,6 +18,7 @@ from posse.policies.bound import (
     IMED,
     RANDOMISED,
     SCHEDULED,
+    copy_own,
     expected_at,
     index_of,
     own_of,
@@ -26,6 +27,8 @@ from posse.policies.bound import (
 from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once
 from posse.policies.state import (
+    ALL,
+    PULLED,
     count_reward,
     fade,
     fades_at,
@@ -233,8 +236,11 @@ def play(state, run, environment, participation, constants, key, clock, first, l
 def learn(state, run, players, arms, count, t, anytime, log_T, constants):
     """Share what was counted, and form the indices that it changes; return whether one is NaN."""
     wrong = False
-    if share_round(state, players, arms, count, t, anytime, log_T, constants):
+    changed = share_round(state, players, arms, count, t, anytime, log_T, constants)
+    if changed == ALL:
         wrong = evaluate_all(state, run, log_T, constants)
+    elif changed == PULLED:
+        wrong = evaluate_pulled(state, run, log_T, constants)
     elif SCHEDULED or (AT_OWN_PULL and not anytime):
         for place in range(count):
             player, arm = players[place], arms[place]
@@ -339,6 +345,18 @@ def evaluate_all(state, run, log_T, constants):
             for player in range(run.center.shape[0]):
                 see(state, arm, (arm, player))
         wrong |= evaluate_arm(state, run, arm, log_T, constants)
+    return wrong
+
+
+@out_of_line
+def evaluate_pulled(state, run, log_T, constants):
+    """Form the centers and scales of pairs that were pulled since theirs were formed; return whether one is NaN."""
+    wrong = False
+    for arm in range(state.statistics[COUNT].shape[0]):
+        for player in range(state.statistics[COUNT].shape[1]):
+            if state.indexed[COUNT][arm, player] != state.statistics[COUNT][arm, player]:
+                copy_own(state.indexed, state.statistics, (arm, player))
+                wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
     return wrong
 
 

@@ -3,6 +3,7 @@
 import math
 
 from posse.compile import out_of_line
+from posse.policies.bound import barrier, dealt
 from posse.policies.likeness.tables import (
     EFFECT,
     EFFECT_DOUBT,
@@ -11,10 +12,12 @@ from posse.policies.likeness.tables import (
     VARIANCES,
     averaged,
     evidence_of,
-    expected,
+    expect_pairs,
     share_out,
     tie,
 )
+
+BOUND_FOR_EACH_POLICY = True
 
 
 @out_of_line
@@ -24,16 +27,18 @@ def effects(tables, groups):
     Each takes a step of scoring, shrunken for each of `VARIANCES`; the results are averaged by their evidence, for
     which arms share a prior that is estimated too.
     """
-    arms = tables.means.shape[0]
+    arms, lane = tables.pulls.shape[0], tables.lane
     for part in range(tables.columns.shape[1]):
         if values_of(tables, part) > 0:
-            score_values(tables, part, groups)
-            for arm in range(arms):
+            expect_pairs(tables, groups)
+            for arm in dealt(lane, arms):
+                score_values(tables, part, arm)
                 weigh_variances(tables, part, arm)
-            tie(tables.rows, arms, len(VARIANCES))
-            for arm in range(arms):
+            tie(tables.rows, arms, len(VARIANCES), lane)
+            for arm in dealt(lane, arms):
                 share_out(tables.rows[LIKELIHOOD:, arm])
                 shrink_values(tables, part, arm)
+            barrier(lane)
             move_players(tables, part)
 
 
@@ -42,41 +47,38 @@ def values_of(tables, part):
     values = 0
     for column in range(tables.columns.shape[1], tables.part_of.size):
         values += 1 if tables.part_of[column] == part else 0
-    return values if 2 * values <= tables.means.shape[1] else 0
+    return values if 2 * values <= tables.pulls.shape[1] else 0
 
 
 def first_effects(tables):
     """Effects as the last estimate had them; none of parts that do not count, or no longer do."""
     for part in range(tables.columns.shape[1]):
         if values_of(tables, part) == 0:
-            for column in range(tables.part_of.size):
-                for arm in range(tables.means.shape[0]):
+            for arm in dealt(tables.lane, tables.pulls.shape[0]):
+                for column in range(tables.part_of.size):
                     if tables.part_of[column] == part:
                         tables.of_value[EFFECT][arm, column], tables.of_value[EFFECT_DOUBT][arm, column] = 0.0, 0.0
+    barrier(tables.lane)
 
 
 @out_of_line
-def score_values(tables, part, groups):
-    """Score and information of each value's effect on each arm."""
-    arms, players = tables.means.shape
-    parts = tables.columns.shape[1]
-    for arm in range(arms):
-        for column in range(tables.part_of.size):
-            if tables.part_of[column] == part:
-                tables.scores[arm, column], tables.scores[arms + arm, column] = 0.0, 0.0
+def score_values(tables, part, arm):
+    """Score and information of each value's effect on an arm."""
+    arms, players = tables.pulls.shape
+    for column in range(tables.part_of.size):
+        if tables.part_of[column] == part:
+            tables.scores[arm, column], tables.scores[arms + arm, column] = 0.0, 0.0
     for player in range(players):
         column, weight = tables.columns[player, part], tables.weights[player, part]
-        if column >= parts:
-            for arm in range(arms):
-                center, _ = expected(tables, arm, player, groups)
-                h = weight * tables.effective[arm, player]
-                tables.scores[arm, column] += h * (tables.means[arm, player] - center)
-                tables.scores[arms + arm, column] += weight * h * center * (1.0 - center)
+        if column >= tables.columns.shape[1]:
+            center, h = tables.expected[arm, player], weight * tables.effective[arm, player]
+            tables.scores[arm, column] += h * (tables.means[arm, player] - center)
+            tables.scores[arms + arm, column] += weight * h * center * (1.0 - center)
 
 
 def weigh_variances(tables, part, arm):
     """Where each value's effect on an arm would step to, in place of its score, and the evidence for each variance."""
-    scores, rows, arms = tables.scores, tables.rows, tables.means.shape[0]
+    scores, rows, arms = tables.scores, tables.rows, tables.pulls.shape[0]
     for number in range(len(VARIANCES)):
         rows[LIKELIHOOD + number, arm] = 0.0
     for column in range(tables.columns.shape[1], tables.part_of.size):
@@ -97,7 +99,7 @@ def shrink_values(tables, part, arm):
         if tables.part_of[column] == part:
             known = column >= tables.columns.shape[1]
             step = tables.scores[arm, column] if known else 0.0
-            precision = tables.scores[tables.means.shape[0] + arm, column] if known else 0.0
+            precision = tables.scores[tables.pulls.shape[0] + arm, column] if known else 0.0
             effect, doubt = averaged(tables.rows[LIKELIHOOD:, arm], precision, step)
             tables.scores[arm, column] = effect - tables.of_value[EFFECT][arm, column]
             tables.of_value[EFFECT][arm, column], tables.of_value[EFFECT_DOUBT][arm, column] = effect, doubt
@@ -105,11 +107,12 @@ def shrink_values(tables, part, arm):
 
 def move_players(tables, part):
     """Move players' means by how far the effects of a part have moved."""
-    arms, players = tables.means.shape
-    for player in range(players):
+    arms, players = tables.pulls.shape
+    for player in dealt(tables.lane, players):
         column, weight = tables.columns[player, part], tables.weights[player, part]
         for arm in range(arms):
             moved = weight * tables.scores[arm, column]
             if moved != 0.0:
                 tables.shift[arm, player] += moved
                 tables.odds[arm, player] = math.exp(tables.shift[arm, player])
+    barrier(tables.lane)

@@ -1,10 +1,19 @@
-"""What the model of `posse.policies.likeness` is estimated in, and the formulas that its parts share."""
+"""What the model of `posse.policies.likeness` is estimated in, and the formulas that its parts share.
+
+On a GPU many threads estimate one model: each takes its part of the arms or players (`dealt`), and all wait for each
+other where one needs what others have written (`barrier`). A function that writes ends with a barrier. Sums over
+players are added up by one thread in the order of the players, so the result has the same bits with any number of
+threads; on the CPU there is one.
+"""
 
 import math
 from typing import Any, NamedTuple
 
 from posse.compile import out_of_line
+from posse.policies.bound import barrier, dealt
 from posse.policies.fourth_root import clip
+
+BOUND_FOR_EACH_POLICY = True
 
 GROUPS = 6  # at most
 STRENGTHS = 8  # how many there are of what is a player's own: 2, 8, 32 … 32,768 pulls
@@ -26,12 +35,13 @@ DISPERSION, OWN, FITTED, HELD, CENTER, DOUBT = 0, 1, 2, 3, 4, 4 + GROUPS
 NOISE, ODD, LEVEL, LEVEL_DOUBT, SHARE = 0, 1, 2, 3, 4
 # What is said of an attribute's value on an arm, on the logit scale: its effect, and the variance of that.
 EFFECT, EFFECT_DOUBT = 0, 1
-# Rows of `work`, with a place for each arm or player, after four tables [arm, player]: pairs' means, their effective
-# pulls, and by what level and attributes shift them on the logit scale and multiply their odds.
-TABLES = 4
+# Rows of `work`, with a place for each arm or player, after five tables [arm, player]: pairs' pulls divided by the
+# dispersion, their means, their effective pulls, and by what level and attributes shift means on the logit scale and
+# multiply their odds.
+TABLES = 5
 LIKELIHOOD, LOG, LOG_REST = 0, STRENGTHS, STRENGTHS + GROUPS  # of strengths; logarithms of centers c and of 1−c
-STEP_TO, PRECISION, USUAL, UNUSUAL, WEIGHT = (STRENGTHS + 2 * GROUPS + place for place in range(5))
-ROWS = WEIGHT + 1
+STEP_TO, PRECISION, USUAL, UNUSUAL, WEIGHT, TOTAL = (STRENGTHS + 2 * GROUPS + place for place in range(6))
+ROWS = TOTAL + 1
 
 
 class Tables(NamedTuple):
@@ -44,12 +54,17 @@ class Tables(NamedTuple):
     columns: Any  # [player, part], with the next two the attributes: `posse.attributes.Coded`
     weights: Any  # [player, part]
     part_of: Any  # [column]
+    counted: Any  # this and the next four may have more columns than there are players
     means: Any
     effective: Any
     shift: Any
     odds: Any
+    expected: Any  # each pair's center, over the groups that its player may belong to
+    known: Any  # the variance between those; with `compare` all of the variance that is known, as a share of c (1−c)
+    square: Any  # the square distance of a mean to its center, as a share of c (1−c)
     rows: Any  # [row, place]
     scores: Any  # [arm, column], of effects; below it, as many rows of information
+    lane: Any  # which of the threads that share the work this is
 
 
 def shifted(center, odds):
@@ -71,9 +86,10 @@ def own_share(own, odd):
 def weigh(tables, part):
     """How many single pulls each pair's pulls count as, if only this part of what is players' own is left."""
     of_arm, of_player = tables.of_arm, tables.of_player
-    for arm in range(tables.pulls.shape[0]):
-        for player in range(tables.pulls.shape[1]):
-            n = tables.pulls[arm, player] / noise_of(arm, player, of_arm, of_player)
+    arms, players = tables.pulls.shape
+    for arm in range(arms):
+        for player in dealt(tables.lane, players):
+            n = tables.counted[arm, player]
             own = own_share(of_arm[arm, OWN], of_player[player, ODD])
             if tables.columns.shape[1] > 0:  # what attributes with a missing value would explain is its own too
                 _, _, missing = offset_of(arm, player, tables.of_value, tables.columns, tables.weights)
@@ -81,17 +97,25 @@ def weigh(tables, part):
                 own = min(own + missing * mean * (1.0 - mean), 0.5)
             strength = 1.0 / (part * own) - 1.0
             tables.effective[arm, player] = n * strength / (n + strength)
+    barrier(tables.lane)
 
 
-def expected(tables, arm, player, groups):
-    """A player's center for an arm, over the groups that it may belong to, and the variance between those."""
-    odds = tables.odds[arm, player]
-    mean, square = 0.0, 0.0
-    for group in range(groups):
-        center = shifted(tables.of_arm[arm, CENTER + group], odds)
-        mean += tables.of_player[player, SHARE + group] * center
-        square += tables.of_player[player, SHARE + group] * center * center
-    return mean, max(square - mean * mean, 0.0)
+@out_of_line
+def expect_pairs(tables, groups):
+    """Fill pairs' centers, over the groups that their players may belong to, and the variances between those."""
+    expected, between = tables.expected, tables.known
+    arms, players = tables.pulls.shape
+    for arm in range(arms):
+        for group in range(groups):
+            for player in dealt(tables.lane, players):
+                center = shifted(tables.of_arm[arm, CENTER + group], tables.odds[arm, player])
+                share = tables.of_player[player, SHARE + group]
+                mean, square = (expected[arm, player], between[arm, player]) if group > 0 else (0.0, 0.0)
+                expected[arm, player] = mean + share * center
+                between[arm, player] = square + share * center * center
+        for player in dealt(tables.lane, players):
+            between[arm, player] = max(between[arm, player] - expected[arm, player] * expected[arm, player], 0.0)
+    barrier(tables.lane)
 
 
 @out_of_line
@@ -101,26 +125,27 @@ def centers(tables, groups):
     Two pulls more are counted: at ½ for one group, at everybody's mean for several.
     """
     of_arm, means, effective = tables.of_arm, tables.means, tables.effective
-    arms, players = means.shape
-    for arm in range(arms):
+    arms, players = tables.pulls.shape
+    for number in dealt(tables.lane, arms * groups):
+        arm, group = number // groups, number % groups
         total, above = 2.0, 1.0
-        for player in range(players):
+        for player in range(players if groups > 1 else 0):
             total += effective[arm, player]
             above += effective[arm, player] * means[arm, player]
-        toward = 0.5 if groups == 1 else above / total
-        for group in range(groups):
-            center = of_arm[arm, CENTER + group]
-            score, information = 2.0 * (toward - center), 2.0 * center * (1.0 - center)
-            for player in range(players):
-                weight = tables.of_player[player, SHARE + group] * effective[arm, player]
-                mean = shifted(center, tables.odds[arm, player])
-                score += weight * (means[arm, player] - mean)
-                information += weight * mean * (1.0 - mean)
-            step = min(max(score / information, -TOO_LARGE), TOO_LARGE)
-            center = clip(shifted(center, math.exp(step)), 1e-9)
-            at_most = center * (1.0 - center)
-            of_arm[arm, CENTER + group] = center
-            of_arm[arm, DOUBT + group] = at_most * at_most / (information + at_most)
+        toward = above / total
+        center = of_arm[arm, CENTER + group]
+        score, information = 2.0 * (toward - center), 2.0 * center * (1.0 - center)
+        for player in range(players):
+            weight = tables.of_player[player, SHARE + group] * effective[arm, player]
+            mean = shifted(center, tables.odds[arm, player])
+            score += weight * (means[arm, player] - mean)
+            information += weight * mean * (1.0 - mean)
+        step = min(max(score / information, -TOO_LARGE), TOO_LARGE)
+        center = clip(shifted(center, math.exp(step)), 1e-9)
+        at_most = center * (1.0 - center)
+        of_arm[arm, CENTER + group] = center
+        of_arm[arm, DOUBT + group] = at_most * at_most / (information + at_most)
+    barrier(tables.lane)
 
 
 @out_of_line
@@ -128,7 +153,7 @@ def shift_player(tables, player):
     """By what a player's level and attributes shift its means on the logit scale, and multiply its odds."""
     odds = tables.of_player[player, LEVEL]
     level = math.log(odds)
-    for arm in range(tables.means.shape[0]):
+    for arm in range(tables.pulls.shape[0]):
         offset, _, _ = offset_of(arm, player, tables.of_value, tables.columns, tables.weights)
         tables.shift[arm, player] = level + offset
         tables.odds[arm, player] = odds * math.exp(offset) if offset != 0.0 else odds
@@ -180,30 +205,32 @@ def averaged(weights, precision, value):
 
 
 @out_of_line
-def tie(rows, arms, choices):
+def tie(rows, arms, choices, lane):
     """Each arm's weights of some choices, in place of the logarithms of their evidence; their sum is not 1.
 
     Arms share the prior of the choices. It is estimated too, with one arm more that has no preference.
     """
-    for arm in range(arms):
+    for arm in dealt(lane, arms):
         highest = -math.inf
         for choice in range(choices):
             highest = max(highest, rows[LIKELIHOOD + choice, arm])
         for choice in range(choices):
             rows[LIKELIHOOD + choice, arm] = math.exp(rows[LIKELIHOOD + choice, arm] - highest)
-    for choice in range(choices):
+    for choice in dealt(lane, choices):
         rows[WEIGHT, choice] = 1.0 / choices
+    barrier(lane)
     for turn in range(2 * ROUNDS):
-        for choice in range(choices):
-            rows[WEIGHT, choices + choice] = 1.0 / choices
-        for arm in range(arms):
-            total = 0.0
+        for arm in dealt(lane, arms):
+            rows[TOTAL, arm] = 0.0
             for choice in range(choices):
-                total += rows[WEIGHT, choice] * rows[LIKELIHOOD + choice, arm]
-            for choice in range(choices):
+                rows[TOTAL, arm] += rows[WEIGHT, choice] * rows[LIKELIHOOD + choice, arm]
+        barrier(lane)
+        for choice in dealt(lane, choices):
+            total = 1.0 / choices
+            for arm in range(arms):
                 weight = rows[WEIGHT, choice] * rows[LIKELIHOOD + choice, arm]
-                rows[WEIGHT, choices + choice] += weight / total
+                total += weight / rows[TOTAL, arm]
                 if turn == 2 * ROUNDS - 1:
                     rows[LIKELIHOOD + choice, arm] = weight
-        for choice in range(choices):
-            rows[WEIGHT, choice] = rows[WEIGHT, choices + choice] / (arms + 1.0)
+            rows[WEIGHT, choice] = total / (arms + 1.0)
+        barrier(lane)
