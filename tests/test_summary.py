@@ -150,3 +150,42 @@ def test_looking_at_indices_changes_the_summary_by_no_bit():
         means[:] = mean
         learner.probabilities("q")
         assert means.tolist() == [mean, mean]
+
+
+alone, shrink = posse.IndTSV.summary, ShrinkTS.summary
+
+
+@dataclass(frozen=True)
+class AlwaysNew(posse.IndTSV):
+    """Ind-TS-V with a summary that never says that it left everything as it was."""
+
+    @staticmethod
+    def summary(n, s, q, of_player, lane):
+        alone(n, s, q, of_player, lane)
+
+
+@dataclass(frozen=True)
+class NeverNew(ShrinkTS):
+    """A mistake: the summary says that it left everything as it was, and did not."""
+
+    @staticmethod
+    def summary(n, s, q, of_arm, of_player, work, weight):
+        shrink(n, s, q, of_arm, of_player, work, weight)
+        return False
+
+
+def runs_differ(one, other, horizon=2000, **options):
+    """Whether two policies pull other arms, once pairs have more pulls than count at once."""
+    problem = posse.Problem(np.random.default_rng(8).random((4, 3)), rewards="uniform")
+    pulls = [posse.simulate(problem, policy, horizon, seed=2, **options).pulls for policy in (one, other)]
+    return not np.array_equal(*pulls)
+
+
+@pytest.mark.parametrize("options", [{}, {"feedback": posse.simulation.Feedback(3, 5)}], ids=str)
+def test_what_a_summary_left_as_it_was_need_not_be_formed_anew(options):
+    assert not runs_differ(posse.IndTSV(), AlwaysNew(), **options)
+
+
+def test_what_it_changed_must_be():
+    """Negative control."""
+    assert runs_differ(ShrinkTS(), NeverNew())
