@@ -19,7 +19,7 @@ from posse.streams import SAMPLE, block
 def propensities(a, b):
     a, b = np.array(a, float), np.array(b, float)
     out = np.empty(a.size)
-    bind(fill_beta_propensities)(a, b, out, np.empty((BETA_SCRATCH, a.size)))
+    bind(fill_beta_propensities)(a, b, out, np.empty((a.size, BETA_SCRATCH)))
     return out
 
 

@@ -247,16 +247,17 @@ class TestKernel:
     def test_plain_and_compiled_agree(self, center, scale):
         center, scale = np.array(center, float), np.array(scale, float)
         out = np.full(center.size, np.nan)
-        fill_propensities(center, scale, out, np.full((SCRATCH, center.size), np.nan))
+        fill_propensities(center, scale, out, np.full((center.size, SCRATCH), np.nan))
         np.testing.assert_allclose(out, propensities(center, scale), rtol=0, atol=1e-15)
 
     def test_it_works_on_parts_of_larger_arrays(self):
-        block = np.full((4 + SCRATCH, 7), np.nan)
+        block, work = np.full((4, 7), np.nan), np.full((7, SCRATCH), np.nan)
         block[0, :5], block[1, :5] = [0.5, 0.4, 0.2, 0.1, 0.3], [0.1, 0.2, 0.3, 0.0, 0.01]
-        bind(fill_propensities)(block[0, :5], block[1, :5], block[2, :5], block[4:, :5])
+        bind(fill_propensities)(block[0, :5], block[1, :5], block[2, :5], work[:5])
         assert np.array_equal(block[2, :5], propensities(block[0, :5], block[1, :5]))
         assert np.isnan(block[:, 5:]).all()
         assert np.isnan(block[3]).all()
+        assert np.isnan(work[5:]).all()
 
 
 @pytest.fixture(scope="module", params=["plain", "compiled"])

@@ -31,7 +31,7 @@ KEPT_TOO = {
 }
 OF_SUMMARY = {"of_arm", "of_player", "of_value"}
 BY_PLAYER = ("statistics", "contributions", "of_pair", "indexed", "seen")  # [number, arm, player]
-NOBODY = np.zeros(0, np.int64)
+NO_PULLS = np.zeros((3, 0), np.int64)
 ROOM = 16  # players, and columns of attributes, that arrays have room for at first
 
 
@@ -61,9 +61,13 @@ class Core:
         self.kept: tuple[str, ...] = ("statistics", *KEPT_TOO.get(policy.refresh, ()))
         if policy.of_pair and policy.welcome is None:
             self.kept += ("of_pair",)
-        self.scratch = 3 + (BETA_SCRATCH if policy.law is Law.BETA else SCRATCH)
+        self._scratch = BETA_SCRATCH if policy.law is Law.BETA else SCRATCH
         self.coder = Coder(attributes)
         self._arrays: dict[str, np.ndarray] = {}
+
+    def scratch(self, arms: int) -> tuple[np.ndarray, np.ndarray]:
+        """What `weigh` and `choose` need to compute probabilities."""
+        return np.empty((kernel.ROWS, arms)), np.empty((arms, self._scratch))
 
     def empty(self, players: Sequence[Sequence[Value]], arms: int, log_T: float) -> State:
         """Nothing observed yet; players are given by their attributes."""
@@ -183,7 +187,7 @@ class Core:
 
     def share_everything(self, state: State, log_T: float) -> None:
         """Form everything that is shared anew."""
-        self.kernels.observe(state, NOBODY, NOBODY, NOBODY, 0, log_T, self.constants)
+        self.kernels.observe(tuple(state), NO_PULLS, 0, log_T, self.constants)
 
     def _share(self, state: State, log_T: float) -> None:
         """Form everything that is shared, and let every player see it."""

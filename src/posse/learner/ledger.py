@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import struct
 from abc import ABC, abstractmethod
-from array import array
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -46,7 +46,8 @@ NO_ANSWER = Answer(math.nan, 0, math.nan, False)
 GIVEN_UP = Answer(math.nan, -1, math.nan, False)
 WHOLE = {"serial", "tag", "round", "player", "arm", "holdout", "observed", "defaulted", "arms"}  # without a fraction
 FIELDS = (*Row._fields[:-1], *Answer._fields, "arms")  # `arms` is how many probabilities there are
-PART = 512 * len(FIELDS)  # numbers in a part of the log
+PACKED = struct.Struct(f"<{len(FIELDS)}d")
+PART = 512 * PACKED.size  # bytes of numbers in a part of the log
 COLUMNS = ["decision", "round", "player", "arm", "propensity", "probabilities", "holdout", "shared"]
 COLUMNS += ["reward", "observed", "defaulted", "decided_at", "observed_at"]  # of the log as a table
 
@@ -63,14 +64,15 @@ class RowLog:
 
     def __init__(self, rows: Iterable[tuple[Row, Answer | None]] = (), full: Iterable[PackedRows] = ()) -> None:
         self._full = list(full)
-        self._numbers, self._probabilities = array("d"), bytearray()
+        self._numbers, self._probabilities = bytearray(), bytearray()
         for row, answer in rows:
             self.append(row, answer or NO_ANSWER)
 
     def append(self, row: Row, answer: Answer) -> None:
         """Add a row."""
-        self._numbers.extend((*row[:-1], *answer, len(row.probabilities) // 8))
-        self._probabilities += row.probabilities
+        *numbers, probabilities = row
+        self._numbers += PACKED.pack(*numbers, *answer, len(probabilities) // 8)
+        self._probabilities += probabilities
         if len(self._numbers) >= PART:
             self._full.append(self._last())
             del self._numbers[:], self._probabilities[:]
@@ -80,7 +82,7 @@ class RowLog:
         return [*self._full, self._last()]
 
     def _last(self) -> PackedRows:
-        return PackedRows(self._numbers.tobytes(), bytes(self._probabilities))
+        return PackedRows(bytes(self._numbers), bytes(self._probabilities))
 
 
 def unpack(parts: Iterable[PackedRows]) -> tuple[dict[str, np.ndarray], np.ndarray]:

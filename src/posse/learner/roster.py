@@ -56,6 +56,9 @@ class Roster:
 
     def place(self, name: Name) -> int:
         """The place of a name, retired or not."""
+        found = self._places.get(name) if isinstance(name, str) else None  # most are known: no check is needed
+        if found is not None:
+            return found
         checked = check_name(self.kind, name)
         if checked not in self._places:
             there = f"there are {listed(self.names, 10) or 'none'}"

@@ -53,6 +53,7 @@ class LearnerState:
         self.guard = Guard(setup.outcomes, len(arms))
         self._combinations: dict[tuple[Value, ...], str] = {}  # names of those that have been seen
         self._key = stream_key(setup.seed)
+        self._tags = zlib.crc32(f"{self._key} ".encode())  # what the tags of all decisions begin with
 
     def _values_of_all(self, values: Sequence[tuple[Value, ...]] | None) -> list[tuple[Value, ...]]:
         """Each player's values of the attributes; nothing is known of anybody if none are given."""
@@ -64,7 +65,9 @@ class LearnerState:
 
     def limit(self, shares: Shares) -> None:
         """Take these shares for those of now."""
-        self.shares, self._limits = shares, limits(shares, self.setup.floor, self.arm_roster.names)
+        setup, self.shares = self.setup, shares
+        # What probabilities are made of beside the indices:
+        self._mixture = setup.floor, limits(shares, setup.floor, self.arm_roster.names), setup.holdout, setup.burn_in
 
     # ---------------------------------------------------------------- decisions
 
@@ -75,38 +78,37 @@ class LearnerState:
 
         `own` has what some players are offered instead.
         """
-        made = [
-            self._choose(player, own.get(player, offered), self.decisions + number, now)
-            for number, player in enumerate(players)
-        ]
+        offers = np.array([own.get(player, offered) for player in players]) if own else offered[None]
+        out, drawn = np.empty((len(players), 4, offered.size)), np.empty((len(players), 2), np.int64)
+        rest = offers, self._mixture, self.decisions, self._key, out, drawn, *self.core.scratch(offered.size)
+        self.core.kernels.choose(tuple(self.known), np.array(players, np.int64), *self._indexed(), *rest)
+        numbers = out.tolist()
+        restricted = np.count_nonzero(offers) < offers.size
+        if restricted:
+            out[:, kernel.PROBABILITY][np.broadcast_to(~offers, (len(players), offered.size))] = math.nan
+        time, stored, size = repr(now), out[:, kernel.PROBABILITY].tobytes(), 8 * offered.size
+        arms, names, made = self.arm_roster.names, self.player_roster.names, []
+        round_, burn_in = self.rounds + 1, self.setup.burn_in
+        for place, (player, (arm, held_out)) in enumerate(zip(players, drawn.tolist(), strict=True)):
+            center, scale, weight, probabilities = numbers[place]
+            propensity = probabilities[arm]
+            if math.isnan(sum(center) + sum(scale) + propensity):
+                raise self._no_usable_index(player, out[place])
+            serial, holdout = self.decisions + place, bool(held_out)
+            # The tag comes from places, not names: otherwise it could confirm a guess of an erased name.
+            tag = zlib.crc32(f"{serial} {time} {player} {arm}".encode(), self._tags)
+            named = dict(zip(arms, probabilities, strict=False))
+            if restricted:
+                given = offers[place % len(offers)].tolist()
+                named = {name: p for (name, p), here in zip(named.items(), given, strict=True) if here}
+            shared = 0.0 if holdout or serial < burn_in else weight[arm]
+            id_, of_arms = write_id(serial, tag), stored[place * size : (place + 1) * size]
+            decision = Decision(id_, names[player], arms[arm], propensity, named, round_, shared, holdout)
+            row = Row(serial, tag, round_, player, arm, propensity, holdout, shared, now, of_arms)
+            made.append((decision, row))
         self.rounds += 1
         self.decisions += len(made)
         return made
-
-    def _choose(self, player: int, offered: np.ndarray, serial: int, now: float) -> tuple[Decision, Row]:
-        """The decision with this serial number, for the round to come; nothing changes yet."""
-        out, work = np.empty((4, offered.size)), np.empty((self.core.scratch, offered.size))
-        mixture = self._mixture(serial)
-        arm, holdout = self.core.kernels.choose(*self._indexed(player), offered, mixture, serial, self._key, out, work)
-        if math.isnan(np.add.reduce(out[: kernel.WEIGHT], axis=None) + out[kernel.PROBABILITY, arm]):
-            raise self._no_usable_index(player, out)
-        # The tag comes from places, not names: otherwise it could confirm a guess of an erased name.
-        tag = zlib.crc32(f"{self._key} {serial} {now!r} {player} {arm}".encode())
-        arms, probabilities = self.arm_roster.names, out[kernel.PROBABILITY]
-        named = dict(zip(arms, probabilities.tolist(), strict=True))
-        if np.count_nonzero(offered) < offered.size:
-            named = {arms[place]: named[arms[place]] for place in np.flatnonzero(offered)}
-            probabilities[~offered] = math.nan
-        round_, propensity = self.rounds + 1, named[arms[arm]]
-        shared = 0.0 if holdout or serial < self.setup.burn_in else float(out[kernel.WEIGHT, arm])
-        id_, name = write_id(serial, tag), self.player_roster.names[player]
-        decision = Decision(id_, name, arms[arm], propensity, named, round_, shared, holdout)
-        row = Row(serial, tag, round_, player, arm, propensity, holdout, shared, now, probabilities.tobytes())
-        return decision, row
-
-    def _mixture(self, serial: int) -> tuple[float, np.ndarray, float, bool]:
-        """What probabilities are made of beside the indices, for the decision with this serial number."""
-        return self.setup.floor, self._limits, self.setup.holdout, serial < self.setup.burn_in
 
     def _no_usable_index(self, player: int, out: np.ndarray) -> ValueError:
         unusable = np.isnan(out[kernel.CENTER]) | ~np.isfinite(out[kernel.SCALE])
@@ -147,13 +149,13 @@ class LearnerState:
         A fourth row is for probabilities.
         """
         out = np.empty((4, self.all_waiting.size))
-        self.core.kernels.evaluate(*self._indexed(player), out)
+        self.core.kernels.evaluate(self.known, player, *self._indexed(), out)
         return out
 
-    def _indexed(self, player: int) -> tuple[Any, ...]:
-        """What the indices of a player's next decision rest on, as the kernels take it."""
+    def _indexed(self) -> tuple[Any, ...]:
+        """What the indices of the next decisions rest on beside what is known, as the kernels take it."""
         M, K = self.player_roster.count, self.arm_roster.count
-        return self.known, player, self.waiting, self.all_waiting, M, K, self._log_T(1), self.core.constants
+        return self.waiting, self.all_waiting, M, K, self._log_T(1), self.core.constants
 
     def _log_T(self, ahead: int = 0) -> float:
         """ln T of this round, or of one ahead: ln max(T, t) with a horizon, ln max(t, 2) without."""
@@ -162,14 +164,14 @@ class LearnerState:
     def beliefs(self) -> tuple[np.ndarray, np.ndarray]:
         """Centers and scales of what the policy believes, [player, arm]; `policy.reward_of` turns them into rewards."""
         centers, scales = (np.empty(self.waiting.T.shape) for _ in range(2))
-        known, _, _, _, *rest = self._indexed(0)
-        self.core.kernels.believe(known, *rest, centers, scales)
+        _, _, *rest = self._indexed()
+        self.core.kernels.believe(self.known, *rest, centers, scales)
         return centers, scales
 
     def probabilities(self, evaluated: np.ndarray, offered: np.ndarray, mixed: bool = True) -> np.ndarray:
         """Each arm's probability, from what `evaluate` gave; with limits and holdout, if they are mixed in."""
-        mixture = self._mixture(self.decisions) if mixed else (0.0, NO_LIMITS, 0.0, False)
-        self.core.kernels.weigh(offered, mixture, evaluated, np.empty((self.core.scratch, offered.size)))
+        mixture = self._mixture if mixed else (0.0, NO_LIMITS, 0.0, 0)
+        self.core.kernels.weigh(offered, mixture, self.decisions, evaluated, *self.core.scratch(offered.size))
         return evaluated[kernel.PROBABILITY]
 
     def shared_weights(self) -> np.ndarray:
@@ -183,16 +185,12 @@ class LearnerState:
     def observe(self, answered: list[tuple[Row, float]]) -> None:
         """One event: the rewards of one round, in the order of their decisions, so that a log replays to the same."""
         self.events += 1
-        players, arms, steps = [], [], []
-        for row, reward in sorted(answered, key=lambda pair: pair[0].serial):
-            players.append(row.player)
-            arms.append(row.arm)
-            steps.append(self.steps(reward))
+        pulls = np.empty((3, len(answered)), np.int64)
+        for place, (row, reward) in enumerate(sorted(answered, key=lambda pair: pair[0].serial)):
+            pulls[:, place] = row.player, row.arm, self.steps(reward)
             if row.serial >= 0:
                 self.wait(row, -1)
-        rows = np.array((players, arms, steps), np.int64)
-        rest = self.events, self._log_T(), self.core.constants
-        self.core.kernels.observe(self.known, rows[0], rows[1], rows[2], *rest)
+        self.core.kernels.observe(tuple(self.known), pulls, self.events, self._log_T(), self.core.constants)
         self._forget()
 
     def _forget(self) -> None:
@@ -229,16 +227,16 @@ class LearnerState:
 
         A combination may come several times, once for each decision; a name may not.
         """
-        names, plain = [], []
+        given = listed("players", players)
+        combined = [not isinstance(player, str) and isinstance(player, Mapping) for player in given]
+        plain = iter(
+            check_names("player", [player for player, is_one in zip(given, combined, strict=True) if not is_one])
+        )
         new: dict[str, tuple[Value, ...]] = {}
-        for player in listed("players", players):
-            if isinstance(player, (dict, Mapping)):  # the first is the usual one, and quicker to tell
-                names.append(self._combination(player, new))
-            else:
-                names.append(check_name("player", player))
-                plain.append(names[-1])
-        if len(plain) > 1:
-            check_names("player", plain)
+        names = [
+            self._combination(player, new) if is_one else next(plain)
+            for player, is_one in zip(given, combined, strict=True)
+        ]
         self.setup.check_players(len(self.player_roster.names) + len(new))
         return names, new
 

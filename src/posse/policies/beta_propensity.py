@@ -18,11 +18,11 @@ ORDER = NODES.size
 
 
 def _integrals() -> np.ndarray:
-    """[i, j]: what the value at node j adds to the integral from the panel's start to node i, in widths."""
+    """[j, i]: what the value at node j adds to the integral from the panel's start to node i, in widths."""
     basis = np.polynomial.legendre
     points = 2.0 * NODES - 1.0
     to_node = np.stack([basis.legval(points, basis.legint(row, lbnd=-1)) for row in np.eye(ORDER)], axis=1)
-    return to_node @ np.linalg.inv(basis.legvander(points, ORDER - 1)) / 2.0
+    return np.ascontiguousarray((to_node @ np.linalg.inv(basis.legvander(points, ORDER - 1)) / 2.0).T)
 
 
 WEIGHTS = WEIGHT[np.argsort(1.0 - BACK)]
@@ -30,22 +30,22 @@ INTEGRALS = _integrals()
 for _table in (NODES, WEIGHTS, INTEGRALS):
     _table.setflags(write=False)
 
-# Rows of scratch, each with a number for every arm: its law, where it is followed, F so far, f and F at the nodes.
+# What each arm has in `work`, a row for each: its law, where it is followed, F so far, f and F at the nodes.
 MEAN, DEVIATION, LOG_TOP, FROM, TO, PASSED = 0, 1, 2, 3, 4, 5
 DENSITY, DISTRIBUTION = 6, 6 + ORDER
 BETA_SCRATCH = 6 + 2 * ORDER
 
 
 def fill_beta_propensities(a, b, out, work):
-    """Fill `out` with the probability that each arm's Beta(a, b) draw is the largest; `work` is [BETA_SCRATCH, arm]."""
+    """Fill `out` with the probability that each arm's Beta(a, b) draw is the largest; `work` is [arm, BETA_SCRATCH]."""
     x = 1.0
     rough_start, rough_end = False, False
     for arm in range(a.size):
         out[arm] = 0.0
         describe(a[arm], b[arm], arm, work)
-        x = min(x, work[FROM, arm])
-        rough_start |= work[FROM, arm] == 0.0 and is_rough(a[arm])
-        rough_end |= work[TO, arm] == 1.0 and is_rough(b[arm])
+        x = min(x, work[arm, FROM])
+        rough_start |= work[arm, FROM] == 0.0 and is_rough(a[arm])
+        rough_end |= work[arm, TO] == 1.0 and is_rough(b[arm])
     while True:
         width = panel_width(x, a.size, work)
         if rough_start:
@@ -59,10 +59,10 @@ def fill_beta_propensities(a, b, out, work):
         for node in range(ORDER):
             product = WEIGHTS[node] * width
             for arm in range(a.size):
-                product *= work[DISTRIBUTION + node, arm]
+                product *= work[arm, DISTRIBUTION + node]
             for arm in range(a.size):
-                if work[DISTRIBUTION + node, arm] > 0.0:
-                    out[arm] += product * (work[DENSITY + node, arm] / work[DISTRIBUTION + node, arm])
+                if work[arm, DISTRIBUTION + node] > 0.0:
+                    out[arm] += product * (work[arm, DENSITY + node] / work[arm, DISTRIBUTION + node])
         x += width
     total = 0.0
     for arm in range(a.size):
@@ -82,10 +82,10 @@ def describe(a, b, arm, work):
     mean = a / both
     deviation = math.sqrt(a / both * (b / both) / (both + 1.0))
     skewness = 2.0 * (b - a) / (both + 2.0) * math.sqrt((both + 1.0) / (a * b))
-    work[MEAN, arm], work[DEVIATION, arm], work[PASSED, arm] = mean, deviation, 0.0
-    work[LOG_TOP, arm] = log_top(a, b)
-    work[FROM, arm] = max(mean - deviation * (REACH + TAIL * max(-skewness, 0.0)), 0.0)
-    work[TO, arm] = min(mean + deviation * (REACH + TAIL * max(skewness, 0.0)), 1.0)
+    work[arm, MEAN], work[arm, DEVIATION], work[arm, PASSED] = mean, deviation, 0.0
+    work[arm, LOG_TOP] = log_top(a, b)
+    work[arm, FROM] = max(mean - deviation * (REACH + TAIL * max(-skewness, 0.0)), 0.0)
+    work[arm, TO] = min(mean + deviation * (REACH + TAIL * max(skewness, 0.0)), 1.0)
 
 
 def log_top(a, b):
@@ -114,31 +114,34 @@ def panel_width(x, arms, work):
     width = 2.0
     more = False
     for arm in range(arms):
-        if x < work[FROM, arm]:
-            width = min(width, work[FROM, arm] - x)
-        elif x < work[TO, arm]:
-            width = min(width, WIDTH * work[DEVIATION, arm], work[TO, arm] - x)
+        if x < work[arm, FROM]:
+            width = min(width, work[arm, FROM] - x)
+        elif x < work[arm, TO]:
+            width = min(width, WIDTH * work[arm, DEVIATION], work[arm, TO] - x)
             more = True
     return width if more or width < 2.0 else 0.0
 
 
 def follow(a, b, arm, x, width, work):
     """Write an arm's density and distribution function at the nodes of a panel."""
-    if x < work[FROM, arm] or x >= work[TO, arm]:
+    if x < work[arm, FROM] or x >= work[arm, TO]:
         for node in range(ORDER):
-            work[DENSITY + node, arm] = 0.0
-            work[DISTRIBUTION + node, arm] = 0.0 if x < work[FROM, arm] else 1.0
+            work[arm, DENSITY + node] = 0.0
+            work[arm, DISTRIBUTION + node] = 0.0 if x < work[arm, FROM] else 1.0
         return
-    mean = work[MEAN, arm]
+    mean, passed = work[arm, MEAN], work[arm, PASSED]
     for node in range(ORDER):
         ahead = x + width * NODES[node] - mean
         low, high = max(ahead / mean, NEXT_TO_END), max(-ahead / (1.0 - mean), NEXT_TO_END)
         exponent = (a - 1.0) * math.log1p(low) + (b - 1.0) * math.log1p(high)
-        work[DENSITY + node, arm] = math.exp(work[LOG_TOP, arm] + exponent)
+        work[arm, DENSITY + node] = math.exp(work[arm, LOG_TOP] + exponent)
     for node in range(ORDER):
-        part = 0.0
-        for other in range(ORDER):
-            part += INTEGRALS[node, other] * work[DENSITY + other, arm]
-        work[DISTRIBUTION + node, arm] = min(max(work[PASSED, arm] + width * part, 0.0), 1.0)
+        work[arm, DISTRIBUTION + node] = 0.0
+    for other in range(ORDER):
+        density = work[arm, DENSITY + other]
+        for node in range(ORDER):
+            work[arm, DISTRIBUTION + node] += INTEGRALS[other, node] * density
     for node in range(ORDER):
-        work[PASSED, arm] += width * WEIGHTS[node] * work[DENSITY + node, arm]
+        work[arm, DISTRIBUTION + node] = min(max(passed + width * work[arm, DISTRIBUTION + node], 0.0), 1.0)
+    for node in range(ORDER):
+        work[arm, PASSED] += width * WEIGHTS[node] * work[arm, DENSITY + node]

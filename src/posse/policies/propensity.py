@@ -54,13 +54,15 @@ TAYLOR = _taylor_rows()
 for _table in (BACK, WEIGHT, TAYLOR):
     _table.setflags(write=False)
 
-SCRATCH = 6  # rows of scratch, each with a number for every arm that is followed:
+# What each arm that is followed has in `work`, a row for each: the nodes side by side, so that their loops vectorize.
+ORDER = BACK.size
 ARM, PLACE, PACE = 0, 1, 2  # which arm it is; its z; how far z moves in a panel
-BELOW, DENSITY, GAIN = 3, 4, 5  # Φ(z) and φ(z) at a node; the integral over the panel
+BELOW, RATIO = 3, 3 + ORDER  # Φ(z) and φ(z) / Φ(z) at the nodes
+SCRATCH = 3 + 2 * ORDER
 
 
 def fill_propensities(center, scale, out, work):
-    """Fill `out` with the probability that each arm's index is the largest; `work` is scratch, [SCRATCH, arm].
+    """Fill `out` with the probability that each arm's index is the largest; `work` is scratch, [arm, SCRATCH].
 
     Centers are finite or +inf, scales finite and not negative, none beyond 1e300. The lowest arm with center +inf
     wins surely. Of the arms with scale 0 only the one with the largest center can win, the lowest in a tie.
@@ -81,7 +83,7 @@ def fill_propensities(center, scale, out, work):
             integrate(count, out, work)
         if pairs < NEGLIGIBLE:
             for i in range(count):
-                out[int(work[ARM, i])] += normal_law(-work[PLACE, i])[0]
+                out[int(work[i, ARM])] += normal_law(-work[i, PLACE])[0]
             break
         count = drop_passed(count, work)
     total = 0.0
@@ -109,8 +111,8 @@ def follow(center, scale, first, work):
         if scale[arm] > 0.0 and ahead < REACH * scale[arm]:
             # Less than −8 scales is rounding, at the foot of an arm so much wider that nothing here matters.
             place = max(ahead, -REACH * scale[arm]) / scale[arm]
-            work[ARM, count] = arm
-            work[PLACE, count] = place
+            work[count, ARM] = arm
+            work[count, PLACE] = place
             below *= normal_law(place)[0]
             count += 1
     return count, below
@@ -120,20 +122,20 @@ def advance(scale, count, work):
     """Move all arms to the end of the next panel; give Π F there and a bound on the probability of two arms above."""
     narrowest = math.inf
     for i in range(count):
-        narrowest = min(narrowest, scale[int(work[ARM, i])])
+        narrowest = min(narrowest, scale[int(work[i, ARM])])
     alike = 0.0
     for i in range(count):
-        pace = narrowest / scale[int(work[ARM, i])]
-        work[PACE, i] = pace
+        pace = narrowest / scale[int(work[i, ARM])]
+        work[i, PACE] = pace
         alike += pace * pace
     width = WIDEST / (1.0 + NARROWING * math.log(alike))
     below = 1.0
     above = 0.0
     pairs = 0.0
     for i in range(count):
-        work[PACE, i] *= width
-        work[PLACE, i] += work[PACE, i]
-        tail = normal_law(-work[PLACE, i])[0]
+        work[i, PACE] *= width
+        work[i, PLACE] += work[i, PACE]
+        tail = normal_law(-work[i, PLACE])[0]
         below *= 1.0 - tail
         pairs += tail * above
         above += tail
@@ -146,26 +148,30 @@ def integrate(count, out, work):
     Π_{j ≠ k} F_j is Π F / F_k: no F is below Φ(−8), so that the quotient loses nothing.
     """
     for i in range(count):
-        work[GAIN, i] = 0.0
-    for node in range(BACK.size):
-        for i in range(count):
-            work[BELOW, i], work[DENSITY, i] = normal_law(work[PLACE, i] - work[PACE, i] * BACK[node])
+        place, pace = work[i, PLACE], work[i, PACE]
+        for node in range(ORDER):
+            below, density = normal_law(place - pace * BACK[node])
+            work[i, BELOW + node] = below
+            work[i, RATIO + node] = density / below
+    for node in range(ORDER):
         product = WEIGHT[node]
         for i in range(count):
-            product *= work[BELOW, i]
-        for i in range(count):
-            work[GAIN, i] += product * (work[DENSITY, i] / work[BELOW, i])
+            product *= work[i, BELOW + node]
+        work[0, BELOW + node] = product
     for i in range(count):
-        out[int(work[ARM, i])] += work[GAIN, i] * work[PACE, i]
+        gain = 0.0
+        for node in range(ORDER):
+            gain += work[0, BELOW + node] * work[i, RATIO + node]
+        out[int(work[i, ARM])] += gain * work[i, PACE]
 
 
 def drop_passed(count, work):
     """Keep the arms that can still have the largest index; return how many."""
     kept = 0
     for i in range(count):
-        if work[PLACE, i] < REACH:
-            work[ARM, kept] = work[ARM, i]
-            work[PLACE, kept] = work[PLACE, i]
+        if work[i, PLACE] < REACH:
+            work[kept, ARM] = work[i, ARM]
+            work[kept, PLACE] = work[i, PLACE]
             kept += 1
     return kept
 
@@ -223,7 +229,7 @@ def propensities(center: Any, scale: Any) -> np.ndarray:
     _refuse("center", centers, (np.abs(centers) <= LARGEST) | (centers == math.inf), "a number up to 1e300, or +inf")
     _refuse("scale", scales, (scales >= 0) & (scales <= LARGEST), "a number in [0, 1e300]")
     out = np.empty(centers.size)
-    _compiled()(centers, scales, out, np.empty((SCRATCH, centers.size)))
+    _compiled()(centers, scales, out, np.empty((centers.size, SCRATCH)))
     return out
 
 
