@@ -18,7 +18,7 @@ import numpy as np
 
 import naive_guarantee
 import naive_posse
-from naive_alone import ALONE, argmax
+from naive_alone import ALONE, argmax, played
 from naive_told import TOLD
 from posse import rewards, streams
 from posse.policies import Law
@@ -67,28 +67,22 @@ def robustagg_ts(M, K, T, log_T, active, normal, reward, epsilon, c1=0.5, c2=1.0
 
 def robustagg(M, K, T, log_T, active, normal, reward, epsilon, width=2.0):
     """Algorithm 2, with the width of the experiments (2 ln T) in place of the analysis' (64 · 13 ln T)."""
-    n = [[0] * K for _ in range(M)]
-    s = [[0.0] * K for _ in range(M)]
-    for t in range(1, T + 1):
-        pulled = {}
-        for p in active(t):
-            bounds = []
-            for i in range(K):
-                own = max(n[p][i], 1)
-                others = max(sum(n[q][i] for q in range(M) if q != p), 1)
-                zeta = s[p][i] / own
-                eta = sum(s[q][i] for q in range(M) if q != p) / others
 
-                A = width * log_T(t)
-                weight = best_weight(own, others, A, epsilon)
-                kappa = weight * zeta + (1 - weight) * eta
-                bounds.append(kappa + width_of(weight, own, others, A, epsilon))
-            i = argmax(bounds)
-            pulled[p] = (i, reward(t, p, i))
-        for p, (i, r) in pulled.items():
-            n[p][i] += 1
-            s[p][i] += r
-        yield pulled
+    def choice(n, s, t, p):
+        bounds = []
+        for i in range(K):
+            own = max(n[p][i], 1)
+            others = max(sum(n[q][i] for q in range(M) if q != p), 1)
+            zeta = s[p][i] / own
+            eta = sum(s[q][i] for q in range(M) if q != p) / others
+
+            A = width * log_T(t)
+            weight = best_weight(own, others, A, epsilon)
+            kappa = weight * zeta + (1 - weight) * eta
+            bounds.append(kappa + width_of(weight, own, others, A, epsilon))
+        return argmax(bounds)
+
+    return played(M, K, T, active, reward, choice)
 
 
 def width_of(weight, n, m, A, epsilon):
@@ -112,73 +106,48 @@ def naive_agg(M, K, T, log_T, active, normal, reward, width=2.0):
 
 def ind_ts(M, K, T, log_T, active, normal, reward, c2=1.0):
     """Thompson sampling for each player alone."""
-    n = [[0] * K for _ in range(M)]
-    s = [[0.0] * K for _ in range(M)]
-    for t in range(1, T + 1):
-        pulled = {}
-        for p in active(t):
-            theta = [s[p][i] / max(n[p][i], 1) + math.sqrt(c2 / max(n[p][i], 1)) * normal(t, p, i) for i in range(K)]
-            i = argmax(theta)
-            pulled[p] = (i, reward(t, p, i))
-        for p, (i, r) in pulled.items():
-            n[p][i] += 1
-            s[p][i] += r
-        yield pulled
+
+    def choice(n, s, t, p):
+        own = [max(n[p][i], 1) for i in range(K)]
+        return argmax([s[p][i] / own[i] + math.sqrt(c2 / own[i]) * normal(t, p, i) for i in range(K)])
+
+    return played(M, K, T, active, reward, choice)
 
 
 def ind_ucb(M, K, T, log_T, active, normal, reward, width=2.0):
     """UCB-1 for each player alone, each arm once first."""
-    n = [[0] * K for _ in range(M)]
-    s = [[0.0] * K for _ in range(M)]
-    for t in range(1, T + 1):
-        pulled = {}
-        for p in active(t):
-            bounds = [
-                s[p][i] / n[p][i] + math.sqrt(width * log_T(t) / n[p][i]) if n[p][i] else math.inf for i in range(K)
-            ]
-            i = argmax(bounds)
-            pulled[p] = (i, reward(t, p, i))
-        for p, (i, r) in pulled.items():
-            n[p][i] += 1
-            s[p][i] += r
-        yield pulled
+
+    def bound(n, s, t):
+        return s / n + math.sqrt(width * log_T(t) / n) if n else math.inf
+
+    def choice(n, s, t, p):
+        return argmax([bound(n[p][i], s[p][i], t) for i in range(K)])
+
+    return played(M, K, T, active, reward, choice)
 
 
 def beta_ts(M, K, T, log_T, active, beta, reward):
     """Thompson sampling for each player alone from Beta(1 + successes, 1 + failures)."""
-    n = [[0] * K for _ in range(M)]
-    s = [[0.0] * K for _ in range(M)]
-    for t in range(1, T + 1):
-        pulled = {}
-        for p in active(t):
-            theta = [beta(t, p, i, 1 + s[p][i], 1 + n[p][i] - s[p][i]) for i in range(K)]
-            i = argmax(theta)
-            pulled[p] = (i, reward(t, p, i))
-        for p, (i, r) in pulled.items():
-            n[p][i] += 1
-            s[p][i] += r
-        yield pulled
+
+    def choice(n, s, t, p):
+        return argmax([beta(t, p, i, 1 + s[p][i], 1 + n[p][i] - s[p][i]) for i in range(K)])
+
+    return played(M, K, T, active, reward, choice)
 
 
 def hier_ts(M, K, T, log_T, active, normal, reward, spread, noise=0.5, prior_mean=0.5, prior_sd=0.5):
     """Hierarchical Thompson sampling, each posterior from the joint Gaussian of centre, means and rewards."""
-    n = [[0] * K for _ in range(M)]
-    s = [[0.0] * K for _ in range(M)]
-    for t in range(1, T + 1):
-        pulled = {}
-        for p in active(t):
-            theta = []
-            for i in range(K):
-                counts = [n[q][i] for q in range(M)]
-                sums = [s[q][i] for q in range(M)]
-                mean, var = joint_posterior(p, counts, sums, spread, noise, prior_mean, prior_sd)
-                theta.append(mean + math.sqrt(var) * normal(t, p, i))
-            i = argmax(theta)
-            pulled[p] = (i, reward(t, p, i))
-        for p, (i, r) in pulled.items():
-            n[p][i] += 1
-            s[p][i] += r
-        yield pulled
+
+    def choice(n, s, t, p):
+        theta = []
+        for i in range(K):
+            counts = [n[q][i] for q in range(M)]
+            sums = [s[q][i] for q in range(M)]
+            mean, var = joint_posterior(p, counts, sums, spread, noise, prior_mean, prior_sd)
+            theta.append(mean + math.sqrt(var) * normal(t, p, i))
+        return argmax(theta)
+
+    return played(M, K, T, active, reward, choice)
 
 
 def joint_posterior(p, counts, sums, spread, noise, prior_mean, prior_sd):

@@ -71,19 +71,24 @@ def bayes_ucb(K, n, s, log_t, c):
     return argmax([on_grid(1 - special.betaincinv(1 + n[i] - s[i], 1 + s[i], tail)) for i in range(K)])
 
 
+def played(M, K, T, active, reward, choice):
+    """Rounds in which a player pulls `choice(n, s, t, p)`, from the counts and sums [player][arm] before the round."""
+    n = [[0] * K for _ in range(M)]
+    s = [[0.0] * K for _ in range(M)]
+    for t in range(1, T + 1):
+        arms = {p: choice(n, s, t, p) for p in active(t)}
+        pulled = {p: (i, reward(t, p, i)) for p, i in arms.items()}
+        for p, (i, r) in pulled.items():
+            n[p][i] += 1
+            s[p][i] += r
+        yield pulled
+
+
 def alone(choice):
     """An algorithm of naive.py in which a player with its own data pulls `choice(K, n, s, ln t, *constants)`."""
 
     def algorithm(M, K, T, log_T, active, normal, reward, *constants):
-        n = [[0] * K for _ in range(M)]
-        s = [[0.0] * K for _ in range(M)]
-        for t in range(1, T + 1):
-            arms = {p: choice(K, n[p], s[p], log_T(t), *constants) for p in active(t)}
-            pulled = {p: (i, reward(t, p, i)) for p, i in arms.items()}
-            for p, (i, r) in pulled.items():
-                n[p][i] += 1
-                s[p][i] += r
-            yield pulled
+        return played(M, K, T, active, reward, lambda n, s, t, p: choice(K, n[p], s[p], log_T(t), *constants))
 
     return algorithm
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from sizes import FULL
 
 import posse
 from posse.simulation import trace
@@ -42,7 +43,7 @@ class TestSinglePlayerRegret:
 
     means = np.array([0.8, 0.35])
     horizon = 12
-    runs = 20_000
+    runs = 20_000 if FULL else 10_000
 
     def regret_is_exact(self, policy):
         result = posse.simulate(

@@ -7,6 +7,7 @@ import sqlite3
 
 import pytest
 from fleet import FULL
+from test_learner_combinations import ARMS, COMBINATIONS, DECLARED
 
 import posse
 from posse.service.admin.rebuild import rebuild
@@ -18,14 +19,6 @@ from posse.service.storage.errors import ConflictingKey, Paused
 from posse.service.storage.transaction import commit, commit_group
 from stores import BACKENDS, Clock, stores
 
-DECLARED = {"region": "category", "device": ["phone", "desktop"], "age": [18, 30, 50]}
-ARMS = ["tea", "coffee", "cocoa"]
-COMBINATIONS = [
-    {"region": region, "device": device, "age": age}
-    for region in ("south", "north", None)
-    for device in ("phone", "desktop")
-    for age in (12, 44)
-]
 POLICIES = [
     posse.PosseTS(),
     posse.RobustAggTS(0.1),
