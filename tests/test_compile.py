@@ -217,7 +217,7 @@ def test_a_function_that_was_typed_in_can_be_bound(tmp_path):
 
 @pytest.mark.skipif(importlib.util.find_spec("scipy") is None, reason="SciPy is not installed")
 def test_scipys_linear_algebra_is_imported_only_by_those_who_use_it(tmp_path):
-    """It takes a quarter of a second. A function of somebody else's in the same process still finds it."""
+    """It takes 0.17 s. A function of somebody else's in the same process still finds it."""
     (tmp_path / "small.py").write_text(KERNEL_FILE)
     code = """
         import sys

@@ -25,7 +25,8 @@ from posse.policies.robustagg import RobustAgg
 from posse.policies.robustagg_ts import RobustAggTS
 
 BLOCK = 40  # pairs that are timed together
-PAIR_BAR = 100.0  # µs for a choose and an observe
+PAIR_BAR = 35.0  # µs for a choose and an observe
+MANY, MANY_BAR = 1000, 10.0  # players that are chosen for at once, and the most µs for each
 ATTRIBUTE_BAR = 1.3  # times as long as by name may a choose by attributes take
 ATTRIBUTES = {"region": "category", "device": ["phone", "desktop"], "age": [30, 50]}
 PROPENSITY_BARS = {100: 50.0, 1_000_000: 200.0}  # µs, by the factor between the scales
@@ -64,6 +65,7 @@ def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> Itera
         "observe. MABWiser and river give no propensities.",
         rows,
     )
+    yield _measure_many(blocks)
     yield _measure_attributes(blocks)
     yield BenchTable(
         "propensities",
@@ -99,6 +101,18 @@ def _posse_pair(policy: Policy, past: int) -> Pair:
     for _ in range(past + 1):
         pair()
     return pair
+
+
+def _measure_many(blocks: int) -> BenchTable:
+    """One choose for many players."""
+    rows = {}
+    for policy in (RobustAggTS(EPSILON), PosseTS()):
+        players = [str(player) for player in range(MANY)]
+        learner = Learner(policy, [str(arm) for arm in range(ARMS)], players)
+        learner.observe([(decision, 0.5) for decision in learner.choose(players)])
+        median = statistics.median(timed(learner.choose, players) for _ in range(blocks)) / MANY * 1e6
+        rows[policy.label] = {"median": BenchFigure(median, most=MANY_BAR)}
+    return BenchTable("many", f"A choose for {MANY:,} players at once: µs for each", rows)
 
 
 def _measure_attributes(blocks: int) -> BenchTable:

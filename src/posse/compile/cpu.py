@@ -53,7 +53,7 @@ def bind_all(kernels: Sequence[Callable[..., Any]], *, what: str = "", **names: 
 
 @functools.cache
 def _leave_scipy_alone() -> None:
-    """Import numba's functions of arrays without SciPy's linear algebra, which takes a quarter of a second.
+    """Import numba's functions of arrays without SciPy's linear algebra, which takes 0.17 s.
 
     numba imports it only to know whether it is there. Whoever compiles `np.dot` in the same process still gets it then.
     """
