@@ -134,8 +134,7 @@ class Core:
         elif new.of_arm.size or self.policy.summary is not None:
             self.share_everything(new, log_T)
         if new.seen.size:
-            shown = new if knows_others else Core(self.policy, Attributes()).empty([()] * (player + 1), arms, log_T)
-            new.seen[:, :, player] = self._shared(shown)
+            new.seen[:, :, player] = self._shared(new) if knows_others else self._shared_by_nobody(new, log_T)
         return new
 
     def _with_room(self, state: State, players: int, arms: int) -> State:
@@ -201,6 +200,13 @@ class Core:
         """What is shared of each arm, [number, arm], where it is everybody's sums or made of contributions."""
         shared: np.ndarray = state.of_arm.T if state.of_arm.size else state.totals * np.array([[1.0], [1.0 / GRID]])
         return shared
+
+    def _shared_by_nobody(self, state: State, log_T: float) -> np.ndarray:
+        """What would be shared of each arm if nothing had been observed, [number, arm]."""
+        if state.totals.size:
+            return np.zeros_like(state.seen[:, :, 0])
+        _, arms, players = state.statistics.shape
+        return self._shared(Core(self.policy, Attributes()).empty([()] * players, arms, log_T))
 
     def last_seen(self, state: State, player: int, arm: int) -> tuple[float, float]:
         """Everybody's count and sum for an arm as a player sees them; zeros where something else is shared."""

@@ -57,29 +57,52 @@ ROWS, HELD_OUT = 7, 3  # the rows of scratch, one column an arm, and which has t
 
 
 def evaluate(state, player, waiting, all_waiting, M, K, log_T, constants, out):
-    """Fill a player's centers and scales, and the weight of other players' data in each center.
+    """Fill a player's centers and scales, and the weight of other players' data in each center."""
+    fill_indices(state, player, waiting, all_waiting, M, K, log_T, constants, out)
+    for arm in range(all_waiting.size):
+        out[WEIGHT, arm] = weight_of_others(
+            state, player, arm, waiting, all_waiting, M, K, log_T, constants, out[CENTER, arm]
+        )
 
-    The weight is how far the center follows if all others earn more, in parts of how far it follows if everybody does.
+
+def fill_indices(state, player, waiting, all_waiting, M, K, log_T, constants, out):
+    """Fill a player's centers and scales.
+
     `waiting` is [arm, player], `all_waiting` [arm]: the pulls whose rewards have not come.
     """
     known = player_of(state.of_player, player)
     for arm in range(all_waiting.size):
-        own, shared = own_of(state.indexed, (arm, player)), shared_as_seen(state, arm, (arm, player))
-        expected = expected_at(state.of_pair, (arm, player))
-        if not RANDOMISED:
-            own = with_waiting(own, waiting[arm, player])
-            if SUMS:
-                shared = with_waiting(shared, waiting[arm, player] if AT_OWN_PULL else all_waiting[arm])
-        center, scale = one_index(own, shared, known, expected, M, K, log_T, constants)
-        out[CENTER, arm], out[SCALE, arm], out[WEIGHT, arm] = center, scale, 0.0
-        if SHARES and waiting.shape[1] > 1 and center < math.inf:  # one player alone has only its own data
-            others, from_others = raised(own[0], shared, expected, constants, SHIFT)
-            everybody, from_all = raised(0.0, shared, expected, constants, SHIFT)
-            more = (own[0], own[1] + SHIFT * own[0], *own[2:])
-            by_others = one_index(own, others, known, from_others, M, K, log_T, constants)[0] - center
-            by_all = one_index(more, everybody, known, from_all, M, K, log_T, constants)[0] - center
-            if by_all > 0.0:
-                out[WEIGHT, arm] = min(max(by_others / by_all, 0.0), 1.0)
+        own, shared, expected = numbers_of(state, player, arm, waiting, all_waiting)
+        out[CENTER, arm], out[SCALE, arm] = one_index(own, shared, known, expected, M, K, log_T, constants)
+
+
+def numbers_of(state, player, arm, waiting, all_waiting):
+    """What the index of a pair rests on: its own statistics, what is shared of the arm, and what is expected."""
+    own, shared = own_of(state.indexed, (arm, player)), shared_as_seen(state, arm, (arm, player))
+    if not RANDOMISED:
+        own = with_waiting(own, waiting[arm, player])
+        if SUMS:
+            shared = with_waiting(shared, waiting[arm, player] if AT_OWN_PULL else all_waiting[arm])
+    return own, shared, expected_at(state.of_pair, (arm, player))
+
+
+@out_of_line
+def weight_of_others(state, player, arm, waiting, all_waiting, M, K, log_T, constants, center):
+    """The weight of other players' data in the center of a pair.
+
+    It is how far the center follows if all others earn more, in parts of how far it follows if everybody does.
+    """
+    if SHARES and waiting.shape[1] > 1 and center < math.inf:  # one player alone has only its own data
+        own, shared, expected = numbers_of(state, player, arm, waiting, all_waiting)
+        known = player_of(state.of_player, player)
+        others, from_others = raised(own[0], shared, expected, constants, SHIFT)
+        everybody, from_all = raised(0.0, shared, expected, constants, SHIFT)
+        more = (own[0], own[1] + SHIFT * own[0], *own[2:])
+        by_others = one_index(own, others, known, from_others, M, K, log_T, constants)[0] - center
+        by_all = one_index(more, everybody, known, from_all, M, K, log_T, constants)[0] - center
+        if by_all > 0.0:
+            return min(max(by_others / by_all, 0.0), 1.0)
+    return 0.0
 
 
 @out_of_line
@@ -194,7 +217,8 @@ def choose(
 ):
     """One round: draw an arm for each player from its exact probabilities, and whether the decision is held out.
 
-    Both go into `drawn`, [player, 2], all numbers of the arms into `out`, [player, 4, arm]. `offers` says which arms
+    Both go into `drawn`, [player, 4], with the weight of others' data in the arm, and a sum that is no number if any
+    index or probability is none. `out`, [player, 4, arm], gets everything but the weights. `offers` says which arms
     there are for each player, or for all in one row. `serial` is the number of the first decision.
 
     The arm is drawn first. Given the arm, the decision belongs to the holdout with the holdout's part of the arm's
@@ -203,12 +227,18 @@ def choose(
     state = State(*known)
     for place in range(players.size):
         numbers, number = out[place], serial + place
-        evaluate(state, players[place], waiting, all_waiting, M, K, log_T, constants, numbers)
+        fill_indices(state, players[place], waiting, all_waiting, M, K, log_T, constants, numbers)
         weigh(offers[place % offers.shape[0]], mixture, number, numbers, rows, work)
         high, low, coin, _ = block(0, 0, number, DECISION, key)
         arm = draw(numbers[PROBABILITY], (high * 2.0**20 + (low >> 12) + 0.5) * 2.0**-52)
         held_out = (coin + 0.5) * 2.0**-32 * numbers[PROBABILITY, arm] < mixture[2] * rows[HELD_OUT, arm]
-        drawn[place, 0], drawn[place, 1] = arm, int(held_out)
+        drawn[place, 0], drawn[place, 1] = arm, held_out
+        drawn[place, 2] = weight_of_others(
+            state, players[place], arm, waiting, all_waiting, M, K, log_T, constants, numbers[CENTER, arm]
+        )
+        drawn[place, 3] = numbers[PROBABILITY, arm]
+        for each in range(numbers.shape[1]):
+            drawn[place, 3] += numbers[CENTER, each] + numbers[SCALE, each]
 
 
 def observe(known, pulls, event, log_T, constants):

@@ -79,35 +79,34 @@ class LearnerState:
         `own` has what some players are offered instead.
         """
         offers = np.array([own.get(player, offered) for player in players]) if own else offered[None]
-        out, drawn = np.empty((len(players), 4, offered.size)), np.empty((len(players), 2), np.int64)
-        rest = offers, self._mixture, self.decisions, self._key, out, drawn, *self.core.scratch(offered.size)
+        count, arms = len(players), offered.size
+        out, drawn = np.empty((count, 4, arms)), np.empty((count, 4))
+        rest = offers, self._mixture, self.decisions, self._key, out, drawn, *self.core.scratch(arms)
         self.core.kernels.choose(tuple(self.known), np.array(players, np.int64), *self._indexed(), *rest)
-        numbers = out.tolist()
-        restricted = np.count_nonzero(offers) < offers.size
+        probabilities = out[:, kernel.PROBABILITY]
+        restricted = bool(own) or offered is not self.arm_roster.here or self.arm_roster.count < arms
         if restricted:
-            out[:, kernel.PROBABILITY][np.broadcast_to(~offers, (len(players), offered.size))] = math.nan
-        time, stored, size = repr(now), out[:, kernel.PROBABILITY].tobytes(), 8 * offered.size
-        arms, names, made = self.arm_roster.names, self.player_roster.names, []
-        round_, burn_in = self.rounds + 1, self.setup.burn_in
-        for place, (player, (arm, held_out)) in enumerate(zip(players, drawn.tolist(), strict=True)):
-            center, scale, weight, probabilities = numbers[place]
-            propensity = probabilities[arm]
-            if math.isnan(sum(center) + sum(scale) + propensity):
+            np.copyto(probabilities, math.nan, where=~offers)
+        names, round_, made = self.arm_roster.names, self.rounds + 1, []
+        time, stored, size = repr(now), probabilities.tobytes(), 8 * arms
+        found = zip(players, drawn.tolist(), probabilities.tolist(), strict=True)
+        for place, (player, (chosen, held_out, weight, check), shares) in enumerate(found):
+            if math.isnan(check):
                 raise self._no_usable_index(player, out[place])
-            serial, holdout = self.decisions + place, bool(held_out)
+            serial, arm, propensity, holdout = self.decisions + place, int(chosen), shares[int(chosen)], held_out == 1.0
             # The tag comes from places, not names: otherwise it could confirm a guess of an erased name.
             tag = zlib.crc32(f"{serial} {time} {player} {arm}".encode(), self._tags)
-            named = dict(zip(arms, probabilities, strict=False))
+            named = dict(zip(names, shares, strict=False))
             if restricted:
-                given = offers[place % len(offers)].tolist()
-                named = {name: p for (name, p), here in zip(named.items(), given, strict=True) if here}
-            shared = 0.0 if holdout or serial < burn_in else weight[arm]
-            id_, of_arms = write_id(serial, tag), stored[place * size : (place + 1) * size]
-            decision = Decision(id_, names[player], arms[arm], propensity, named, round_, shared, holdout)
+                named = {name: share for name, share in named.items() if share == share}
+            shared = 0.0 if holdout or serial < self.setup.burn_in else weight
+            id_, whose = write_id(serial, tag), self.player_roster.names[player]
+            decision = Decision(id_, whose, names[arm], propensity, named, round_, shared, holdout)
+            of_arms = stored[place * size : (place + 1) * size]
             row = Row(serial, tag, round_, player, arm, propensity, holdout, shared, now, of_arms)
             made.append((decision, row))
         self.rounds += 1
-        self.decisions += len(made)
+        self.decisions += count
         return made
 
     def _no_usable_index(self, player: int, out: np.ndarray) -> ValueError:
