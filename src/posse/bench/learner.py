@@ -25,7 +25,8 @@ from posse.policies.robustagg import RobustAgg
 from posse.policies.robustagg_ts import RobustAggTS
 
 BLOCK = 40  # pairs that are timed together
-PAIR_BAR = 100.0  # µs for a choose and an observe
+PAIR_BAR = 35.0  # µs for a choose and an observe
+ROUND, ROUND_BAR = 1000, 10.0  # players of a round, and µs for each of them
 ATTRIBUTE_BAR = 1.3  # times as long as by name may a choose by attributes take
 ATTRIBUTES = {"region": "category", "device": ["phone", "desktop"], "age": [30, 50]}
 PROPENSITY_BARS = {100: 50.0, 1_000_000: 200.0}  # µs, by the factor between the scales
@@ -41,7 +42,7 @@ def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> Itera
     The posse learners have `past` decisions behind them; one has none, to show that this does not matter.
     """
     pairs: dict[str, Pair] = {}
-    for policy in (RobustAggTS(EPSILON), HierTS(EPSILON / math.sqrt(12)), RobustAgg(EPSILON), IndTS(), *own):
+    for policy in (RobustAggTS(EPSILON), HierTS(EPSILON / math.sqrt(12)), RobustAgg(EPSILON), IndTS(), PosseTS(), *own):
         pairs[policy.label] = _posse_pair(policy, past)
     pairs[f"{RobustAggTS(EPSILON).label}, new"] = _posse_pair(RobustAggTS(EPSILON), 0)
     there = [name for name, module in RIVALS.items() if importlib.util.find_spec(module)]
@@ -57,6 +58,8 @@ def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> Itera
         }
         for name, found in times.items()
     }
+    of_round = BenchFigure(_measure_round(RobustAggTS(EPSILON), blocks), most=ROUND_BAR)
+    rows[f"{RobustAggTS(EPSILON).label}, only a choose, for each of {ROUND:,} players at once"] = {"median": of_round}
     rows |= {f"{name} (not installed; make bench installs it)": {} for name in sorted(set(RIVALS) - set(there))}
     yield BenchTable(
         "learner",
@@ -99,6 +102,14 @@ def _posse_pair(policy: Policy, past: int) -> Pair:
     for _ in range(past + 1):
         pair()
     return pair
+
+
+def _measure_round(policy: Policy, rounds: int) -> float:
+    """Median µs for each player when many choose at once, after a round with rewards."""
+    arms, players = [str(arm) for arm in range(ARMS)], [str(player) for player in range(ROUND)]
+    learner = Learner(policy, arms, players)
+    learner.observe([(decision, float(decision.arm == "1")) for decision in learner.choose(players)])
+    return statistics.median(timed(learner.choose, players) for _ in range(rounds)) / ROUND * 1e6
 
 
 def _measure_attributes(blocks: int) -> BenchTable:
