@@ -226,16 +226,16 @@ class LearnerState:
 
         A combination may come several times, once for each decision; a name may not.
         """
-        given = listed("players", players)
-        combined = [not isinstance(player, str) and isinstance(player, Mapping) for player in given]
-        plain = iter(
-            check_names("player", [player for player, is_one in zip(given, combined, strict=True) if not is_one])
-        )
+        names, plain = [], []
         new: dict[str, tuple[Value, ...]] = {}
-        names = [
-            self._combination(player, new) if is_one else next(plain)
-            for player, is_one in zip(given, combined, strict=True)
-        ]
+        for player in listed("players", players):
+            if not isinstance(player, str) and isinstance(player, (dict, Mapping)):  # `dict` is quicker to tell
+                names.append(self._combination(player, new))
+            else:
+                names.append(check_name("player", player))
+                plain.append(names[-1])
+        if len(set(plain)) < len(plain):
+            check_names("player", plain)  # which says who is there twice
         self.setup.check_players(len(self.player_roster.names) + len(new))
         return names, new
 
