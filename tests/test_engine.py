@@ -12,9 +12,11 @@ import posse
 from by_name import call
 from posse import IndTS, Problem, RobustAggTS
 from posse.rewards import GRID
-from posse.schedule import Concurrent, Sequential
+from posse.schedule import Concurrent, Random, Sequential
 from posse.simulation.engine import PolicyRun
+from posse.simulation.pick import WIDTH
 from posse.streams import MAX_ROUND
+from posse.testing import policies as checks
 
 PROBLEM = posse.generate.subpar(2, players=4, arms=5, epsilon=0.1, seed=1)[0]
 
@@ -58,17 +60,17 @@ class TestFarAlong:
         for step in range(1, 6):
             pulls, sums = state.statistics[:2].copy()
             assert run.advance(self.START + step) == 4
-            for place, player in enumerate(played.active):
+            for place, player in enumerate(played.active[:4]):
                 pulls[played.arms[place], player] += 1
                 sums[played.arms[place], player] += played.rewards[place]
             assert np.array_equal(state.statistics[:2], [pulls, sums])
             if policy.contribution is None:
                 assert state.totals.tolist() == [pulls.sum(axis=1).tolist(), sums.sum(axis=1).tolist()]
             run.settle()
-            for place, player in enumerate(played.active):
+            for place, player in enumerate(played.active[:4]):
                 arm = played.arms[place]
                 expected = self.expected_index(policy, state, player, arm)
-                assert (played.center[player, arm], played.scale[player, arm]) == pytest.approx(expected, rel=1e-12)
+                assert (played.center[arm, player], played.scale[arm, player]) == pytest.approx(expected, rel=1e-12)
 
     def test_so_far_the_best_arm_is_known(self):
         run = self.far_along(IndTS())
@@ -93,3 +95,25 @@ class TestFarAlong:
         run = PolicyRun(PROBLEM, IndTS(), Concurrent(), 10, seed=1)
         with pytest.raises(ValueError, match=f"rounds below {MAX_ROUND}"):
             run.advance(MAX_ROUND)
+
+
+@pytest.mark.parametrize("schedule", [Concurrent(), Sequential(), Random(0.1), Random(0.7)], ids=str)
+@pytest.mark.parametrize("players", [3, 20, WIDTH, WIDTH + 3, 2 * WIDTH + 40])
+class TestRoundsAhead:
+    """Who is active and what they draw is written for several rounds at once, or for parts of a round."""
+
+    ARMS, ROUNDS = 7, 45
+
+    def test_rounds_together_are_the_same_as_rounds_one_by_one(self, players, schedule):
+        problem = posse.generate.uniform(players=players, arms=self.ARMS, seed=3)[0]
+        together, apart = (PolicyRun(problem, RobustAggTS(0.1), schedule, self.ROUNDS, seed=2) for _ in range(2))
+        together.advance(self.ROUNDS)
+        for t in range(1, self.ROUNDS + 1):
+            apart.advance(t)
+        assert np.array_equal(together.state.statistics, apart.state.statistics)
+        assert np.array_equal(together.run.center, apart.run.center)
+
+    def test_every_pick_is_the_largest_index(self, players, schedule):
+        problem = posse.generate.uniform(players=players, arms=self.ARMS, seed=3)[0]
+        run = posse.simulation.trace(problem, RobustAggTS(0.1), 5, seed=6, schedule=schedule)
+        checks._check_picks(RobustAggTS(0.1), problem, run, schedule)

@@ -16,6 +16,7 @@ from posse.policies.statistics import COUNT, SUM
 from posse.schedule import Concurrent, Fixed, Random, Sequential
 from posse.simulation import kernel
 from posse.simulation.engine import PolicyRun
+from posse.simulation.pick import put_rough, rough_place
 from posse.testing import example
 
 PLAYERS, ARMS, HORIZON = 4, 5, 40
@@ -75,15 +76,15 @@ def choices_of_the_simulator(policy, centers, scales, draws):
     """How often the simulator's own code pulls each arm in a state, [player, arm]."""
     made = PolicyRun(PROBLEM, policy, Concurrent(), HORIZON, seed=0)
     state, run = made.state, made.run
-    run.center[:], run.scale[:], run.active[:] = centers, scales, np.arange(PLAYERS)
-    choose = bind(kernel.choose, RANDOMISED=policy.randomised, IMED=policy.law is Law.IMED)
-    choose_by_beta = bind(kernel.choose_by_beta)
+    run.center[:], run.scale[:], run.active[:PLAYERS] = centers.T, scales.T, np.arange(PLAYERS)
+    for arm, player in np.ndindex(run.center.shape) if run.rough.size else ():
+        put_rough(run.rough, rough_place(arm, player, ARMS), run.center[arm, player], run.scale[arm, player])
+    law = {"RANDOMISED": policy.randomised, "IMED": policy.law is Law.IMED, "BETA": policy.law is Law.BETA}
+    choose = bind(kernel.choose, **law)
     counts = np.zeros((PLAYERS, ARMS))
     for t in range(1, draws + 1):
-        if policy.law is Law.BETA:
-            choose_by_beta(state, run, PLAYERS, t, (5, 7))
-        else:
-            choose(run, PLAYERS, t, (5, 7))
+        run.rounds[:PLAYERS] = t
+        choose(state, run, 0, PLAYERS, PLAYERS, t, (5, 7))
         counts[np.arange(PLAYERS), run.arms] += 1
     return counts
 

@@ -13,8 +13,9 @@ from scipy import special, stats
 
 from posse import streams
 from posse.compile import Walk, bind
-from posse.normal import BINS, HIGH, LOW, bin_of, lower_quantile, normal
+from posse.normal import BINS, HIGH, LOW, bin_of, bounds_of, lower_quantile, normal
 from posse.simulation import pick as picking
+from posse.simulation.pick import WIDTH
 
 ONES = 0xFFFFFFFF
 
@@ -131,6 +132,36 @@ class TestTables:
                 table[0] = 0
 
 
+class TestBounds:
+    """`bounds_of`, for each of the 65,536 first halves of a draw."""
+
+    edges = np.array([normal(0, 0, 0), *special.ndtri(np.arange(1, 2**16) / 2**16), normal(0xFFFF, ONES, ONES)])
+    ROOM = 1e-5  # for what is computed with them in single precision
+
+    @pytest.fixture(scope="class", params=["plain", "compiled"])
+    @classmethod
+    def bounds(cls, request):
+        function = bounds_of if request.param == "plain" else bind(bounds_of)
+        return np.array([function(np.uint32(half)) for half in range(2**16)]).T
+
+    def test_they_bound_every_draw(self, bounds):
+        assert (bounds[0] < self.edges[:-1] - self.ROOM).all()
+        assert (bounds[1] > self.edges[1:] + self.ROOM).all()
+
+    def test_they_are_as_narrow_as_the_margins_say(self, bounds):
+        """Half a thousandth where most draws are, so that few decisions stay open; never beyond 10."""
+        widths = (bounds[1] - bounds[0]) / 2
+        middle = abs(self.edges[:-1]) < 1.9
+        assert widths[middle].max() < 5e-4
+        assert widths.mean() < 7e-4
+        assert abs(bounds).max() < 10
+
+    def test_bounds_that_are_a_little_narrower_do_not(self, bounds):
+        """Negative control."""
+        assert not (bounds[0] + 2e-4 < self.edges[:-1]).all()
+        assert not (bounds[1] - 2e-4 > self.edges[1:]).all()
+
+
 def given_words(number, player, round_, purpose, key):
     """Stands in for `streams.block`: the words of arm `number` are a column of `key`."""
     return key[0, number], key[1, number], 0, 0
@@ -149,16 +180,37 @@ def pick(request):
 COMPILED_NORMAL = bind(normal)
 
 
+BOUND_DRAWS = bind(picking.bound_draws)
+
+
 def arrays(table):
-    """One player's table [arm] of (center, scale, half, middle, last) as `pick` takes it."""
+    """One player's table [arm] of (center, scale, half, middle, last), as the arguments of `pick`."""
     center, scale, half, middle, last = zip(*table, strict=True)
-    halves = np.array([0, 0, *half], np.int64)[:, None]
-    return np.array([center]), np.array([scale]), halves, np.array([middle, last], np.int64)
+    arms = len(table)
+    rows = 2 * WIDTH * picking.arms_in_pairs(arms)
+    rough, bounds = np.zeros(rows, np.float32), np.zeros(rows + picking.LANES, np.float32)
+    rough[:: 2 * WIDTH] = picking.LOWEST
+    words = np.zeros(WIDTH * (2 + arms // 2), np.uint32)
+    for arm in range(arms):
+        near = max(abs(center[arm]), scale[arm]) <= float(picking.NEAR)
+        given = (center[arm], scale[arm]) if near else (picking.FAR, 0.0)  # as the kernel does
+        picking.put_rough(rough, picking.rough_place(arm, 0, arms), *given)
+        words[WIDTH * (1 + arm // 2)] |= half[arm] << 16 * (arm % 2)
+    BOUND_DRAWS(words, bounds, 1, arms)
+    columns = np.array(center, float)[:, None], np.array(scale, float)[:, None]
+    top, players = np.zeros(4 * WIDTH, np.float32), np.zeros(1, np.uint64)
+    zero = np.uint64(0)
+    return rough, zero, words, bounds, zero, top, *columns, players, np.array([middle, last], np.int64)
 
 
-def picked(pick, table):
-    center, scale, halves, words = arrays(table)
-    return pick(0, 0, center, scale, halves, 1, words)
+def picked(pick, table, wrong=0.0):
+    """The arm that is picked; with upper bounds of draws that are so much too low."""
+    *tables, players, words = arrays(table)
+    upper = tables[3][: len(tables[0])].reshape(-1, 2, WIDTH)[:, 1]
+    upper -= wrong
+    found = np.full(1, 99, np.uint64)
+    pick(*tables, players, found, 1, words)
+    return int(found[0])
 
 
 def first_largest(table):
@@ -226,12 +278,11 @@ class TestLazyComparison:
 
     def test_without_draws_the_first_of_the_largest_centers_wins(self):
         for centers in ([1.0, 3.0, 3.0], [3.0, 1.0, 3.0], [-math.inf] * 2, [0.0, math.inf, math.inf]):
-            assert picking.largest(np.array([centers]), 0) == int(np.argmax(centers))
+            assert picking.largest(np.array([centers]).T, 0) == int(np.argmax(centers))
 
     def test_bounds_that_are_a_little_wrong_are_noticed(self):
         """Negative control: with an upper bound a thousandth too low, some pick of many is wrong."""
         rng = np.random.default_rng(3)
-        wrong = plain(picking.pick, block=given_words, HIGH=HIGH - 1e-3)
         right = plain(picking.pick, block=given_words)
         tables = []
         for _ in range(2000):
@@ -240,4 +291,4 @@ class TestLazyComparison:
             tables.append([(center[i], scale[i], halves[i], *words[i]) for i in range(3)])
         expected = [first_largest(table) for table in tables]
         assert [picked(right, table) for table in tables] == expected
-        assert [picked(wrong, table) for table in tables] != expected
+        assert [picked(right, table, wrong=1e-3) for table in tables] != expected

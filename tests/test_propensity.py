@@ -228,7 +228,7 @@ class TestCertainArms:
     @example(center=[0.0, math.inf, math.inf])
     def test_the_simulators_pick_is_certain(self, center):
         found = propensities(center, np.zeros(len(center)))
-        assert found.tolist() == one(len(center), largest(np.array([center]), 0))
+        assert found.tolist() == one(len(center), largest(np.array([center]).T, 0))
 
     def test_an_arm_of_center_infinity_beats_every_scale(self):
         assert propensities([1e300, math.inf, 0, math.inf], [1e300, 0, 1, 0]).tolist() == one(4, 1)

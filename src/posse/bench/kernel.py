@@ -24,8 +24,7 @@ from posse.problem import Problem
 from posse.schedule import Concurrent
 from posse.simulation import simulate
 from posse.simulation.engine import PolicyRun
-from posse.simulation.pick import draw_halves
-from posse.streams import DRAW, block
+from posse.simulation.pick import WIDTH, draw_words
 
 SUBPAR_COUNTS = (0, 5, 8)
 PIECES = 50
@@ -47,7 +46,7 @@ def time_policy(watch: Stopwatch, policy: Policy, horizon: int) -> None:
 
     for n_subpar in SUBPAR_COUNTS:
         run = new_run(subpar(n_subpar, seed=1)[0], policy, horizon)
-        words = _word_draws(run, policy, horizon // PIECES)
+        words = _word_draws(run, horizon // PIECES)
         for piece in range(PIECES):
             watch.time((policy, "rounds", n_subpar, piece), run.advance, horizon * (piece + 1) // PIECES)
             watch.time((policy, "normals", n_subpar, piece), normals)
@@ -75,25 +74,23 @@ def policy_rows(watch: Stopwatch, policies: list[Policy], horizon: int, bars: Ma
     return rows
 
 
-def draw_only(active: Any, halves: Any, rewards: Any, randomised: bool, rounds: int, key: Any) -> None:
-    """Draw the random words of so many rounds, and do nothing else."""
-    for t in range(1, rounds + 1):
-        if randomised:
-            draw_halves(active, 0, active.size, t, key, halves)
-        else:
-            for place in range(active.size):
-                rewards[place], _, _, _ = block(0, active[place], t, DRAW, key)
+def draw_only(words: Any, players: Any, rounds: Any, times: int, key: Any) -> None:
+    """Draw the random words of these places so many times, and do nothing else."""
+    for _ in range(times):
+        draw_words(words, players, rounds, key)
 
 
 _compiled = functools.cache(bind)
 
 
-def _word_draws(run: PolicyRun, policy: Policy, rounds: int) -> Callable[[], None]:
+def _word_draws(run: PolicyRun, rounds: int) -> Callable[[], None]:
     """The floor: the random words that the policy needs, drawn as the kernel draws them."""
-    arrays = np.arange(PLAYERS, dtype=run.run.active.dtype), run.run.halves.copy(), run.run.chances.copy()
+    together = WIDTH // PLAYERS  # rounds whose words are drawn at once
+    players = np.tile(np.arange(PLAYERS, dtype=run.run.active.dtype), together)
+    arrays = run.run.words.copy(), players, np.repeat(np.arange(1, together + 1), PLAYERS)
     floor = _compiled(draw_only)
-    floor(*arrays, policy.randomised, 1, run.key)
-    return lambda: floor(*arrays, policy.randomised, rounds, run.key)
+    floor(*arrays, 1, run.key)
+    return lambda: floor(*arrays, -(-rounds // together), run.key)
 
 
 def time_threads(watch: Stopwatch, policy: Policy, horizon: int) -> None:

@@ -69,8 +69,10 @@ def _leave_scipy_alone() -> None:
 
 
 def _compile_callee(function: Callable[..., Any]) -> Any:
-    inline = not hasattr(function, "out_of_line")
-    return numba.njit(forceinline=inline, no_cpython_wrapper=True, pipeline_class=CalleeCompiler, **OPTIONS)(function)
+    inline, options = not hasattr(function, "out_of_line"), dict(OPTIONS)
+    if hasattr(function, "fused"):
+        options["fastmath"] = options["fastmath"] | {"contract": True}
+    return numba.njit(forceinline=inline, no_cpython_wrapper=True, pipeline_class=CalleeCompiler, **options)(function)
 
 
 class CalleeLibrary(JITCodeLibrary):  # type: ignore[misc]

@@ -23,6 +23,15 @@ def out_of_line(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function that computes bounds: a product and a sum in it may become one instruction.
+
+    That rounds once where others round twice, and so only where the last bit does not matter.
+    """
+    vars(function)["fused"] = True
+    return function
+
+
 class Walk:
     """A walk over the functions that kernels reach. Each is rebuilt once, with its names bound, and compiled by `jit`.
 
@@ -122,7 +131,7 @@ class CodeDigest:
         """Note a function's code, and what its names stand for."""
         used = sorted({name for code in _with_inner(function.__code__) for name in code.co_names})
         self._add(self.spell(function))
-        self._add(f"out of line {hasattr(function, 'out_of_line')}")
+        self._add(f"out of line {hasattr(function, 'out_of_line')}, fused {hasattr(function, 'fused')}")
         for values in named_values(function, self.names, self.homes):
             for name, value in values.items():
                 self._note(name, value, used)

@@ -16,6 +16,7 @@ from posse.problem import Problem
 from posse.schedule import Schedule
 from posse.simulation import kernel
 from posse.simulation.feedback import AT_ONCE, Feedback
+from posse.simulation.pick import LANES, LOWEST, WIDTH, arms_in_pairs
 from posse.streams import MAX_ROUND
 from posse.streams import key as run_key
 
@@ -58,18 +59,24 @@ Shapes = dict[str, tuple[type, tuple[int, ...]]]
 def run_shapes(policy: Policy, players: int, arms: int, delay: int, batch: int) -> Shapes:
     """Type and shape of what a run has beside what the policy knows."""
     place = np.uint64  # looks up others: a signed number might count from the end, which every look-up would pay for
-    halves = 8 * ((arms + 9) // 8) if policy.randomised else 0
+    ahead = max(players, WIDTH)
+    blocks = (arms + 9) // 8 if policy.randomised and policy.law is not Law.BETA else 1  # of four random words
+    rows = 2 * arms_in_pairs(arms) * WIDTH if policy.randomised and policy.law is not Law.BETA else 0
     return {
-        "center": (np.float64, (players, arms)),
-        "scale": (np.float64, (players, arms)),
+        "center": (np.float64, (arms, players)),
+        "scale": (np.float64, (arms, players)),
         "looked_at": (np.int64, (players,)),
-        "active": (place, (players,)),
+        "active": (place, (ahead,)),
+        "rounds": (np.int64, (ahead,)),
+        "chances": (np.int64, (ahead,)),
+        "begins": (np.int64, (WIDTH + 1,)),
         "arms": (place, (players,)),
-        "chances": (np.int64, (players,)),
         "rewards": (np.int64, (players,)),
-        "halves": (np.int64, (halves, min(players, kernel.TILE))),
-        "words": (np.int64, (4, arms if policy.law is Law.BETA else 0)),
-        "column": (np.float64, (2, players)),
+        "words": (np.uint32, (4 * blocks * WIDTH,)),
+        "bounds": (np.float32, (rows + LANES,)),
+        "rough": (np.float32, ((-(-players // WIDTH) + 1) * rows,)),
+        "top": (np.float32, (4 * WIDTH,)),
+        "beta_words": (np.int64, (4, arms if policy.law is Law.BETA else 0)),
         "uncounted": (np.int64, (2, arms, players)),
         "offset": (np.float64, (players,)),
         "late_count": (np.int64, (delay + batch,)),
@@ -83,14 +90,17 @@ def run_shapes(policy: Policy, players: int, arms: int, delay: int, batch: int) 
 
 def _allocate(shapes: Shapes) -> dict[str, np.ndarray]:
     """Arrays, all zero, in one block of whole cache lines, so that no two threads ever share a line."""
-    starts = np.cumsum([0] + [-(-math.prod(shape) // 16) * 16 for _, shape in shapes.values()])
-    block = np.zeros(int(starts[-1]) + 16, np.int64)
-    first = -block.ctypes.data // 8 % 16
+    sizes = [math.prod(shape) * np.dtype(dtype).itemsize for dtype, shape in shapes.values()]
+    starts = np.cumsum([0] + [-(-size // LINE) * LINE for size in sizes])
+    block = np.zeros(int(starts[-1]) + LINE, np.uint8)
+    first = -block.ctypes.data % LINE
     return {
-        name: block[first + start : first + start + math.prod(shape)].view(dtype).reshape(shape)
-        for (name, (dtype, shape)), start in zip(shapes.items(), starts, strict=False)
+        name: block[first + start : first + start + size].view(dtype).reshape(shape)
+        for (name, (dtype, shape)), start, size in zip(shapes.items(), starts, sizes, strict=False)
     }
 
+
+LINE = 128  # bytes, at least a cache line
 
 NO_MEASURES = kernel.Measures(np.zeros(0, np.int64), np.zeros(0))
 
@@ -134,7 +144,8 @@ class PolicyRun:
         sizes = problem.players, problem.arms, coded.columns.shape[1], coded.part_of.size
         known = state_shapes(policy, used_statistics(type(policy)), *sizes)
         arrays = _allocate(known | run_shapes(policy, problem.players, problem.arms, delay, batch))
-        bits = {f"{name}_bits": arrays[name].view(np.int64) for name in ("center", "scale", "column")}
+        arrays["rough"].reshape(-1, 2, WIDTH)[:, 0] = LOWEST  # an arm that is there only to make pairs never wins
+        bits = {f"{name}_bits": arrays[name].view(np.int64) for name in ("center", "scale")}
         arrays = {"indexed": arrays["statistics"], **bits} | arrays
         self.state = State(**{name: arrays[name] for name in State._fields})
         self.run = kernel.Run(**{name: arrays[name] for name in kernel.Run._fields})
@@ -154,7 +165,7 @@ class PolicyRun:
         begins, first = self.round < 0, max(self.round, 0) + 1
         count = self.kernels.advance(*self.arguments, measures, begins, first, to)
         if count < 0:
-            raise not_a_number(self.policy, self.state.indexed, self.run.center, self.run.scale)
+            raise not_a_number(self.policy, self.state.indexed, self.run.center.T, self.run.scale.T)
         self.round = to
         return count
 

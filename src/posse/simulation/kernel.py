@@ -12,18 +12,7 @@ import numpy as np
 
 from posse.compile import out_of_line
 from posse.policies.beta_draw import BLOCKS, beta_draw
-from posse.policies.bound import (
-    AT_OWN_PULL,
-    BETA,
-    IMED,
-    RANDOMISED,
-    SCHEDULED,
-    copy_own,
-    expected_at,
-    index_of,
-    own_of,
-    player_of,
-)
+from posse.policies.bound import AT_OWN_PULL, BETA, IMED, RANDOMISED, SCHEDULED
 from posse.policies.imed import least_evidence
 from posse.policies.refresh import counts_at_once
 from posse.policies.state import (
@@ -32,28 +21,28 @@ from posse.policies.state import (
     count_reward,
     fade,
     fades_at,
-    see,
     share_everything,
     share_round,
-    shared_as_seen,
     shared_now,
 )
 from posse.policies.statistics import COUNT, STEPS, SUM
 from posse.rewards import draw_reward
 from posse.schedule import CONCURRENT, activate
-from posse.simulation.pick import draw_halves, largest, pick
-from posse.streams import DRAW, MAX_ROUND, SAMPLE, block
+from posse.simulation.indices import evaluate, evaluate_all, evaluate_arm, evaluate_as_seen, evaluate_pulled
+from posse.simulation.pick import (
+    WIDTH,
+    bound_draws,
+    draw_words,
+    gather_rough,
+    largest,
+    pick,
+    rough_place,
+)
+from posse.streams import MAX_ROUND, SAMPLE, block
 
 BOUND_FOR_EACH_POLICY = True
 
 TIMED = False  # bound for each run: means change, rewards are late, or the policy forgets
-
-TILE = 32  # players whose random words are drawn together
-
-# NaN is told by its bits, which without the sign are larger than those of infinity: the compiler takes for granted that
-# there are no NaNs, and would leave out a comparison of floats.
-INFINITY = 0x7FF0000000000000
-NO_SIGN = 0x7FFFFFFFFFFFFFFF
 
 
 class Environment(NamedTuple):
@@ -71,19 +60,22 @@ class Environment(NamedTuple):
 class Run(NamedTuple):
     """What a run has beside what the policy knows: indices, and the current round."""
 
-    center: np.ndarray  # [player, arm]
-    scale: np.ndarray  # [player, arm]
+    center: np.ndarray  # [arm, player]
+    scale: np.ndarray  # [arm, player]
     center_bits: np.ndarray  # the same memory as integers
     scale_bits: np.ndarray
     looked_at: np.ndarray  # [player], the last round whose data is in the player's indices, where players may miss one
-    active: np.ndarray  # [place], the players of the current round, in order; the next three go with it
-    arms: np.ndarray  # [place]
+    active: np.ndarray  # [place], the players of the current round and some that follow, each in order
+    rounds: np.ndarray  # [place], the round of each
     chances: np.ndarray  # [place], the random words of the rewards
-    rewards: np.ndarray  # [place], in grid steps
-    halves: np.ndarray  # [half word, place in the tile]
-    words: np.ndarray  # [word, arm], where indices are Beta draws
-    column: np.ndarray  # [2, player], centers and scales of an arm on their way
-    column_bits: np.ndarray  # the same memory as integers
+    begins: np.ndarray  # [round], where the players of each of these rounds begin; the first is 0
+    arms: np.ndarray  # [player], those of the current round, in order; the next goes with it
+    rewards: np.ndarray  # [player], in grid steps
+    words: np.ndarray  # random words, and what follows from them: flat tables of `posse.simulation.pick`
+    bounds: np.ndarray
+    rough: np.ndarray
+    top: np.ndarray
+    beta_words: np.ndarray  # [word, arm], where indices are Beta draws
     uncounted: np.ndarray  # [2, arm, player], pulls and reward sums that statistics lack: late ones and forgotten ones
     offset: np.ndarray  # [player], regret beyond pulls · gaps of the round, because gaps were others before
     late_count: np.ndarray  # [row], how many rewards of a round are late; the next three go with it
@@ -198,39 +190,58 @@ def change_means(state, run, environment, change):
 @out_of_line
 def play(state, run, environment, participation, constants, key, clock, first, last):
     """Play rounds `first` … `last`; return how many players were active in the last one, or −1 for an index of NaN."""
-    active, arms = run.active, run.arms
+    concurrent = participation.kind == CONCURRENT
+    count = 0
+    while first <= last:
+        ahead = activate_ahead(run, participation, first, last, key)
+        for t in range(first, first + ahead):
+            begin, end = run.begins[t - first], run.begins[t - first + 1]
+            count = end - begin
+            active, chances = run.active[begin:end], run.chances[begin:end]
+            log_T = log_of(t, clock)
+            looks = clock.anytime or not (AT_OWN_PULL or SCHEDULED)
+            if looks and look(state, run, active, concurrent, t, clock.anytime, log_T, constants):
+                return -1
+            choose(state, run, begin, end, run.begins[ahead], t, key)
+            for place in range(count):
+                player, arm = active[place], run.arms[place]
+                mean, chance = environment.means[player, arm], chances[place]
+                run.rewards[place] = draw_reward(
+                    environment.family, environment.parameter, mean, chance, player, t, key
+                )
+            if not TIMED:
+                for place in range(count):
+                    count_reward(state, run.arms[place], active[place], run.rewards[place], t)
+
+            players, pulled, arrived = active, run.arms, count
+            if TIMED:
+                keep_late(run, active, t)
+                arrived = count_late(state, run, clock.delay, clock.batch, t)
+                players, pulled = run.arrived_players, run.arrived_arms
+            if learn(state, run, players, pulled, arrived, t, clock.anytime, log_T, constants):
+                return -1
+        first += ahead
+    return count
+
+
+def activate_ahead(run, participation, first, last, key):
+    """Write who is active in rounds `first` …, as many as there is place for; return how many rounds that are.
+
+    Random words do not depend on what a run saw. Those of several rounds at once fill whole vectors.
+    """
     kind, probabilities = participation.kind, participation.probabilities
     mask, spans = participation.mask, participation.spans
-    count, wrong = 0, False
-    for t in range(first, last + 1):
-        count = activate(active, run.chances, kind, probabilities, mask, spans, t, key)
-        log_T = log_of(t, clock)
-        if clock.anytime or not (AT_OWN_PULL or SCHEDULED):
-            wrong |= look(state, run, count, kind == CONCURRENT, t, clock.anytime, log_T, constants)
-
-        if BETA:
-            choose_by_beta(state, run, count, t, key)
-        else:
-            choose(run, count, t, key)
-
+    players, places, ahead = run.arms.size, 0, 0
+    while first + ahead <= last and ahead < WIDTH and places + players <= run.active.size:
+        active, chances = run.active[places : places + players], run.chances[places : places + players]
+        count = activate(active, chances, kind, probabilities, mask, spans, first + ahead, key)
+        rounds = run.rounds[places : places + count]
         for place in range(count):
-            player, arm = active[place], arms[place]
-            mean, chance = environment.means[player, arm], run.chances[place]
-            reward = draw_reward(environment.family, environment.parameter, mean, chance, player, t, key)
-            run.rewards[place] = reward
-            if not TIMED:
-                count_reward(state, arm, player, reward, t)
-
-        if TIMED:
-            keep_late(run, count, t)
-            arrived = count_late(state, run, clock.delay, clock.batch, t)
-            players, pulled = run.arrived_players, run.arrived_arms
-            wrong |= learn(state, run, players, pulled, arrived, t, clock.anytime, log_T, constants)
-        else:
-            wrong |= learn(state, run, active, arms, count, t, clock.anytime, log_T, constants)
-        if wrong:
-            return -1
-    return count
+            rounds[place] = first + ahead
+        places += count
+        ahead += 1
+        run.begins[ahead] = places
+    return ahead
 
 
 def learn(state, run, players, arms, count, t, anytime, log_T, constants):
@@ -249,12 +260,12 @@ def learn(state, run, players, arms, count, t, anytime, log_T, constants):
     return wrong
 
 
-def keep_late(run, count, t):
+def keep_late(run, active, t):
     """Keep the rewards of round t, which nobody knows yet."""
     row = t % run.late_count.size
-    run.late_count[row] = count
-    for place in range(count):
-        player, arm, reward = run.active[place], run.arms[place], run.rewards[place]
+    run.late_count[row] = active.size
+    for place in range(active.size):
+        player, arm, reward = active[place], run.arms[place], run.rewards[place]
         run.late_players[row, place], run.late_arms[row, place], run.late_rewards[row, place] = player, arm, reward
         run.uncounted[COUNT, arm, player] += 1
         run.uncounted[SUM, arm, player] += reward
@@ -277,86 +288,27 @@ def count_late(state, run, delay, batch, t):
     return arrived
 
 
-def look(state, run, count, concurrent, t, anytime, log_T, constants):
+def look(state, run, active, concurrent, t, anytime, log_T, constants):
     """Bring the active players' indices up to date, as far as their own pulls did not; return whether one is NaN."""
-    arms = run.center.shape[1]
+    arms, players = run.center.shape
     wrong = False
     if AT_OWN_PULL or SCHEDULED:
-        for place in range(count):
+        for place in range(active.size):
             for arm in range(arms):
-                wrong |= evaluate_as_seen(state, run, arm, run.active[place], log_T, constants)
+                wrong |= evaluate_as_seen(state, run, arm, active[place], log_T, constants)
         return wrong
     oldest = t - 2  # whose data everybody has when nobody ever misses a round
     if not concurrent:
-        for place in range(count):
-            oldest = min(oldest, run.looked_at[run.active[place]])
-            run.looked_at[run.active[place]] = t - 1
+        for place in range(active.size):
+            oldest = min(oldest, run.looked_at[active[place]])
+            run.looked_at[active[place]] = t - 1
     for arm in range(arms):
         if anytime or state.pulled_at[arm] > oldest:
-            if count < run.center.shape[0]:
-                for place in range(count):
-                    wrong |= evaluate_as_seen(state, run, arm, run.active[place], log_T, constants)
+            if active.size < players:
+                for place in range(active.size):
+                    wrong |= evaluate_as_seen(state, run, arm, active[place], log_T, constants)
             else:
                 wrong |= evaluate_arm(state, run, arm, log_T, constants)
-    return wrong
-
-
-def evaluate(state, run, arm, player, shared, log_T, constants):
-    """Form a pair's center and scale, from this that is shared of the arm; return whether one is NaN."""
-    own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-    expected = expected_at(state.of_pair, (arm, player))
-    center, scale = index_of(own, shared, known, expected, *run.center.shape, log_T, constants)
-    run.center[player, arm], run.scale[player, arm] = center, scale
-    wrong = INFINITY - (run.center_bits[player, arm] & NO_SIGN)
-    if RANDOMISED:
-        wrong |= INFINITY - (run.scale_bits[player, arm] & NO_SIGN)
-    return wrong < 0
-
-
-def evaluate_as_seen(state, run, arm, player, log_T, constants):
-    """Form a pair's center and scale, from what the player has seen of the arm; return whether one is NaN."""
-    return evaluate(state, run, arm, player, shared_as_seen(state, arm, (arm, player)), log_T, constants)
-
-
-def evaluate_arm(state, run, arm, log_T, constants):
-    """Form an arm's centers and scales for all players; without gaps, so that the compiler vectorises it."""
-    (players, arms), column = run.center.shape, run.column
-    shared = shared_now(state, arm)
-    for player in range(players):
-        own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-        expected = expected_at(state.of_pair, (arm, player))
-        column[0, player], column[1, player] = index_of(own, shared, known, expected, players, arms, log_T, constants)
-    for player in range(players):
-        run.center[player, arm], run.scale[player, arm] = column[0, player], column[1, player]
-    wrong = 0
-    for player in range(players):
-        wrong |= INFINITY - (run.column_bits[0, player] & NO_SIGN)
-        if RANDOMISED:
-            wrong |= INFINITY - (run.column_bits[1, player] & NO_SIGN)
-    return wrong < 0
-
-
-@out_of_line
-def evaluate_all(state, run, log_T, constants):
-    """Form every center and scale; return whether one is NaN."""
-    wrong = False
-    for arm in range(run.center.shape[1]):
-        if AT_OWN_PULL:
-            for player in range(run.center.shape[0]):
-                see(state, arm, (arm, player))
-        wrong |= evaluate_arm(state, run, arm, log_T, constants)
-    return wrong
-
-
-@out_of_line
-def evaluate_pulled(state, run, log_T, constants):
-    """Form the centers and scales of pairs that were pulled since theirs were formed; return whether one is NaN."""
-    wrong = False
-    for arm in range(state.statistics[COUNT].shape[0]):
-        for player in range(state.statistics[COUNT].shape[1]):
-            if state.indexed[COUNT][arm, player] != state.statistics[COUNT][arm, player]:
-                copy_own(state.indexed, state.statistics, (arm, player))
-                wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)
     return wrong
 
 
@@ -365,38 +317,54 @@ def settle(state, run, clock, t, constants):
     if AT_OWN_PULL and not clock.anytime:
         return  # they are
     log_T = log_of(t, clock)
-    for arm in range(run.center.shape[1]):
-        for player in range(run.center.shape[0]):
+    for arm in range(run.center.shape[0]):
+        for player in range(run.center.shape[1]):
             evaluate_as_seen(state, run, arm, player, log_T, constants)
 
 
-def choose(run, count, t, key):
-    """Write the arm of each active player into `arms`, and the random word of its reward into `chances`."""
-    active, arms, chances, halves = run.active, run.arms, run.chances, run.halves
-    if RANDOMISED:
-        for start in range(0, count, TILE):
-            stop = min(start + TILE, count)
-            draw_halves(active, start, stop, t, key, halves)
-            for place in range(start, stop):
-                chances[place] = halves[0, place - start] + (halves[1, place - start] << 16)
-            for place in range(start, stop):
-                arms[place] = pick(active[place], place - start, run.center, run.scale, halves, t, key)
-    else:
-        for place in range(count):
-            chances[place], _, _, _ = block(0, active[place], t, DRAW, key)
-        for place in range(count):
-            if IMED:
-                arms[place] = least_evidence(run.center[active[place]], run.scale[active[place]])
-            else:
-                arms[place] = largest(run.center, active[place])
+def choose(state, run, begin, end, places, t, key):
+    """Write the arms of the players in places `begin` … `end` − 1 into `arms`.
+
+    Random words are drawn for up to WIDTH places at a time: those of all rounds ahead, or parts of a large round.
+    """
+    for start in range(begin, end, WIDTH):
+        if start % WIDTH == 0:
+            draw(run, start, min(start + WIDTH, places), key)
+        stop = min(start + WIDTH, end)
+        players, arms = run.active[start:stop], run.arms[start - begin : stop - begin]
+        if BETA:
+            choose_by_beta(state, run, players, arms, t, key)
+        elif RANDOMISED:
+            tile = rough_place(0, start - begin, run.center.shape[0])
+            if end - begin < run.center.shape[1]:
+                tile = gather_rough(run.rough, players, run.center.shape[0])
+            column = np.uint64(start % WIDTH)
+            tables = run.rough, tile, run.words, run.bounds, column, run.top, run.center, run.scale
+            pick(*tables, players, arms, t, key)
+        else:
+            for place in range(players.size):
+                player = players[place]
+                if IMED:
+                    arms[place] = least_evidence(run.center[:, player], run.scale[:, player])
+                else:
+                    arms[place] = largest(run.center, player)
 
 
-def choose_by_beta(state, run, count, t, key):
-    """`choose` where indices are Beta draws, `center` and `scale` their a and b; the words of rewards are the same."""
-    pulls, words = state.statistics[COUNT], run.words
-    for place in range(count):
-        player = run.active[place]
-        run.chances[place], _, _, _ = block(0, player, t, DRAW, key)
+def draw(run, start, stop, key):
+    """Draw the random words of some places, and bound what arms draw with them."""
+    draw_words(run.words, run.active[start:stop], run.rounds[start:stop], key)
+    chances = run.chances[start:stop]
+    for place in range(stop - start):
+        chances[place] = run.words[place]
+    if RANDOMISED and not BETA:
+        bound_draws(run.words, run.bounds, stop - start, run.center.shape[0])
+
+
+def choose_by_beta(state, run, players, arms, t, key):
+    """Pick arms where indices are Beta draws, `center` and `scale` their a and b."""
+    pulls, words = state.statistics[COUNT], run.beta_words
+    for place in range(players.size):
+        player = players[place]
         for arm in range(pulls.shape[0]):
             words[0, arm], words[1, arm], words[2, arm], words[3, arm] = block(arm * BLOCKS, player, t, SAMPLE, key)
         first = 0  # the arm pulled most, whose index is likely to be the largest, makes the floor
@@ -407,10 +375,10 @@ def choose_by_beta(state, run, count, t, key):
             value = beta_index(run, arm, player, highest, t, key) if arm != first else -math.inf
             best = arm if value > highest else best
             highest = max(highest, value)
-        run.arms[place] = best
+        arms[place] = best
 
 
 def beta_index(run, arm, player, floor, t, key):
     """The index of an arm if it is above the floor, else anything up to the floor."""
-    words = run.words[0, arm], run.words[1, arm], run.words[2, arm], run.words[3, arm]
-    return beta_draw(run.center[player, arm], run.scale[player, arm], floor, words, arm, player, t, key)
+    words = run.beta_words[0, arm], run.beta_words[1, arm], run.beta_words[2, arm], run.beta_words[3, arm]
+    return beta_draw(run.center[arm, player], run.scale[arm, player], floor, words, arm, player, t, key)

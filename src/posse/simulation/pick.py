@@ -1,73 +1,172 @@
-"""How an arm is picked without computing its normal draw.
+"""How arms are picked without computing their normal draws: for many players at once, by bounds in single precision.
 
-The first 16 bits of an arm's draw bound it from below and above by table (`posse.normal`), and so bound the arm's
-index. If only one arm's upper bound reaches the largest lower bound, that arm has won; this settles about 99 of 100
-decisions. Otherwise the arms whose upper bounds reach it are compared by their full 64-bit draws. Rounding is
-monotone, so the pick is always the one that computing every index would give, ties to the lowest arm included.
+The first 16 bits of an arm's draw bound it from below and above (`posse.normal.bounds_of`), and so bound the arm's
+index. If only one arm's upper bound reaches the largest lower bound, that arm has won; this settles all but about one
+of 500 decisions. Otherwise the arms whose upper bounds reach it are compared by their full 64-bit draws, in double
+precision. So the pick is always the one that computing every index would give, ties to the lowest arm included.
+
+Tables here are flat, with WIDTH places side by side in a row. The compiler knows WIDTH, and can therefore tell that
+rows do not overlap, which it must to vectorise. Places in them are unsigned: a signed one might count from the end.
 """
 
 import math
 
-from posse.compile import out_of_line
-from posse.normal import HIGH, LOW, bin_of, normal
+import numpy as np
+
+from posse.compile import fused, out_of_line
+from posse.normal import bounds_of, normal
 from posse.streams import DRAW, REFINE, block
 
+WIDTH = 128
+ROW, TWO_ROWS, THREE_ROWS = np.uint64(WIDTH), np.uint64(2 * WIDTH), np.uint64(3 * WIDTH)
+LANES = 16  # places are taken in so many at once, whether they are in use or not
 
-def draw_halves(active, start, stop, t, key, halves):
-    """The random words of a tile of players, as 16-bit halves: rows 0 and 1 for the reward, row 2 + arm for an arm."""
-    for number in range(halves.shape[0] // 8):
-        for place in range(stop - start):
-            w0, w1, w2, w3 = block(number, active[start + place], t, DRAW, key)
-            halves[8 * number, place] = w0 & 0xFFFF
-            halves[8 * number + 1, place] = w0 >> 16
-            halves[8 * number + 2, place] = w1 & 0xFFFF
-            halves[8 * number + 3, place] = w1 >> 16
-            halves[8 * number + 4, place] = w2 & 0xFFFF
-            halves[8 * number + 5, place] = w2 >> 16
-            halves[8 * number + 6, place] = w3 & 0xFFFF
-            halves[8 * number + 7, place] = w3 >> 16
+LOWEST = np.float32(-3e38)
+FAR = np.float32(3e38)  # stands for a center that is not below NEAR, or has such a scale: it may win or not
+NEAR = np.float32(1e30)
+ROUNDING = np.float32(2.0**-21)  # several times the relative error of a bound; what scales it is in the bounds of draws
+TINY = np.float32(1e-30)
+LOWER_HALF, UPPER_HALF = np.uint32(0xFFFF), np.uint32(16)
 
 
-def pick(player, place, center, scale, halves, t, key):
-    """The arm with the largest index for a player, by bounds where they decide."""
-    floor = -math.inf
-    highest = -math.inf
-    second = -math.inf
-    best = 0
-    for arm in range(center.shape[1]):
-        row = bin_of(halves[2 + arm, place])
-        floor = max(floor, center[player, arm] + scale[player, arm] * LOW[row])
-        high = center[player, arm] + scale[player, arm] * HIGH[row]
-        best = arm if high > highest else best
-        second = max(second, min(highest, high))
-        highest = max(highest, high)
-    if second < floor:
-        return best
-    return compare(player, place, center, scale, halves, floor, t, key)
+def arms_in_pairs(arms):
+    """How many arms tables have: arms are taken two at a time, as a random word has the first bits of two."""
+    return (arms + 1) // 2 * 2
+
+
+def whole_vectors(count):
+    """How many places are taken for so many."""
+    return (count + LANES - 1) // LANES * LANES
+
+
+def rough_place(arm, player, arms):
+    """Where a pair's rough center stands; its rough scale stands a row later."""
+    tile = np.uint64(player) // ROW * np.uint64(arms_in_pairs(arms))
+    return (tile + np.uint64(arm)) * TWO_ROWS + np.uint64(player) % ROW
+
+
+def gather_rough(rough, players, arms):
+    """Copy the rough centers and scales of these players together, as a last tile; return where it begins."""
+    tile = np.uint64(rough.size - 2 * WIDTH * arms_in_pairs(arms))
+    for arm in range(arms):
+        for lane in range(players.size):
+            place, to = rough_place(arm, players[lane], arms), tile + np.uint64(2 * WIDTH * arm + lane)
+            rough[to], rough[to + ROW] = rough[place], rough[place + ROW]
+    return tile
+
+
+def put_rough(rough, place, center, scale):
+    """Keep a center and a scale in single precision; both up to NEAR, or FAR and 0."""
+    rough[place], rough[place + ROW] = center, scale
+
+
+def draw_words(words, players, rounds, key):
+    """The random words of these places, a row for each: the first for the reward, each other for two arms."""
+    for number in range(words.size // (4 * WIDTH)):
+        row = np.uint64(4 * WIDTH * number)
+        for lane in range(players.size):
+            place = row + np.uint64(lane)
+            w0, w1, w2, w3 = block(number, players[lane], rounds[lane], DRAW, key)
+            words[place] = w0
+            words[place + ROW] = w1
+            words[place + TWO_ROWS] = w2
+            words[place + THREE_ROWS] = w3
+
+
+def bound_draws(words, bounds, count, arms):
+    """Lower and upper bounds of every arm's draws in so many places, two rows for each arm, from the words."""
+    lanes = whole_vectors(count)
+    for pair in range(arms_in_pairs(arms) // 2):
+        word, bound = np.uint64(WIDTH * (pair + 1)), np.uint64(4 * WIDTH * pair)
+        for lane in range(lanes):
+            at = bound + np.uint64(lane)
+            bounds[at], bounds[at + ROW] = bounds_of(words[word + np.uint64(lane)] & LOWER_HALF)
+        for lane in range(lanes):
+            at = bound + TWO_ROWS + np.uint64(lane)
+            bounds[at], bounds[at + ROW] = bounds_of(words[word + np.uint64(lane)] >> UPPER_HALF)
+
+
+def bound_indices(rough, tile, bounds, column, top, lanes, arms):
+    """Fill the rows of `top`: the largest lower bound of an index, the two largest upper ones, whose the first is."""
+    for lane in range(lanes):
+        place = np.uint64(lane)
+        top[place] = top[place + ROW] = top[place + TWO_ROWS] = LOWEST
+        top[place + THREE_ROWS] = 0.0
+    for arm in range(0, arms, 2):
+        row = np.uint64(2 * WIDTH * arm)
+        for lane in range(lanes):
+            place = np.uint64(lane)
+            best = top[place], top[place + ROW], top[place + TWO_ROWS], top[place + THREE_ROWS]
+            at, drawn = tile + row + place, column + row + place
+            best = better(best, arm, rough[at], rough[at + ROW], bounds[drawn], bounds[drawn + ROW])
+            at, drawn = at + TWO_ROWS, drawn + TWO_ROWS
+            best = better(best, arm + 1, rough[at], rough[at + ROW], bounds[drawn], bounds[drawn + ROW])
+            top[place], top[place + ROW], top[place + TWO_ROWS], top[place + THREE_ROWS] = best
+
+
+@fused
+def better(best, arm, center, scale, low, high):
+    """`best` with one arm more."""
+    floor, highest, second, winner = best
+    lower, upper = center + scale * low, center + scale * high
+    winner = np.float32(arm) if upper > highest else winner
+    return max(floor, lower), max(highest, upper), max(second, min(highest, upper)), winner
+
+
+def is_open(floor, second):
+    """Whether more than one arm may have the largest index."""
+    return second + ROUNDING * abs(second) + TINY >= floor - ROUNDING * abs(floor) or floor >= NEAR
+
+
+def pick(rough, tile, words, bounds, column, top, center, scale, players, arms, t, key):
+    """Write the arm with the largest index for each of these players into `arms`, by bounds where they decide."""
+    count = center.shape[0]
+    bound_indices(rough, tile, bounds, column, top, whole_vectors(players.size), count)
+    some_open = False
+    for lane in range(players.size):
+        place = np.uint64(lane)
+        arms[lane] = np.uint64(np.int32(top[place + THREE_ROWS]))
+        some_open |= is_open(top[place], top[place + TWO_ROWS])
+    if some_open:
+        for lane in range(players.size):
+            place = np.uint64(lane)
+            floor = top[place]
+            if is_open(floor, top[place + TWO_ROWS]):
+                at, drawn = tile + place, column + place
+                arms[lane] = compare(rough, at, words, bounds, drawn, floor, center, scale, players[lane], t, key)
 
 
 @out_of_line
-def compare(player, place, center, scale, halves, floor, t, key):
+def compare(rough, at, words, bounds, drawn, floor, center, scale, player, t, key):
     """The arm with the largest index, computed for the arms whose upper bound reaches the floor."""
+    floor = floor - ROUNDING * abs(floor) if floor < NEAR else LOWEST
     best = -1
     best_index = -math.inf
-    for arm in range(center.shape[1]):
-        half = halves[2 + arm, place]
-        if center[player, arm] + scale[player, arm] * HIGH[bin_of(half)] >= floor:
+    for arm in range(center.shape[0]):
+        row = np.uint64(2 * WIDTH * arm)
+        upper = rough[at + row] + rough[at + row + ROW] * bounds[drawn + row + ROW]
+        if upper + ROUNDING * abs(upper) + TINY >= floor:
             middle, last, _, _ = block(arm, player, t, REFINE, key)
-            value = center[player, arm] + scale[player, arm] * normal(half, middle, last)
+            half = first_half(words, drawn, arm)
+            value = center[arm, player] + scale[arm, player] * normal(half, middle, last)
             if best < 0 or value > best_index:
                 best = arm
                 best_index = value
-    return max(best, 0)  # no arm qualifies only if an index is NaN, and then the run stops after this round
+    return best
+
+
+def first_half(words, column, arm):
+    """The first 16 bits of an arm's draw."""
+    word = np.int64(words[column + np.uint64(WIDTH * (1 + arm // 2))])
+    return word >> 16 if arm % 2 else word & 0xFFFF
 
 
 def largest(center, player):
     """The arm with the largest center, the lowest of several."""
     best = 0
-    best_center = center[player, 0]
-    for arm in range(1, center.shape[1]):
-        if center[player, arm] > best_center:
+    best_center = center[0, player]
+    for arm in range(1, center.shape[0]):
+        if center[arm, player] > best_center:
             best = arm
-            best_center = center[player, arm]
+            best_center = center[arm, player]
     return best

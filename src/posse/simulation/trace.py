@@ -58,12 +58,12 @@ def trace(
     centers = np.empty((work.horizon + 1, *problem.means.shape))
     scales = np.empty_like(centers)
     run.advance(0)
-    centers[0], scales[0] = run.run.center, run.run.scale
+    centers[0], scales[0] = run.run.center.T, run.run.scale.T
     for t in range(1, work.horizon + 1):
         count = run.advance(t)
         players = run.run.active[:count]
         arms[t - 1, players] = run.run.arms[:count]
         rewards[t - 1, players] = run.run.rewards[:count] / GRID
         run.settle()
-        centers[t], scales[t] = run.run.center, run.run.scale
+        centers[t], scales[t] = run.run.center.T, run.run.scale.T
     return Trace(arms >= 0, arms, rewards, centers, scales)
