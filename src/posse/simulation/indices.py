@@ -25,10 +25,10 @@ def evaluate(state, run, arm, player, shared, log_T, constants):
     arms, players = run.center.shape
     own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
     expected = expected_at(state.of_pair, (arm, player))
-    center, scale = index_of(own, shared, known, expected, players, arms, log_T, constants)
-    run.center[arm, player], run.scale[arm, player] = center, scale
+    centers, scales = run.center[arm], run.scale[arm]
+    centers[player], scales[player] = index_of(own, shared, known, expected, players, arms, log_T, constants)
     if RANDOMISED and not BETA:
-        put_rough(run.rough, rough_place(arm, player, arms), center, scale)
+        put_rough(run.rough, rough_place(arm, player, arms), centers[player], scales[player])
     return beyond(run, arm, player, LARGE) < 0 and check_large(run, arm, player)
 
 
@@ -56,17 +56,17 @@ def evaluate_as_seen(state, run, arm, player, log_T, constants):
 def evaluate_arm(state, run, arm, log_T, constants):
     """Form an arm's centers and scales for all players; in loops that the compiler vectorises."""
     arms, players = run.center.shape
+    centers, scales = run.center[arm], run.scale[arm]
     shared = shared_now(state, arm)
     for player in range(players):
         own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
         expected = expected_at(state.of_pair, (arm, player))
-        center, scale = index_of(own, shared, known, expected, players, arms, log_T, constants)
-        run.center[arm, player], run.scale[arm, player] = center, scale
+        centers[player], scales[player] = index_of(own, shared, known, expected, players, arms, log_T, constants)
     for first in range(0, players if RANDOMISED and not BETA else 0, WIDTH):
         place = rough_place(arm, first, arms)
         for player in range(first, min(first + WIDTH, players)):
             at = place + np.uint64(player - first)
-            put_rough(run.rough, at, run.center[arm, player], run.scale[arm, player])
+            put_rough(run.rough, at, centers[player], scales[player])
     room = 0
     for player in range(players):
         room |= beyond(run, arm, player, LARGE)
