@@ -2,7 +2,7 @@
 
 The first 16 bits of an arm's draw bound it from below and above (`posse.normal.bounds_of`), and so bound the arm's
 index. If only one arm's upper bound reaches the largest lower bound, that arm has won; this settles all but about one
-of 500 decisions. Otherwise the arms whose upper bounds reach it are compared by their full 64-bit draws, in double
+of 1,000 decisions. Otherwise the arms whose upper bounds reach it are compared by their full 64-bit draws, in double
 precision. So the pick is always the one that computing every index would give, ties to the lowest arm included.
 
 Tables here are flat, with WIDTH places side by side in a row. The compiler knows WIDTH, and can therefore tell that
