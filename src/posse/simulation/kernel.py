@@ -33,10 +33,9 @@ from posse.simulation.pick import (
     WIDTH,
     bound_draws,
     draw_words,
-    gather_rough,
     largest,
     pick,
-    rough_place,
+    side_by_side,
 )
 from posse.streams import MAX_ROUND, SAMPLE, block
 
@@ -335,9 +334,7 @@ def choose(state, run, begin, end, places, t, key):
         if BETA:
             choose_by_beta(state, run, players, arms, t, key)
         elif RANDOMISED:
-            tile = rough_place(0, start - begin, run.center.shape[0])
-            if end - begin < run.center.shape[1]:
-                tile = gather_rough(run.rough, players, run.center.shape[0])
+            tile = side_by_side(run.rough, players, run.center.shape[0])
             column = np.uint64(start % WIDTH)
             tables = run.rough, tile, run.words, run.bounds, column, run.top, run.center, run.scale
             pick(*tables, players, arms, t, key)

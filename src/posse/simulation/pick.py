@@ -2,7 +2,7 @@
 
 The first 16 bits of an arm's draw bound it from below and above (`posse.normal.bounds_of`), and so bound the arm's
 index. If only one arm's upper bound reaches the largest lower bound, that arm has won; this settles all but about one
-of 500 decisions. Otherwise the arms whose upper bounds reach it are compared by their full 64-bit draws, in double
+of 1,000 decisions. Otherwise the arms whose upper bounds reach it are compared by their full 64-bit draws, in double
 precision. So the pick is always the one that computing every index would give, ties to the lowest arm included.
 
 Tables here are flat, with WIDTH places side by side in a row. The compiler knows WIDTH, and can therefore tell that
@@ -45,8 +45,11 @@ def rough_place(arm, player, arms):
     return (tile + np.uint64(arm)) * TWO_ROWS + np.uint64(player) % ROW
 
 
-def gather_rough(rough, players, arms):
-    """Copy the rough centers and scales of these players together, as a last tile; return where it begins."""
+def side_by_side(rough, players, arms):
+    """Where the rough centers of these players begin, side by side; unless they are, copy them to a last tile."""
+    first, last = players[0], players[players.size - 1]
+    if np.int64(last - first) == players.size - 1 and first // ROW == last // ROW:
+        return rough_place(0, first, arms)
     tile = np.uint64(rough.size - 2 * WIDTH * arms_in_pairs(arms))
     for arm in range(arms):
         for lane in range(players.size):
