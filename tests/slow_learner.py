@@ -15,6 +15,7 @@ from slow_time import kept, step_at
 import naive_guarantee
 import naive_posse
 from posse.policies import Law, Refresh
+from posse.policies.bound import ALONE
 
 SHIFT = 2**-10  # by how much rewards are moved to see how far a center follows
 
@@ -104,7 +105,7 @@ class SlowLearner(SlowHistory):
 
     def call(self, function, **numbers):
         """What one of the policy's functions gives for numbers by name."""
-        numbers |= dict(zip(self.policy.constant_names(), self.constants(), strict=True))
+        numbers |= {"lane": ALONE} | dict(zip(self.policy.constant_names(), self.constants(), strict=True))
         return getattr(self.policy, function)(*(numbers[name] for name in self.policy.named_by(function)))
 
     def more_statistics(self, player, arm):

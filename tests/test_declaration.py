@@ -200,7 +200,7 @@ class TestBindings:
         tables = np.ones((5, 2, 3), np.int64)
         tables[3] = 0
         state = SimpleNamespace(statistics=tables, of_arm=np.zeros((2, 1)), of_player=np.zeros((4, 1)))
-        made["fill_summary"](state, 1.0, ())
+        made["fill_summary"](state, 1.0, (), 0)
         assert state.of_arm[:, 0] == pytest.approx([0.5 / 4] * 2)
         assert state.of_player[:3, 0] == pytest.approx([0.5 / 3] * 3)
 

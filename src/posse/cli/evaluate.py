@@ -100,7 +100,8 @@ def _with_class_name(text: str) -> str:
     from posse.policies import all_policies
 
     name, bracket, rest = text.strip().partition("(")
-    classes = {policy.name: policy.__name__ for policy in all_policies() if policy.name}
+    own = (cls for cls in all_policies() if cls.__module__.startswith("posse.policies."))
+    classes = {cls.name: cls.__name__ for cls in own if cls.name}
     return classes.get(name.strip(), name) + bracket + rest
 
 
