@@ -18,7 +18,7 @@ from posse.rewards import GRID
 
 def call(policy, function="index", **numbers):
     """What one of a policy's functions gives; the policy's constants are known."""
-    numbers |= dict(zip(policy.constant_names(), policy.constants(), strict=True))
+    numbers |= {"lane": ALONE} | dict(zip(policy.constant_names(), policy.constants(), strict=True))
     for name in [name for name in numbers if " " in name]:  # several numbers of one name
         numbers.setdefault(name.split()[0], []).append(numbers[name])
     return getattr(policy, function)(*(numbers[name] for name in policy.named_by(function)))
