@@ -61,13 +61,9 @@ class Core:
         self.kept: tuple[str, ...] = ("statistics", *KEPT_TOO.get(policy.refresh, ()))
         if policy.of_pair and policy.welcome is None:
             self.kept += ("of_pair",)
-        self._scratch = BETA_SCRATCH if policy.law is Law.BETA else SCRATCH
+        self.scratch = BETA_SCRATCH if policy.law is Law.BETA else SCRATCH  # numbers for each arm
         self.coder = Coder(attributes)
         self._arrays: dict[str, np.ndarray] = {}
-
-    def scratch(self, arms: int) -> tuple[np.ndarray, np.ndarray]:
-        """What `weigh` and `choose` need to compute probabilities."""
-        return np.empty((kernel.ROWS, arms)), np.empty((arms, self._scratch))
 
     def empty(self, players: Sequence[Sequence[Value]], arms: int, log_T: float) -> State:
         """Nothing observed yet; players are given by their attributes."""

@@ -81,7 +81,8 @@ class LearnerState:
         offers = np.array([own.get(player, offered) for player in players]) if own else offered[None]
         count, arms = len(players), offered.size
         out, drawn = np.empty((count, 4, arms)), np.empty((count, 4))
-        rest = offers, self._mixture, self.decisions, self._key, out, drawn, *self.core.scratch(arms)
+        scratch = np.empty((kernel.ROWS, arms)), np.empty((arms, self.core.scratch))
+        rest = offers, self._mixture, self.decisions, self._key, out, drawn, *scratch
         self.core.kernels.choose(tuple(self.known), np.array(players, np.int64), *self._indexed(), *rest)
         probabilities = out[:, kernel.PROBABILITY]
         restricted = bool(own) or offered is not self.arm_roster.here or self.arm_roster.count < arms
@@ -170,7 +171,8 @@ class LearnerState:
     def probabilities(self, evaluated: np.ndarray, offered: np.ndarray, mixed: bool = True) -> np.ndarray:
         """Each arm's probability, from what `evaluate` gave; with limits and holdout, if they are mixed in."""
         mixture = self._mixture if mixed else (0.0, NO_LIMITS, 0.0, 0)
-        self.core.kernels.weigh(offered, mixture, self.decisions, evaluated, *self.core.scratch(offered.size))
+        scratch = np.empty((kernel.ROWS, offered.size)), np.empty((offered.size, self.core.scratch))
+        self.core.kernels.weigh(offered, mixture, self.decisions, evaluated, *scratch)
         return evaluated[kernel.PROBABILITY]
 
     def shared_weights(self) -> np.ndarray:
