@@ -2,60 +2,24 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import multiprocessing
-import os
 import pickle
 import signal
-import subprocess
 import sys
-import textwrap
-import threading
 import time
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
+from small_runs import SMALL, TEXT, files, start, undisturbed
 
 import posse
-from posse.experiments import ResultStore, RunError, StoreError, load, parse, run
+from posse.experiments import ResultStore, RunError, StoreError, parse, run
 from posse.experiments.runs import runner
 from posse.experiments.runs.store import file_content
 from posse.experiments.spec.study import Unit
 from posse.policies.bindings import bindings
-from posse.policies.user import import_file
 from posse.simulation import engine
-
-TEXT = """
-title = "Many small units"
-seed = 5
-
-[[study]]
-name = "one"
-horizon = [{horizons}]
-schedule = ["concurrent", {{ random = 0.5 }}]
-
-[study.problems]
-family = "subpar"
-n_subpar = [0, 1, 2]
-count = 2
-players = 3
-arms = 4
-
-[[study.policies]]
-name = ["RobustAggTS", "RobustAgg"]
-epsilon = "problem"
-
-[[study.policies]]
-name = "IndTS"
-"""
-SMALL = TEXT.format(horizons="300, 500")
-LARGE = TEXT.format(horizons=", ".join(str(5_000 + 10 * k) for k in range(10)))  # 60 units of some 10 ms
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in sorted(folder.glob("*.parquet"))}
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +29,7 @@ def small():
 
 @pytest.fixture(scope="module")
 def expected(small, tmp_path_factory):
-    """The files of an undisturbed run on one thread."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    run(small, folder, threads=1)
-    assert len(files(folder)) == 12
-    return files(folder)
+    return undisturbed(small, tmp_path_factory.mktemp("undisturbed"))
 
 
 def test_two_threads(small, expected, tmp_path):
@@ -199,84 +159,6 @@ def test_something_else_than_a_spec_is_refused(tmp_path):
         run("mine.toml", tmp_path)
 
 
-OWN_POLICIES = """
-from dataclasses import dataclass
-import posse
-
-@dataclass(frozen=True)
-class OwnTS(posse.Policy):
-    weight: float = 1.0
-    shares = False
-    look = posse.policies.base.Look("#123456", "-", "o", "")
-
-    @staticmethod
-    def index(n, s, N, S, M, log_T, weight):
-        return (s + weight) / (n + 2 * weight), 1.0 / (n + 1.0)
-"""
-OWN_SPEC = """
-[[study]]
-name = "own"
-horizon = 30
-problems = { family = "uniform", count = 2, players = 2, arms = 3 }
-policies = [{ name = "OwnTS", weight = [1, 2] }, { name = "IndTS" }]
-"""
-
-
-@pytest.fixture(scope="module")
-def own_files(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("own")
-    (folder / "policies_of_mine.py").write_text(OWN_POLICIES)
-    (folder / "own.toml").write_text(OWN_SPEC)
-    return folder
-
-
-def test_policies_of_ones_own_run_and_are_drawn_everywhere(own_files, tmp_path):
-    """In a process of its own, as a user does it: without the import, the spec's error names what is there."""
-
-    def posse(*arguments, fails=False):
-        command = [sys.executable, "-c", "import sys, posse.cli; sys.exit(posse.cli.main())", *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-        assert (done.returncode != 0) == fails, done.stderr
-        return done.stdout + done.stderr
-
-    spec, own = own_files / "own.toml", own_files / "policies_of_mine.py"
-    assert "line 6: study 'own', policy 1: name='OwnTS', but expected one of BayesUCB, BetaTS, HierTS" in posse(
-        "run", spec, fails=True
-    )
-    text = posse("run", spec, "--import", own, "--out", "out")
-    assert "OwnTS(weight=2)" in text
-    posse("report", "out", "--import", own)
-    assert "#123456" in (tmp_path / "out" / "figures" / "own.svg").read_text()
-    assert "OwnTS(weight=2)" in posse("compare", "out", "out")
-    spec.write_text(OWN_SPEC.replace("weight = [1, 2]", "weight = true"))
-    assert f"{spec}, line 6: study 'own', policy 1: weight=True, but expected" in posse(
-        "run", spec, "--import", own, fails=True
-    )
-    spec.write_text(OWN_SPEC)
-
-
-def test_other_processes_import_policies_of_ones_own(own_files, tmp_path):
-    """Processes that were started before the import, in which unpickling alone would not find the class."""
-    script = """
-    import sys
-    from concurrent.futures import ProcessPoolExecutor
-    from multiprocessing import get_context
-    from posse.experiments import load, run
-    from posse.policies.user import import_file
-
-    if __name__ == "__main__":
-        with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-            pool.submit(int).result()
-            import_file(sys.argv[2])
-            spec = load(sys.argv[1])
-            assert run(spec, sys.argv[3] + "/b", executor=pool).table.equals(run(spec, sys.argv[3] + "/a").table)
-    """
-    (tmp_path / "script.py").write_text(textwrap.dedent(script))
-    arguments = [own_files / "own.toml", own_files / "policies_of_mine.py", tmp_path]
-    done = subprocess.run([sys.executable, tmp_path / "script.py", *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 def test_a_damaged_or_foreign_file_stops_it(small, tmp_path):
     run(small, tmp_path)
     name = next(iter(files(tmp_path)))
@@ -361,143 +243,6 @@ def test_a_second_run_at_the_same_time_is_refused(small, tmp_path):
 
     with Nested(1) as pool:
         run(small, tmp_path, executor=pool)
-
-
-# Killed ----------------------------------------------------------------------------------------------------------
-
-
-def start(script: str, *arguments: object) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(script), *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(runner.__file__).parents[3])},
-    )
-
-
-KILLED = """
-    import os, random, signal, sys, time
-    from pathlib import Path
-    from posse.experiments import load, run
-    from posse.experiments.runs import runner
-
-    spec, undisturbed, out = load(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3])
-    runner._compile(runner._policies(spec.units()))
-    run(spec, undisturbed, threads=2)
-    random.seed(7)
-    made = lambda folder=out: len(list(folder.glob("unit-*")))
-    for attempt in range(20):
-        child = os.fork()  # no thread is alive here, and it spares an import for each attempt
-        if child == 0:
-            run(spec, out, threads=2)
-            os._exit(0)
-        enough = min(made() + random.randint(0, 4), made(undisturbed))  # by progress, not by time
-        while made() < enough:
-            time.sleep(0.001)
-        time.sleep(random.uniform(0, 0.02))
-        os.kill(child, signal.SIGKILL)
-        status = os.waitpid(child, 0)[1]
-        print(os.WIFSIGNALED(status), made(), flush=True)
-    run(spec, out, threads=2)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_killed_at_twenty_random_moments_and_resumed(tmp_path):
-    (tmp_path / "spec.toml").write_text(LARGE)
-    undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
-    with start(KILLED, tmp_path / "spec.toml", undisturbed, disturbed) as process:
-        assert process.stdout is not None
-        lines = process.stdout.read().split("\n")[:-1]
-        assert process.wait() == 0
-    counts = [int(line.split()[1]) for line in lines]
-    assert sum(line.startswith("True") for line in lines) >= 10  # really killed, at different points
-    assert len(set(counts)) >= 5
-    assert len(files(undisturbed)) == 60
-    assert files(disturbed) == files(undisturbed)
-    assert not list(disturbed.glob(".*.tmp"))
-
-
-KILLED_IN_A_WRITE = """
-    import os, signal, sys
-    from posse.experiments import load, run
-
-    step, moment = sys.argv[3], int(sys.argv[4])
-    plain, calls = getattr(os, step), []
-
-    def killed(*arguments):
-        calls.append(1)
-        if len(calls) == moment:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return plain(*arguments)
-
-    setattr(os, step, killed)
-    run(load(sys.argv[1]), sys.argv[2], threads=1)
-"""
-
-
-@pytest.mark.parametrize(("step", "moment"), [("fsync", 7), ("replace", 4)])
-def test_killed_in_the_middle_of_a_write(small, expected, tmp_path, step, moment):
-    (tmp_path / "spec.toml").write_text(SMALL)
-    out = tmp_path / "out"
-    with start(KILLED_IN_A_WRITE, tmp_path / "spec.toml", out, step, moment) as process:
-        assert process.wait() == -signal.SIGKILL
-    assert list(out.glob(".*.tmp"))
-    run(small, out)
-    assert files(out) == expected
-    assert not list(out.glob(".*.tmp"))
-
-
-# On a cluster ----------------------------------------------------------------------------------------------------
-
-needs_dask = pytest.mark.skipif(
-    importlib.util.find_spec("distributed") is None, reason="needs Dask: pip install distributed"
-)
-
-
-@needs_dask
-@pytest.mark.filterwarnings("default")
-def test_a_dask_cluster_that_loses_a_worker(tmp_path, monkeypatch):
-    from distributed import LocalCluster
-
-    monkeypatch.setattr(runner, "AHEAD", 8)  # so that units are submitted before and after
-    text = TEXT.format(horizons=", ".join(str(30_000 + 10 * k) for k in range(8)))
-    run(parse(text), tmp_path / "local")
-    out = tmp_path / "cluster"
-    victims = []
-    with LocalCluster(
-        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1", silence_logs=50
-    ) as cluster:
-        process_of = {name: worker.pid for name, worker in cluster.workers.items()}
-
-        def kill_one() -> None:
-            while len(files(out)) < 5:
-                time.sleep(0.01)
-            victims.append(len(files(out)))
-            os.kill(process_of[1], signal.SIGKILL)
-
-        killer = threading.Thread(target=kill_one, daemon=True)
-        killer.start()
-        run(parse(text), out, on=cluster.scheduler_address)
-        killer.join(10)
-    assert victims
-    assert victims[0] < 48
-    assert files(out) == files(tmp_path / "local")
-
-
-@needs_dask
-@pytest.mark.filterwarnings("default")
-def test_dask_workers_import_policies_of_ones_own(own_files, tmp_path):
-    from distributed import LocalCluster
-
-    with LocalCluster(
-        n_workers=1, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1", silence_logs=50
-    ) as cluster:
-        import_file(own_files / "policies_of_mine.py")  # after the workers have started
-        spec = load(own_files / "own.toml")
-        there = run(spec, tmp_path / "there", on=cluster.scheduler_address)
-    assert there.table.equals(run(spec, tmp_path / "here").table)
 
 
 def test_dask_missing(small, tmp_path, monkeypatch):

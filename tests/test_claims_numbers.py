@@ -1,0 +1,270 @@
+"""The numbers behind the verdicts on the paper's claims, and what is said where data is missing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from made_evaluation import LABELS, PROBLEMS, about, both, evaluation, row, table
+from scipy import stats
+
+from posse.experiments.paper.claims import RULE, holm, judge, to_csv, to_text
+from posse.experiments.records import Records
+
+
+class TestNumbers:
+    """One comparison worked out by hand."""
+
+    # Ind-TS − RobustAgg = −1, −2, −3 on RobustAgg = 10, 20, 30: mean −2, standard deviation 1, standard error 1/√3.
+    # Relative to the mean of 20: −10 %. Student's quantile at 97.5 %, ν = 2: 4.3027, half width 4.3027/√3/20 = 0.12421.
+    # t = −2√3, and for ν = 2 the two-sided p is 1 − |t|/√(2 + t²) = 1 − √12/√14.
+    pairs = ((9.0, 10.0), (18.0, 20.0), (27.0, 30.0))
+
+    def rows(self, **other):
+        rows = []
+        for problem, (ind_ts, robustagg) in enumerate(self.pairs):
+            rows += [row("Ind-TS", 5, problem, ind_ts, **other), row("RobustAgg(0.15)", 5, problem, robustagg, **other)]
+        return rows
+
+    def check(self, records):
+        (finding,) = about(records, "ind-ts-beats-robustagg")
+        assert finding.difference == pytest.approx(-0.1)
+        assert (finding.low, finding.high) == pytest.approx((-0.22421, 0.02421), abs=1e-5)
+        assert finding.p_value == pytest.approx(1 - math.sqrt(12 / 14))
+        assert (finding.verdict, finding.problems) == ("undecided", 3)
+        assert finding.explanation == (
+            "Ind-TS is 10.0 % below RobustAgg in final regret; the interval is neither below 0 nor above 0"
+        )
+
+    def test_by_hand(self):
+        self.check(table(self.rows()))
+
+    def test_replications_of_a_problem_are_averaged_first(self):
+        """Ind-TS twice as far from RobustAgg in one replication, equal in the other: still three units."""
+        rows = []
+        for problem, (ind_ts, robustagg) in enumerate(self.pairs):
+            for replication, value in enumerate((2 * ind_ts - robustagg, robustagg)):
+                rows.append(row("Ind-TS", 5, problem, value, replication=replication))
+                rows.append(row("RobustAgg(0.15)", 5, problem, robustagg, replication=replication))
+        self.check(table(rows))
+
+    def test_order_of_rows_does_not_matter(self):
+        self.check(table(self.rows()[::-1]))
+
+    def test_other_studies_and_other_policies_are_not_looked_at(self):
+        rows = [*self.rows(), row("Naive-Agg", 5, 0, 1.0), row("Ind-TS", 5, 9, 1.0, study="players")]
+        self.check(table(rows))
+
+    def test_runs_without_a_partner_are_not_used(self):
+        rows = [*self.rows(), row("Ind-TS", 5, 3, 500.0), row("RobustAgg(0.15)", 5, 0, 500.0, replication=1)]
+        self.check(table(rows))
+
+    def test_runs_of_another_seed_are_not_partners(self):
+        rows = [*self.rows(), row("Ind-TS", 5, 4, 500.0, seed="1"), row("RobustAgg(0.15)", 5, 4, 5.0, seed="2")]
+        self.check(table(rows))
+
+    def test_identical_rows_count_once_and_contradicting_ones_are_an_error(self):
+        self.check(table(self.rows() + self.rows()))
+        with pytest.raises(ValueError, match="two rows of Ind-TS on problem 0 with 5 subpar arms, replication 0"):
+            judge(table([*self.rows(), row("Ind-TS", 5, 0, 8.0)]))
+
+    def test_one_problem_gives_no_interval(self):
+        (finding,) = about(table(self.rows()[:2]), "ind-ts-beats-robustagg")
+        assert (finding.low, finding.high) == (-math.inf, math.inf)
+        assert (finding.verdict, finding.p_value, finding.problems) == ("undecided", 1.0, 1)
+        assert finding.explanation.endswith("too few problems for an interval")
+
+
+class TestAgainstScipy:
+    random = np.random.default_rng(5)
+    first, second = random.normal(104, 6, 12), random.normal(100, 3, 12)
+
+    def records(self, a, b, v=0):
+        rows = []
+        for problem, (x, y) in enumerate(zip(self.first, self.second, strict=True)):
+            rows += [row(LABELS[a], v, problem, x), row(LABELS[b], v, problem, y)]
+        return table(rows)
+
+    def test_lower(self):
+        (finding,) = about(self.records("Ind-TS", "RobustAgg", 5), "ind-ts-beats-robustagg")
+        expected = stats.ttest_rel(self.first, self.second)
+        assert finding.p_value == pytest.approx(expected.pvalue)
+        assert np.array([finding.low, finding.high]) * self.second.mean() == pytest.approx(
+            list(expected.confidence_interval(0.95))
+        )
+
+    def test_on_par(self):
+        (finding,) = about(self.records("RobustAgg-TS-V", "RobustAgg-TS"), "variant-on-par")
+        differences = (self.first - self.second) / self.second.mean()
+        within = max(
+            stats.ttest_1samp(differences, 0.05, alternative="less").pvalue,
+            stats.ttest_1samp(differences, -0.05, alternative="greater").pvalue,
+        )
+        outside = min(
+            stats.ttest_1samp(differences, 0.05, alternative="greater").pvalue,
+            stats.ttest_1samp(differences, -0.05, alternative="less").pvalue,
+        )
+        assert finding.p_value == pytest.approx(min(1, 2 * within, 2 * outside))
+
+    def test_favourable(self):
+        """Relative differences at v = 9 and v = 8 by Welch's test, its degrees of freedom rounded down."""
+        at_9, at_8 = self.first - 60, self.second - 40
+        rows = []
+        for problem in range(12):
+            for v, values in ((9, at_9), (8, at_8)):
+                rows += [row(LABELS["RobustAgg-TS"], v, problem, values[problem]), row("Ind-TS", v, problem, 100.0)]
+        (finding,) = about(table(rows), "v9-favourable")
+        expected = stats.ttest_ind(at_9, at_8, equal_var=False)
+        error = (at_9.mean() - at_8.mean()) / expected.statistic
+        half = stats.t.ppf(0.975, int(expected.df)) * error / 100
+        assert finding.difference == pytest.approx((at_9.mean() - at_8.mean()) / 100)
+        assert (finding.low, finding.high) == pytest.approx((finding.difference - half, finding.difference + half))
+        assert finding.p_value == pytest.approx(2 * stats.t.cdf(expected.statistic, int(expected.df)), abs=1e-12)
+
+
+class TestHolm:
+    def test_by_hand(self):
+        # Sorted: 0.005·4 = 0.02; 0.01·3 = 0.03; 0.03·2 = 0.06; 0.04·1 = 0.04, raised to the 0.06 before it.
+        assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+
+    def test_edges(self):
+        assert holm([]) == []
+        assert holm([0.2]) == [0.2]
+        assert holm([0.7, 0.6]) == [1.0, 1.0]
+
+    def test_it_can_overrule_the_interval(self):
+        # Twice the same three differences from 10: −2 − s, −2, −2 + s, with s chosen for t = −5.5.
+        # For each v, ν = 2: p = 1 − 5.5/√(2 + 5.5²) = 0.0315. All v, ν = 5: standard deviation s·√(4/5), p = 0.0003.
+        # Holm: 0.0003·3 holds; 0.0315·2 = 0.063, undecided at both v although each interval is below 0.
+        s = 2 * math.sqrt(3) / 5.5
+        rows = []
+        for v in (0, 1):
+            for problem, difference in enumerate((-2 - s, -2, -2 + s)):
+                rows += [row("RobustAgg(0.15)", v, problem, 10 + difference), row("Ind-UCB", v, problem, 10.0)]
+        at_0, at_1, overall = about(table(rows), "robustagg-beats-ind-ucb")
+        for finding in (at_0, at_1):
+            assert finding.high < 0
+            assert finding.p_value == pytest.approx(2 * (1 - 5.5 / math.sqrt(2 + 5.5**2)))
+            assert finding.verdict == "undecided"
+            assert finding.explanation.endswith("the interval alone would decide, but many comparisons are made")
+        assert overall.verdict == "holds"
+        assert overall.problems == 6
+        # Negative control: one v alone is one test, and decides.
+        (alone,) = about(table([r for r in rows if r["n_subpar"] == 0]), "robustagg-beats-ind-ucb")
+        assert alone.verdict == "holds"
+        assert alone.p_value == pytest.approx(at_0.p_value / 2)
+
+    def test_families_are_claims(self):
+        """More tests of one claim do not make another claim stricter."""
+        few, many = evaluation(counts=(5,)), evaluation(counts=(4, 5, 6, 7))
+        (a,), (b,) = (about(records, "ind-ts-beats-robustagg") for records in (few, many))
+        assert a == b
+
+
+class TestMissingData:
+    def claims(self, **kept):
+        return {finding.claim.id for finding in judge(evaluation(**kept))}
+
+    def test_nothing(self):
+        assert judge(table([])) == []
+        assert judge(evaluation(study="players")) == []
+        assert to_text([]) == "No claim of the paper can be judged from these records."
+
+    def test_without_the_variant(self):
+        kept = tuple(name for name in LABELS if name != "RobustAgg-TS-V")
+        assert self.claims() - self.claims(algorithms=kept) == {"variant-on-par"}
+
+    def test_only_the_ucb_kind(self):
+        kept = self.claims(algorithms=("RobustAgg", "Ind-UCB"))
+        assert kept == {
+            "robustagg-beats-ind-ucb",
+            "sharing-saves-on-subpar",
+            "sharing-alike-on-near-optimal",
+            "v9-favourable",
+        }
+
+    def test_without_0_5_and_9(self):
+        missing = {"ind-ts-beats-robustagg", "v9-favourable", "v0-does-not-hurt"}
+        assert self.claims() - self.claims(counts=(1, 8)) == missing
+
+    def test_only_9(self):
+        """No near-optimal arms, and nothing to compare the favourable case with."""
+        kept = self.claims(counts=(9,))
+        assert kept == {
+            "robustagg-beats-ind-ucb",
+            "robustagg-ts-superior",
+            "sharing-saves-on-subpar",
+            "variant-on-par",
+            "transfer-at-5-epsilon",
+        }
+        assert not any("all v" in finding.case for finding in judge(evaluation(counts=(9,))))
+
+    def test_all_v_is_left_out_where_an_algorithm_misses_one(self):
+        kept = [
+            not (policy == "Ind-UCB" and v == 8)
+            for policy, v in zip(
+                *(evaluation().table.column(c).to_pylist() for c in ("policy", "n_subpar")), strict=True
+            )
+        ]
+        cases = [finding.case for finding in judge(Records(evaluation().table.filter(pa.array(kept))))]
+        assert "RobustAgg / Ind-UCB, v = 5" in cases
+        assert "RobustAgg / Ind-UCB, v = 8" not in cases
+        assert "RobustAgg / Ind-UCB, all v" not in cases
+        assert "RobustAgg-TS / Ind-TS, all v" in cases
+
+    def test_a_kind_of_arm_that_does_not_exist_is_left_out(self):
+        findings = judge(evaluation())
+        at = {(finding.claim.id, finding.case.rsplit(", ")[-1]) for finding in findings}
+        assert ("sharing-saves-on-subpar", "v = 0") not in at
+        assert ("sharing-saves-on-subpar", "v = 9") in at
+        assert ("ts-pulls-near-optimal-less", "v = 9") not in at
+        assert ("ts-pulls-near-optimal-less", "v = 0") in at
+
+    def test_transfer_is_judged_only_where_the_theorem_is_silent(self):
+        """With ε = 0.05 the arm with a gap of 0.8 is in I_10ε."""
+        assert "transfer-at-5-epsilon" not in self.claims(epsilon=0.05)
+        assert "sharing-saves-on-subpar" in self.claims(epsilon=0.05)
+        large, small = evaluation(counts=(5,)), evaluation(counts=(5,), epsilon=0.05)
+        (finding,) = about(Records(pa.concat_tables([large.table, small.table])), "transfer-at-5-epsilon")
+        assert finding.problems == PROBLEMS
+
+
+class TestShown:
+    findings = tuple(judge(evaluation(both("final", 0.8, "RobustAgg"))))
+
+    def test_csv_has_everything(self):
+        rows = list(csv.DictReader(io.StringIO(to_csv(self.findings))))
+        assert len(rows) == len(self.findings)
+        for shown, finding in zip(rows, self.findings, strict=True):
+            assert shown["claim"] == finding.claim.id
+            assert shown["text"] == finding.claim.text
+            assert shown["source"] == finding.claim.source
+            assert float(shown["difference"]) == finding.difference
+            assert (float(shown["low"]), float(shown["high"])) == (finding.low, finding.high)
+            assert shown["verdict"] == finding.verdict
+            assert shown["explanation"] == finding.explanation
+
+    def test_text_is_aligned_and_fits(self):
+        lines = to_text(self.findings).splitlines()
+        assert max(map(len, lines)) <= 110
+        column = lines[0].index("verdict")
+        rows = [line for line in lines if line.startswith("  ") and line != lines[0]]
+        assert len(rows) == len(self.findings)
+        assert [line[column:] for line in rows] == [finding.verdict for finding in self.findings]
+        assert "Holds in 6 of 6 cases." in "\n".join(lines)
+
+    def test_text_states_the_rule(self):
+        assert " ".join(to_text(self.findings).split()).endswith(" ".join(RULE.split()))
+        assert "Holm's rule at the 5 % level over all tests of one claim" in RULE
+
+    def test_text_fits_with_infinite_and_large_intervals(self):
+        levels = both("final", 400.0, "RobustAgg-TS", "RobustAgg-TS-V", "Ind-TS")
+        wide = judge(evaluation(levels, wobble=0.9))
+        single = judge(Records(evaluation().table.filter(pa.array([r % PROBLEMS == 0 for r in range(200)]))))
+        for findings in (wide, single):
+            assert findings
+            assert max(map(len, to_text(findings).splitlines())) <= 110
