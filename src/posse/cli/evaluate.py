@@ -76,11 +76,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def _evaluate(options: argparse.Namespace) -> None:
     from posse.insight import evaluate
-    from posse.simulation.progress import Bar
 
     options.target = [_target(text) for text in options.policy] or None
     options.against = None if options.against is None else _target(options.against)
-    options.progress = Bar() if sys.stderr.isatty() else None
+    options.progress = sys.stderr.isatty()
     answer(evaluate, options)
 
 
