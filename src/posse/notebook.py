@@ -10,7 +10,7 @@ from posse.text import align, shorten, wrap
 ROWS = 10  # of a table, besides its headings
 COLUMNS = 8  # of a matrix, besides its names
 NAME = 30  # characters
-PRINT = "print() shows everything."  # of a record with a longer text
+PRINT = "print() says more."  # of a record with a longer text
 SIDES = {"<": "left", ">": "right", "^": "center"}
 
 

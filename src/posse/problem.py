@@ -212,11 +212,8 @@ class Problem(Summarized):
         return _rebuild, ((self.means, self.epsilon, self.rewards), options, self.attributes, self.values)
 
     def _summary(self) -> Summary:
-        names = (
-            [f"{what} {number}" for number in range(count)]
-            for what, count in (("player", self.players), ("arm", self.arms))
-        )
-        means = matrix("mean reward", *names, lambda player, arm: f"{self.means[player, arm]:.3g}")
+        players, arms = [f"player {p}" for p in range(self.players)], [f"arm {k}" for k in range(self.arms)]
+        means = matrix("mean reward", players, arms, lambda player, arm: f"{self.means[player, arm]:.3g}")
         return Summary(repr(self), means, note="These are the means of the first round." if self.changes else "")
 
     def __repr__(self) -> str:

@@ -23,4 +23,5 @@ class StatusLine:
 
     def end(self, text: str) -> None:
         """Remove the line from a terminal; in a notebook, where an empty line would stay, leave a last text."""
-        self.write("" if self.terminal else f"{text}\n")
+        self.write("" if self.terminal else text)
+        self.out.write("" if self.terminal else "\n")
