@@ -213,7 +213,7 @@ class Problem(Summarized):
 
     def _summary(self) -> Summary:
         players, arms = [f"player {p}" for p in range(self.players)], [f"arm {k}" for k in range(self.arms)]
-        means = matrix("mean reward", players, arms, lambda player, arm: f"{self.means[player, arm]:.3g}")
+        means = matrix("mean reward", players, arms, lambda player, arm: f"{self.means[player, arm]:.3f}")
         return Summary(repr(self), means, note="These are the means of the first round." if self.changes else "")
 
     def __repr__(self) -> str:

@@ -12,16 +12,19 @@ class StatusLine:
         self.out = out
         self.terminal = out.isatty()
         self.rewrites = self.terminal or type(out).__module__.startswith("ipykernel.")  # a notebook is no terminal
-        self._length = 0
+        self._text = ""
 
-    def write(self, text: str) -> None:
-        """Write the text in place of the last one."""
-        rest = "\033[K" if self.terminal else " " * (self._length - len(text))  # a notebook does not know the code
-        self._length = len(text)
-        self.out.write(f"\r{text}{rest}")
-        self.out.flush()
+    def write(self, text: str, end: str = "") -> None:
+        """Write the text in place of the last one, unless it is the same."""
+        if text != self._text:
+            rest = "\033[K" if self.terminal else " " * (len(self._text) - len(text))  # a notebook has no such code
+            self._text = text
+            self.out.write(f"\r{text}{rest}{end}")
+            self.out.flush()
 
     def end(self, text: str) -> None:
         """Remove the line from a terminal; in a notebook, where an empty line would stay, leave a last text."""
-        self.write("" if self.terminal else text)
-        self.out.write("" if self.terminal else "\n")
+        if self.terminal:
+            self.write("")
+        else:
+            self.write(text, "\n")

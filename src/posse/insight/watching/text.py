@@ -42,7 +42,8 @@ def overall_table(watch: Watch) -> list[list[str]]:
     ]
     for effect in watch.effects:
         earned = with_ends(effect.value, effect.low, effect.high, "+")
-        rows.append((True, [f"adaptive part minus {effect.against}", f"{effect.decisions:,}", earned]))
+        against = "the holdout" if effect.against == "holdout" else f"the control {shorten(effect.against, 30)!r}"
+        rows.append((True, [f"adaptive part minus {against}", f"{effect.decisions:,}", earned]))
     for guard, (outcome, arm, decisions, mean, bound, _) in zip(
         watch.guards, guard_table(watch.guards)[1:], strict=True
     ):
