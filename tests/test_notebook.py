@@ -15,7 +15,7 @@ import posse
 from posse import insight
 from posse.experiments.records import Records, from_result
 from posse.learner import Counts
-from posse.notebook import COLUMNS, ROWS, Summary, matrix
+from posse.notebook import ROWS, Summary, matrix
 
 HOSTILE = '<script>alert("1 & 2")</script>'
 PROBLEM = posse.Problem([[0.9, 0.5], [0.8, 0.6]], epsilon=0.1)
@@ -96,11 +96,11 @@ def test_html_is_small_and_escaped_and_has_no_colors_of_its_own(name):
     page = Page(html)
     assert page.tags <= {"div", "p", "strong", "table", "thead", "tbody", "tr", "th", "td", "small"}
     assert 2 <= len(page.rows) <= ROWS + 2
-    assert max(map(len, page.rows)) <= COLUMNS + 2
+    assert max(map(len, page.rows)) <= 20
     assert len({len(row) for row in page.rows}) == 1
     assert not re.search("color|background", " ".join(page.styles))
     assert "\n" not in html
-    assert len(html) < 10_000
+    assert len(html) < 15_000
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -108,7 +108,7 @@ def test_the_text_is_short_and_says_what_the_html_says(name):
     record = RECORDS[name]()
     text = repr(record)
     assert len(text.splitlines()) <= ROWS + 5
-    assert max(map(len, text.splitlines())) <= 130
+    assert max(map(len, text.splitlines())) <= (120 if name in ("counts", "many counts", "problem") else 130)
     assert not re.search(r"array\(|dtype|object at 0x", text)
     if name in ("problem", "learner", "decision"):  # they are often part of something else, so their text is one line
         assert "\n" not in text
@@ -121,8 +121,9 @@ def test_rows_and_columns_beyond_the_first_are_counted():
     many = Summary("many", [["", "x"], *([str(number), "1"] for number in range(ROWS + 7))])
     assert many.text().splitlines()[-1] == "… 7 more"
     assert Page(many.html()).rows[-1][0] == "… 7 more"
-    shown = matrix("", ["a"], [str(number) for number in range(COLUMNS + 1)], lambda row, column: "0")
-    assert shown == [["", *"01234567", "…"], ["a", *["0"] * COLUMNS, "…"]]
+    long = matrix("", ["a"], ["x" * 40] * 5, lambda row, column: "0")
+    assert long == [["", *["x" * 29 + "…"] * 3, "…"], ["a", "0", "0", "0", "…"]]
+    assert len(matrix("", ["a"], ["x" * 27] * 4, lambda row, column: "0")[0]) == 5, "four columns fit a line"
 
 
 def test_a_name_of_several_lines_stays_in_one():

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from posse.text import align, shorten, wrap
+from posse.text import GAP, WIDTH, align, shorten, wrap
 
 ROWS = 10  # of a table, besides its headings
-COLUMNS = 8  # of a matrix, besides its names
 NAME = 30  # characters
 PRINT = "print() says more."  # of a record with a longer text
 SIDES = {"<": "left", ">": "right", "^": "center"}
@@ -80,15 +79,18 @@ class Summarized:
 def matrix(
     corner: str, rows: Sequence[str], columns: Sequence[str], cell: Callable[[int, int], str]
 ) -> list[list[str]]:
-    """A table with a line for each of the rows, and the first columns; `cell` gives the text of a row and a column.
+    """A table with a line for each of the rows; `cell` gives the text of a row and a column, for as many as fit a line.
 
     >>> matrix("", ["north", "south"], ["old", "new"], lambda row, column: str(10 * row + column))
     [['', 'old', 'new'], ['north', '0', '1'], ['south', '10', '11']]
     """
-    more = ["…"] if len(columns) > COLUMNS else []
-    shown = range(min(len(columns), COLUMNS))
-    table = [[corner, *(shorten(columns[column], NAME) for column in shown), *more]]
-    for row, name in enumerate(rows):
-        cells = (cell(row, column) for column in shown) if row < ROWS else ()  # no more are shown
-        table.append([shorten(name, NAME), *cells, *more])
-    return table
+    made = [[corner, *(shorten(name, NAME) for name in rows[:ROWS])]]
+    room = WIDTH - len("…") - max(map(len, made[0]))
+    for place, name in enumerate(columns):
+        column = [shorten(name, NAME), *(cell(row, place) for row in range(len(made[0]) - 1))]
+        room -= len(GAP) + max(map(len, column))
+        if room < len(GAP):
+            made.append(["…"] * len(column))
+            break
+        made.append(column)
+    return [*map(list, zip(*made, strict=True)), *([] for _ in rows[ROWS:])]  # the last ones are counted, not shown
