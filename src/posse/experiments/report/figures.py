@@ -16,9 +16,8 @@ from matplotlib.ticker import NullLocator
 
 from posse.experiments import summary
 from posse.experiments.records import KINDS, Records
-from posse.figures import canvas
+from posse.figures import canvas, regret
 from posse.figures.policy_looks import algorithm, looks
-from posse.figures.regret import draw_regret
 from posse.figures.style import DARK, PRINT, WIDTH
 from posse.policies.base import Look
 
@@ -49,7 +48,7 @@ def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look]) -> None
         for label, rows in parts.items()
         if len(rows)
     }
-    draw_regret(axes, curves, drawn)
+    regret.draw_regret(axes, curves, drawn)
 
 
 def draw_bars(axes: Axes, records: Records, drawn: Mapping[str, Look], column: str, *, numbers: bool = False) -> None:
