@@ -70,7 +70,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--passes", type=int, default=10, metavar="N", help="how many shuffles of the log a replay uses (default: 10)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of a replay (default: 0)")
-    add_outputs(parser, figure=False, report=True)
+    add_outputs(parser, figure=True, report=True)
     parser.set_defaults(run=_evaluate)
 
 
