@@ -67,8 +67,11 @@ def calls() -> Iterator[tuple[str, str, Callable[[], Any]]]:
     yield "Result.to_arrow", "arrow", result.to_arrow
     for judge in (insight.evaluate, insight.watch, insight.conclude):
         yield judge.__name__, "arrow", lambda judge=judge: judge(learner)
-    for draw in (plan.figure, diagnosis.figure, diagnosis.effects_figure, diagnosis.report):
+    yield "a table for other libraries", "arrow", result.__arrow_c_stream__
+    for draw in (result.plot, plan.figure, diagnosis.figure, diagnosis.effects_figure, diagnosis.report):
         yield draw.__qualname__, "experiments", draw
+    for record in (problem, result, learner, learner.choose("p"), learner.counts(), plan, diagnosis):
+        yield f"a {type(record).__name__} in a notebook", WORKS, record._repr_html_
     for name in ("AsyncClient", "Client"):
         yield name, "client", lambda name=name: getattr(posse, name)
     yield "from posse import *", WORKS, lambda: exec("from posse import *", {})

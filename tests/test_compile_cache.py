@@ -30,12 +30,12 @@ SLOW_FILE = "def f(x):\n    return x + 1.0\n\n\ndef kernel(x):\n    return f(x)\
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 class TestProgress:
-    def errors(self, folder, first=0.0, terminal=False, **environment):
+    def errors(self, folder, first=0.0, terminal=False, stream="io.StringIO", **environment):
         """What a process that compiles writes to standard error."""
         if not (folder / "slow.py").exists():  # numba compiles anew what was written since
             (folder / "slow.py").write_text(SLOW_FILE)
         code = PROGRESS.format(first=first, terminal=terminal) + "\nsys.stderr.flush()"
-        code = "import io, sys\nsys.stderr = io.StringIO()\n" + code + "\nprint(ascii(sys.stderr.getvalue()))"
+        code = f"import io, sys\nsys.stderr = {stream}()\n" + code + "\nprint(ascii(sys.stderr.getvalue()))"
         return ast.literal_eval(python(code, folder, **{"POSSE_QUIET": ""} | environment))
 
     def test_on_a_terminal_one_line_is_rewritten_and_removed(self, tmp_path):
@@ -45,7 +45,15 @@ class TestProgress:
         assert shown.endswith("\033[K\r\033[K")
         assert self.errors(tmp_path, terminal=True) == "", "it comes from the cache now"
 
-    def test_in_a_notebook_or_a_file_lines_follow_one_another(self, tmp_path):
+    def test_in_a_notebook_one_line_is_rewritten_and_says_at_last_how_long_it_took(self, tmp_path):
+        stream = "type('OutStream', (io.StringIO,), {'__module__': 'ipykernel.iostream'})"
+        shown = self.errors(tmp_path, stream=stream)
+        assert shown.startswith("\rcompiling Mine: function 1 of 2, 0 s\r")
+        assert re.search(r"\rcompiled Mine in \d+ s *\n$", shown)
+        assert shown.count("\n") == 1
+        assert "\033" not in shown
+
+    def test_in_a_file_lines_follow_one_another(self, tmp_path):
         first, *others = self.errors(tmp_path).splitlines()
         assert first == "compiling Mine: function 1 of 2, 0 s; only the first time"
         assert others, "the compiler says nothing for long, so lines must come by themselves"

@@ -85,6 +85,11 @@ class TestCommandLine:
         assert not re.search(r'(src|href)="(?!#|data:)', text)
         assert main(["evaluate", log, "--report", str(tmp_path / "report.txt")]) == 2
 
+    def test_a_figure_is_drawn_into_a_file(self, log, tmp_path):
+        picture = tmp_path / "values.svg"
+        assert main(["evaluate", log, "--policy", "a1", "--against", "a0", "--figure", str(picture)]) == 0
+        assert "<svg" in picture.read_text()
+
     def test_json_alone(self, log, capsys):
         assert main(["evaluate", log, "--policy", "a0", "--json", "-"]) == 0
         assert json.loads(capsys.readouterr().out)["rows"] == 300

@@ -348,8 +348,9 @@ def test_missing_data_is_named(records):
 
 
 def test_a_figure_is_not_kept_anywhere(records):
-    assert type(figures.panel(records, "regret", 8)) is Figure
-    assert figures.panel(records, "regret", 8).canvas.manager is None
+    figure = figures.panel(records, "regret", 8)
+    assert isinstance(figure, Figure)
+    assert figure.canvas.manager is None
 
 
 def test_studies_whose_names_look_alike_do_not_share_files():

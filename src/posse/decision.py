@@ -8,16 +8,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from posse.checks import is_bool
 from posse.extras import extra
+from posse.notebook import NAME, Summarized, Summary
 from posse.text import listed as listed_names
+from posse.text import shorten
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Summarized):
     """What a learner chose for a player."""
 
     id: str
@@ -26,13 +28,20 @@ class Decision:
     arm: str
     propensity: float
     """The probability that this arm is chosen, all told: index, floor and holdout."""
-    probabilities: dict[str, float]
+    probabilities: dict[str, float] = field(repr=False)
     """The probability of every arm that was available."""
-    round: int
-    shared: float
+    round: int = field(repr=False)
+    shared: float = field(repr=False)
     """How much the chosen arm's index rests on other players' data, from 0 to 1."""
-    holdout: bool
+    holdout: bool = field(repr=False)
     """Whether the arm was drawn uniformly, as one of the decisions held out."""
+
+    def _summary(self) -> Summary:
+        rows = [["arm", "probability", ""]]
+        for arm, share in sorted(self.probabilities.items(), key=lambda pair: (pair[0] != self.arm, -pair[1])):
+            rows.append([shorten(arm, NAME), f"{share:.3g}", "chosen" if arm == self.arm else ""])
+        title = f"Decision {self.id}: {shorten(self.arm, NAME)} for {shorten(self.player, NAME)}, round {self.round:,}"
+        return Summary(title, rows, "<><", "This decision is one of those held out." if self.holdout else "")
 
     def __hash__(self) -> int:
         return hash(self.id)

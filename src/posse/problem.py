@@ -12,6 +12,7 @@ import numpy as np
 
 from posse.attributes import Attributes, Coded, Coder, Value
 from posse.checks import number, store, whole
+from posse.notebook import Summarized, Summary, matrix
 from posse.rewards import Bernoulli, Family, OneNoisy, family
 from posse.streams import MAX_ROUND
 from posse.text import plural
@@ -20,7 +21,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Problem:
+class Problem(Summarized):
     """A multi-task bandit problem: `means[player, arm]` in [0, 1], and ε that bounds how much players differ.
 
     For each arm, the means of any two players differ by at most `epsilon`; omitted, it is the smallest that holds.
@@ -209,6 +210,11 @@ class Problem:
     def __reduce__(self) -> tuple[Any, ...]:
         options = {"stream": self.stream, "changes": dict(self.changes), "groups": self.groups}
         return _rebuild, ((self.means, self.epsilon, self.rewards), options, self.attributes, self.values)
+
+    def _summary(self) -> Summary:
+        players, arms = [f"player {p}" for p in range(self.players)], [f"arm {k}" for k in range(self.arms)]
+        means = matrix("mean reward", players, arms, lambda player, arm: f"{self.means[player, arm]:.3f}")
+        return Summary(repr(self), means, note="These are the means of the first round." if self.changes else "")
 
     def __repr__(self) -> str:
         return (

@@ -70,17 +70,16 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         "--passes", type=int, default=10, metavar="N", help="how many shuffles of the log a replay uses (default: 10)"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of a replay (default: 0)")
-    add_outputs(parser, figure=False, report=True)
+    add_outputs(parser, figure=True, report=True)
     parser.set_defaults(run=_evaluate)
 
 
 def _evaluate(options: argparse.Namespace) -> None:
     from posse.insight import evaluate
-    from posse.simulation.progress import Bar
 
     options.target = [_target(text) for text in options.policy] or None
     options.against = None if options.against is None else _target(options.against)
-    options.progress = Bar() if sys.stderr.isatty() else None
+    options.progress = sys.stderr.isatty()
     answer(evaluate, options)
 
 

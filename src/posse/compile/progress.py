@@ -12,15 +12,17 @@ from typing import Any, TextIO
 
 from numba.core import event
 
-TERMINAL = (0.2, 0.2)  # seconds until the first line on a terminal, and between lines
-LOG = (2.0, 10.0)  # the same in a notebook or a file
+from posse.status_line import StatusLine
+
+TERMINAL = (0.2, 0.2)  # seconds until the first line on a terminal or in a notebook, and between lines
+LOG = (2.0, 10.0)  # the same in a file
 
 
 class CompileProgress(event.Listener):  # type: ignore[misc]
     """Says on standard error what is compiled, which of its functions, and for how many seconds.
 
-    On a terminal it rewrites one line, and `close` removes it. In a notebook or a file it writes a plain line after
-    two seconds, and one every ten seconds from then on. A thread writes them, because the compiler is silent for most
+    On a terminal and in a notebook it rewrites one line. In a file it writes a plain line after two seconds, and one
+    every ten seconds from then on. A thread writes them, because the compiler is silent for most
     of the time. Nothing is said if `POSSE_QUIET=1` is set, and in worker processes.
     """
 
@@ -51,20 +53,20 @@ class CompileProgress(event.Listener):  # type: ignore[misc]
 
     def _write(self, out: TextIO) -> None:
         """Write lines until the end."""
-        start, terminal = time.monotonic(), out.isatty()
-        pause, between = TERMINAL if terminal else LOG
+        start, shown = time.monotonic(), StatusLine(out)
+        pause, between = TERMINAL if shown.rewrites else LOG
         written = False
         while not self.ended.wait(pause):
             number, seconds = min(len(self.done) + 1, len(self.functions)), time.monotonic() - start
             line = f"compiling {self.what}: function {number} of {len(self.functions)}, {seconds:.0f} s"
-            if terminal:
-                print(f"\r{line}\033[K", end="", file=out, flush=True)
+            if shown.rewrites:
+                shown.write(line)
             else:
                 print(line if self.told else f"{line}; only the first time", file=out, flush=True)
                 self.told = True
             written, pause = True, between
-        if terminal and written:
-            print("\r\033[K", end="", file=out, flush=True)
+        if shown.rewrites and written:
+            shown.end(f"compiled {self.what} in {time.monotonic() - start:.0f} s")
 
     def close(self) -> None:
         """Stop writing, and remove the line from a terminal."""

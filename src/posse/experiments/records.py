@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from posse.notebook import NAME, Summarized, Summary
 from posse.problem import Problem
 from posse.simulation import Result
 from posse.simulation.feedback import AT_ONCE
+from posse.text import listed, plural, shorten
 
 SCHEMA_VERSION = 2
 READABLE = (1, 2)  # version 1 has no lock_ins; they are null
@@ -93,7 +95,7 @@ def check_records(name: str, value: Any) -> None:
         raise TypeError(f"{name}={value!r}, but expected Records, from `posse.experiments.run` or `ResultStore.read`")
 
 
-class Records:
+class Records(Summarized):
     """Rows with NumPy access: `records["final_regret"]`, `records.where(policy="Ind-TS", n_subpar=8)`."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -101,6 +103,20 @@ class Records:
 
     def __len__(self) -> int:
         return self.table.num_rows
+
+    def _summary(self) -> Summary:
+        policies, studies = self.distinct("policy"), self.distinct("study")
+        rows = [["study", "policy", "runs", "mean final regret"]]
+        for names, part in self.groups("study", "policy").items():
+            mean = f"{part['final_regret'].mean():,.1f}"
+            rows.append([*(shorten(name, NAME) for name in names), f"{len(part):,}", mean])
+        several = "policy" if len(policies) == 1 else "policies"
+        title = f"Records: {plural(len(self), 'run')}, {len(policies):,} {several}, {listed(studies, 5)}"
+        return Summary(title, rows, "<<>")
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """What polars, pandas, DuckDB and others take a table from: `polars.DataFrame(records)`."""
+        return self.table.__arrow_c_stream__(requested_schema)
 
     def __getitem__(self, column: str) -> np.ndarray:
         """A column as an array: [row], or [row, item] for the list columns (rows must then be of one length)."""

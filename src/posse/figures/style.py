@@ -21,6 +21,7 @@ FAVORABLE = "#E9F3EE"  # the background of the region in which a result is good
 OTHER_COLORS = ("#332288", "#882255", "#117733", "#999933", "#AA4499", "#44AA99", SOFT)  # of policies without a look
 
 DPI = 150
+SCREEN_DPI = 100  # of a notebook
 WIDTH = 7.2  # inches, the text width of a printed page
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from posse.checks import number, store
+from posse.notebook import NAME, Summarized, Summary, matrix
+from posse.text import decimals, plural, shorten
 
 
-@dataclass(frozen=True, eq=False)
-class Counts:
+@dataclass(frozen=True, eq=False, repr=False)
+class Counts(Summarized):
     """How often each player pulled each arm and what it earned, in the user's reward units.
 
     >>> Counts(("north", "south"), ("old",), [[4], [5]], [[1.0], [3.5]]).sums.shape
@@ -50,6 +52,26 @@ class Counts:
                     raise ValueError(f"player {player!r} has {name}={value!r}, but expected a text, or None if missing")
         low = number("low", self.low)
         store(self, pulls=pulls.astype(np.int64), sums=sums, low=low, high=number("high", self.high, above=low))
+
+    def _summary(self) -> Summary:
+        shape = f"{plural(len(self.players), 'player')} × {plural(len(self.arms), 'arm')}"
+        epsilon = "" if self.epsilon is None else f", ε = {self.epsilon:g}"
+        title = f"Counts: {shape}, {plural(int(self.pulls.sum()), 'reward')} in [{self.low:g}, {self.high:g}]{epsilon}"
+
+        def cell(player: int, arm: int) -> str:
+            pulls = self.pulls[player, arm]
+            return f"{self._mean(pulls, self.sums[player, arm])} ({pulls:,})" if pulls else "–"
+
+        return Summary(title, matrix("mean reward (pulls)", self.players, self.arms, cell))
+
+    def by_arm(self) -> list[list[str]]:
+        """A table with a line for each arm: how many rewards it has, and their mean."""
+        totals = zip(self.arms, self.pulls.sum(axis=0), self.sums.sum(axis=0), strict=True)
+        rows = [[shorten(arm, NAME), f"{pulls:,}", self._mean(pulls, total)] for arm, pulls, total in totals]
+        return [["arm", "rewards", "mean reward"], *rows]
+
+    def _mean(self, pulls: int, total: float) -> str:
+        return f"{total / pulls:.{decimals(self.low, self.high, 3)}f}" if pulls else "–"
 
 
 def _numbers(name: str, value: object, shape: tuple[int, int]) -> np.ndarray:

@@ -23,12 +23,14 @@ from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
 from posse.learner.shares import check_shares
 from posse.learner.state import LearnerState
+from posse.notebook import Summarized, Summary
 from posse.outcomes import Alarm, Outcome, declared
 from posse.policies.base import Policy
 from posse.policies.posse_ts import PosseTS
+from posse.text import plural
 
 
-class Learner:
+class Learner(Summarized):
     """Chooses arms for players, and learns from the rewards whenever they come.
 
     >>> import posse
@@ -389,6 +391,10 @@ class Learner:
         raise TypeError("a learner is not copied or pickled; save it and load it")
 
     def __repr__(self) -> str:
-        here = f"{self.state.player_roster.count} players, {self.state.arm_roster.count} arms"
-        done = f"{self.decisions:,} decisions, {len(self.ledger.waiting):,} waiting"
+        here = f"{plural(self.state.player_roster.count, 'player')}, {plural(self.state.arm_roster.count, 'arm')}"
+        done = f"{plural(self.decisions, 'decision')}, {len(self.ledger.waiting):,} waiting"
         return f"<Learner {self.setup.policy.label}: {here}, {done}>"
+
+    def _summary(self) -> Summary:
+        with self._lock:
+            return Summary(repr(self).strip("<>"), self.state.counts().by_arm())

@@ -11,19 +11,21 @@ import numpy as np
 
 from posse.checks import number
 from posse.extras import extra
+from posse.notebook import Summarized, Summary
 from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.schedule import Schedule
 from posse.simulation.feedback import Feedback
 from posse.simulation.statistics import Difference, paired_difference
+from posse.text import plural
 
 if TYPE_CHECKING:
     import pyarrow
-from posse.text import plural
+    from matplotlib.figure import Figure
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Result:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Result(Summarized):
     """Measurements of policies on problems. Regret is pseudo-regret: true gaps, not noisy rewards.
 
     Axes, in this order: policy, problem, replication, then what the field is about.
@@ -122,6 +124,23 @@ class Result:
         """
         return merge([self, *others])
 
+    def plot(self) -> Figure:
+        """Regret over rounds, a line for each policy: a matplotlib figure.
+
+        A line is the mean over problems, each averaged over its replications, or over replications where there is one
+        problem. The band is one standard deviation of them wide, on either side.
+        """
+        from posse.figures.regret import draw
+
+        curves = {
+            label: (self.checkpoints, _units(regret)) for label, regret in zip(self.labels, self.regret, strict=True)
+        }
+        return draw(curves, "problem" if len(self.problems) > 1 else "replication")
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """What polars, pandas, DuckDB and others take a table from: `polars.DataFrame(result)`; see `to_arrow`."""
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
     def to_arrow(self) -> pyarrow.Table:
         """An Arrow table with a row for each policy, problem, replication and checkpoint."""
         with extra("arrow", "to_arrow()"):
@@ -138,19 +157,16 @@ class Result:
             }
         )
 
-    def __repr__(self) -> str:
-        width = max(len("policy"), *(len(label) for label in self.labels))
-        lines = [
+    def _summary(self) -> Summary:
+        title = (
             f"Result: {plural(len(self.problems), 'problem')} × {plural(len(self.replications), 'replication')}, "
-            f"horizon {self.horizon:,}, seed {self.seed}, {self.schedule}",
-            f"{'policy':<{width}}  {'final regret':>14}  {'± sd':>10}  {'± se':>10}",
-        ]
+            f"horizon {self.horizon:,}, seed {self.seed}, {self.schedule}"
+        )
+        rows = [["policy", f"{'final regret':>14}", f"{'± sd':>10}", f"{'± se':>10}"]]
         for row in self.summary():
-            spread, error = (
-                "–" if math.isnan(row[name]) else f"{row[name]:,.1f}" for name in ("spread", "standard_error")
-            )
-            lines.append(f"{row['policy']:<{width}}  {row['mean']:>14,.1f}  {spread:>10}  {error:>10}")
-        return "\n".join(lines)
+            numbers = (row[name] for name in ("mean", "spread", "standard_error"))
+            rows.append([row["policy"], *("–" if math.isnan(each) else f"{each:,.1f}" for each in numbers)])
+        return Summary(title, rows)
 
 
 def last_quarter(horizon: int) -> int:
@@ -219,6 +235,6 @@ def _union(groups: Iterable[Sequence[Any]]) -> list[Any]:
     return list(dict.fromkeys(item for group in groups for item in group))
 
 
-def _units(final: np.ndarray) -> np.ndarray:
-    """The independent units of [problem, replication]: problems, or replications of a single problem."""
-    return final[0] if len(final) == 1 else final.mean(axis=1)
+def _units(values: np.ndarray) -> np.ndarray:
+    """The independent units of [problem, replication, ...]: problems, or replications of a single problem."""
+    return values[0] if len(values) == 1 else values.mean(axis=1)

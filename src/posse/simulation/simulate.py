@@ -13,11 +13,12 @@ from posse.schedule import Concurrent, Schedule
 from posse.simulation.backend import check_backend
 from posse.simulation.cpu import run_on_cpu
 from posse.simulation.feedback import AT_ONCE, Feedback
+from posse.simulation.progress import Progress
 from posse.simulation.result import Result
-from posse.simulation.work import MAX_PLAYER_ROUNDS, Measurements, Progress, Tracker, checked_work
+from posse.simulation.work import MAX_PLAYER_ROUNDS, Measurements, Tracker, checked_work
 from posse.version import __version__
 
-__all__ = ["MAX_PLAYER_ROUNDS", "Progress", "simulate"]
+__all__ = ["MAX_PLAYER_ROUNDS", "simulate"]
 
 
 def simulate(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from posse.checks import whole
+from posse.notebook import Summarized, Summary
 from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.rewards import GRID
@@ -12,10 +13,11 @@ from posse.schedule import Concurrent, Schedule
 from posse.simulation.cpu import new_run
 from posse.simulation.feedback import AT_ONCE, Feedback
 from posse.simulation.work import checked_work
+from posse.text import plural
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trace(Summarized):
     """Everything that happened in one run. Round t of the paper is row t − 1."""
 
     active: np.ndarray
@@ -28,6 +30,15 @@ class Trace:
     """Centers of the indices after so many rounds, [0 … horizon, player, arm]; row t is what round t + 1 uses."""
     scales: np.ndarray
     """Scales of the indices, like `centers`."""
+
+    def _summary(self) -> Summary:
+        rounds, players = self.active.shape
+        rows = [["arm", "pulls", "mean reward"]]
+        for arm in range(self.centers.shape[2]):
+            rewards = self.rewards[self.arms == arm]
+            rows.append([f"arm {arm}", f"{rewards.size:,}", f"{rewards.mean():.3f}" if rewards.size else "–"])
+        shape = f"{plural(rounds, 'round')}, {plural(players, 'player')}, {plural(len(rows) - 1, 'arm')}"
+        return Summary(f"Trace: {shape}, {plural(int(self.active.sum()), 'decision')}", rows)
 
 
 def trace(

@@ -1,5 +1,6 @@
 """What a simulation is asked for, checked; what it fills in; and how far it is. The same for every backend."""
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,10 +14,8 @@ from posse.problem import Problem
 from posse.rewards import GRID
 from posse.schedule import Schedule
 from posse.simulation.feedback import AT_ONCE, Feedback
-from posse.simulation.progress import Bar
+from posse.simulation.progress import Progress, reporter
 from posse.streams import check_seed
-
-Progress = Callable[[float], None] | bool | None
 
 MAX_PLAYER_ROUNDS = 2**63 // GRID  # beyond it an arm's reward sum could overflow
 
@@ -168,13 +167,18 @@ class Tracker:
         self.done = 0
         self.stopped = False
         self.lock = threading.Lock()
-        self.report: Callable[[float], None] | None = Bar() if progress is True else progress or None
+        self.progress = progress
 
     def add(self, rounds: int) -> bool:
         """Note that so many rounds are done; False if the work is to stop."""
         with self.lock:
             self.done += rounds
         return not self.stopped
+
+    @functools.cached_property
+    def report(self) -> Callable[[float], None] | None:
+        """What to call with the fraction done. It is made when work begins, since compiling tells nothing about it."""
+        return reporter(self.progress)
 
     def show(self) -> None:
         """Report how far the work is."""

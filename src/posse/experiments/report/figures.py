@@ -16,7 +16,7 @@ from matplotlib.ticker import NullLocator
 
 from posse.experiments import summary
 from posse.experiments.records import KINDS, Records
-from posse.figures import canvas
+from posse.figures import canvas, regret
 from posse.figures.policy_looks import algorithm, looks
 from posse.figures.style import DARK, PRINT, WIDTH
 from posse.policies.base import Look
@@ -42,23 +42,13 @@ def checkpoint_rounds(records: Records) -> np.ndarray:
 
 def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look]) -> None:
     """Regret over rounds: a line and a band for each policy."""
-    for number, (label, look) in enumerate(drawn.items()):
-        rows = records.where(policy=label)
-        if not len(rows):
-            continue
-        rounds = checkpoint_rounds(rows)
-        mean, deviation = summary.mean_and_deviation(summary.problem_means(rows, "regret"))
-        low, high = np.maximum(mean - deviation, 0), mean + deviation
-        axes.fill_between(rounds, low, high, color=look.color, alpha=0.16, linewidth=0)
-        step = max(1, len(rounds) // 6)
-        marks = step // 2 + number * step // (2 * len(drawn)), step
-        axes.plot(rounds, mean, markevery=marks, **canvas.curve_style(label, look))
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
-    canvas.round_numbers(axes.xaxis, 4, whole=True)
-    canvas.round_numbers(axes.yaxis, 5)
-    axes.set_xlabel("round")
-    axes.set_ylabel("cumulative regret")
+    parts = {label: records.where(policy=label) for label in drawn}
+    curves = {
+        label: (checkpoint_rounds(rows), summary.problem_means(rows, "regret"))
+        for label, rows in parts.items()
+        if len(rows)
+    }
+    regret.draw_regret(axes, curves, drawn)
 
 
 def draw_bars(axes: Axes, records: Records, drawn: Mapping[str, Look], column: str, *, numbers: bool = False) -> None:

@@ -29,8 +29,7 @@ from posse.policies.user import import_file, imported_files
 from posse.problem import Problem
 from posse.simulation import simulate
 from posse.simulation.backend import check_backend
-from posse.simulation.progress import Bar
-from posse.simulation.work import Progress
+from posse.simulation.progress import Progress, reporter
 from posse.version import __version__
 
 TOGETHER = 4e9  # player-rounds that a GPU simulates together: a few seconds, so that little is lost at an interrupt
@@ -144,7 +143,7 @@ class RunProgress:
         self.total = sum(unit.cost for unit in units)
         self.done = self.total - sum(unit.cost for unit in todo)
         self.parts: dict[str, float] = {}  # of units at work
-        self.report = Bar() if progress is True else progress or None
+        self.report = reporter(progress)
 
     def note(self, unit: Unit, fraction: float) -> None:
         """Note how much of a unit is done."""

@@ -24,8 +24,8 @@ from posse.schedule import Arrivals, Concurrent, Late, Random, Schedule, Sequent
 from posse.simulation import Result, simulate
 from posse.simulation.engine import code_digest_of
 from posse.simulation.feedback import AT_ONCE, Feedback
+from posse.simulation.progress import Progress
 from posse.simulation.simulate import MAX_PLAYER_ROUNDS
-from posse.simulation.work import Progress
 
 UNIT_COST = 20_000_000  # player-rounds of ten arms in a unit of work: about a second
 RUN_COST = 20_000  # what a run costs besides its rounds, in player-rounds of ten arms

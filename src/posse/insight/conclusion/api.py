@@ -16,6 +16,7 @@ from posse.insight.conclusion.evidence import ConclusionEvidence
 from posse.insight.logs import Log, by_cell
 from posse.insight.watching.log_blocks import log_blocks
 from posse.learner import Counts
+from posse.notebook import PRINT, Summarized, Summary
 from posse.text import plain, to_json
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ class PlayerSummary:
     """After how many rewards, of all players, it was shown; 0 if none is."""
 
 
-@dataclass(frozen=True, eq=False)
-class Conclusion:
+@dataclass(frozen=True, eq=False, repr=False)
+class Conclusion(Summarized):
     """Which arm to ship for whom, and what it rests on; `print` shows it in words, `page` on one page."""
 
     level: float
@@ -140,6 +141,9 @@ class Conclusion:
 
     def __str__(self) -> str:
         return text.to_text(self)
+
+    def _summary(self) -> Summary:
+        return Summary(f"Conclusion: {self.verdict}", text.arm_table(self) if self.answers else (), note=PRINT)
 
 
 def conclude(source: Any, *, tolerance: float = 0.0, level: float = 0.05) -> Conclusion:

@@ -21,22 +21,23 @@ from posse.confidence import interval, shares
 from posse.insight.columns import Columns
 from posse.insight.diagnosis.attributes import attributes_as_dict
 from posse.insight.diagnosis.pairs import pair_bounds
-from posse.insight.diagnosis.text import SIGNIFICANT, answers, conditions, headline, plannable, to_text
+from posse.insight.diagnosis.text import SIGNIFICANT, answers, arm_table, conditions, headline, plannable, to_text
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import PlayerModel, PosteriorInterval
 from posse.insight.hierarchy.shares import AttributeShares
 from posse.insight.logs import Log
 from posse.insight.planning.api import Plan, plan
 from posse.insight.report import ReportSection, to_html
-from posse.simulation.simulate import Progress
+from posse.notebook import PRINT, Summarized, Summary
+from posse.simulation.progress import Progress
 from posse.text import listed, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-@dataclass(frozen=True, eq=False)
-class Diagnosis:
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis(Summarized):
     """How players differ, in the user's reward units; print it, draw it, or read its fields."""
 
     data: PlayerData
@@ -180,6 +181,9 @@ class Diagnosis:
 
     def __str__(self) -> str:
         return to_text(self)
+
+    def _summary(self) -> Summary:
+        return Summary(f"Diagnosis: {self.verdict}", arm_table(self), "<>>>><", PRINT)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as numbers, strings, lists and dictionaries, None where nothing is known; for JSON."""

@@ -238,7 +238,7 @@ def _stated(diagnosis: Diagnosis) -> DiagnosisAnswer:
     more = f" Also by {plural(others, 'other arm')}." if others > 0 else ""
     stated = f"None is stated; {_proven(diagnosis)}" if diagnosis.epsilon is None else headline(diagnosis)
     guaranteed = f"(Guaranteed: the chance of ever raising a false alarm is at most {diagnosis.level:g}.)"
-    return DiagnosisAnswer("Is ε right?", f"{stated}.{more} {guaranteed}", _table(diagnosis))
+    return DiagnosisAnswer("Is ε right?", f"{stated}.{more} {guaranteed}", arm_table(diagnosis))
 
 
 def why_no_estimate(diagnosis: Diagnosis, arm: int) -> str:
@@ -246,7 +246,8 @@ def why_no_estimate(diagnosis: Diagnosis, arm: int) -> str:
     return "too few rewards from two players" if diagnosis.pulls[:, arm].any() else "no rewards"
 
 
-def _table(diagnosis: Diagnosis) -> list[list[str]]:
+def arm_table(diagnosis: Diagnosis) -> list[list[str]]:
+    """A line for each arm below the headings: how much is known, and how far players differ on it."""
     spreads, show = diagnosis.spreads, _decimals(diagnosis)
     rows = [["arm", "rewards", "players", "at least", "95 % of pairs within", "between"]]
     for arm, name in enumerate(diagnosis.arms):

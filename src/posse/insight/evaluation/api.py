@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,9 +18,14 @@ from posse.insight.evaluation.rows import held_out, only, usable
 from posse.insight.evaluation.targets import LOGGED, UNIFORM, Target, candidates, target_of
 from posse.insight.logs import read_log, with_range
 from posse.insight.report import ReportSection, to_html
+from posse.notebook import PRINT, Summarized, Summary
 from posse.policies.base import Policy
+from posse.simulation.progress import Progress, reporter
 from posse.streams import check_seed
 from posse.text import plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _COLUMNS = ("propensity", "observed", "probabilities")
 FREQUENCIES = (
@@ -29,8 +34,8 @@ FREQUENCIES = (
 )
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Summarized):
     """Policies judged from a log; `print` shows a table."""
 
     reward: str
@@ -88,8 +93,17 @@ class Evaluation:
         sections.append(ReportSection("What to know about it", [*text.kinds_of_intervals(self), *self.notes]))
         return to_html(f"Policies judged by {self.reward}", sections)
 
+    def figure(self) -> Figure:
+        """The values with their intervals, and their differences if there are any: a matplotlib figure."""
+        from posse.insight.evaluation.figure import draw_overall
+
+        return draw_overall(self)
+
     def __str__(self) -> str:
         return text.to_text(self)
+
+    def _summary(self) -> Summary:
+        return Summary(f"Evaluation: {text.headline(self)}", text.overall_table(self), note=PRINT)
 
 
 def _natural(name: str) -> tuple[float, str]:
@@ -120,7 +134,7 @@ def evaluate(
     adaptive: bool | None = None,
     passes: int = 10,
     seed: int = 0,
-    progress: Callable[[float], None] | None = None,
+    progress: Progress = None,
 ) -> Evaluation:
     """Judge one target, or a list of targets, from a log with propensities. Methods and sources: docs/evaluation.md.
 
@@ -146,7 +160,8 @@ def evaluate(
             or else whether propensities vary within a player and arm.
         passes: how many shuffles of the log a policy that learns is replayed on.
         seed: the seed of a replay.
-        progress: a function that is called with the fraction of a replay that is done.
+        progress: True for a bar on standard error while a policy is replayed, or a function that is called with the
+            fraction that is done.
 
     >>> import pyarrow
     >>> log = pyarrow.table({"player": ["a"] * 200, "arm": ["x", "y"] * 100, "propensity": [0.5] * 200,
@@ -172,7 +187,7 @@ def evaluate(
     prepared, notes = _prepared(target, evaluators)
     notes += [FREQUENCIES] if propensity == EMPIRICAL else []
     replays = {
-        each.label: replay(rows, each, passes, seed, progress)
+        each.label: replay(rows, each, passes, seed, reporter(progress))
         for each in (*prepared, baseline)
         if isinstance(each, Policy)
     }

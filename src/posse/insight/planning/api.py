@@ -13,12 +13,11 @@ from posse.extras import extra
 from posse.insight.columns import Columns
 from posse.insight.planning.planned_run import PlannedRun, from_guess, from_history
 from posse.insight.planning.policies import LEARNED, PolicyRoles, check_policies, plan_policies
-from posse.insight.planning.text import conclusions, to_text
+from posse.insight.planning.text import SIDES, conclusions, policy_table, table_title, to_text
+from posse.notebook import PRINT, Summarized, Summary
 from posse.policies.base import Policy
-from posse.problem import Problem
 from posse.simulation import Difference, Result, simulate
-from posse.simulation.progress import Bar
-from posse.simulation.simulate import Progress
+from posse.simulation.progress import Progress
 from posse.simulation.statistics import paired_difference
 from posse.streams import check_seed
 from posse.text import plain
@@ -29,8 +28,8 @@ if TYPE_CHECKING:
 CHECKPOINTS = 25
 
 
-@dataclass(frozen=True, eq=False)
-class Plan(PlannedRun, PolicyRoles):
+@dataclass(frozen=True, eq=False, repr=False)
+class Plan(Summarized, PlannedRun, PolicyRoles):
     """What to expect of policies in a planned run. Rewards are in the user's units; `print(plan)` shows it in words.
 
     The first axis of an array is the policy (as in `labels`), the second the problem, unless its docstring says else.
@@ -182,6 +181,9 @@ class Plan(PlannedRun, PolicyRoles):
     def __str__(self) -> str:
         return to_text(self)
 
+    def _summary(self) -> Summary:
+        return Summary(f"Plan: {table_title(self)}", policy_table(self), SIDES, PRINT)
+
 
 def plan(
     history: Any = None,
@@ -261,8 +263,6 @@ def plan(
         run = from_history(history, Columns(player, arm, reward, id=id), reward_range, attributes, **both)
     chosen = None if policies is None else check_policies(policies, run.low, run.high)
     simulated, roles = plan_policies(run.epsilon, run.high - run.low, chosen, run.given_epsilon)
-    if progress is True:
-        _compile(simulated)
     options: dict[str, Any] = {"seed": seed, "schedule": run.schedule, "checkpoints": CHECKPOINTS, "threads": threads}
     rounds = int(run.decisions.max())
     result, untold = simulate(run.problems, simulated, rounds, progress=progress, **options), None
@@ -278,15 +278,6 @@ def _saved(first: np.ndarray, second: np.ndarray) -> Difference:
     ratio = float(first.mean() / second.mean())
     error = paired_difference((first - ratio * second) / second.mean())
     return Difference(1 - ratio, 1 - ratio - error.high, 1 - ratio - error.low, error.level, error.units)
-
-
-def _compile(policies: list[Policy]) -> None:
-    """Compile the policies one by one under a bar of its own: the first time takes longer than the simulation."""
-    bar = Bar()
-    kinds = list({type(policy): policy for policy in policies}.values())
-    for number, policy in enumerate(kinds):
-        simulate(Problem([[0.5, 0.5]]), policy, 1, threads=1)
-        bar((number + 1) / len(kinds))
 
 
 def _interval(difference: Difference) -> dict[str, float]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from posse.insight.planning.api import Plan
 
 WIDTH = 112
+SIDES = "<<>>><"  # of the table's columns
 MOST_ARMS_SHOWN = 8
 NOT_TOLD = (
     "These two cannot be told apart here, because players have rewards on record for too few arms: all differences "
@@ -27,7 +28,8 @@ WRONG = {1 / 3: "a third of that ε", 3.0: "three times that ε"}
 def to_text(plan: Plan) -> str:
     """Assumptions, table and conclusions, for the terminal."""
     assumed, concluded = ([bullet(line, WIDTH) for line in lines] for lines in (_assumptions(plan), conclusions(plan)))
-    return "\n".join([*assumed, "", _table(plan), "", *concluded])
+    table = [table_title(plan), *align(policy_table(plan), SIDES)]
+    return "\n".join([*assumed, "", *table, "", *concluded])
 
 
 def conclusions(plan: Plan) -> list[str]:
@@ -136,8 +138,14 @@ def _traffic(plan: Plan) -> str:
     return shown if plan.days is None else f"{shown} in {plural(plan.days, 'day')}"
 
 
-def _table(plan: Plan) -> str:
-    """A line for each policy compared."""
+def table_title(plan: Plan) -> str:
+    """What the table is about."""
+    earned = amount(float(plan.attainable.mean()))
+    return f"Rewards lost against always choosing each player's best arm, which earns {earned}:"
+
+
+def policy_table(plan: Plan) -> list[list[str]]:
+    """A line for each policy compared, below the headings."""
     attainable = float(plan.attainable.mean())
     rows = [["policy", "", "lost", "a player", "percent", "saves, of what is lost alone (95 %)"]]
 
@@ -150,8 +158,7 @@ def _table(plan: Plan) -> str:
         add(policy, _role(plan, policy), plan.mean_lost(policy).mean, plan.saving(policy))
         if policy == plan.learned and plan.lost_untold is not None:
             add(policy, "the same, attributes not told", float(plan.lost_untold.mean()), plan.saving_untold)
-    title = f"Rewards lost against always choosing each player's best arm, which earns {amount(attainable)}:"
-    return "\n".join([title, *align(rows, "<<>>><")])
+    return rows
 
 
 def _role(plan: Plan, number: int) -> str:

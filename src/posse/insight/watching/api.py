@@ -13,6 +13,7 @@ from posse.confidence import interval
 from posse.insight.watching import text
 from posse.insight.watching.evidence import EffectEvidence, ShareAlarm, ShareEvidence, WatchEvidence
 from posse.insight.watching.log_blocks import LogBlocks, log_blocks, takes_default
+from posse.notebook import PRINT, Summarized, Summary
 from posse.outcomes import Outcome, declared
 from posse.text import plain
 
@@ -72,8 +73,8 @@ class GuardState:
     alarm: bool
 
 
-@dataclass(frozen=True)
-class Watch:
+@dataclass(frozen=True, repr=False)
+class Watch(Summarized):
     """What a log says about itself; `print` shows it in words."""
 
     decisions: int
@@ -102,6 +103,9 @@ class Watch:
 
     def __str__(self) -> str:
         return text.to_text(self)
+
+    def _summary(self) -> Summary:
+        return Summary(f"Watch: {text.seen(self)}", text.overall_table(self), "<><", PRINT)
 
 
 def watch(source: Any, *, level: float = 0.01) -> Watch:

@@ -20,14 +20,36 @@ WHAT = {
 
 def to_text(watch: Watch) -> str:
     """How much was seen, the checks, the effects, the guards, and notes."""
-    seen = f"{plural(watch.decisions, 'decision')}, {watch.answered:,} with rewards, {plural(len(watch.arms), 'arm')}"
     lines = [*(check_sentence(each, watch.arms) for each in watch.checks), *map(effect_sentence, watch.effects)]
-    parts = [seen, "\n".join(bullet(line) for line in lines)]
+    parts = [seen(watch), "\n".join(bullet(line) for line in lines)]
     if watch.guards:
         parts.append("\n".join(align(guard_table(watch.guards))))
     if watch.notes:
         parts.append("\n".join(bullet(note) for note in watch.notes))
     return "\n\n".join(parts)
+
+
+def seen(watch: Watch) -> str:
+    """How much was seen."""
+    return f"{plural(watch.decisions, 'decision')}, {watch.answered:,} with rewards, {plural(len(watch.arms), 'arm')}"
+
+
+def overall_table(watch: Watch) -> list[list[str]]:
+    """A line for each check, effect and guard below the headings, alarms first."""
+    rows = [
+        (each.alarm is None, [WHAT[each.about][0], f"{each.decisions:,}", "ALARM" if each.alarm else "no alarm"])
+        for each in watch.checks
+    ]
+    for effect in watch.effects:
+        earned = with_ends(effect.value, effect.low, effect.high, "+")
+        against = "the holdout" if effect.against == "holdout" else f"the control {shorten(effect.against, 30)!r}"
+        rows.append((True, [f"adaptive part minus {against}", f"{effect.decisions:,}", earned]))
+    for guard, (outcome, arm, decisions, mean, bound, _) in zip(
+        watch.guards, guard_table(watch.guards)[1:], strict=True
+    ):
+        state = f"{'ALARM, ' if guard.alarm else ''}{mean}, {bound}"
+        rows.append((not guard.alarm, [f"{outcome} of {arm}", decisions, state]))
+    return [["", "decisions", "found"], *(row for _, row in sorted(rows, key=lambda pair: pair[0]))]
 
 
 def check_sentence(check: ShareCheck, arms: Sequence[str]) -> str:
