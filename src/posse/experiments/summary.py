@@ -30,6 +30,12 @@ def problem_means(records: Records, column: str) -> np.ndarray:
     return sums / counts
 
 
+def spread_over(records: Records) -> str:
+    """What `problem_means` has a row for, in the settings of the records: "problems", or "replications" of one."""
+    several = {len(part.distinct("problem")) > 1 or len(part.distinct("seed")) > 1 for _, part in settings(records)}
+    return " or ".join("problems" if each else "replications" for each in sorted(several, reverse=True))
+
+
 def by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str, np.ndarray]:
     """A column of each policy that has records, by problem."""
     parts = {label: records.where(policy=label) for label in labels}
