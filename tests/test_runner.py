@@ -206,13 +206,14 @@ def test_progress_ends_at_one(small, tmp_path):
 def test_progress_is_of_what_the_run_has_to_do(small):
     """So that the time left can be told."""
     seen: list[float] = []
-    todo = small.units()[:3]  # of one size
+    todo = small.units()[:3]
+    share = todo[0].cost / sum(unit.cost for unit in todo)
     progress = runner.RunProgress(todo, seen.append)
     progress.note(todo[0], 0.5)
     progress.show()
     progress.note_done(todo[0])
     progress.show()
-    assert seen == pytest.approx([1 / 6, 1 / 3])
+    assert seen == pytest.approx([share / 2, share])
 
 
 @pytest.mark.parametrize(
