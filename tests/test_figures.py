@@ -19,13 +19,13 @@ from posse.figures import canvas
 from posse.figures.policy_looks import algorithm, looks
 from posse.figures.style import OTHER_COLORS, PRINT
 
-FIVE = ["RobustAgg-TS(0.15)", "RobustAgg-TS-V(0.15)", "RobustAgg(0.15)", "Ind-TS", "Ind-UCB"]
+FIVE = ["Ind-UCB", "Ind-TS", "RobustAgg(0.15)", "RobustAgg-TS(0.15)", "RobustAgg-TS-V(0.15)"]  # as they are written
 FOUR = [label for label in FIVE if "-V" not in label]
 
 
 def policies(epsilon=0.15):
     sharing = [posse.RobustAgg(epsilon), posse.RobustAggTS(epsilon), posse.RobustAggTSV(epsilon)]
-    return [posse.IndUCB(), posse.IndTS(), *sharing]  # not in the order of the figures
+    return [posse.IndUCB(), posse.IndTS(), *sharing]
 
 
 def study(name, n_subpar, *, players=4, epsilon=0.15, count=3, schedule=posse.schedule.Concurrent(), horizon=60):

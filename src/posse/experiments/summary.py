@@ -36,6 +36,14 @@ def spread_over(records: Records) -> str:
     return " or ".join("problems" if each else "replications" for each in sorted(several, reverse=True))
 
 
+def written_order(records: Records) -> list[str]:
+    """The policies as the spec has them; one whose label depends on the setting has its labels side by side."""
+    places: dict[str, int] = {}
+    for _, part in settings(records):
+        places = {label: place for place, label in enumerate(part.distinct("policy"))} | places
+    return sorted(records.distinct("policy"), key=places.__getitem__)
+
+
 def by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str, np.ndarray]:
     """A column of each policy that has records, by problem."""
     parts = {label: records.where(policy=label) for label in labels}

@@ -81,7 +81,7 @@ def regret_tables(records: Records) -> list[RegretTable]:
     tables = []
     for study in records.distinct("study"):
         of_study = records.where(study=study)
-        policies = of_study.distinct("policy")
+        policies = summary.written_order(of_study)
         rows = []
         for setting, part in summary.settings(of_study):
             values = summary.by_policy(part, policies, "final_regret")
