@@ -164,13 +164,23 @@ def said(folder, spec):
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (START, "2 of 2 units of work are there"),
-        (text([ROBUST, ALONE, NEW]), "0 of 2 units of work are there\ncomputed: Ind-UCB in 2 units, a policy new here"),
-        (text([ALONE]), "0 of 2 units of work are there, and 2 are put together from what is there"),
-        (text(assumed=0.1), "computed: RobustAgg-TS(0.1), RobustAgg(0.1) in 2 units, policies new here"),
-        (text(horizon="300, 400"), "2 of 4 units of work are there\ncomputed: 2 units, horizon = 400 is new"),
-        (text(seed=6, epsilon=0.1), "computed: 2 units, problems.epsilon = 0.1, seed = 6 are new"),
-        (text(count=9), "computed: part of 2 units, these problems or replications are new"),
+        (START, "90 of 90 runs are there already"),
+        (
+            text([ROBUST, ALONE, NEW]),
+            "90 of 120 runs are there already\ncomputed: 30 runs of Ind-UCB, because the policy is new here",
+        ),
+        (text([ALONE]), "30 of 30 runs are there already"),
+        (text(assumed=0.1), "computed: 60 runs of RobustAgg-TS(0.1), RobustAgg(0.1), because the policy is new here"),
+        (
+            text(horizon="300, 400"),
+            "90 of 180 runs are there already\ncomputed: 90 runs, because horizon = 400 is new",
+        ),
+        (text(seed=6, epsilon=0.1), "computed: 90 runs, because problems.epsilon = 0.1, seed = 6 are new"),
+        (
+            text(count=9),
+            "90 of 162 runs are there already\ncomputed: 72 runs, because these problems or replications are new",
+        ),
+        (text(horizon="200, 201, 202, 203, 204, 205, 206, 207, 208, 209"), "and 2 more reasons"),
     ],
 )
 def test_it_says_what_is_computed_and_why(spec, words, tmp_path):
@@ -182,13 +192,15 @@ def test_it_says_nothing_of_an_empty_folder_and_what_an_interrupted_run_left(tmp
     assert said(tmp_path, START) == ""
     run(parse(START), tmp_path)
     next(tmp_path.glob("unit-*")).unlink()
-    assert said(tmp_path, START).endswith("1 of 2 units of work are there\ncomputed: 1 unit, not done before")
+    assert said(tmp_path, START).endswith("computed: 45 runs, because they were not done before")
 
 
 def test_it_says_that_an_older_version_computed_what_is_there(tmp_path):
     shutil.copytree(Path(__file__).parent / "data" / "schema-1", tmp_path / "old")
     old = ResultStore(tmp_path / "old")
-    assert said(old.folder, old.manifest()["spec"]).endswith("1 unit, other code computed what is there")
+    assert said(old.folder, old.manifest()["spec"]).endswith(
+        "computed: 8 runs, because other code computed what is there"
+    )
 
 
 def test_foreign_and_damaged_files_are_named_and_stop_nothing(tmp_path, capsys):
@@ -204,7 +216,7 @@ def test_foreign_and_damaged_files_are_named_and_stop_nothing(tmp_path, capsys):
     assert f"{broken} is damaged (its digest does not fit its content): set aside as {broken.name}.damaged" in shown
     assert "unit-sales.parquet is not a file of posse's: not used" in shown
     assert "manifest.json is damaged" in shown
-    assert "1 of 2 units of work are there\ncomputed: 1 unit, its file is damaged" in shown
+    assert "45 of 90 runs are there already\ncomputed: 45 runs, because a file is damaged" in shown
     assert good.items() <= files(tmp_path).items()
     assert Path(f"{broken}.damaged").read_bytes() == good[broken.name][:-7]
     assert (tmp_path / "manifest.json.damaged").read_text() == "mine"

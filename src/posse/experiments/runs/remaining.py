@@ -21,6 +21,7 @@ from posse.policies.base import Policy
 from posse.text import listed, plural
 
 NO_SETTING = ("schema", "study", "policies", "numbers", "replications", "means")  # of a unit's description
+REASONS = 8  # that are shown
 Problem = tuple[int, str]
 """A problem's number, and the digest of its means where they are given."""
 Gaps = dict[int, tuple[int, int]]
@@ -87,7 +88,7 @@ class HeldRuns:
         return self.indices[setting]
 
     def why_missing(self, described: dict[str, Any], policy: dict[str, Any]) -> str:
-        """Why a policy of a unit has to be simulated; nothing if that is because no file has the policy."""
+        """Why runs of a unit's policy have to be simulated."""
         values, policies = self._known
         fields = dict(_fields(described))
         new = [f"{name} = {value}" for name, value in fields.items() if value not in values.get(name, ("null",))]
@@ -98,7 +99,9 @@ class HeldRuns:
             return "this combination of settings is new"
         if _identity(policy) in there:
             return "these problems or replications are new"
-        return "other code computed what is there" if _identity(policy, code=False) in there else ""
+        return (
+            "other code computed what is there" if _identity(policy, code=False) in there else "the policy is new here"
+        )
 
     @functools.cached_property
     def _known(self) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
@@ -122,7 +125,7 @@ class Remaining:
 
     def __init__(self, store: ResultStore, units: list[Unit]) -> None:
         self.store = store
-        self.units = len(units)
+        self.runs = sum(len(unit.policies) * unit.problems.count * len(range(*unit.replications)) for unit in units)
         self.notes: dict[Path, str] = {}  # on files that are not used
         files = []
         for path in store.files():
@@ -140,7 +143,7 @@ class Remaining:
         todo = [unit for unit in units if store.path(unit) not in paths]
         self.planned = set(self.manifest.get("units", ()))
         self.in_the_way = self.notes.keys() & {store.folder / MANIFEST, *map(store.path, todo)}
-        self.reasons: Counter[tuple[str, str]] = Counter()  # how many units are computed for which reason
+        self.reasons: Counter[tuple[str, str]] = Counter()  # how many runs, of which policies, for which reason
         self.tasks = [self._task(unit, bool(files)) for unit in todo]
 
     def _task(self, unit: Unit, grown: bool) -> Task:
@@ -149,25 +152,24 @@ class Remaining:
         described = unit.describe()
         sources: Sources = {}
         missing: dict[tuple[Any, ...], list[Policy]] = {}  # policies, by the runs that they miss
-        reasons: dict[str, list[str]] = {}  # labels of policies, by reason
+        reasons: dict[str, list[str]] = {}  # the label of each run's policy, by reason
         for policy, shown in zip(unit.policies, described["policies"], strict=True):
             found, gaps = self.held.find(described, shown)
             for path, label, problem in found:
                 sources.setdefault(path, {}).setdefault((label, problem), []).append(policy.label)
             if gaps:
                 missing.setdefault(tuple(gaps.items()), []).append(policy)
-                reasons.setdefault(self._reason(unit, described, shown), []).append(policy.label)
-        parts = [part for gaps, policies in missing.items() for part in _parts(unit, policies, dict(gaps))]
+                runs = sum(last - first for first, last in gaps.values())
+                reasons.setdefault(self._reason(unit, described, shown), []).extend([policy.label] * runs)
         for why, labels in reasons.items():
-            all_of_it = "" if parts == [unit] else "part of "
-            some = all_of_it if len(labels) == len(unit.policies) else f"{listed(labels)} in "
-            self.reasons[some, why or ("a policy new here" if len(labels) == 1 else "policies new here")] += 1
-        return Task(unit, parts, sources)
+            of = "" if len(set(labels)) == len(unit.policies) else f" of {listed(dict.fromkeys(labels))}"
+            self.reasons[of, why] += len(labels)
+        return Task(unit, [part for gaps, some in missing.items() for part in _parts(unit, some, dict(gaps))], sources)
 
     def _reason(self, unit: Unit, described: dict[str, Any], policy: dict[str, Any]) -> str:
         if self.store.path(unit) in self.in_the_way:
-            return "its file is damaged"
-        return "not done before" if unit.id in self.planned else self.held.why_missing(described, policy)
+            return "a file is damaged"
+        return "they were not done before" if unit.id in self.planned else self.held.why_missing(described, policy)
 
     def make_room(self) -> None:
         """Rename the files whose names are needed."""
@@ -176,18 +178,18 @@ class Remaining:
 
     def __str__(self) -> str:
         lines = [note if path in self.in_the_way else f"{note}: not used" for path, note in self.notes.items()]
+        missing = sum(self.reasons.values())
         if self.held.files:
-            there = f"{self.units - len(self.tasks)} of {self.units} units of work are there"
-            ready = sum(not task.parts for task in self.tasks)
-            lines.append(there + (f", and {ready} are put together from what is there" if ready else ""))
-        lines += [f"computed: {some}{plural(count, 'unit')}, {why}" for (some, why), count in self.reasons.items()]
-        return "\n".join(lines)
+            lines.append(f"{self.runs - missing:,} of {plural(self.runs, 'run')} are there already")
+        shown = [f"computed: {plural(runs, 'run')}{of}, because {why}" for (of, why), runs in self.reasons.items()]
+        more = [f"and {plural(len(shown) - REASONS, 'more reason')}"] if len(shown) > REASONS else []
+        return "\n".join([*lines, *shown[:REASONS], *more])
 
 
 def _parts(unit: Unit, policies: list[Policy], gaps: Gaps) -> Iterator[Unit]:
     """The runs that some policies of a unit miss, as units of their own."""
-    numbers = {number: place for place, number in enumerate(gaps)}
-    for (replications, _), group in itertools.groupby(gaps, lambda number: (gaps[number], number - numbers[number])):
+    places = {number: place for place, number in enumerate(gaps)}  # consecutive numbers are as far from their places
+    for (replications, _), group in itertools.groupby(gaps, lambda number: (gaps[number], number - places[number])):
         first, *others = group
         problems = unit.problems.part(first, first + len(others) + 1)
         yield dataclasses.replace(unit, policies=tuple(policies), problems=problems, replications=replications)
