@@ -24,7 +24,7 @@ from posse.experiments.records import Records, check_records
 from posse.experiments.report import figures
 from posse.experiments.report.tables import WORDS, write_tables
 from posse.experiments.report.theory import theory_over, theory_over_time
-from posse.experiments.summary import by_subpar, describe, schedule_words, settings
+from posse.experiments.summary import by_subpar, describe, schedule_words, settings, spread_over
 from posse.figures.canvas import to_bytes
 from posse.figures.policy_looks import algorithm, looks
 from posse.insight.report import templates
@@ -100,17 +100,23 @@ def _entry(figure: str, rows: Records, draw: Callable[[], Figure], v: int | None
         counts = [len(problem.subpar_10) for problem in rows.problems()]
         at_ten = WORDS["words"]["some_at_ten_epsilon" if max(counts) else "none_at_ten_epsilon"]
         at_ten = at_ten.format(arms=np.mean(counts))
-    filled = {"facts": _facts(rows), "leading": WORDS["words"]["leading"], "epsilon": rows["epsilon"][0]}
+    filled = {
+        "facts": _facts(rows),
+        "over": spread_over(rows),
+        "leading": WORDS["words"]["leading"],
+        "epsilon": rows["epsilon"][0],
+    }
     caption = words["caption"].format(ten_epsilon=at_ten, **filled)
     name, title = (figure, "") if v is None else (f"{figure}-v{v}", f", |I_5ε| = {v}")
     return ReportFigure(name, words["section"], words["title"] + title, caption, draw)
 
 
 def _facts(rows: Records) -> str:
-    count = len(set(rows.rows("problem", "seed")))
+    problems = plural(len(set(rows.rows("problem", "seed"))), "problem")
+    runs = len(rows.distinct("replication"))
     horizons = sorted(rows.distinct("horizon"))
     rounds = f"{horizons[0]:,}" if len(horizons) == 1 else f"{horizons[0]:,} to {horizons[-1]:,}"
-    return f"{plural(count, 'problem')}, {rounds} rounds"
+    return f"{problems}, {f'{runs:,} replications, ' if runs > 1 else ''}{rounds} rounds"
 
 
 def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
@@ -126,7 +132,7 @@ def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
         if with_v and not has_v:
             continue
         kind = "regret" if with_v else name.replace("-", " ")
-        marks = f"{WORDS['marks'][kind]} {_facts(rows)} for each number of subpar arms."
+        marks = f"{WORDS['marks'][kind].format(over=spread_over(rows))} {_facts(rows)} for each number of subpar arms."
         if several:
             draw = partial(figures.overview, rows, kind, with_v=with_v)
             yield ReportFigure(f"overview-{name}", "paper", words["title_of_all"], f"{words['caption']} {marks}", draw)
@@ -146,7 +152,8 @@ def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None
     pages = math.ceil(len(settings(rows)) / figures.SHEET)
     for kind, marks in WORDS["marks"].items():
         section = "details" if shipped and kind != "regret" else "studies"
-        caption = f"{WORDS['captions'].get(study, '')}{marks} {_facts(rows)} a panel."
+        words = f"{WORDS['captions'].get(study, '')}{marks.format(over=spread_over(rows))}"
+        caption = f"{words} {_facts(rows)} a panel."
         for page in range(pages):
             name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
             title = f"{name_of_study}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
