@@ -1,7 +1,7 @@
 """What forgetting costs where nothing changes, and what it saves where means do: PosseTS with several half-lives.
 
-python examples/forgetting.py            # half a minute on two cores
-python examples/forgetting.py --quick    # seconds, rougher
+python examples/studies/forgetting.py            # half a minute on two cores
+python examples/studies/forgetting.py --quick    # seconds, rougher
 """
 
 from __future__ import annotations
