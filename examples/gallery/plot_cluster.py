@@ -7,8 +7,7 @@ cluster. The results are the same, bit for bit.
 """
 
 import tempfile
-
-from distributed import LocalCluster
+from concurrent.futures import ThreadPoolExecutor
 
 from posse import experiments
 from posse.experiments.report.figures import study_sheet
@@ -25,15 +24,20 @@ policies = [{ name = "PosseTS" }, { name = "RobustAggTS", epsilon = "problem" },
 """)
 
 # %%
-# A cluster is an address. Here it is two workers in this process; on Slurm or Kubernetes, Dask's own tools give you
-# one, and ``posse run study.toml --on tcp://…`` takes it. Units of work that a folder already has are not run again.
-where = {"processes": False, "dashboard_address": None}
-with LocalCluster(n_workers=2, threads_per_worker=1, **where) as cluster:
-    records = experiments.run(spec, tempfile.mkdtemp(), on=cluster.scheduler_address)
+# The study is cut into units of work, and an executor does them. Here it has two threads; a pool of processes or of
+# MPI ranks works alike. A folder keeps the results, and units that it already has are not computed again.
+with ThreadPoolExecutor(2) as executor:
+    records = experiments.run(spec, tempfile.mkdtemp(), executor=executor)
 here = experiments.run(spec, tempfile.mkdtemp())
-print("the same on this machine:", records.table.equals(here.table))
+print("the same without it:", records.table.equals(here.table))
 
 # %%
+# A Dask cluster is an address, after ``pip install 'posse-bandits[experiments,cluster]'``. On Slurm or Kubernetes,
+# Dask's own tools start one; from a terminal it is ``posse run study.toml --on tcp://…``::
+#
+#     with distributed.LocalCluster() as cluster:
+#         records = experiments.run(spec, "results", on=cluster.scheduler_address)
+#
 # The order of the policies is the same under every schedule. Where one of the twenty players acts in a round, a round
 # has a twentieth of the decisions, so regret grows more slowly.
 study_sheet(records, "schedules")

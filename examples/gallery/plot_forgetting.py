@@ -15,11 +15,11 @@ plt.style.use("posse.figures.house")
 # %%
 # Four worlds of 20 players and 10 arms. Nothing changes; the best and the worst arm change places halfway; every arm
 # drifts a little, 19 times; or every arm goes through seasons.
-ROUNDS = 10_000
-often = {"every": ROUNDS // 20, "times": 19, "count": 5}
+ROUNDS, PROBLEMS = 10_000, 5
+often = {"every": ROUNDS // 20, "times": 19, "count": PROBLEMS}
 worlds = {
-    "no change": posse.generate.structured(count=5),
-    "one change": posse.generate.changing("swap", every=ROUNDS // 2, count=5),
+    "no change": posse.generate.structured(count=PROBLEMS),
+    "one change": posse.generate.changing("swap", every=ROUNDS // 2, count=PROBLEMS),
     "slow drift": posse.generate.changing("drift", **often),
     "seasons": posse.generate.changing("season", **often),
 }

@@ -20,7 +20,7 @@ print("no GPU here, so the CPU will do:" if what_cuda_misses() else "on a GPU", 
 # are one launch on a GPU, and it does not matter there whether they are a thousand or thirty thousand.
 problem = posse.generate.structured(players=10, arms=5, spread=0.1, seed=5)[0]
 policies = [posse.PosseTS(), posse.IndTSV()]
-result = posse.simulate(problem, policies, horizon=300, replications=2000, checkpoints=1, backend="auto")
+result = posse.simulate(problem, policies, horizon=300, replications=1500, checkpoints=1, backend="auto")
 regret = result.final_regret[:, 0]
 
 # %%
