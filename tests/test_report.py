@@ -156,7 +156,7 @@ def test_the_claims_have_their_verdicts(records, folder):
     page = (folder / "report.html").read_text(encoding="utf-8")
     section = page[page.index('<section id="claims">') : page.index('<section id="paper">')]
     cases = section[section.index("<details>") :]
-    assert section.count('class="extension"') == len({each.claim for each in findings if each.claim.extension}) > 5
+    assert section.count('<tr class="extension"') == len({each.claim for each in findings if each.claim.extension}) > 5
     for verdict in ("holds", "does not hold", "undecided"):
         count = sum(finding.verdict == verdict for finding in findings)
         assert cases.count(f'class="verdict {verdict.replace(" ", "-")}"') == count

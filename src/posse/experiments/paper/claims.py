@@ -146,6 +146,16 @@ def by_claim(findings: Iterable[ClaimFinding]) -> dict[Claim, list[ClaimFinding]
     return {claim: list(cases) for claim, cases in itertools.groupby(findings, key=lambda finding: finding.claim)}
 
 
+def texts(findings: Iterable[ClaimFinding]) -> list[str]:
+    """The texts of the claims in their order; an extension says only where, if the claim itself stands before it."""
+    claims = list(by_claim(findings))
+    return [
+        "The same at other v." if claim.elsewhere and before and claim.id == f"{before.id}-elsewhere" else claim.text
+        for before, claim in itertools.pairwise([None, *claims])
+        if claim
+    ]
+
+
 def to_csv(findings: Iterable[ClaimFinding]) -> str:
     """The findings as CSV, one row each, numbers in full."""
     columns = [field.name for field in dataclasses.fields(ClaimFinding) if field.name != "claim"]
@@ -164,8 +174,9 @@ def to_text(findings: Sequence[ClaimFinding], note: str = "") -> str:
     if not findings:
         return "No claim of the paper can be judged from these records."
     lines = textwrap.wrap(note, WIDTH)
-    for claim, cases in by_claim(findings).items():
-        lines += ["", *textwrap.wrap(f"{claim.text} ({claim.source})", WIDTH)]
+    for text, (claim, cases) in zip(texts(findings), by_claim(findings).items(), strict=True):
+        lines += [""] if text == claim.text else []
+        lines += textwrap.wrap(f"{text} ({claim.source})", WIDTH)
         lines += textwrap.wrap(f"{count(cases)}: {span(cases)}", WIDTH, initial_indent="  ", subsequent_indent="  ")
         for case in cases:
             if case.verdict == "does not hold" and len(cases) > 1:

@@ -233,13 +233,14 @@ def write_report(
         if entry.section in HEADINGS:
             picture = (out / "figures" / f"{entry.name}.svg").read_bytes()
             pictures.setdefault(entry.section, []).append((entry, picture))
-    sections = {"words": "Words", "run": "What was run", "regret": "Final regret"}
+    sections = {"words": "Words used here", "run": "What was run", "regret": "Final regret"}
     if findings is not None:
         sections["claims"] = "What the paper claims, and what the data says"
     sections |= {section: HEADINGS[section] for section in pictures}
     if "paper" not in pictures and "studies" in pictures:
         sections["studies"] = "Figures"
     sections["reproduce"] = "How to reproduce this"
+    studies = records.distinct("study")
     decisions = sum(horizon * players for horizon, players in records.rows("horizon", "players"))
     page = render(
         "report.html",
@@ -249,19 +250,22 @@ def write_report(
         runs=plural(len(records), "run"),
         algorithms=plural(len({algorithm(label) for label in records.distinct("policy")}), "algorithm"),
         decisions=f"{decisions / 1e9:,.1f} billion" if decisions >= 1e9 else f"{decisions / 1e6:,.1f} million",
-        studies=[(WORDS["studies"].get(name, name), records.where(study=name)) for name in records.distinct("study")],
+        studies=[(WORDS["studies"].get(name, name), records.where(study=name)) for name in studies],
         span=_span,
         looks=looks,
         schedule_words=schedule_words,
         tables=tables,
         describe=describe,
         claims=list(claims.by_claim(findings or []).items()),
+        claim_texts=claims.texts(findings or []),
         claim_count=claims.count,
         claim_span=claims.span,
         rule=claims.RULE,
         paper=claims.PAPER,
         small_form=claims.small_form(records),
-        own_studies=[WORDS["studies"][name] for name in records.distinct("study") if name in WORDS["captions"]],
+        own_studies=[name for study, name in WORDS["studies"].items() if study in set(studies) - {claims.STUDY}],
+        intros=WORDS["sections"],
+        imports=[file.name for file in imported_files()],
         figures=pictures,
         seeds=shorten(", ".join(map(str, records.distinct("seed"))), 200),
     )
