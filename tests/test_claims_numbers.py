@@ -12,7 +12,7 @@ import pytest
 from made_evaluation import LABELS, PROBLEMS, about, both, evaluation, row, table
 from scipy import stats
 
-from posse.experiments.paper.claims import RULE, holm, judge, to_csv, to_text
+from posse.experiments.paper.claims import RULE, holm, judge, small_form, to_csv, to_text
 from posse.experiments.records import Records
 
 
@@ -145,7 +145,7 @@ class TestHolm:
         for v in (0, 1):
             for problem, difference in enumerate((-2 - s, -2, -2 + s)):
                 rows += [row("RobustAgg(0.15)", v, problem, 10 + difference), row("Ind-UCB", v, problem, 10.0)]
-        at_0, at_1, overall = about(table(rows), "robustagg-beats-ind-ucb")
+        at_0, at_1, overall = about(table(rows), "robustagg-beats-ind-ucb-elsewhere")
         for finding in (at_0, at_1):
             assert finding.high < 0
             assert finding.p_value == pytest.approx(2 * (1 - 5.5 / math.sqrt(2 + 5.5**2)))
@@ -154,7 +154,7 @@ class TestHolm:
         assert overall.verdict == "holds"
         assert overall.problems == 6
         # Negative control: one v alone is one test, and decides.
-        (alone,) = about(table([r for r in rows if r["n_subpar"] == 0]), "robustagg-beats-ind-ucb")
+        (alone,) = about(table([r for r in rows if r["n_subpar"] == 0]), "robustagg-beats-ind-ucb-elsewhere")
         assert alone.verdict == "holds"
         assert alone.p_value == pytest.approx(at_0.p_value / 2)
 
@@ -167,7 +167,8 @@ class TestHolm:
 
 class TestMissingData:
     def claims(self, **kept):
-        return {finding.claim.id for finding in judge(evaluation(**kept))}
+        """What there are findings on, where the paper speaks of it or elsewhere."""
+        return {finding.claim.id.removesuffix("-elsewhere") for finding in judge(evaluation(**kept))}
 
     def test_nothing(self):
         assert judge(table([])) == []
@@ -183,12 +184,15 @@ class TestMissingData:
         assert kept == {
             "robustagg-beats-ind-ucb",
             "sharing-saves-on-subpar",
+            "sharing-pulls-subpar-less",
             "sharing-alike-on-near-optimal",
+            "subpar-pulled-rarely",
+            "v9-sharing-wins",
             "v9-favourable",
         }
 
-    def test_without_0_5_and_9(self):
-        missing = {"ind-ts-beats-robustagg", "v9-favourable", "v0-does-not-hurt"}
+    def test_without_0_and_9(self):
+        missing = {"v9-sharing-wins", "v9-favourable", "v0-does-not-hurt", "ts-gains-on-near-optimal"}
         assert self.claims() - self.claims(counts=(1, 8)) == missing
 
     def test_only_9(self):
@@ -196,8 +200,12 @@ class TestMissingData:
         kept = self.claims(counts=(9,))
         assert kept == {
             "robustagg-beats-ind-ucb",
+            "ind-ts-beats-robustagg",
             "robustagg-ts-superior",
             "sharing-saves-on-subpar",
+            "sharing-pulls-subpar-less",
+            "subpar-pulled-rarely",
+            "v9-sharing-wins",
             "variant-on-par",
             "transfer-at-5-epsilon",
         }
@@ -218,7 +226,7 @@ class TestMissingData:
 
     def test_a_kind_of_arm_that_does_not_exist_is_left_out(self):
         findings = judge(evaluation())
-        at = {(finding.claim.id, finding.case.rsplit(", ")[-1]) for finding in findings}
+        at = {(finding.claim.id.removesuffix("-elsewhere"), finding.case.rsplit(", ")[-1]) for finding in findings}
         assert ("sharing-saves-on-subpar", "v = 0") not in at
         assert ("sharing-saves-on-subpar", "v = 9") in at
         assert ("ts-pulls-near-optimal-less", "v = 9") not in at
@@ -248,14 +256,31 @@ class TestShown:
             assert shown["verdict"] == finding.verdict
             assert shown["explanation"] == finding.explanation
 
-    def test_text_is_aligned_and_fits(self):
-        lines = to_text(self.findings).splitlines()
+    def test_text_fits_counts_and_names_what_does_not_hold(self):
+        levels = both("final", 0.8, "RobustAgg") | {("RobustAgg", "final", 9): 1.2}
+        lines = to_text(judge(evaluation(levels))).splitlines()
         assert max(map(len, lines)) <= 110
-        column = lines[0].index("verdict")
-        rows = [line for line in lines if line.startswith("  ") and line != lines[0]]
-        assert len(rows) == len(self.findings)
-        assert [line[column:] for line in rows] == [finding.verdict for finding in self.findings]
-        assert "Holds in 6 of 6 cases." in "\n".join(lines)
+        start = lines.index("RobustAgg has less regret than its counterpart, Ind-UCB. (Section 7, Figure 1 left)")
+        assert lines[start + 1] == "  holds in 2 of 2 cases: −20.0 %"
+        assert lines[start + 2] == "The same at other v. (our extension)"
+        assert lines[start + 3] == "  holds in 3 of 4 cases, does not hold in 1: −20.0 % to +20.0 %"
+        assert lines[start + 4].startswith("    not: RobustAgg / Ind-UCB, v = 9, +20.0 % [+19.")
+        assert lines[start + 5] == ""
+        alone = to_text(judge(evaluation(levels, counts=(9,))))
+        assert alone.startswith("At other v: RobustAgg has less regret than its counterpart, Ind-UCB. (our extension)")
+
+    def test_a_small_form_says_so_and_the_full_one_does_not(self):
+        """The paper has 50,000 rounds and 30 problems for each v."""
+        small = small_form(evaluation())
+        assert "10 rounds and 8 problems" in small
+        assert "50,000 and 30" in small
+        assert "mean little" in small
+        assert " ".join(to_text(self.findings, small).split()).startswith(small)
+        full = [row("Ind-TS", v, problem, horizon=50_000) for v in (8, 5) for problem in range(30)]
+        assert small_form(table(full)) == ""
+        assert "29 problems" in small_form(table(full[:-1]))
+        assert "49,999 rounds" in small_form(table([one | {"horizon": 49_999} for one in full]))
+        assert small_form(evaluation(study="players")) == ""
 
     def test_text_states_the_rule(self):
         assert " ".join(to_text(self.findings).split()).endswith(" ".join(RULE.split()))

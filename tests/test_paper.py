@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import html
 
 import pytest
 
@@ -73,6 +74,14 @@ def test_paper_writes_figures_tables_results_and_report(paper):
     assert {path.name for path in (paper / "tables").glob("*.csv")} >= {"final-regret.csv", "claims.csv", "theory.csv"}
     records = ResultStore(paper / "results").read()
     assert set(records.distinct("study")) == {"subpar", "participation", "players", "small-epsilon"}
+
+
+def test_the_report_holds_the_spec_that_was_run(paper):
+    """Not the shipped one: it was made smaller."""
+    page = html.unescape((paper / "report.html").read_text())
+    spec = page[page.rindex("<pre>") + len("<pre>") : page.rindex("</pre>")]
+    assert [unit.id for unit in parse(spec).units()] == ResultStore(paper / "results").manifest()["units"]
+    assert "50000" not in spec
 
 
 def test_run_again_it_simulates_nothing_and_writes_the_same_report(paper, capsys):

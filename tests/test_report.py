@@ -20,7 +20,7 @@ HOSTILE = "\"><script>alert(1)</script><img src=http://x onerror=y> & '$"
 TAGS = re.findall(
     r"\w+",
     """html head meta title style body main section nav h1 h2 h3 p a ul li dl dt dd div span strong code pre
-    table caption thead tbody tr th td details summary figure figcaption img""",
+    table caption thead tbody tr th td details summary figure figcaption img sub""",
 )
 
 
@@ -98,6 +98,33 @@ def test_the_page_needs_nothing_beside_it(folder):
     assert ("name", "viewport") in page.attributes
 
 
+def test_words_are_explained_before_they_are_used(folder):
+    text = "".join(Page((folder / "report.html").read_text(encoding="utf-8")).text)
+    body = text[text.index("What was run") :]  # after the style
+    for word, meaning in {
+        "I5ε": "is the set of these arms",
+        "v = |I5ε|": "How many arms of a problem are subpar",
+        "subpar": "more than 5ε for some player",
+        "near-optimal": "neither optimal nor subpar",
+    }.items():
+        assert word in body
+        assert meaning in body
+        later = body.index(meaning) + len(meaning)
+        assert word in body[later:], f"{word} is explained, but not used"
+    assert body.index("near-optimal") < body.index("|I5ε| = 5, 8"), "the words come first"
+    assert "_5ε" not in text
+
+
+def test_the_head_names_the_authors_and_says_that_a_small_form_is_one(records, folder, tmp_path):
+    head = "".join(Page((folder / "report.html").read_text(encoding="utf-8").partition("<nav")[0]).text)
+    for words in ("Zhi Wang, Chicheng Zhang and Kamalika Chaudhuri", "in our words", "ICML 2022", "AISTATS 2021"):
+        assert words in head
+    assert "small form of the paper's evaluation: 60 rounds and 3 problems" in head
+    assert "mean little" in head
+    own = write_report(records.where(n_subpar=8), tmp_path, title="mine").read_text(encoding="utf-8")
+    assert "Chaudhuri" not in own.partition("<nav")[0], "a study of one's own is nobody else's"
+
+
 def test_every_figure_is_there_with_a_text_for_those_who_cannot_see_it(folder):
     page = Page((folder / "report.html").read_text(encoding="utf-8"))
     assert page.tags.count("img") == page.tags.count("figure") == page.tags.count("figcaption") > 5
@@ -113,7 +140,7 @@ def test_the_lowest_regret_of_each_row_is_marked_and_the_numbers_are_the_means(r
         final = {}
         for row in records.where(n_subpar=v).table.to_pylist():
             final.setdefault(row["policy"], []).append(row["final_regret"])
-        line = section[section.index(f"|I_5ε|&nbsp;=&nbsp;{v}") :].split("</tr>")[0]
+        line = section[section.index(f"|I<sub>5ε</sub>|&nbsp;=&nbsp;{v}") :].split("</tr>")[0]
         best = min(final, key=lambda label: np.mean(final[label]))
         (marked,) = re.findall("<strong>(.*?)</strong>", line)
         shown = [float(number.replace(",", "")) for number in re.findall(r"± ([\d.,]+)<", line)]
@@ -129,6 +156,7 @@ def test_the_claims_have_their_verdicts(records, folder):
     page = (folder / "report.html").read_text(encoding="utf-8")
     section = page[page.index('<section id="claims">') : page.index('<section id="paper">')]
     cases = section[section.index("<details>") :]
+    assert section.count('<tr class="extension"') == len({each.claim for each in findings if each.claim.extension}) > 5
     for verdict in ("holds", "does not hold", "undecided"):
         count = sum(finding.verdict == verdict for finding in findings)
         assert cases.count(f'class="verdict {verdict.replace(" ", "-")}"') == count

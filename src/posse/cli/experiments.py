@@ -158,7 +158,7 @@ def _write_report(records: Records, out: Path) -> None:
     print(regret_table(records))
     if findings:
         print()
-        print(claims.to_text(findings))
+        print(claims.to_text(findings, claims.small_form(records)))
     print(f"\nreport: {page}")
 
 

@@ -1,34 +1,35 @@
 """The claims table: what the paper's evaluation says, and whether the records bear it out.
 
-The claims are data, in claims.toml. A *relative difference* of A against B is the mean over problems of A − B, divided
-by B's mean (which is taken as it is); its interval is Student's t over problems, a problem's replications averaged
-first. Every finding is one test by one of RULES. The p-value is twice the smallest one-sided level at which
-the data would decide, so that p ≤ 5 % says just what the 95 % interval says. It is then corrected by Holm's rule.
+The claims are data, in claims.toml; what goes beyond the paper's words is an *extension*. A *relative difference* of A
+against B is the mean over problems of A − B, divided by B's mean (which is taken as it is); its interval is Student's t
+over problems, a problem's replications averaged first. Every finding is one test by one of RULES. The p-value is twice
+the smallest one-sided level at which the data would decide, so that p ≤ 5 % says just what the 95 % interval says. It
+is then corrected by Holm's rule.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
+from posse.experiments.paper.estimates import LEVEL, RULES, DifferenceEstimate, holm, welch
 from posse.experiments.records import Records
 from posse.experiments.summary import csv_text
 from posse.figures.policy_looks import algorithm
 from posse.problem import Problem
-from posse.simulation.statistics import student_cdf, student_quantile
+from posse.text import plural
 
 Verdict = Literal["holds", "does not hold", "undecided"]
-MARGIN = 0.05
-LEVEL = 0.95
 STUDY = "subpar"
 WIDTH = 110
 PROBLEM = ("players", "arms", "epsilon", "horizon", "schedule", "anytime", "seed", "problem", "n_subpar")
@@ -36,61 +37,12 @@ MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {  # of a row of the re
     "final regret": lambda row: row["final_regret"],
     "pulls of near-optimal arms": lambda row: row["pulls_by_kind"][1],
     "pulls of subpar arms": lambda row: row["pulls_by_kind"][2],
+    "all pulls": lambda row: sum(row["pulls_by_kind"]),
     "regret on near-optimal arms": lambda row: row["regret_by_kind"][1],
     "regret on subpar arms": lambda row: row["regret_by_kind"][2],
-}
-
-
-@dataclass(frozen=True)
-class DifferenceEstimate:
-    """A difference, its standard error and degrees of freedom; with 0 of these, nothing can be concluded."""
-
-    difference: float
-    error: float
-    freedom: int
-    problems: int
-
-    def interval(self) -> tuple[float, float]:
-        if self.freedom < 1:
-            return -math.inf, math.inf
-        half = student_quantile((1 + LEVEL) / 2, self.freedom) * self.error
-        return self.difference - half, self.difference + half
-
-    def below(self, limit: float) -> float:
-        """The one-sided p-value of "the true difference is below the limit"."""
-        distance = self.difference - limit
-        if self.freedom < 1:
-            return 1.0
-        if self.error == 0:
-            return 0.0 if distance < 0 else 1.0
-        return min(max(student_cdf(distance / self.error, self.freedom), 0.0), 1.0)
-
-    def above(self, limit: float) -> float:
-        """The one-sided p-value of "the true difference is above the limit"."""
-        return DifferenceEstimate(-self.difference, self.error, self.freedom, self.problems).below(-limit)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A claim that a difference is between two limits. It holds if the interval is there, fails if it is beyond."""
-
-    low: float
-    high: float
-    holds: str  # where the interval is if the claim holds
-    fails: str
-
-    def p_values(self, estimate: DifferenceEstimate) -> tuple[float, float]:
-        """The one-sided p-values of the claim and of its opposite."""
-        return (
-            max(estimate.below(self.high), estimate.above(self.low)),
-            min(estimate.above(self.high), estimate.below(self.low)),
-        )
-
-
-RULES = {
-    "lower": Rule(-math.inf, 0.0, "below 0", "above 0"),
-    "on par": Rule(-MARGIN, MARGIN, "within ± 5 %", "outside ± 5 %"),
-    "not worse": Rule(-math.inf, MARGIN, "below + 5 %", "above + 5 %"),
+    "regret on near-optimal arms minus that on subpar arms": lambda row: (  # 0, as if missing, if none is near-optimal
+        row["regret_by_kind"][1] and row["regret_by_kind"][1] - row["regret_by_kind"][2]
+    ),
 }
 
 
@@ -101,11 +53,24 @@ class Claim:
     id: str
     text: str  # the claim, in our words
     source: str  # where the paper says it
-    pairs: tuple[tuple[str, str], ...] = ()
+    pairs: tuple[tuple[str, ...], ...] = ()
     measure: str = "final regret"
-    at: str | int = "each"
+    relative_to: str = ""  # the measure itself if empty
+    at: str | tuple[int | str, ...] = "each"
     holds: str = "lower"
     only_beyond_theorems: bool = False
+    elsewhere: bool = False  # judged where `at` is not
+    extension: bool = False
+
+    def is_about(self, place: int | str) -> bool:
+        """Whether the claim is about a number v of subpar arms, or about "all" of them together."""
+        return isinstance(place, int) if self.at == "each" else (place in self.at) != self.elsewhere
+
+    def percent(self, share: float) -> str:
+        """A relative difference with its sign, or a share without."""
+        if not math.isfinite(share):
+            return "∞" if share > 0 else "−∞"
+        return f"{100 * share:.2g} %" if self.holds == "rare" else f"{100 * share:+.1f} %".replace("-", "−")
 
 
 @dataclass(frozen=True)
@@ -124,9 +89,26 @@ class ClaimFinding:
     explanation: str
 
 
+def _with_extension(*, pairs: Sequence[Sequence[str]], elsewhere: bool = False, **data: Any) -> Iterator[Claim]:
+    """A claim of claims.toml, and its extension to where the paper does not speak."""
+    at = data.pop("at", "each")
+    claim = Claim(**data, pairs=tuple(map(tuple, pairs)), at=at if isinstance(at, str) else tuple(at))
+    yield claim
+    if elsewhere:
+        yield dataclasses.replace(
+            claim,
+            id=f"{claim.id}-elsewhere",
+            text=f"At other v: {claim.text}",
+            source="our extension",
+            elsewhere=True,
+            extension=True,
+        )
+
+
 _DATA = tomllib.loads(Path(__file__).with_name("claims.toml").read_text(encoding="utf-8"))
 RULE: str = _DATA["rule"]
-CLAIMS = [Claim(**{**claim, "pairs": tuple(map(tuple, claim["pairs"]))}) for claim in _DATA["claim"]]
+PAPER: dict[str, Any] = _DATA["paper"]
+CLAIMS = [claim for data in _DATA["claim"] for claim in _with_extension(**data)]
 ALGORITHMS = {name for claim in CLAIMS for pair in claim.pairs for name in pair}
 
 
@@ -135,11 +117,28 @@ def judge(records: Records) -> list[ClaimFinding]:
 
     All numbers v of subpar arms in the records are looked at. A case is left out if its v or one of its policies is
     missing, if no problem was run with both policies, or if the reference is 0 (no arm of that kind exists, such as
-    near-optimal ones at v = 9); "all v" pools the problems, and only if every v is there. Holm's rule counts the
+    near-optimal ones at v = 9); "all v" pools the problems, and only if no v is left out. Holm's rule counts the
     cases that are left.
     """
     runs = _Runs(records.where(study=STUDY))
     return [finding for claim in CLAIMS for finding in _decide(claim, list(_tests(claim, runs)))]
+
+
+def small_form(records: Records) -> str:
+    """In which way this evaluation is smaller than the paper's, in words; empty if it is not."""
+    own = records.where(study=STUDY)
+    if not len(own):
+        return ""
+    rounds = max(own.distinct("horizon"))
+    problems = min(len(set(part.rows("problem", "seed"))) for part in own.groups("n_subpar").values())
+    if rounds >= PAPER["rounds"] and problems >= PAPER["problems"]:
+        return ""
+    return (
+        f"This is a small form of the paper's evaluation: {rounds:,} rounds and {plural(problems, 'problem')} for each "
+        f"number of subpar arms, where the paper has {PAPER['rounds']:,} and {PAPER['problems']}. Verdicts at this "
+        "size mean little: with few problems many intervals are too wide to decide, and in few rounds the algorithms "
+        "have not yet learned what tells them apart later."
+    )
 
 
 def by_claim(findings: Iterable[ClaimFinding]) -> dict[Claim, list[ClaimFinding]]:
@@ -147,9 +146,19 @@ def by_claim(findings: Iterable[ClaimFinding]) -> dict[Claim, list[ClaimFinding]
     return {claim: list(cases) for claim, cases in itertools.groupby(findings, key=lambda finding: finding.claim)}
 
 
+def texts(findings: Iterable[ClaimFinding]) -> list[str]:
+    """The texts of the claims in their order; an extension says only where, if the claim itself stands before it."""
+    claims = list(by_claim(findings))
+    return [
+        "The same at other v." if claim.elsewhere and before and claim.id == f"{before.id}-elsewhere" else claim.text
+        for before, claim in itertools.pairwise([None, *claims])
+        if claim
+    ]
+
+
 def to_csv(findings: Iterable[ClaimFinding]) -> str:
     """The findings as CSV, one row each, numbers in full."""
-    columns = [field.name for field in fields(ClaimFinding) if field.name != "claim"]
+    columns = [field.name for field in dataclasses.fields(ClaimFinding) if field.name != "claim"]
     rows = [
         [each.claim.id, each.claim.text, each.claim.source, *(getattr(each, name) for name in columns)]
         for each in findings
@@ -157,22 +166,38 @@ def to_csv(findings: Iterable[ClaimFinding]) -> str:
     return csv_text([["claim", "text", "source", *columns], *rows])
 
 
-def to_text(findings: Sequence[ClaimFinding]) -> str:
-    """The findings as a table of at most 110 columns, claim by claim, with the rule for many comparisons below."""
+def to_text(findings: Sequence[ClaimFinding], note: str = "") -> str:
+    """The findings in at most 110 columns: how often each claim holds, where it does not, and the rules.
+
+    `note` is said first, and is that of `small_form`.
+    """
     if not findings:
         return "No claim of the paper can be judged from these records."
-    case = max(len(finding.case) for finding in findings)
-    lines = [f"{'':{case + 2}}  {'difference':>10}  {'95 % interval':>20}  {'problems':>8}  {'Holm p':>7}  verdict"]
-    for claim, cases in by_claim(findings).items():
-        lines += ["", *textwrap.wrap(f"{claim.text} ({claim.source}) {_count(cases)}", WIDTH)]
-        for finding in cases:
-            interval = f"[{100 * finding.low:+.1f}, {100 * finding.high:+.1f}]"
-            p_value = "< 0.001" if finding.p_value < 0.001 else f"{finding.p_value:.3f}"
-            lines.append(
-                f"  {finding.case:{case}}  {100 * finding.difference:>+8.1f} %  {interval:>20}  {finding.problems:>8}  "
-                f"{p_value:>7}  {finding.verdict}"
-            )
-    return "\n".join([*lines, "", *textwrap.wrap(RULE, WIDTH)])
+    lines = textwrap.wrap(note, WIDTH)
+    for text, (claim, cases) in zip(texts(findings), by_claim(findings).items(), strict=True):
+        lines += [""] if text == claim.text else []
+        lines += textwrap.wrap(f"{text} ({claim.source})", WIDTH)
+        lines += textwrap.wrap(f"{count(cases)}: {span(cases)}", WIDTH, initial_indent="  ", subsequent_indent="  ")
+        for case in cases:
+            if case.verdict == "does not hold" and len(cases) > 1:
+                interval = f"[{claim.percent(case.low)}, {claim.percent(case.high)}]"
+                lines.append(f"    not: {case.case}, {claim.percent(case.difference)} {interval}")
+    return "\n".join([*lines, "", *textwrap.wrap(RULE, WIDTH)]).lstrip("\n")
+
+
+def count(cases: Sequence[ClaimFinding]) -> str:
+    """How often a claim holds, in words."""
+    if len(cases) == 1:
+        return cases[0].verdict
+    counts = Counter(finding.verdict for finding in cases)
+    others = [f", {verdict} in {counts[verdict]}" for verdict in ("does not hold", "undecided") if counts[verdict]]
+    return f"holds in {counts['holds']} of {len(cases)} cases{''.join(others)}"
+
+
+def span(cases: Sequence[ClaimFinding]) -> str:
+    """The smallest and the largest difference of a claim's cases."""
+    shown = [cases[0].claim.percent(share) for share in sorted(case.difference for case in cases)]
+    return shown[0] if shown[0] == shown[-1] else f"{shown[0]} to {shown[-1]}"
 
 
 Test = tuple[str, str, DifferenceEstimate, tuple[float, float]]
@@ -202,41 +227,70 @@ class _Runs:
                     f"two rows of {row['policy']} on problem {row['problem']} with {row['n_subpar']} subpar arms, "
                     f"replication {row['replication']}, differ"
                 )
+        self.compared: dict[Any, dict[int | str, DifferenceEstimate]] = {}
         self.subpar_counts = sorted({problem[-1] for problem in self.beyond_theorems})
 
-    def compare(self, claim: Claim, pair: tuple[str, str], v: int | None) -> DifferenceEstimate | None:
-        """The relative difference of a pair, at v subpar arms or at all; None where it is not defined."""
-        first, second = (self.measured[name] for name in pair)
-        values = []
+    def compare(self, claim: Claim, pair: tuple[str, ...]) -> dict[int | str, DifferenceEstimate]:
+        """The relative difference of a pair at each v where it is defined, and at "all" if it is at each of several v.
+
+        Of one algorithm alone, it is what is measured, relative to what the claim says.
+        """
+        what = pair, claim.measure, claim.relative_to, claim.only_beyond_theorems
+        if what not in self.compared:
+            self.compared[what] = self._compare(claim, pair)
+        return self.compared[what]
+
+    def _compare(self, claim: Claim, pair: tuple[str, ...]) -> dict[int | str, DifferenceEstimate]:
+        first, second = self.measured[pair[0]], self.measured[pair[-1]]
+        values: dict[int | str, list[list[float]]] = {v: [] for v in self.subpar_counts}
         for problem, runs in itertools.groupby(sorted(first.keys() & second.keys()), key=lambda run: run[0]):
-            if v in (None, problem[-1]) and (self.beyond_theorems[problem] or not claim.only_beyond_theorems):
+            if self.beyond_theorems[problem] or not claim.only_beyond_theorems:
                 both = list(runs)
-                values.append([np.mean([of[run][claim.measure] for run in both]) for of in (first, second)])
-        a, b = np.array(values).reshape(-1, 2).T
-        if not b.any():
-            return None
-        relative = (a - b) / float(b.mean())
-        error = float(relative.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-        return DifferenceEstimate(float(relative.mean()), error, len(values) - 1, len(values))
+                means = [(first, claim.measure), (second, claim.measure), (second, claim.relative_to or claim.measure)]
+                values[problem[-1]].append([float(np.mean([of[run][what] for run in both])) for of, what in means])
+        if len(values) > 1 and all(values.values()):
+            values["all"] = [row for rows in values.values() for row in rows]
+        estimates = {place: _relative(rows, alone=len(pair) == 1) for place, rows in values.items()}
+        found = {place: estimate for place, estimate in estimates.items() if estimate is not None}
+        if len(found) < len(estimates):
+            found.pop("all", None)
+        return found
+
+
+def _relative(values: list[list[float]], *, alone: bool) -> DifferenceEstimate | None:
+    """The mean of a − b over b's reference, or of a over it if a stands alone; None where there is nothing to measure.
+
+    Values are a, b and the reference, by problem.
+    """
+    a, b, reference = np.array(values).reshape(-1, 3).T
+    if not b.any():
+        return None
+    relative = (a if alone else a - b) / float(reference.mean())
+    error = float(relative.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
+    return DifferenceEstimate(float(relative.mean()), error, len(values) - 1, len(values))
 
 
 def _tests(claim: Claim, runs: _Runs) -> Iterator[Test]:
     """The tests of a claim that the records can give."""
-    each = [claim.at] if isinstance(claim.at, int) else runs.subpar_counts
     for pair in claim.pairs:
-        found = {v: estimate for v in each if (estimate := runs.compare(claim, pair, v)) is not None}
+        found = runs.compare(claim, pair)
         if claim.at == "9 against others":
-            yield from _most_savings_at_9(claim, pair, found)
+            yield from _most_savings_at_9(claim, pair, {v: found[v] for v in found if isinstance(v, int)})
             continue
-        cases = {f"v = {v}": estimate for v, estimate in found.items()}
-        if claim.at == "each and all" and len(found) == len(each) > 1 and (pooled := runs.compare(claim, pair, None)):
-            cases["all v"] = pooled
-        for case, estimate in cases.items():
-            statement = f"{pair[0]} is {_more(estimate)} {pair[1]} in {claim.measure}"
-            yield f"{' / '.join(pair)}, {case}", statement, estimate, RULES[claim.holds].p_values(estimate)
+        for place, estimate in found.items():
+            if claim.is_about(place):
+                case = f"{' / '.join(pair)}, {'all v' if place == 'all' else f'v = {place}'}"
+                yield case, _statement(claim, pair, estimate), estimate, RULES[claim.holds].p_values(estimate)
 
 
-def _most_savings_at_9(claim: Claim, pair: tuple[str, str], found: dict[int, DifferenceEstimate]) -> Iterator[Test]:
+def _statement(claim: Claim, pair: tuple[str, ...], estimate: DifferenceEstimate) -> str:
+    if len(pair) == 1:
+        return f"{claim.measure} are {claim.percent(estimate.difference)} of {claim.relative_to} of {pair[0]}"
+    words = f"{pair[0]} is {_more(estimate)} {pair[1]} in {claim.measure}"
+    return f"{words}, relative to {claim.relative_to}" if claim.relative_to else words
+
+
+def _most_savings_at_9(claim: Claim, pair: tuple[str, ...], found: dict[int, DifferenceEstimate]) -> Iterator[Test]:
     """Whether the relative difference at v = 9 is below that at every other v.
 
     The problems differ, so the interval is Welch's. The comparison that contradicts the claim most decides. If it
@@ -270,48 +324,10 @@ def _decide(claim: Claim, tests: Sequence[Test]) -> Iterator[ClaimFinding]:
         else:
             reason = f"the interval is neither {rule.holds} nor {rule.fails}"
         numbers = (estimate.difference, *estimate.interval(), estimate.problems, p_value)
-        yield ClaimFinding(claim, case, claim.measure, *numbers, verdict, f"{statement}; {reason}")
+        measure = f"{claim.measure}, relative to {claim.relative_to}" if claim.relative_to else claim.measure
+        yield ClaimFinding(claim, case, measure, *numbers, verdict, f"{statement}; {reason}")
 
 
 def _more(estimate: DifferenceEstimate) -> str:
     """A relative difference in words: "3.2 % below"."""
     return f"{abs(100 * estimate.difference):.1f} % {'above' if estimate.difference > 0 else 'below'}"
-
-
-def _count(cases: Sequence[ClaimFinding]) -> str:
-    """How often a claim holds, in words."""
-    if len(cases) == 1:
-        return f"Verdict: {cases[0].verdict}."
-    counts = Counter(finding.verdict for finding in cases)
-    others = [f", {verdict} in {counts[verdict]}" for verdict in ("does not hold", "undecided") if counts[verdict]]
-    return f"Holds in {counts['holds']} of {len(cases)} cases{''.join(others)}."
-
-
-def welch(a: DifferenceEstimate, b: DifferenceEstimate) -> DifferenceEstimate:
-    """The difference of two independent estimates, with Welch's degrees of freedom, rounded down."""
-    difference = a.difference - b.difference
-    problems = a.problems + b.problems
-    if min(a.freedom, b.freedom) < 1:
-        return DifferenceEstimate(difference, math.inf, 0, problems)
-    squares = a.error**2, b.error**2
-    total = sum(squares)
-    if total == 0:
-        return DifferenceEstimate(difference, 0.0, a.freedom + b.freedom, problems)
-    freedom = total**2 / (squares[0] ** 2 / a.freedom + squares[1] ** 2 / b.freedom)
-    return DifferenceEstimate(difference, math.sqrt(total), int(freedom), problems)
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's adjusted p-values: sorted p_(1) ≤ … ≤ p_(m), the j-th becomes max over i ≤ j of min(1, (m − i + 1) p_(i)).
-
-    Holm, "A simple sequentially rejective multiple test procedure" (1979).
-
-    >>> holm([0.01, 0.04, 0.03])
-    [0.03, 0.06, 0.06]
-    """
-    adjusted = [0.0] * len(p_values)
-    largest = 0.0
-    for done, number in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        largest = max(largest, min(1.0, (len(p_values) - done) * p_values[number]))
-        adjusted[number] = largest
-    return adjusted

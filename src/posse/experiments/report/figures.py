@@ -12,13 +12,15 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.markers import TICKRIGHT
 from matplotlib.ticker import NullLocator
 
 from posse.experiments import summary
 from posse.experiments.records import KINDS, Records
 from posse.figures import canvas, regret
 from posse.figures.policy_looks import algorithm, looks
-from posse.figures.style import DARK, PRINT, WIDTH
+from posse.figures.style import DARK, LIGHT, PRINT, SOFT, WIDTH
 from posse.policies.base import Look
 
 VARIANT = "RobustAgg-TS-V"
@@ -29,7 +31,7 @@ def _short_number(value: float) -> str:
     """About three digits: 0.28, 18.2, 1,234."""
     if value == 0 or value >= 99.95:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 9.95 else f"{value:.2g}"
+    return f"{value:.1f}" if value >= 9.95 else f"{max(value, 0.001):.{2 if value >= 0.0095 else 1}g}"
 
 
 def checkpoint_rounds(records: Records) -> np.ndarray:
@@ -54,36 +56,79 @@ def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look]) -> None
 def draw_bars(axes: Axes, records: Records, drawn: Mapping[str, Look], column: str, *, numbers: bool = False) -> None:
     """Bars of all policies by kind of arm; `numbers` writes the height over each bar.
 
-    They are percentages of the pulls ("pulls_by_kind") or regrets ("regret_by_kind"; optimal arms cost nothing).
+    They are percentages of the pulls ("pulls_by_kind") or regrets ("regret_by_kind"; optimal arms cost nothing). If the
+    bars of subpar arms would be too small to see, they have a scale of their own at the right.
     """
     pulls = column == "pulls_by_kind"
-    groups = KINDS if pulls else KINDS[1:]
+    kinds = KINDS if pulls else KINDS[1:]
     values = summary.by_policy(records, drawn, column)
+    shown = {label: summary.percentages(each) if pulls else each[:, 1:] for label, each in values.items()}
+    heights = {label: summary.mean_and_deviation(each) for label, each in shown.items()}
+    tops = np.max([mean + deviation for mean, deviation in heights.values()], axis=0)
+    scale = _own_scale(float(tops[-1]), 100.0 if pulls else 1.05 * float(tops[:-1].max()))
+    scales = np.array([1.0] * (len(kinds) - 1) + [scale])
     width = 0.84 / max(1, len(values))
-    above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": 8}
-    for number, (label, of_policy) in enumerate(values.items()):
-        shown = summary.percentages(of_policy) if pulls else of_policy[:, 1:]
-        mean, deviation = summary.mean_and_deviation(shown)
-        places = np.arange(len(groups)) + (number - (len(values) - 1) / 2) * width
+    texts = [_short_number(height) for mean, _ in heights.values() for height in mean]
+    size = min(8.0, 430 / len(kinds) * width / max(map(len, texts))) if numbers else 8.0  # so that numbers do not touch
+    above: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "fontsize": size}
+    whiskers = {"elinewidth": 0.9, "ecolor": DARK, "capsize": 2}
+    for number, (label, (mean, deviation)) in enumerate(heights.items()):
+        places = np.arange(len(kinds)) + (number - (len(values) - 1) / 2) * width
         look: dict[str, Any] = {
             "color": drawn[label].color,
             "hatch": drawn[label].hatch,
             "edgecolor": "white",
             "linewidth": 0,
         }
-        whiskers = {"elinewidth": 0.9, "ecolor": DARK, "capsize": 2}
         names: dict[str, Any] = {"label": canvas.legend_label(label), "gid": label}
-        axes.bar(places, mean, width * 0.92, yerr=deviation, error_kw=whiskers, **look, **names)
-        for place, height, whisker in zip(places, mean, deviation, strict=True) if numbers else ():
-            axes.annotate(_short_number(height), (place, height + whisker), (0, 2), **above)
-    axes.set_xticks(range(len(groups)), groups if numbers else [group.replace("-", "-\n") for group in groups])
+        there = tops > 0
+        at, high, ends = places[there], (mean / scales)[there], ((mean + deviation) / scales)[there]
+        axes.bar(at, high, width * 0.92, yerr=ends - high, error_kw=whiskers, **look, **names)
+        for place, end, value in zip(at, ends, mean[there], strict=True) if numbers else ():
+            axes.annotate(_short_number(value), (place, end), (0, 2), **above)
+    for place in np.flatnonzero(tops == 0):
+        axes.annotate("none", (place, 0), (0, 2), **above, color=SOFT)
+    words = list(kinds) if numbers else [kind.replace("-", "-\n") for kind in kinds]
+    words[-1] += "" if scale == 1 else " (right scale)" if numbers else "\n(right)"
+    axes.set_xticks(range(len(kinds)), words)
     axes.tick_params(axis="x", length=0)
+    axes.set_xlim(-0.55, len(kinds) - 0.45)
     axes.set_ylim(bottom=0)
     canvas.round_numbers(axes.yaxis, 5)
     axes.set_ylabel("% of pulls" if pulls else "cumulative regret")
     if pulls:
         axes.set_ylim(0, 108 if numbers else 103)
         axes.set_yticks(range(0, 101, 20))
+    if scale < 1:
+        _draw_own_scale(axes, len(kinds) - 1.5, scale)
+
+
+def _own_scale(own: float, common: float) -> float:
+    """What the tallest bars of their own scale are multiplied by: 0.2, 0.1, 0.05, …; 1 if they need none."""
+    if not 0 < own <= 0.2 * common:
+        return 1.0
+    digits = math.floor(math.log10(own / common))
+    return next(scale for step in (1, 2, 5, 10) if (scale := step * 10.0**digits) * common >= own)
+
+
+def _draw_own_scale(axes: Axes, left: float, scale: float) -> None:
+    """The scale at the right of the bars beyond `left`, with numbers at the heights of those at the left.
+
+    A second axis would do the same, and take twice as long to draw.
+    """
+    axes.axvline(left, color=LIGHT, linewidth=0.8)
+    axes.spines["right"].set_visible(True)
+    ticks = [tick for tick in axes.get_yticks() if tick <= axes.get_ylim()[1]]
+    at_right = axes.get_yaxis_transform()
+    style: dict[str, Any] = {"color": matplotlib.rcParams["ytick.color"], "clip_on": False}
+    size = matplotlib.rcParams["ytick.major.size"]
+    axes.add_line(
+        Line2D([1] * len(ticks), ticks, transform=at_right, linestyle="", marker=TICKRIGHT, markersize=size, **style)
+    )
+    words: dict[str, Any] = {"fontsize": matplotlib.rcParams["ytick.labelsize"], "va": "center_baseline"}
+    words |= {"xycoords": at_right, "textcoords": "offset points", "gid": "right scale"}
+    for tick in ticks:
+        axes.annotate(f"{scale * tick:,.4g}", (1, tick), (6, 0), **words)
 
 
 DRAWS: dict[str, Callable[..., None]] = {
@@ -105,7 +150,9 @@ def sheet(
     columns = columns or (2 if len(panels) == 4 else min(3, len(panels)))
     rows = math.ceil(len(panels) / columns)
     with matplotlib.rc_context(PRINT):
-        figure = canvas.new_figure(WIDTH if columns > 1 else 5.4, 0.4 + (2.4 if columns == 2 else 1.95) * rows)
+        lines = max(title.count("\n") for title, _ in panels)
+        height = 2.4 if columns == 2 else 1.95 + 0.16 * max(0, lines - 1)
+        figure = canvas.new_figure(WIDTH if columns > 1 else 5.4, 0.4 + height * rows)
         for number, (title, records) in enumerate(panels):
             axes = figure.add_subplot(rows, columns, number + 1)
             DRAWS[kind](axes, records, drawn)

@@ -68,9 +68,9 @@ def catalogue(records: Records) -> list[ReportFigure]:
             entries += _paper_entries(rows)
         elif kind == "players":
             entries.append(_entry("players", rows, partial(figures.regret_by_players, rows)))
-            for v in by_subpar(rows) if len(rows.distinct("players")) > 1 else {}:
+            for v, part in by_subpar(rows).items() if len(rows.distinct("players")) > 1 else ():
                 draw = partial(theory_over, rows, "players", v, study=study)
-                entries.append(_entry("theory-players", rows, draw, v))
+                entries.append(_entry("theory-players", part, draw, v))
         else:
             entries += _study_entries(
                 rows, study, partial(figures.participation, records) if kind == "participation" else None
@@ -95,18 +95,17 @@ def _told_apart(entries: list[ReportFigure]) -> list[ReportFigure]:
 def _entry(figure: str, rows: Records, draw: Callable[[], Figure], v: int | None = None) -> ReportFigure:
     """A figure with the words of words.toml; `v` if it is about one number of subpar arms only."""
     words = WORDS["figure"][figure]
-    at_ten = ""
+    filled = WORDS["words"] | {"facts": _facts(rows), "over": spread_over(rows), "epsilon": rows["epsilon"][0]}
     if "{ten_epsilon}" in words["caption"]:
         counts = [len(problem.subpar_10) for problem in rows.problems()]
-        at_ten = WORDS["words"]["some_at_ten_epsilon" if max(counts) else "none_at_ten_epsilon"]
-        at_ten = at_ten.format(arms=np.mean(counts))
-    filled = {
-        "facts": _facts(rows),
-        "over": spread_over(rows),
-        "leading": WORDS["words"]["leading"],
-        "epsilon": rows["epsilon"][0],
-    }
-    caption = words["caption"].format(ten_epsilon=at_ten, **filled)
+        at_ten = filled["some_at_ten_epsilon" if max(counts) else "none_at_ten_epsilon"]
+        filled["ten_epsilon"] = at_ten.format(arms=np.mean(counts))
+    if "{fewest}" in words["caption"]:
+        for which, players in (("fewest", min(rows["players"])), ("most", max(rows["players"]))):
+            problems = rows.where(players=players).problems()
+            free = [np.sum(problem.smallest_gaps[problem.subpar(problem.epsilon / 4)] == 0) for problem in problems]
+            filled |= {which: players, f"free_with_{which}": np.mean(free)}
+    caption = words["caption"].format(**filled)
     name, title = (figure, "") if v is None else (f"{figure}-v{v}", f", |I_5ε| = {v}")
     return ReportFigure(name, words["section"], words["title"] + title, caption, draw)
 
@@ -236,13 +235,14 @@ def write_report(
         if entry.section in HEADINGS:
             picture = (out / "figures" / f"{entry.name}.svg").read_bytes()
             pictures.setdefault(entry.section, []).append((entry, picture))
-    sections = {"run": "What was run", "regret": "Final regret"}
+    sections = {"words": "Words used here", "run": "What was run", "regret": "Final regret"}
     if findings is not None:
         sections["claims"] = "What the paper claims, and what the data says"
     sections |= {section: HEADINGS[section] for section in pictures}
     if "paper" not in pictures and "studies" in pictures:
         sections["studies"] = "Figures"
     sections["reproduce"] = "How to reproduce this"
+    studies = records.distinct("study")
     decisions = sum(horizon * players for horizon, players in records.rows("horizon", "players"))
     page = render(
         "report.html",
@@ -252,25 +252,27 @@ def write_report(
         runs=plural(len(records), "run"),
         algorithms=plural(len({algorithm(label) for label in records.distinct("policy")}), "algorithm"),
         decisions=f"{decisions / 1e9:,.1f} billion" if decisions >= 1e9 else f"{decisions / 1e6:,.1f} million",
-        studies=[(WORDS["studies"].get(name, name), records.where(study=name)) for name in records.distinct("study")],
+        studies=[(WORDS["studies"].get(name, name), records.where(study=name)) for name in studies],
         span=_span,
         looks=looks,
         schedule_words=schedule_words,
         tables=tables,
         describe=describe,
         claims=list(claims.by_claim(findings or []).items()),
-        percent=_percent,
+        claim_texts=claims.texts(findings or []),
+        claim_count=claims.count,
+        claim_span=claims.span,
         rule=claims.RULE,
+        paper=claims.PAPER,
+        small_form=claims.small_form(records),
+        own_studies=[name for study, name in WORDS["studies"].items() if study in set(studies) - {claims.STUDY}],
+        intros=WORDS["sections"],
+        imports=[file.name for file in imported_files()],
         figures=pictures,
         seeds=shorten(", ".join(map(str, records.distinct("seed"))), 200),
     )
     (out / "report.html").write_text(page, encoding="utf-8")
     return out / "report.html"
-
-
-def _percent(share: float) -> str:
-    """A relative difference with its sign."""
-    return f"{100 * share:+.1f} %" if math.isfinite(share) else ("∞" if share > 0 else "−∞")
 
 
 def _span(values: Sequence[Any]) -> str:
