@@ -152,8 +152,9 @@ def test_traffic_may_differ_between_players():
     assert decisions.mean(axis=0) == pytest.approx([40, 400, 2000], rel=0.12)
     assert found.traffic[-1] == pytest.approx(found.decisions.mean())
     assert "40 to 2,000 decisions each" in str(found)
-    lost = found.lost_by_player.mean(axis=1)[found.alone]
-    assert f"busiest player (2,000 decisions) loses {lost[2]:.1f} alone" in str(found).replace("\n  ", " ")
+    alone, learned = found.lost_by_player.mean(axis=1)[[found.alone, found.learned], 2]
+    said = f"busiest player (2,000 decisions) loses {alone:.1f} alone and {learned:.1f} with PosseTS"
+    assert said in str(found).replace("\n  ", " ")
 
 
 def test_decisions_a_day():

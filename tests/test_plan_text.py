@@ -51,12 +51,18 @@ def test_the_interval_of_a_saving_covers_as_often_as_it_says(small):
     assert half < low
 
 
+def test_it_says_first_what_posse_ts_saves(small):
+    saving = small.saving(small.learned)
+    saved = f"PosseTS, which needs no ε, saves {100 * saving.mean:.0f} % [{100 * saving.low:.0f}, "
+    assert small.conclusions()[1].startswith(saved)
+
+
 def test_it_says_that_sharing_pays_where_it_does(small):
     saving = small.saving(small.right)
     assert saving.low > 0
     match = re.fullmatch(
         r"Sharing with ε = 0\.05 \(RobustAgg-TS\) saves (\d+) % \[(\d+), (\d+)\] of what learning alone loses\.",
-        small.conclusions()[1],
+        small.conclusions()[2],
     )
     assert [int(shown) for shown in match.groups()] == [
         round(100 * value) for value in (saving.mean, saving.low, saving.high)
@@ -67,10 +73,10 @@ def test_it_says_that_sharing_does_not_pay_where_it_does_not():
     found = plan(players=6, arms=3, decisions=2000, epsilon=0.25, effect=0.02, problems=20)
     saving = found.saving(found.right)
     assert saving.high < 0
-    sentence = found.conclusions()[1]
+    sentence = found.conclusions()[2]
     assert sentence.startswith("Sharing does not pay here: with ε = 0.25 (RobustAgg-TS) it loses ")
     assert f"{-100 * saving.mean:.0f}" in sentence or f"{-100 * saving.mean:.1f}" in sentence
-    assert "a third of that ε" in found.conclusions()[2]
+    assert "a third of that ε" in found.conclusions()[3]
     assert "more than learning alone; the best single arm" in " ".join(found.conclusions())
 
 
@@ -84,7 +90,7 @@ def test_it_says_where_only_another_epsilon_pays(small):
     assert re.fullmatch(
         r"Sharing with ε = 0\.05 \(RobustAgg-TS\) loses 20\.00 % .* more than learning alone; "
         r"the ε tried that does best, 0\.005, saves 30\.00 % .*\.",
-        found.conclusions()[1],
+        found.conclusions()[2],
     )
 
 
@@ -92,7 +98,7 @@ def test_it_says_so_where_no_difference_shows(small):
     alone = small.lost[small.alone]
     noise = np.array([9.0, -9, 9, -9, 9, -9, 9, -9])
     found = with_losses(small, right=alone + noise)
-    assert found.conclusions()[1].startswith("Sharing makes no clear difference here")
+    assert found.conclusions()[2].startswith("Sharing makes no clear difference here")
 
 
 def test_it_says_what_a_wrong_epsilon_changes(small):
@@ -103,7 +109,7 @@ def test_it_says_what_a_wrong_epsilon_changes(small):
     def said(right: float, wrong: float) -> str:
         regret = with_losses(small, alone=alone, right=alone - 100 + right).result.regret.copy()
         regret[third, :, 0, -1] = wrong - few
-        return dataclasses.replace(small, result=dataclasses.replace(small.result, regret=regret)).conclusions()[2]
+        return dataclasses.replace(small, result=dataclasses.replace(small.result, regret=regret)).conclusions()[3]
 
     start = "With a third of that ε it loses "
     assert said(50, 70) == start + "20 [19, 21] more than with the right one, but less than learning alone."

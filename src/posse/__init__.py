@@ -2,7 +2,7 @@
 
 >>> import posse
 >>> problems = posse.generate.subpar(8, count=2, seed=1)
->>> result = posse.simulate(problems, [posse.RobustAggTS(0.15), posse.IndTS()], horizon=500)
+>>> result = posse.simulate(problems, [posse.PosseTS(), posse.IndTSV()], horizon=500)
 >>> result.final_regret.shape
 (2, 2, 1)
 

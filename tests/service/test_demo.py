@@ -33,6 +33,7 @@ def test_both_experiments_meet_the_same_people(tmp_path):
             assert (found["control"], found["holdout"]) == ("bare", 0.05)  # so that its page has something to compare
             assert 0 < each["rewards"] < 120
             assert each["rewards"] + each["waiting"] == 120
+        assert client.experiment(demo.SHARING)["policy"]["label"] == "PosseTS"  # it needs no ε, so the demo states none
         client.change(demo.SHARING, status="paused")
         chain.pass_by(12)  # a pause of one does not stop the other
         assert client.experiment(demo.SHARING)["decisions"] == 120

@@ -14,10 +14,10 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add planning."""
     plan = commands.add_parser(
         "plan",
-        help="say before a run what sharing would save and a wrong ε would cost",
-        description="Simulate a planned run on many problems, drawn from a guess or from "
-        "historical data. Say what learning alone would lose, what sharing would save and what a wrong ε would cost. "
-        "Takes some seconds.",
+        help="say before a run what sharing would save: with PosseTS, and with an ε that is right or wrong",
+        description="Simulate a planned run on many problems, drawn from a guess or from historical data. Say what "
+        "learning alone would lose, what sharing would save, with PosseTS, which needs no ε, and with a stated ε, and "
+        "what a wrong ε would cost. Takes some seconds.",
     )
     guess = plan.add_argument_group("a guess")
     guess.add_argument("--players", type=int, metavar="M", help="how many players (default: 12)")

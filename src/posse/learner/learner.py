@@ -34,7 +34,7 @@ class Learner(Summarized):
     """Chooses arms for players, and learns from the rewards whenever they come.
 
     >>> import posse
-    >>> learner = posse.Learner(posse.RobustAggTS(0.1), arms=["tea", "coffee"], players=["north", "south"], seed=1)
+    >>> learner = posse.Learner(arms=["tea", "coffee"], players=["north", "south"], seed=1)
     >>> decision = learner.choose("north")
     >>> decision.arm, round(decision.propensity, 3)
     ('coffee', 0.5)

@@ -22,7 +22,6 @@ WINDOWS = ("plants", "blue light", "books", "mannequins", "bare")
 COME_IN = (0.44, 0.62, 0.58, 0.50, 0.38)  # the share of passers-by who come in, by window, in the average shop
 STATION = (0.09, 0.12, 0.20, 0.08, 0.05)  # in the last shop, where people hurry past and books do best
 APART = 0.04  # the other shops differ from the average by at most this
-EPSILON = 0.1  # the chain believes that all its shops differ by at most this
 
 SHARING, ALONE = "Shop windows", "Shop windows, each shop alone"
 RUSH = 3000  # so many people pass as fast as the service answers, so that there is something to see
@@ -60,7 +59,7 @@ class ShopChain:
         """Create an experiment with all shops, sharing or each alone, unless it exists."""
         if experiment not in self.begun:
             if experiment not in [each["name"] for each in self.client.experiments()]:
-                policy: Policy = PosseTS(EPSILON) if experiment == SHARING else IndTSV()
+                policy: Policy = PosseTS() if experiment == SHARING else IndTSV()
                 self.client.create(experiment, WINDOWS, SHOPS, policy, **SETTINGS)
             self.begun.add(experiment)
 

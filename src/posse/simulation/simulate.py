@@ -61,7 +61,7 @@ def simulate(
 
     >>> import posse
     >>> problem = posse.Problem([[0.9, 0.5], [0.8, 0.6]], epsilon=0.1)
-    >>> result = posse.simulate(problem, [posse.RobustAggTS(0.1), posse.IndUCB()], horizon=1000)
+    >>> result = posse.simulate(problem, [posse.PosseTS(), posse.RobustAggTS(0.1)], horizon=1000)
     >>> result.regret.shape
     (2, 1, 1, 200)
     """

@@ -33,10 +33,12 @@ def to_text(plan: Plan) -> str:
 
 
 def conclusions(plan: Plan) -> list[str]:
-    """What is at stake, what sharing saves, and what a wrong ε and blind pooling cost."""
+    """What is at stake, what PosseTS saves, what sharing with an ε saves, and what a wrong ε and pooling cost."""
     found = [
         f"Choosing at random throughout would lose {amount(float(plan.lost_by_random.mean()))}; learning alone "
         f"(Ind-TS) loses {with_interval(plan.mean_lost(plan.alone))}.",
+        _learned(plan),
+        *_worth(plan),
         _sharing(plan),
     ]
     if plan.given is not None and plan.given_epsilon is not None and plan.given != plan.right:
@@ -50,7 +52,7 @@ def conclusions(plan: Plan) -> list[str]:
         f"{_beside_alone(plan, plan.pooled)}; the best single arm for all players, known from the start, would lose "
         f"{amount(float(plan.lost_by_one_arm.mean()))}."
     )
-    return [*found, _learned(plan), *_worth(plan), *_unequal_traffic(plan)]
+    return [*found, *_unequal_traffic(plan)]
 
 
 def amount(value: float) -> str:
@@ -245,10 +247,10 @@ def _unequal_traffic(plan: Plan) -> list[str]:
         return []
     lost = plan.lost_by_player.mean(axis=1)
     busy, quiet = (
-        [amount(float(lost[policy, plan.decisions == end].mean())) for policy in (plan.alone, plan.right)]
+        [amount(float(lost[policy, plan.decisions == end].mean())) for policy in (plan.alone, plan.learned)]
         for end in ends
     )
     return [
-        f"The busiest player ({ends[0]:,} decisions) loses {busy[0]} alone and {busy[1]} sharing with the right "
-        f"ε; the quietest ({ends[1]:,}) loses {quiet[0]} and {quiet[1]}."
+        f"The busiest player ({ends[0]:,} decisions) loses {busy[0]} alone and {busy[1]} with PosseTS; the quietest "
+        f"({ends[1]:,}) loses {quiet[0]} and {quiet[1]}."
     ]
