@@ -34,7 +34,6 @@ autodoc_default_options = {"members": True, "member-order": "bysource", "show-in
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
-python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 add_module_names = False
 toc_object_entries_show_parents = "hide"
@@ -64,6 +63,7 @@ smartquotes = False  # --quick is two hyphens
 html_copy_source = False
 html_show_sourcelink = False
 html_sidebars = {"index": [], "search": []}
+html_context = {"default_mode": "auto"}
 html_theme_options = {
     "logo": {"text": "posse"},
     "navigation_with_keys": False,

@@ -92,8 +92,8 @@ def _facade() -> list[str]:
 
 def modules() -> str:
     """The table of the public modules."""
-    rows = [[f"[{module}](api/{module}.rst)", _escaped(text)] for module, text in MODULES.items()]
-    return "\n".join(["<!-- contents -->", *_table(["module", "what it is for"], rows)])
+    rows = [[f"[{module}](reference/api/{module}.rst)", _escaped(text)] for module, text in MODULES.items()]
+    return "\n".join(_table(["module", "what it is for"], rows))
 
 
 def to_restructured_text(app: Any, what: str, name: str, found: Any, options: Any, lines: list[str]) -> None:
