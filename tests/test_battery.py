@@ -89,7 +89,7 @@ class TestFamilies:
                 "Look",
                 "Policy",
                 "Refresh",
-                "RobustPosseTS",  # examples/guarantee.py measures what its guarantee costs
+                "RobustPosseTS",  # examples/studies/guarantee.py measures what its guarantee costs
                 "Statistic",
                 "all_policies",
                 "several",

@@ -22,7 +22,7 @@ from posse.cli import _parser
 from posse.policies import Policy
 
 ROOT = Path(__file__).parents[1]
-LONG_EXAMPLES = ("ablation.py", "cluster_cost.py")  # they run in the full form
+LONG_STUDIES = ("ablation.py", "cluster_cost.py")  # they run in the full form
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", re.DOTALL)
@@ -130,12 +130,12 @@ def test_the_map_is_the_import_graph():
     assert page == draw_map.with_map(page), "bring the map up to date: python tests/draw_map.py --write"
 
 
-EXAMPLES = sorted(path for path in (ROOT / "examples").glob("*.py") if FULL or path.name not in LONG_EXAMPLES)
+STUDIES = sorted(path for path in (ROOT / "examples" / "studies").glob("*.py") if FULL or path.name not in LONG_STUDIES)
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_examples_in_files_run(example):
-    done = subprocess.run([sys.executable, str(example), "--quick"], capture_output=True, text=True, check=False)
+@pytest.mark.parametrize("study", STUDIES, ids=lambda path: path.name)
+def test_studies_run_in_their_quick_form(study):
+    done = subprocess.run([sys.executable, str(study), "--quick"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) > 2
 

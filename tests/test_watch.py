@@ -222,7 +222,7 @@ def test_a_trail_is_bounded_and_even():
 
 
 class TestCoverage:
-    """A small form of examples/watch_coverage.py, whose results are in docs/watching.md."""
+    """A small form of examples/studies/watch_coverage.py, whose results are in docs/watching.md."""
 
     def test_checks_rarely_raise_false_alarms_and_naive_ones_do(self):
         count = 1000 if FULL else 100

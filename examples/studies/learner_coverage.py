@@ -1,7 +1,7 @@
 """How often intervals of differences between arms hold in logs of learners, and how wide they are: by simulation.
 
-python examples/learner_coverage.py --runs 100              # a few minutes
-python examples/learner_coverage.py --runs 20 --only PosseTS
+python examples/studies/learner_coverage.py --runs 100              # a few minutes
+python examples/studies/learner_coverage.py --runs 20 --only PosseTS
 
 Each line is a policy in a setting. For `posse evaluate` and then for `posse diagnose` it has the coverage of 95 %
 intervals and their mean half-width, overall and by player. *weighted* is how many of evaluate's intervals, overall and

@@ -1,6 +1,6 @@
 """How soon the guard finds an arm that crosses its bound, and how often it finds one that does not.
 
-Refunds of one arm of three, with the bound 0.05, looked at after each: `python examples/guard_delay.py`.
+Refunds of one arm of three, with the bound 0.05, looked at after each: `python examples/studies/guard_delay.py`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How often the intervals of what attributes explain hold, by simulation.
 
-    python examples/attribute_coverage.py  # the table of docs/diagnosis.md: some minutes on two cores
-    python examples/attribute_coverage.py --runs 20 --only small
+    python examples/studies/attribute_coverage.py  # the table of docs/diagnosis.md: some minutes on two cores
+    python examples/studies/attribute_coverage.py --runs 20 --only small
 
 Each setting draws players with attributes. On the logit scale a value of an attribute adds to every arm and to the
 level, and each player has deviations of its own. The columns are the shares of 95 % intervals that hold, for an

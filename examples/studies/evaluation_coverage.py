@@ -1,6 +1,6 @@
 """How often the intervals of `posse evaluate` hold for skewed rewards in randomised logs: a table, by simulation.
 
-python examples/evaluation_coverage.py --runs 100
+python examples/studies/evaluation_coverage.py --runs 100
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How often the checks of `posse watch` raise a false alarm, what they find, and how often its intervals hold.
 
-    python examples/watch_coverage.py  # the tables of docs/watching.md: some ten minutes on one core
-    python examples/watch_coverage.py --experiments 500 --only shares
+    python examples/studies/watch_coverage.py  # the tables of docs/watching.md: some ten minutes on one core
+    python examples/studies/watch_coverage.py --experiments 500 --only shares
 
 Every experiment has an adaptive policy, three players, four arms, a holdout, and rewards that come late or never. All
 checks look after every decision (every reward, every outcome) and count as an alarm if they ever raise one. Beside each

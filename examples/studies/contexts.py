@@ -5,8 +5,8 @@ combinations differ; the rest is a combination's own. PosseTS is told the attrib
 and Ind-TS-V learns for each combination alone. Left, everybody's regret; right, that of the first 50 decisions of a
 combination that joins after 400 rounds (`schedule.Late`).
 
-    python examples/contexts.py --figure docs/images/contexts.png    # under a minute
-    python examples/contexts.py --quick                              # seconds, rougher
+    python examples/studies/contexts.py --figure docs/images/contexts.png    # under a minute
+    python examples/studies/contexts.py --quick                              # seconds, rougher
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Processor time counts, as far as the machine has as many idle cores as there are workers. What is more than in this
 process is what a unit costs beside its work: the scheduler, the network, and reading and writing files.
 
-python examples/cluster_cost.py            # a minute on four idle cores
-python examples/cluster_cost.py --quick    # seconds, rougher
+python examples/studies/cluster_cost.py            # a minute on four idle cores
+python examples/studies/cluster_cost.py --quick    # seconds, rougher
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How often `posse conclude` ships a wrong arm if somebody looks after every decision, and how soon the right one.
 
-python examples/conclude_coverage.py --wrong                                        # half an hour
-python examples/conclude_coverage.py --needed --experiments 400 --decisions 10000   # a quarter of an hour
+python examples/studies/conclude_coverage.py --wrong                                        # half an hour
+python examples/studies/conclude_coverage.py --needed --experiments 400 --decisions 10000   # a quarter of an hour
 
 --wrong: experiments in which every winner is a wrong one, since no arm is better than another. *naive* is a two-sided
 z-test at 5 % of the two arms with most decisions, which looks as often.

@@ -7,9 +7,9 @@ it lies in; the file has nothing else about patients. Judged from the log alone,
 - the best treatment for all, the best by region, and segments alone, which is the best by country;
 - PosseTS told the regions, not told them, and Ind-TS-V, which learns in each country alone, by replay.
 
-    python examples/stroke_contexts.py stroke-trial.csv            # some minutes
-    python examples/stroke_contexts.py stroke-trial.csv --quick    # fewer passes, rougher
-    python examples/stroke_contexts.py                             # a made-up trial with the same columns
+    python examples/studies/stroke_contexts.py stroke-trial.csv            # some minutes
+    python examples/studies/stroke_contexts.py stroke-trial.csv --quick    # fewer passes, rougher
+    python examples/studies/stroke_contexts.py                             # a made-up trial with the same columns
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Nineteen players of the paper's problems play for a while under RobustAgg-TS; then a twentieth joins a learner that has
 their data, once knowing it and once not, and plays alone. Its own mean regret is printed, with 95 % intervals.
 
-    python examples/late_joiner.py            # half a minute
-    python examples/late_joiner.py --quick    # seconds, rougher
+    python examples/studies/late_joiner.py            # half a minute
+    python examples/studies/late_joiner.py --quick    # seconds, rougher
 """
 
 from __future__ import annotations

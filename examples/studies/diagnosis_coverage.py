@@ -1,7 +1,7 @@
 """How often the intervals of `posse diagnose` hold: a table over many settings, by simulation.
 
-    python examples/diagnosis_coverage.py  # the table of docs/diagnosis.md: some minutes on two cores
-    python examples/diagnosis_coverage.py --runs 10 --only adaptive
+    python examples/studies/diagnosis_coverage.py  # the table of docs/diagnosis.md: some minutes on two cores
+    python examples/studies/diagnosis_coverage.py --runs 10 --only adaptive
 
 Each setting draws players with levels and contrasts, gathers rewards, and fits the model. The columns are the shares of
 95 % intervals that hold: for the standard deviation of the levels, that of the contrasts, and the difference between

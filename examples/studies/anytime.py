@@ -1,7 +1,7 @@
 """What it costs not to know the horizon: ln t in place of ln T, for every policy on the paper's problems.
 
-python examples/anytime.py            # half a minute on two cores
-python examples/anytime.py --quick    # seconds, rougher
+python examples/studies/anytime.py            # half a minute on two cores
+python examples/studies/anytime.py --quick    # seconds, rougher
 """
 
 from __future__ import annotations

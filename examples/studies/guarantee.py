@@ -1,7 +1,7 @@
 """What the guarantee of RobustPosseTS costs: its regret beside that of PosseTS and of the policies whose bound it has.
 
-python examples/guarantee.py            # a minute on two cores
-python examples/guarantee.py --quick    # one family, small
+python examples/studies/guarantee.py            # a minute on two cores
+python examples/studies/guarantee.py --quick    # one family, small
 """
 
 from __future__ import annotations
