@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 USER_STAMP := $(VENV)/.user-stamp
+DOCS_STAMP := $(VENV)/.docs-stamp
+SITE := build/site
 OPENFEATURE := tests/service/openfeature
 NODE_STAMP := $(OPENFEATURE)/node_modules/.package-lock.json
 OLDEST_VENV := .venv-oldest
@@ -16,8 +18,8 @@ MUTANTS ?=
 # Each worker takes its tests in order, so that what those of one file need is made once; an idle one takes from another.
 PARALLEL := -n auto --dist worksteal
 
-.PHONY: help venv paper test test-python test-oldest test-service mutants lint check format bench lock lock-check \
-	locks dist release clean
+.PHONY: help venv paper test test-python test-oldest test-service test-docs mutants lint check format bench docs pictures \
+	lock lock-check locks dist release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -38,11 +40,16 @@ $(STAMP): $(USER_STAMP) pyproject.toml requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $(USER_STAMP) $@
 
+$(DOCS_STAMP): requirements-docs.lock | $(USER_STAMP)
+	@echo "installing what the site is built with, with the versions and hashes of requirements-docs.lock ..."
+	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements-docs.lock
+	@touch $@
+
 paper: $(USER_STAMP) ## reproduce the paper's whole evaluation into results/paper (PAPER="--quick" for a small one)
 	PYTHONPATH=src $(BIN)/python -m posse paper $(PAPER)
 
 test: $(STAMP) ## run the tests and the doctests (FULL=1: with more cases); the service has a target of its own
-	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) --ignore=tests/service
+	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) --ignore=tests/service --ignore=tests/site
 	@echo "The service's tests, which start servers, PostgreSQL and a browser: make test-service"
 
 test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling
@@ -66,6 +73,16 @@ test-service: $(STAMP) $(if $(shell command -v npm 2>/dev/null),$(NODE_STAMP)) #
 $(NODE_STAMP): $(OPENFEATURE)/package-lock.json
 	npm ci --prefix $(OPENFEATURE) --no-audit --no-fund
 	@touch $@
+
+docs: $(DOCS_STAMP) ## build the site into build/site; it needs nothing from elsewhere to be read
+	PYTHONPATH=src POSSE_QUIET=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto docs $(SITE)
+	@echo "The site: $(SITE)/index.html"
+
+test-docs: docs $(STAMP) ## build the site, and check it: everything is documented, links lead somewhere, pages work in Chromium
+	$(BIN)/python -m pytest $(PARALLEL) tests/site
+
+pictures: $(STAMP) ## make every picture of docs/images anew, with a browser (FILES=docs/pictures/plan.py: only these)
+	for file in $(or $(FILES),$(sort $(wildcard docs/pictures/*.py))); do POSSE_QUIET=1 $(BIN)/python $$file || exit 1; done
 
 mutants: $(STAMP) ## break the code in small ways, one at a time, and list what no test notices (MUTANTS="--most 60 policies/ind_ts.py")
 	$(BIN)/python tests/mutate.py $(MUTANTS)
@@ -105,6 +122,7 @@ lock-check: $(STAMP) ## check that the locks still follow from pyproject.toml
 locks:
 	$(COMPILE) --extra dev --output-file $(LOCKS)/requirements-dev.lock
 	$(COMPILE) --extra experiments --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements.lock
+	$(COMPILE) --extra docs --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements-docs.lock
 	$(COMPILE) --extra service --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements-service.lock
 	$(COMPILE) --extra rivals --constraint $(LOCKS)/requirements-dev.lock --output-file $(LOCKS)/requirements-rivals.lock
 	$(COMPILE_ONE) --resolution lowest-direct --extra test --output-file $(LOCKS)/requirements-oldest.lock
@@ -127,5 +145,5 @@ release: ## check everything that a release needs and build it; it uploads nothi
 	@echo "Nothing is uploaded. CONTRIBUTING.md, \"Release\", says how to go on."
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) $(OLDEST_VENV) $(OPENFEATURE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf docs/gallery docs/reference/api $(VENV) $(OLDEST_VENV) $(OPENFEATURE)/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

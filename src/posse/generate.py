@@ -14,6 +14,8 @@ from posse.problem import Problem
 from posse.rewards import Bernoulli, Family
 from posse.streams import GENERATE, check_seed, key, uniforms
 
+__all__ = ["changing", "structured", "subpar", "uniform"]
+
 ODDITIES = ("reversed", "swapped", "favourite", "own")
 SCALES: dict[str, tuple[Any, Any, float]] = {
     "logit": (lambda mean: np.log(mean / (1 - mean)), lambda x: 1 / (1 + np.exp(-x)), 0.5),

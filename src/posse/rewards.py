@@ -14,6 +14,8 @@ from posse.compile import out_of_line
 from posse.normal import normal
 from posse.streams import REWARD, block
 
+__all__ = ["Bernoulli", "Beta", "Deterministic", "Family", "Jackpot", "OneNoisy", "Uniform", "family"]
+
 GRID = 1 << 24
 
 BERNOULLI, BETA, UNIFORM, DETERMINISTIC, ONE_NOISY, JACKPOT = range(6)

@@ -16,6 +16,8 @@ import numpy as np
 from posse.checks import number, store, whole
 from posse.streams import SCHEDULE, block
 
+__all__ = ["Arrivals", "Concurrent", "Fixed", "Late", "Random", "Schedule", "Sequential", "Zipf"]
+
 CONCURRENT, IN_TURN, RANDOM_TURN, RANDOM, FIXED, SPANS = range(6)
 
 

@@ -33,7 +33,7 @@ def add(commands: Commands) -> None:
     _add_place(paper, "results/paper, or results/paper-quick with --quick")
 
     run = add_command(commands, _run, "run the studies of a spec file", resumes=True)
-    run.add_argument("spec", metavar="EXPERIMENT.toml")
+    run.add_argument("spec", metavar="EXPERIMENT.toml", help="a spec; `posse init` writes an example")
     _add_place(run, "results/NAME")
     run.add_argument("--import", **IMPORT)
     backend = "cpu, cuda for a GPU, or auto (default: cpu)"
@@ -49,7 +49,7 @@ def add(commands: Commands) -> None:
 
     compare = add_command(commands, _compare, "put two runs side by side")
     compare.add_argument("first", metavar="A", type=Path, help="what `posse run` or `posse paper` wrote")
-    compare.add_argument("second", metavar="B", type=Path)
+    compare.add_argument("second", metavar="B", type=Path, help="another such folder")
 
     text = "compare all policies on families of problems, easy and hard to share in"
     battery = add_command(commands, _battery, text, resumes=True)

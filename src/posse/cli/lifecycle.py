@@ -42,7 +42,7 @@ def add(commands: Commands) -> None:
     describe = add_action(
         actions, _change, "set an experiment's description", "experiment", "--import", name="describe"
     )
-    describe.add_argument("description", metavar="TEXT")
+    describe.add_argument("description", metavar="TEXT", help='what it is about; "" for none')
     describe.set_defaults(step="describe", status=None, ship=None, ship_for=[])
     add_action(actions, _delete, "remove an archived experiment for good", "experiment", "--import")
     add_action(commands, _audit, "list who changed what in the service", "--experiment")

@@ -30,8 +30,8 @@ RATE = 30.0
 OPEN = "posse: everybody on this machine may do everything; never put a proxy in front of this service\n"
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "experiment": {"metavar": "EXPERIMENT"},
-    "player": {"metavar": "PLAYER"},
+    "experiment": {"metavar": "EXPERIMENT", "help": "its name"},
+    "player": {"metavar": "PLAYER", "help": "the player's name"},
     "log": {"metavar": "FILE", "type": Path, "help": "a .parquet file"},
     "--experiment": {"metavar": "NAME", "help": "only this one (default: all)"},
     "--import": IMPORT,

@@ -1,0 +1,77 @@
+"""The pages of the site from the Markdown of this folder, with what only the site has.
+
+- `<!-- made: commands -->` is replaced, with its paragraph, by what `reference_parts` makes from the code.
+- A page that begins with `<!-- page: CONTRIBUTING.md -->` is that file of the repository, with its links changed.
+- A page with `<!-- contents -->` gets a table of contents: the pages that its lists and tables begin their lines with.
+- A diagram (docs/pictures/diagrams.py) becomes a part of the page, so that it has the page's colors.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import reference_parts
+from docutils import nodes
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
+MADE = re.compile(r"<!-- made: (\w+) -->(?:\n[^\n]+)*")
+PAGES = {
+    "README.md": "start.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+}
+"""Files outside of this folder that are pages, too."""
+
+
+def fill(app: Any, name: str, source: list[str]) -> None:
+    """Make a page complete before it is read."""
+    if Path(app.env.doc2path(name)).suffix != ".md":
+        return
+    here = (DOCS / name).parent
+    page = re.match(r"<!-- page: (\S+) -->", source[0])
+    text = page_of(page[1], here) if page else source[0]
+    text = MADE.sub(lambda found: getattr(reference_parts, found[1])(), text)
+    text = LINK.sub(lambda found: to_page(found[1], here), text)
+    if "<!-- contents -->" in text:
+        children = re.findall(r"^(?:- |\| )\[[^]]*\]\(([^)#:]+)\.(?:md|rst)\)", text, re.MULTILINE)
+        text += "\n".join(["", "", "```{toctree}", ":hidden:", "", *dict.fromkeys(children), "```", ""])
+    source[0] = text
+
+
+def page_of(file: str, here: Path) -> str:
+    """A file of the repository as a part of a page in another folder."""
+    whole = (ROOT / file).read_text()
+    return LINK.sub(lambda found: os.path.relpath((ROOT / file).parent / found[1], here), whole)
+
+
+def to_page(target: str, here: Path) -> str:
+    """A link as the site has it: to the page that a file outside of this folder has there."""
+    path = (here / target).resolve()
+    known = PAGES.get(os.path.relpath(path, ROOT))
+    return os.path.relpath(DOCS / known, here) if known else target
+
+
+def inline_diagrams(app: Any, document: nodes.document) -> None:
+    """Put diagrams into the page in place of links to them."""
+    for image in list(document.findall(nodes.image)):
+        path = Path(app.env.doc2path(app.env.docname)).parent / image["uri"]
+        drawing = path.read_text() if path.suffix == ".svg" else ""
+        if 'class="diagram"' in drawing:
+            said = f'<svg role="img" aria-label="{escape(image["alt"])}" '
+            box = f'<div class="diagram-box" tabindex="0">{drawing.replace("<svg ", said, 1)}</div>'
+            image.replace_self(nodes.raw("", box, format="html"))
+
+
+def setup(app: Any) -> dict[str, bool]:
+    app.connect("builder-inited", reference_parts.write_modules)
+    app.connect("autodoc-process-docstring", reference_parts.to_restructured_text, priority=400)  # before napoleon
+    app.connect("source-read", fill)
+    app.connect("doctree-read", inline_diagrams)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
