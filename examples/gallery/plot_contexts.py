@@ -34,9 +34,9 @@ settings = {
 figure, axes = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
 for label, (policy, problems) in settings.items():
     result = posse.simulate(problems, policy, horizon=600, checkpoints=50)
+    rounds, regret = np.insert(result.checkpoints, 0, 0), np.insert(result.regret.mean(axis=(0, 1, 2)), 0, 0.0)
     line = "--" if problems is not_told else "-"
-    regret = np.insert(result.regret.mean(axis=(0, 1, 2)), 0, 0.0)
-    axes.plot(np.insert(result.checkpoints, 0, 0), regret, color=policy.look.color, linestyle=line, label=label)
+    axes.plot(rounds, regret, color=policy.look.color, linestyle=line, label=label)
 axes.set(xlabel="round", ylabel="regret of all combinations", xlim=(0, 600), ylim=0)
 axes.legend()
 plt.show()

@@ -22,21 +22,22 @@ means = {"north": [0.10, 0.15, 0.45], "south": [0.15, 0.20, 0.50], "west": [0.15
 learner = posse.Learner(posse.PosseTS(), arms, shops, floor=0.1, control="today", seed=2)
 rng = np.random.default_rng(1)
 looks = []
-for round in range(1, 601):
+for customer in range(1, 601):
     for decision in learner.choose(shops):
         learner.observe(decision, rng.random() < means[decision.player][arms.index(decision.arm)])
-    if round % 60 == 0:
+    if customer % 60 == 0:
         looks.append(conclude(learner))
 print(looks[-1].verdict)
 
 # %%
-# Each look has an interval for what every arm earns, and all of them hold together. Once an arm is shown to be the
-# best it stays shown, and the experiment can end there.
+# A band is an arm's interval; with probability 95 % it holds at every look. Once an arm is shown to be the best it
+# stays shown, and the experiment can end there.
 figure, axes = plt.subplots(figsize=(7.2, 3.4), layout="constrained")
 answers = [look.answers for look in looks]
 for arm, color in zip(arms, ("#999999", "#0072B2", "#D55E00"), strict=True):
     seen = [look.arm(arm) for look in looks]
-    axes.fill_between(answers, [each.low for each in seen], [each.high for each in seen], color=color, alpha=0.15)
+    low, high = [each.low for each in seen], [each.high for each in seen]
+    axes.fill_between(answers, low, high, color=color, alpha=0.15)
     axes.plot(answers, [each.mean for each in seen], color=color, marker="o", label=arm)
 axes.axvline(looks[-1].since, color="#444444", linestyle="--")
 axes.text(looks[-1].since, 0.95, f" ship {looks[-1].winner}")

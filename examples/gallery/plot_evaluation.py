@@ -25,7 +25,8 @@ log = {"player": regions[region], "arm": actions[action], "propensity": chances[
 # %%
 # What would it have earned to visit everybody? To follow a table by region? To let PosseTS learn?
 by_region = {"north": "visit", "south": "visit", "islands": "call"}
-evaluation = evaluate(log, ["logged", "call", "visit", by_region, posse.PosseTS()], against="letter", passes=5)
+policies = ["logged", "call", "visit", by_region, posse.PosseTS()]
+evaluation = evaluate(log, policies, against="letter", passes=5)
 visit = evaluation.of("visit")
 print(f"visits for everybody: {visit.value:.3f} [{visit.low:.3f}, {visit.high:.3f}] for each decision")
 

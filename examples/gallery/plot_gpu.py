@@ -28,7 +28,8 @@ regret = result.final_regret[:, 0]
 # far better. The worst run of a thousand is no better: players who share can also be wrong together.
 figure, axes = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
 for policy, lost in zip(policies, regret, strict=True):
-    axes.plot(np.sort(lost), 1 - np.arange(len(lost)) / len(lost), color=policy.look.color, label=policy.label)
+    more = 1 - np.arange(len(lost)) / len(lost)
+    axes.plot(np.sort(lost), more, color=policy.look.color, label=policy.label)
 axes.set(xlabel="regret after 300 rounds", ylabel="share of runs that lose more", yscale="log", xlim=0)
 axes.yaxis.set_major_formatter(lambda share, _: f"{share:.1%}")
 axes.legend()

@@ -24,10 +24,9 @@ share = result.pulls.mean(axis=(1, 2)) / 500
 # Each row is a player, and white lines separate the groups. On the left are the true mean rewards; the others show how
 # often each arm was pulled. PosseTS finds each group's arm. Naive-Agg pulls one arm for everybody.
 figure, panels = plt.subplots(1, 4, figsize=(7.2, 3.2), layout="constrained", sharey=True)
-titles = ["mean rewards"] + [
-    f"{policy.label}\n{lost:,.0f} lost" for policy, lost in zip(policies, result.final_regret.mean((1, 2)), strict=True)
-]
-for axes, title, table in zip(panels, titles, [problem.means, *share], strict=True):
+lost = result.final_regret.mean(axis=(1, 2))
+titles = [f"{policy.label}\n{regret:,.0f} lost" for policy, regret in zip(policies, lost, strict=True)]
+for axes, title, table in zip(panels, ["mean rewards", *titles], [problem.means, *share], strict=True):
     axes.imshow(table, cmap="Greys" if table is problem.means else "Purples", vmin=0, vmax=1, aspect="auto")
     axes.set(title=title, xlabel="arm")
     axes.set_xticks(range(8), range(1, 9))

@@ -16,7 +16,8 @@ plt.style.use("posse.figures.house")
 
 # %%
 # Six shops, three offers. Without a policy the learner takes PosseTS.
-offers, shops = ["nothing", "coupon", "free shipping"], ["Lyon", "Nice", "Lille", "Nantes", "Metz", "Brest"]
+offers = ["nothing", "coupon", "free shipping"]
+shops = ["Lyon", "Nice", "Lille", "Nantes", "Metz", "Brest"]
 learner = posse.Learner(arms=offers, players=shops, seed=1)
 decision = learner.choose("Lyon")
 print(decision.arm, decision.propensity)  # the exact probability with which it was chosen

@@ -24,7 +24,7 @@ problem = posse.Problem(means)
 ROUNDS, RUNS = 2000, 40
 policies = [posse.PosseTS(), posse.RobustPosseTS(0.4, rounds=ROUNDS), posse.IndTSV(), posse.NaiveAgg()]
 result = posse.simulate(problem, policies, ROUNDS, replications=RUNS, checkpoints=1)
-locked = result.lock_ins()[:, 0]  # of each policy and run: how many players gave a bad arm 90 % of their late pulls
+locked = result.lock_ins()[:, 0]  # how many players gave a bad arm 90 % of their late pulls, [policy, run]
 
 # %%
 # PosseTS loses least in all, but in two runs of three the odd player never finds its arm. With RobustPosseTS that

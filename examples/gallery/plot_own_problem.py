@@ -33,8 +33,9 @@ share = result.pulls.mean(axis=(1, 2)) / 2000  # [policy, player, arm]
 # %%
 # A dark square is a treatment that a clinic chose often, and a frame is the clinic's best one. Naive-Agg pools all
 # data and gives the islands what is best for the others. PosseTS shares and notices.
+lost = result.final_regret.mean(axis=(1, 2))
 figure, panels = plt.subplots(1, 3, figsize=(7.2, 2.6), layout="constrained", sharey=True)
-for axes, policy, shown, regret in zip(panels, policies, share, result.final_regret.mean(axis=(1, 2)), strict=True):
+for axes, policy, shown, regret in zip(panels, policies, share, lost, strict=True):
     axes.imshow(shown, cmap="Purples", vmin=0, vmax=1, aspect="auto")
     for row, best in enumerate(problem.means.argmax(axis=1)):
         axes.add_patch(plt.Rectangle((best - 0.5, row - 0.5), 1, 1, fill=False, linewidth=1.5))

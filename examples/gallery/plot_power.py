@@ -32,7 +32,7 @@ def shown_after(effect, floor, seed):
 
 # %%
 # The share of experiments in which the better arm is shown by then. Larger least shares (``floor``) show it sooner,
-# and cost more rewards on the way.
+# and cost more rewards on the way. Twelve experiments make rough lines; take more for your own.
 figure, axes = plt.subplots(figsize=(7.2, 3.2), layout="constrained")
 for effect, color in ((0.3, "#0072B2"), (0.2, "#D55E00")):
     for floor, line in ((0.2, "-"), (0.05, ":")):

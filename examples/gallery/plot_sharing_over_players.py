@@ -21,7 +21,8 @@ policies = [posse.PosseTS(), posse.IndTSV()]
 lost = []  # by each player: the mean over problems and its standard error, for every policy
 for players in counts:
     problems = posse.generate.structured(count=max(20, 200 // players), players=players, arms=8, seed=1)
-    regret = posse.simulate(problems, policies, horizon=1000, checkpoints=1).final_regret.mean(axis=2) / players
+    result = posse.simulate(problems, policies, horizon=1000, checkpoints=1)
+    regret = result.final_regret[:, :, 0] / players
     lost.append([regret.mean(axis=1), regret.std(axis=1, ddof=1) / np.sqrt(len(problems))])
 mean, error = np.array(lost).transpose(1, 2, 0)
 

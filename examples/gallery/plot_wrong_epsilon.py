@@ -17,7 +17,8 @@ plt.style.use("posse.figures.house")
 # RobustAgg-TS is given twelve guesses of that number; Ind-TS learns alone.
 TRUE = 0.05
 guesses = [0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5]
-problems = posse.generate.structured(count=40, players=12, arms=3, centers=[0.23, 0.20, 0.20], spread=TRUE, seed=2)
+shops = {"players": 12, "arms": 3, "centers": [0.23, 0.20, 0.20], "spread": TRUE}
+problems = posse.generate.structured(count=40, seed=2, **shops)
 others = [posse.PosseTS(), posse.IndTSV(), posse.IndTS()]
 policies = [*(posse.RobustAggTS(guess) for guess in guesses), *others]
 result = posse.simulate(problems, policies, horizon=2100, checkpoints=1)
