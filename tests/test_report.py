@@ -13,7 +13,7 @@ import posse
 from posse.experiments.battery.score import score
 from posse.experiments.paper import claims
 from posse.experiments.records import Records, from_result
-from posse.experiments.report.run_report import write_report
+from posse.experiments.report.run_report import catalogue, write_report
 from posse.experiments.report.tables import compare, regret_table, regret_tables
 
 HOSTILE = "\"><script>alert(1)</script><img src=http://x onerror=y> & '$"
@@ -221,6 +221,54 @@ def test_the_terminal_table_fits_lines_up_and_marks_the_lowest(records):
         assert f"{best}*" in next(
             line for line in regret_table(records).splitlines() if line.startswith(f"{setting['n_subpar']} ")
         )
+
+
+def test_differences_are_those_of_the_claims_table(records):
+    """Of the other policies to the first that is written, paired over problems, with the same 95 % interval."""
+    written = ["Ind-TS", "RobustAgg-TS(0.15)"]
+    (table,) = regret_tables(Records(pa.concat_tables([records.where(policy=label).table for label in written])))
+    assert (table.policies, table.reference, table.compared) == (written, written[0], written[1:])
+    findings = {each.case: each for each in claims.judge(records) if each.measure == "final regret"}
+    for setting, _, cells in table.rows:
+        found, wanted = cells[written[1]].difference, findings[f"RobustAgg-TS / Ind-TS, v = {setting['n_subpar']}"]
+        values = wanted.difference, wanted.low, wanted.high, wanted.problems
+        assert (found.mean, found.low, found.high, found.units) == pytest.approx(values, rel=1e-12)
+    lines = regret_table(records).splitlines()
+    assert "relative to RobustAgg-TS(0.15), paired over problems, with 95 % intervals" in lines
+
+
+def test_spread_is_over_problems_or_over_the_replications_of_one(records):
+    over = {1: "replications", 2: "problems"}
+    for count, words in over.items():
+        result = posse.simulate(
+            posse.generate.subpar(8, count=count), [posse.IndTS(), posse.IndUCB()], 20, replications=3, threads=1
+        )
+        rows = Records(from_result(result, "own"))
+        (table,) = regret_tables(rows)
+        (cells,) = (cells for *_, cells in table.rows)
+        assert table.over == words
+        assert {cell.count for cell in cells.values()} == {3 if count == 1 else 2}
+        assert cells["Ind-UCB"].difference.units == (3 if count == 1 else 2)
+        assert f"over {words}" in regret_table(rows)
+        assert all(f"means over {words}," in entry.caption for entry in catalogue(rows))
+
+
+def test_where_the_first_policy_differs_from_row_to_row_the_text_says_so():
+    tables = [
+        from_result(
+            posse.simulate(
+                posse.generate.subpar(8, count=2, epsilon=epsilon),
+                [posse.RobustAgg(epsilon), posse.IndTS()],
+                20,
+                threads=1,
+            ),
+            "own",
+        )
+        for epsilon in (0.1, 0.15)
+    ]
+    (table,) = regret_tables(Records(pa.concat_tables(tables)))
+    assert (table.reference, table.compared) == ("the first policy of the row", ["Ind-TS"])
+    assert table.policies == ["RobustAgg(0.1)", "RobustAgg(0.15)", "Ind-TS"]
 
 
 def test_a_single_run_and_a_missing_policy_are_fine(records, tmp_path):

@@ -159,19 +159,6 @@ def test_something_else_than_a_spec_is_refused(tmp_path):
         run("mine.toml", tmp_path)
 
 
-def test_a_damaged_or_foreign_file_stops_it(small, tmp_path):
-    run(small, tmp_path)
-    name = next(iter(files(tmp_path)))
-    good = (tmp_path / name).read_bytes()
-    (tmp_path / name).write_bytes(good[:-7])
-    with pytest.raises(StoreError, match=name):
-        run(small, tmp_path)
-    assert (tmp_path / name).read_bytes() == good[:-7]
-    (tmp_path / name).write_bytes(good)
-    with pytest.raises(StoreError, match="another experiment"):
-        run(parse(SMALL.replace("seed = 5", "seed = 6")), tmp_path)
-
-
 def test_a_failing_unit_is_named_and_the_others_are_kept(small, tmp_path, monkeypatch):
     bad = small.units()[7]
     plain = Unit.run
@@ -214,11 +201,19 @@ def test_progress_ends_at_one(small, tmp_path):
     run(small, tmp_path, progress=seen.append)
     assert seen == sorted(seen)
     assert seen[-1] == 1
-    for path in list(tmp_path.glob("*.parquet"))[::4]:
-        path.unlink()
-    again: list[float] = []
-    run(small, tmp_path, progress=again.append)
-    assert 0.5 < again[0] < again[-1] == 1, "what is there already counts"
+
+
+def test_progress_is_of_what_the_run_has_to_do(small):
+    """So that the time left can be told."""
+    seen: list[float] = []
+    todo = small.units()[:3]
+    share = todo[0].cost / sum(unit.cost for unit in todo)
+    progress = runner.RunProgress(todo, seen.append)
+    progress.note(todo[0], 0.5)
+    progress.show()
+    progress.note_done(todo[0])
+    progress.show()
+    assert seen == pytest.approx([share / 2, share])
 
 
 @pytest.mark.parametrize(

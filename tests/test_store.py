@@ -1,4 +1,4 @@
-"""The store: whole files or none, and nothing damaged or foreign is used or overwritten."""
+"""The store: whole files or none, and nothing damaged or foreign is used or lost."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from posse.cli import main
 from posse.experiments import ResultStore, StoreError, parse, run
 from posse.experiments.records import SCHEMA
 from posse.experiments.runs import store
+from posse.experiments.runs.remaining import Remaining
 from posse.experiments.runs.store import file_content
 
 TEXT = """
@@ -47,7 +48,7 @@ def full(tmp_path, spec, tables):
 
 def test_what_is_written_is_read(full, spec, tables):
     units = spec.units()
-    full.check(units)
+    assert Remaining(full, units).tasks == []
     assert all(full.path(unit).exists() for unit in units)
     expected = pa.concat_tables([tables[unit.id] for unit in units])
     assert full.read(spec).table.equals(expected)
@@ -77,7 +78,7 @@ def test_the_same_rows_give_the_same_bytes(full, spec, tables, tmp_path):
 def test_some_units_are_missing(full, spec):
     unit = spec.units()[1]
     full.path(unit).unlink()
-    full.check(spec.units())
+    assert [task.unit for task in Remaining(full, spec.units()).tasks] == [unit]
     assert len(full.read()) == 8
     with pytest.raises(StoreError, match=f"misses 1 of 3 units, such as unit {unit.id}"):
         full.read(spec)
@@ -95,13 +96,18 @@ def test_a_file_in_place_of_the_folder(tmp_path):
 
 
 def refused(full, spec, path, words):
-    """Whatever one does, the file is named and stays as it is."""
+    """Whoever reads it gets an error that names the file, and a run computes it anew and keeps what was there."""
     before = path.read_bytes()
-    for act in (lambda: full.check(spec.units()), lambda: full.read(spec), full.read):
+    for act in (lambda: full.read(spec), full.read):
         with pytest.raises(StoreError, match=words) as caught:
             act()
         assert str(path) in str(caught.value)
+    remaining = Remaining(full, spec.units())
+    assert [full.path(task.unit) for task in remaining.tasks] == [path]
     assert path.read_bytes() == before
+    remaining.make_room()
+    assert not path.exists()
+    assert path.with_name(f"{path.name}.damaged").read_bytes() == before
 
 
 def test_any_flipped_byte_is_noticed(full, spec):
@@ -112,7 +118,7 @@ def test_any_flipped_byte_is_noticed(full, spec):
     for place in sorted(places):
         path.write_bytes(good[:place] + bytes([good[place] ^ (1 << random.randrange(8))]) + good[place + 1 :])
         with pytest.raises(StoreError, match=path.name):
-            full.check(spec.units())
+            full.read()
     refused(full, spec, path, "damaged")
 
 
@@ -121,25 +127,23 @@ def test_a_truncated_file(full, spec, kept, tables):
     unit = spec.units()[1]
     path = full.path(unit)
     path.write_bytes(path.read_bytes()[:kept])
-    refused(full, spec, path, "damaged")
     with pytest.raises(StoreError, match=path.name):
         full.write(unit, file_content(unit, tables[unit.id]))
+    refused(full, spec, path, "damaged")
 
 
-def test_a_foreign_parquet_file(full, spec):
-    path = full.folder / "sales.parquet"
-    pq.write_table(pa.table({"a": [1]}), path)
-    refused(full, spec, path, "not a file of posse's")
-
-
-def test_a_file_of_another_experiment(full, spec, tmp_path):
+def test_foreign_files_and_files_of_another_experiment_are_not_used(full, spec, tables):
     (other,) = parse(TEXT.replace("[20, 30, 40]", "50")).units()
     full.write(other, file_content(other, other.run()))
-    path = full.path(other)
-    with pytest.raises(StoreError, match="another experiment") as caught:
-        full.check(spec.units())
-    assert str(path) in str(caught.value)
-    assert path.exists()
+    for name in ("sales.parquet", "unit-sales.parquet"):
+        pq.write_table(pa.table({"a": [1]}), full.folder / name)
+    remaining = Remaining(full, spec.units())
+    assert remaining.tasks == []
+    remaining.make_room()
+    assert {"sales.parquet", "unit-sales.parquet", full.path(other).name} < {
+        path.name for path in full.folder.iterdir()
+    }
+    assert full.read(spec).table.equals(pa.concat_tables([tables[unit.id] for unit in spec.units()]))
 
 
 def test_a_renamed_file(full, spec):
@@ -180,9 +184,9 @@ def test_results_of_an_older_version_are_reported_compared_and_computed_anew(tmp
     assert "the same" in capsys.readouterr().out
     old = ResultStore(tmp_path / "old" / "results")
     spec = parse(old.manifest()["spec"])
-    assert old.check(spec.units()) == len(spec.units()) == 1
+    assert [task.parts for task in Remaining(old, spec.units()).tasks] == [spec.units()]
     run(spec, old.folder)
-    assert old.check(spec.units()) == 0
+    assert Remaining(old, spec.units()).tasks == []
     assert old.read().distinct("lock_ins") != [None]
 
 
@@ -197,8 +201,7 @@ def test_results_are_not_replaced_by_others(full, spec, tables):
 
 def test_other_files_are_left_alone(full, spec):
     (full.folder / "report.html").write_text("mine")
-    full.check(spec.units())
-    full.read(spec)
+    run(spec, full.folder)
     assert (full.folder / "report.html").read_text() == "mine"
 
 
@@ -206,7 +209,7 @@ def test_leftovers_of_killed_writers_go(full, spec):
     leftover = full.folder / ".unit-0123.parquet.77.tmp"
     leftover.write_bytes(b"half")
     full.read()
-    full.check(spec.units())
+    run(spec, full.folder)
     assert not leftover.exists()
 
 
@@ -214,7 +217,7 @@ def test_a_writer_at_work_is_not_disturbed(full, spec):
     with full.lock():
         unfinished = full.folder / ".unit-0123.parquet.77.tmp"
         unfinished.write_bytes(b"half")
-        ResultStore(full.folder).check(spec.units())
+        ResultStore(full.folder).read(spec)
         assert unfinished.exists()
         with pytest.raises(StoreError, match="another run is at work"), ResultStore(full.folder).lock():
             pass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,31 @@ def whole(name: str, value: Any, *, least: int, most: int | None = None) -> int:
     if integer < least or (most is not None and integer > most):
         raise ValueError(f"{name}={value!r}, but expected {expected}")
     return integer
+
+
+def one_of(name: str, value: Any, words: Sequence[str]) -> str:
+    """`value` if it is one of the words."""
+    if value not in words:
+        hint = did_you_mean(str(value), words)
+        raise ValueError(f"{name}={value!r}{hint}, but expected {', '.join(map(repr, words))}")
+    return str(value)
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """The known name that is most like the given one, as a question; nothing if none is. Case and signs do not count.
+
+    >>> did_you_mean("ind-ts", ["IndTS", "IndUCB"]), did_you_mean("nobody", ["IndTS"])
+    (' (did you mean IndTS?)', '')
+    """
+    import difflib  # only for an error, so that nobody else waits for it
+
+    by_letters = {_letters(name): name for name in known}
+    close = difflib.get_close_matches(_letters(given[:60]), by_letters, 1, cutoff=0.7)
+    return f" (did you mean {by_letters[close[0]]}?)" if close else ""
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def store(record: Any, **checked: Any) -> None:

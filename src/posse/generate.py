@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from posse.attribute_effects import AttributeEffects, declare
-from posse.checks import number, whole
+from posse.checks import number, one_of, whole
 from posse.problem import Problem
 from posse.rewards import Bernoulli, Family
 from posse.streams import GENERATE, check_seed, key, uniforms
@@ -174,8 +174,8 @@ def structured(
         if len(centers) != arms:
             raise ValueError(f"centers={centers}, but expected one for each of {arms} arms")
         low, high = min(centers), max(centers)
-    if scale not in (None, *SCALES):
-        raise ValueError(f"scale={scale!r}, but expected {', '.join(map(repr, SCALES))}")
+    if scale is not None:
+        one_of("scale", scale, tuple(SCALES))
     widest = 1.0 if scale is None else 10.0
     spread = number("spread", spread, least=0, most=widest)
     low = number("low", low, least=0, most=1)
@@ -186,8 +186,7 @@ def structured(
         raise ValueError(f"groups={groups} with centers, but then all groups would have the same centres; expected 1")
     unlike = number("unlike", unlike, least=0, most=1)
     odd = whole("odd", odd, least=0, most=players)
-    if oddity not in ODDITIES:
-        raise ValueError(f"oddity={oddity!r}, but expected {', '.join(map(repr, ODDITIES))}")
+    one_of("oddity", oddity, ODDITIES)
     lift = LIFT if odd and oddity == "favourite" else 0.0
     differ = groups > 1 or unlike > 0 or odd > 0
     width = spread if made is None else spread * made.own
@@ -298,8 +297,7 @@ def changing(
     high = number("high", high, least=low, most=1)
     every, times = whole("every", every, least=1), whole("times", times, least=1)
     step = number("step", step, least=0, most=1)
-    if kind not in tuple(_CHANGES):
-        raise ValueError(f"kind={kind!r}, but expected {', '.join(map(repr, _CHANGES))}")
+    one_of("kind", kind, tuple(_CHANGES))
     problems = []
     for draws in _draws(count, seed, (1 + times + players) * arms):
         rows = draws.reshape(-1, arms)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.cli import IMPORT, add_command, call
+from posse.text import plural
 
 if TYPE_CHECKING:
     from posse.cli import Commands
@@ -102,13 +103,9 @@ def _run_spec(spec: Spec, out: Path, options: argparse.Namespace) -> None:
 
 def _simulate(spec: Spec, out: Path, options: argparse.Namespace, title: str, **how: Any) -> Records:
     """Run a spec into a folder, and say on standard error what is done and how long it took."""
-    from posse.experiments import ResultStore, run
+    from posse.experiments import run
 
-    units = spec.units()
-    print(f"{title}: {len(units)} units of work into {out}", file=sys.stderr)
-    outdated = ResultStore(out / "results").check(units)
-    if outdated:
-        print(f"{outdated} of them have results by other code; they are computed again", file=sys.stderr)
+    print(f"{title}: {plural(len(spec.units()), 'unit')} of work into {out}", file=sys.stderr)
     start = time.monotonic()
     records = run(spec, out / "results", on=options.on, threads=options.threads, progress=True, **how)
     print(f"simulated in {time.monotonic() - start:.1f} s", file=sys.stderr)

@@ -30,6 +30,20 @@ def problem_means(records: Records, column: str) -> np.ndarray:
     return sums / counts
 
 
+def spread_over(records: Records) -> str:
+    """What `problem_means` has a row for, in the settings of the records: "problems", or "replications" of one."""
+    several = {len(part.distinct("problem")) > 1 or len(part.distinct("seed")) > 1 for _, part in settings(records)}
+    return " or ".join("problems" if each else "replications" for each in sorted(several, reverse=True))
+
+
+def written_order(records: Records) -> list[str]:
+    """The policies as the spec has them; one whose label depends on the setting has its labels side by side."""
+    places: dict[str, int] = {}
+    for _, part in settings(records):
+        places = {label: place for place, label in enumerate(part.distinct("policy"))} | places
+    return sorted(records.distinct("policy"), key=places.__getitem__)
+
+
 def by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str, np.ndarray]:
     """A column of each policy that has records, by problem."""
     parts = {label: records.where(policy=label) for label in labels}

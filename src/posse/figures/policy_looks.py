@@ -10,9 +10,6 @@ from matplotlib.colors import to_hex, to_rgb
 from posse.figures.style import OTHER_COLORS
 from posse.policies.base import Look, all_policies
 
-ORDER = ("RobustAgg-TS", "RobustAgg-TS-V", "RobustAgg", "Ind-TS", "Ind-UCB", "Naive-Agg", "HierTS")
-"""The policies that figures and tables show first; all others follow by name."""
-
 OTHER_LINES: tuple[str | tuple[int, tuple[float, ...]], ...] = (
     "-",
     (0, (5, 1.5)),
@@ -34,26 +31,27 @@ def algorithm(label: str) -> str:
 
 
 def looks(labels: Iterable[str]) -> dict[str, Look]:
-    """How to draw each policy, in the order in which policies are always shown.
+    """How to draw each policy, in the given order, which does not change the looks.
 
     A policy says itself how it looks. One that does not gets a look from its name.
 
-    >>> list(looks(["Ind-UCB", "mine", "RobustAgg(0.15)", "RobustAgg-TS(0.15)"]))
-    ['RobustAgg-TS(0.15)', 'RobustAgg(0.15)', 'Ind-UCB', 'mine']
+    >>> list(looks(["PosseTS", "mine", "Ind-TS", "PosseTS"]))
+    ['PosseTS', 'mine', 'Ind-TS']
     """
+    labels = list(dict.fromkeys(labels))
     # A subclass must not pass for its parent: what counts is the look that a class itself has.
     known = {cls.name or cls.__name__: own for cls in all_policies() if (own := vars(cls).get("look")) is not None}
     by_algorithm: dict[str, list[str]] = {}
-    for label in sorted(set(labels)):
+    for label in sorted(labels):
         by_algorithm.setdefault(algorithm(label), []).append(label)
     others = sum(name not in known for name in by_algorithm)
     found: dict[str, Look] = {}
     taken: set[int] = set()
-    for name in sorted(by_algorithm, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name)):
+    for name in sorted(by_algorithm):
         look = known[name] if name in known else _other_look(name, taken, others)
         for number, label in enumerate(by_algorithm[name]):
             found[label] = variant(look, number)
-    return found
+    return {label: found[label] for label in labels}
 
 
 def _other_look(name: str, taken: set[int], count: int) -> Look:

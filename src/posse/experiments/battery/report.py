@@ -156,7 +156,7 @@ def battery_figure(families: Sequence[BatteryFamily]) -> Figure:
     shown = [family for family in families if family.best(alone=True) is not None]
     if not shown:
         raise ValueError("no family has a policy that shares nothing to compare with")
-    drawn = looks({score.policy for family in shown for score in family.scores} | {CANDIDATE})
+    drawn = looks(sorted({score.policy for family in shown for score in family.scores} | {CANDIDATE}))
     own_color = drawn.pop(CANDIDATE).color
     with matplotlib.rc_context(PRINT):
         figure = new_figure(WIDTH, 1.3 + 0.165 * len(shown))

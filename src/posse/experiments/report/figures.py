@@ -263,7 +263,7 @@ def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int
     rows = records.where(study=study)
     parts = summary.settings(rows)[SHEET * page : SHEET * (page + 1)]
     panels = [(summary.describe(setting, between="\n"), part) for setting, part in parts]
-    return sheet(panels, looks(rows.distinct("policy")), kind)
+    return sheet(panels, looks(summary.written_order(rows)), kind)
 
 
 def participation(records: Records, *, study: str = "participation") -> Figure:

@@ -24,7 +24,7 @@ from posse.experiments.records import Records, check_records
 from posse.experiments.report import figures
 from posse.experiments.report.tables import WORDS, write_tables
 from posse.experiments.report.theory import theory_over, theory_over_time
-from posse.experiments.summary import by_subpar, describe, schedule_words, settings
+from posse.experiments.summary import by_subpar, describe, schedule_words, settings, spread_over
 from posse.figures.canvas import to_bytes
 from posse.figures.policy_looks import algorithm, looks
 from posse.insight.report import templates
@@ -95,7 +95,7 @@ def _told_apart(entries: list[ReportFigure]) -> list[ReportFigure]:
 def _entry(figure: str, rows: Records, draw: Callable[[], Figure], v: int | None = None) -> ReportFigure:
     """A figure with the words of words.toml; `v` if it is about one number of subpar arms only."""
     words = WORDS["figure"][figure]
-    filled = WORDS["words"] | {"facts": _facts(rows), "epsilon": rows["epsilon"][0]}
+    filled = WORDS["words"] | {"facts": _facts(rows), "over": spread_over(rows), "epsilon": rows["epsilon"][0]}
     if "{ten_epsilon}" in words["caption"]:
         counts = [len(problem.subpar_10) for problem in rows.problems()]
         at_ten = filled["some_at_ten_epsilon" if max(counts) else "none_at_ten_epsilon"]
@@ -111,10 +111,11 @@ def _entry(figure: str, rows: Records, draw: Callable[[], Figure], v: int | None
 
 
 def _facts(rows: Records) -> str:
-    count = len(set(rows.rows("problem", "seed")))
+    problems = plural(len(set(rows.rows("problem", "seed"))), "problem")
+    runs = len(rows.distinct("replication"))
     horizons = sorted(rows.distinct("horizon"))
     rounds = f"{horizons[0]:,}" if len(horizons) == 1 else f"{horizons[0]:,} to {horizons[-1]:,}"
-    return f"{plural(count, 'problem')}, {rounds} rounds"
+    return f"{problems}, {f'{runs:,} replications, ' if runs > 1 else ''}{rounds} rounds"
 
 
 def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
@@ -130,7 +131,7 @@ def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
         if with_v and not has_v:
             continue
         kind = "regret" if with_v else name.replace("-", " ")
-        marks = f"{WORDS['marks'][kind]} {_facts(rows)} for each number of subpar arms."
+        marks = f"{WORDS['marks'][kind].format(over=spread_over(rows))} {_facts(rows)} for each number of subpar arms."
         if several:
             draw = partial(figures.overview, rows, kind, with_v=with_v)
             yield ReportFigure(f"overview-{name}", "paper", words["title_of_all"], f"{words['caption']} {marks}", draw)
@@ -150,7 +151,8 @@ def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None
     pages = math.ceil(len(settings(rows)) / figures.SHEET)
     for kind, marks in WORDS["marks"].items():
         section = "details" if shipped and kind != "regret" else "studies"
-        caption = f"{WORDS['captions'].get(study, '')}{marks} {_facts(rows)} a panel."
+        words = f"{WORDS['captions'].get(study, '')}{marks.format(over=spread_over(rows))}"
+        caption = f"{words} {_facts(rows)} a panel."
         for page in range(pages):
             name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
             title = f"{name_of_study}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import tomllib
 from collections.abc import Iterator, Sequence
@@ -15,10 +16,9 @@ from posse.experiments import summary
 from posse.experiments.paper.claims import ClaimFinding, to_csv
 from posse.experiments.records import KINDS, Records, check_records
 from posse.experiments.report.theory import PAPER_BOUNDS
-from posse.figures.policy_looks import looks
 from posse.problem import Problem
 from posse.simulation.statistics import Difference, paired_difference
-from posse.text import align, align_blocks, shorten
+from posse.text import align, align_blocks, shorten, with_ends
 
 TERMINAL = 110  # columns
 
@@ -33,6 +33,7 @@ class RegretCell:
     deviation: float  # the standard deviation over problems
     count: int  # how many problems (or replications, of a single problem)
     lowest: bool  # whether no other policy has a lower mean
+    difference: Difference | None  # relative to the row's first policy, paired; None if it is that one
 
     def __str__(self) -> str:
         return " ± ".join(self.shown)
@@ -43,6 +44,14 @@ class RegretCell:
         decimals = 0 if self.mean >= 100 or self.mean == 0 else min(6, 2 - math.floor(math.log10(self.mean)))
         return [f"{value:,.{decimals}f}" for value in (self.mean, self.deviation)]
 
+    @property
+    def percent(self) -> str:
+        """The relative difference in per cent with its 95 % interval."""
+        if self.difference is None:
+            return "–"
+        value, low, high = (100 * each for each in (self.difference.mean, self.difference.low, self.difference.high))
+        return with_ends(value, low, high, "+") if math.isfinite(low) else f"{value:+.1f}"
+
 
 @dataclasses.dataclass(frozen=True)
 class RegretTable:
@@ -51,7 +60,20 @@ class RegretTable:
     study: str
     title: str  # the study's name for people
     policies: list[str]
+    over: str  # what means and standard deviations are over
     rows: list[tuple[dict[str, Any], Records, dict[str, RegretCell]]]
+
+    @property
+    def reference(self) -> str:
+        """What differences are relative to."""
+        firsts = {next(iter(cells)) for *_, cells in self.rows}
+        return firsts.pop() if len(firsts) == 1 else "the first policy of the row"
+
+    @property
+    def compared(self) -> list[str]:
+        """The policies that have a difference to another."""
+        cells = [cells for *_, cells in self.rows]
+        return [label for label in self.policies if any(label in row and row[label].difference for row in cells)]
 
 
 def regret_tables(records: Records) -> list[RegretTable]:
@@ -59,22 +81,25 @@ def regret_tables(records: Records) -> list[RegretTable]:
     tables = []
     for study in records.distinct("study"):
         of_study = records.where(study=study)
-        policies = list(looks(of_study.distinct("policy")))
+        policies = summary.written_order(of_study)
         rows = []
         for setting, part in summary.settings(of_study):
             values = summary.by_policy(part, policies, "final_regret")
             least = min(value.mean() for value in values.values())
-            cells = {}
+            first = part.where(policy=next(iter(values)))
+            cells: dict[str, RegretCell] = {}
             for label, value in values.items():
                 mean, deviation = summary.mean_and_deviation(value)
-                cells[label] = RegretCell(float(mean), float(deviation), len(value), bool(mean <= least))
+                difference = _relative_difference(first, part.where(policy=label)) if cells else None
+                cells[label] = RegretCell(float(mean), float(deviation), len(value), bool(mean <= least), difference)
             rows.append((setting, part, cells))
-        tables.append(RegretTable(study, WORDS["studies"].get(study, study), policies, rows))
+        over = summary.spread_over(of_study)
+        tables.append(RegretTable(study, WORDS["studies"].get(study, study), policies, over, rows))
     return tables
 
 
 def regret_table(records: Records) -> str:
-    """Final regrets for the terminal: mean ± one standard deviation, the lowest of each row marked with a star."""
+    """Final regrets for the terminal, with a star at the lowest of each row, and differences to the first policy."""
     parts = []
     for table in regret_tables(records):
         names = [shorten(summary.describe(setting) or "all problems", 44) for setting, _, _ in table.rows]
@@ -87,9 +112,17 @@ def regret_table(records: Records) -> str:
             for label in table.policies
         ]
         blocks = align_blocks([["final regret", *names]], columns, TERMINAL)
-        parts.append("\n".join([shorten(table.title, TERMINAL), *(line for block in blocks for line in block)]))
-    note = "mean ± one standard deviation over problems; * the lowest mean of the row"
-    return "\n\n".join([*parts, note])
+        lines = [shorten(table.title, TERMINAL), *itertools.chain(*blocks)]
+        parts.append([*lines, f"mean ± one standard deviation over {table.over}; * the lowest mean of the row"])
+        columns = [
+            [shorten(label, 26), *(cells[label].percent if label in cells else "–" for *_, cells in table.rows)]
+            for label in table.compared
+        ]
+        if columns:
+            blocks = align_blocks([["difference in %", *names]], columns, TERMINAL)
+            what = f"relative to {shorten(table.reference, 40)}, paired over {table.over}, with 95 % intervals"
+            parts.append([*itertools.chain(*blocks), what])
+    return "\n\n".join(map("\n".join, parts))
 
 
 def write_tables(
@@ -102,6 +135,7 @@ def write_tables(
     found = regret_tables(records)
     names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
     final: list[list[Any]] = [["study", *summary.SETTING, "policy", "problems", "mean", "standard_deviation", "lowest"]]
+    final[0] += ["relative_to", "difference", "low", "high"]
     kinds: list[list[Any]] = [["study", *summary.SETTING, "policy", "kind", *names]]
     for table in found:
         for part, label, cell in ((part, *each) for _, part, cells in table.rows for each in cells.items()):
@@ -109,6 +143,8 @@ def write_tables(
             values = [rows.distinct(column) for column in summary.SETTING]
             key = [table.study, *(value[0] if len(value) == 1 else "" for value in values), label]
             final.append([*key, cell.count, cell.mean, cell.deviation, int(cell.lowest)])
+            if (paired := cell.difference) is not None:
+                final[-1] += [table.reference, paired.mean, paired.low, paired.high]
             shares = summary.mean_and_deviation(summary.percentages(summary.problem_means(rows, "pulls_by_kind")))
             regrets = summary.mean_and_deviation(summary.problem_means(rows, "regret_by_kind"))
             for number, kind in enumerate(KINDS):
@@ -185,13 +221,26 @@ def _shown(difference: Difference | None) -> str:
 
 
 def _difference(first: Records, second: Records) -> Difference | None:
-    """Paired over problems, each averaged over the replications that both have."""
+    pairs = _pairs(first, second)
+    return paired_difference(pairs[:, 1] - pairs[:, 0]) if len(pairs) else None
+
+
+def _relative_difference(first: Records, second: Records) -> Difference | None:
+    """Of the second to the first, as a share of the first one's mean; None where that is 0 or nothing is in common."""
+    a, b = _pairs(first, second).T
+    return paired_difference((b - a) / a.mean()) if a.any() else None
+
+
+def _pairs(first: Records, second: Records) -> np.ndarray:
+    """Final regrets of both, a row for each problem, averaged over the replications that both have.
+
+    If there is only one problem, a row for each replication.
+    """
     names = ("seed", "problem", "replication", "final_regret")
     tables = [{tuple(key): regret for *key, regret in part.rows(*names)} for part in (first, second)]
-    by_problem: dict[tuple[Any, ...], list[float]] = {}
-    for key in tables[0].keys() & tables[1].keys():
-        by_problem.setdefault(key[:-1], []).append(tables[1][key] - tables[0][key])
-    if not by_problem:
-        return None
+    by_problem: dict[tuple[Any, ...], list[list[float]]] = {}
+    for key in tables[0]:
+        if key in tables[1]:
+            by_problem.setdefault(key[:-1], []).append([table[key] for table in tables])
     units = list(by_problem.values())
-    return paired_difference(np.array(units[0] if len(units) == 1 else [np.mean(values) for values in units]))
+    return np.reshape(units[0] if len(units) == 1 else [np.mean(runs, axis=0) for runs in units], (-1, 2))

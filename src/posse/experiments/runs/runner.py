@@ -12,6 +12,7 @@ import os
 import pickle
 import platform
 import queue
+import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
@@ -20,7 +21,8 @@ from pathlib import Path
 
 from posse.checks import whole
 from posse.experiments.records import Records, from_result
-from posse.experiments.runs.store import ResultStore, copied, file_content
+from posse.experiments.runs.remaining import Remaining, Task
+from posse.experiments.runs.store import ResultStore, file_content
 from posse.experiments.spec.study import Spec, Unit, unit_id
 from posse.extras import extra
 from posse.policies.base import Policy
@@ -56,8 +58,9 @@ def run(
 ) -> Records:
     """Run a spec into a folder and return all of its results.
 
-    Units that the folder has results of, computed by the same code, are not computed again. So an interrupted or killed
-    run goes on where it stopped. The results are the same, bit for bit, wherever and in whatever order units run.
+    Runs that the folder has results of, computed by the same code, are not simulated again. So an interrupted or killed
+    run goes on where it stopped, and a spec that was changed goes on with what the change leaves valid. The results are
+    the same, bit for bit, wherever and in whatever order units run.
 
     Args:
         spec: what to run, from `load` or `parse`.
@@ -65,7 +68,8 @@ def run(
         executor: where to run: any `concurrent.futures.Executor`, of processes for example. It is not shut down.
         on: "local", or the address of a Dask scheduler such as "tcp://10.0.0.1:8786".
         threads: how many units run at a time when run locally; as many as there are cores if omitted.
-        progress: True for a bar on standard error, or a function that is called with the fraction done.
+        progress: True to say on standard error what is computed, why and how far it is, or a function that is called
+            with the fraction done.
         backend: "cpu", "cuda" for this machine's GPU, or "auto" for a GPU where there is one: see `simulate`.
     """
     if not isinstance(spec, Spec):
@@ -83,9 +87,11 @@ def run(
     store = ResultStore(out)
     units = spec.units()
     with store.lock():
-        store.check(units)
-        todo = [unit for unit in units if not store.path(unit).exists()]
-        before = store.manifest()
+        remaining = Remaining(store, units)
+        remaining.make_room()
+        if progress is True and str(remaining):
+            print(remaining, file=sys.stderr)
+        tasks = [task for task in remaining.tasks if task.parts]
         versions = {name: metadata.version(name) for name in ("numpy", "numba", "pyarrow")}
         manifest = {
             "title": spec.title,
@@ -94,19 +100,22 @@ def run(
             "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
             "units": [unit.id for unit in units],
             "spec": spec.text,
-            "runs": before.get("runs", []),
+            "runs": remaining.manifest.get("runs", []),
         }
-        if todo:
+        if tasks:
             place = "GPU" if on_gpu else on if executor is None else type(executor).__name__
-            this = {"started": _now(), "on": place, "units": len(todo), "finished": None, "seconds": None}
+            this = {"started": _now(), "on": place, "units": len(tasks), "finished": None, "seconds": None}
             manifest["runs"].append(this)
-        if todo or any(before.get(name) != manifest[name] for name in ("spec", "units")):
+        if tasks or any(remaining.manifest.get(name) != manifest[name] for name in ("spec", "units")):
             store.write_manifest(manifest)
-        if todo:
+        for task in remaining.tasks:
+            if not task.parts:
+                store.write(task.unit, task.content())
+        if tasks:
             started = time.monotonic()
-            shown = RunProgress(units, todo, progress)
-            alike = _by_work(todo)
-            once = [same[0] for same in alike.values()]
+            alike = _by_work(tasks)
+            once = [part for part, _ in alike.values()]
+            shown = RunProgress((part for part, same in alike.values() for _ in same), progress)
             if on_gpu:
                 finished = _run_on_gpu(once, shown)
             elif executor is not None:
@@ -115,9 +124,12 @@ def run(
                 finished = _run_local(once, workers, shown) if on == "local" else _run_on_dask(on, once, shown)
             with contextlib.closing(finished):
                 for unit, content in finished:
-                    for same in alike[_work(unit)]:
-                        store.write(same, content if same is unit else copied(same, content))
-                        shown.note_done(same)
+                    for task in alike[_work(unit)][1]:
+                        if task.unit.id == unit.id:
+                            store.write(unit, content)
+                        elif task.add(unit, content):
+                            store.write(task.unit, task.content())
+                        shown.note_done(unit)
                     shown.show()
             shown.show(complete=True)
             this |= {"finished": _now(), "seconds": round(time.monotonic() - started, 3)}
@@ -125,11 +137,12 @@ def run(
     return store.read(spec)
 
 
-def _by_work(units: Iterable[Unit]) -> dict[str, list[Unit]]:
-    """The units by what they simulate: two studies may have problems, policies and horizon in common."""
-    found: dict[str, list[Unit]] = {}
-    for unit in units:
-        found.setdefault(_work(unit), []).append(unit)
+def _by_work(tasks: Iterable[Task]) -> dict[str, tuple[Unit, list[Task]]]:
+    """Every part with its tasks: two studies may have problems, policies and horizon in common."""
+    found: dict[str, tuple[Unit, list[Task]]] = {}
+    for task in tasks:
+        for part in task.parts:
+            found.setdefault(_work(part), (part, []))[1].append(task)
     return found
 
 
@@ -138,11 +151,14 @@ def _work(unit: Unit) -> str:
 
 
 class RunProgress:
-    """How much of the work is done, including parts of units; `progress` is that of `posse.experiments.run`."""
+    """How much of what this run simulates is done, including parts of units, so that a bar can tell the time left.
 
-    def __init__(self, units: Iterable[Unit], todo: Iterable[Unit], progress: Progress) -> None:
-        self.total = sum(unit.cost for unit in units)
-        self.done = self.total - sum(unit.cost for unit in todo)
+    `progress` is that of `posse.experiments.run`.
+    """
+
+    def __init__(self, todo: Iterable[Unit], progress: Progress) -> None:
+        self.total = sum(unit.cost for unit in todo)
+        self.done = 0.0
         self.parts: dict[str, float] = {}  # of units at work
         self.report = Bar() if progress is True else progress or None
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from posse.experiments.records import READABLE, SCHEMA, SCHEMA_VERSION, Records
-from posse.experiments.spec.study import Spec, Unit, unit_id, without_code
+from posse.experiments.spec.study import Spec, Unit, unit_id
 from posse.version import __version__
 
 MANIFEST = "manifest.json"
@@ -29,14 +30,18 @@ _DIGEST = re.compile(rb"blake2b:[0-9a-f]{64}")
 _BLANK = b"blake2b:" + b"0" * 64  # stands in the file while the digest is computed
 
 
+Sources = dict[Path | bytes, dict[tuple[str, int], list[str]]]
+"""Files, or contents of files, with the runs to take from them: policy and problem there, and the policies here."""
+
+
 class StoreError(ValueError):
     """A file in the folder is damaged or does not belong there; the message names it."""
 
 
 class ResultStore:
-    """The results of one spec in a folder, which is made if it is not there.
+    """The results of a spec in a folder, which is made if it is not there.
 
-    A file that other code computed, before an edit of a policy or of posse, stays in the folder but is not used.
+    Files of other specs, of earlier forms of the spec, or by other code may be there too; they stay as they are.
 
     >>> import tempfile
     >>> ResultStore(tempfile.mkdtemp()).manifest()
@@ -66,32 +71,27 @@ class ResultStore:
         """The results of all units that the manifest lists, or of a spec; without both, everything in the folder."""
         if spec is not None:
             units = spec.units()
-            wanted = {self.path(unit): place for place, unit in enumerate(units)}
-            found = {wanted[path]: _table(file) for path, _, file in self._contents(units) if path in wanted}
-            missing = [unit for place, unit in enumerate(units) if place not in found]
+            paths = [self.path(unit) for unit in units]
+            missing = [unit for unit, path in zip(units, paths, strict=True) if not path.exists()]
             if missing:
                 raise StoreError(f"{self.folder} misses {len(missing)} of {len(units)} units, such as {missing[0]}")
-            tables = [found[place] for place in range(len(units))]
         else:
             listed = [self.folder / f"unit-{name}.parquet" for name in self.manifest().get("units", [])]
-            paths = [path for path in listed if path.exists()] if listed else self._files()
-            tables = [_table(_checked(path)[1]) for path in paths]
-        if not tables:
+            paths = [path for path in listed if path.exists()] if listed else self.files()
+        if not paths:
             raise StoreError(f"{self.folder} holds no results")
-        return Records(pa.concat_tables(tables))
+        return Records(pa.concat_tables(map(read_table, paths)))
 
-    def check(self, units: Iterable[Unit]) -> int:
-        """How many of the units have results by other code only. What killed writers left is removed.
+    def files(self) -> list[Path]:
+        """The files that are named like those of units, of this spec or another."""
+        return sorted(self.folder.glob("unit-*.parquet"))
 
-        An error names the first file that is damaged, or that belongs to none of the units.
-        """
-        units = list(units)
-        found = {path: work for path, work, _ in self._contents(units)}
-        with contextlib.suppress(StoreError), self.lock():
-            pass
-        known = set(found.values())
-        missing = [unit for unit in units if self.path(unit) not in found] if known else []
-        return sum(without_code(unit.describe()) in known for unit in missing)
+    def set_aside(self, path: Path) -> str:
+        """Rename a file that is damaged or somebody else's, so that its place is free; its new name."""
+        names = (f"{path.name}.damaged{number or ''}" for number in itertools.count())
+        name = next(name for name in names if not path.with_name(name).exists())
+        path.rename(path.with_name(name))
+        return name
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
@@ -130,21 +130,6 @@ class ResultStore:
         finally:
             os.close(folder)
 
-    def _contents(self, units: Iterable[Unit]) -> Iterator[tuple[Path, str, pq.ParquetFile]]:
-        """Each file, and what it was to compute. All files are intact and of these units."""
-        paths = self._files()
-        works = {without_code(unit.describe()) for unit in units} if paths else set()
-        for path in paths:
-            work, file = _checked(path)
-            if work not in works:
-                raise StoreError(
-                    f"{path} is from another experiment than this one; use another folder for this one, or remove it"
-                )
-            yield path, work, file
-
-    def _files(self) -> list[Path]:
-        return sorted(self.folder.glob("*.parquet"))
-
     def _put(self, path: Path, content: bytes) -> None:
         temporary = self.folder / f".{path.name}.{uuid.uuid4().hex}.tmp"
         try:
@@ -173,46 +158,62 @@ def file_content(unit: Unit, table: pa.Table) -> bytes:
     return blank.replace(_BLANK, _digest(blank))
 
 
-def copied(unit: Unit, content: bytes) -> bytes:
-    """The bytes of a unit's file, from the file of a unit of another study that simulates the same."""
-    table = pq.read_table(pa.BufferReader(content))
-    return file_content(unit, table.set_column(0, "study", pa.array([unit.study] * len(table))))
+def assembled(unit: Unit, sources: Sources) -> bytes:
+    """The bytes of a unit's file, from files that hold all of its runs."""
+    places: dict[tuple[int, str, int], int] = {}
+    tables: list[pa.Table] = []
+    for source, named in sources.items():
+        table = read_table(source)
+        rows = Records(table).rows("policy", "problem", "replication")
+        for place, (label, problem, replication) in enumerate(rows, sum(map(len, tables))):
+            places |= {(problem, name, replication): place for name in named.get((label, problem), ())}
+        tables.append(table)
+    labels, problems = [policy.label for policy in unit.policies], unit.problems.numbers
+    wanted = list(itertools.product(problems, labels, range(*unit.replications)))
+    table = pa.concat_tables(tables).take([places[key] for key in wanted])
+    for number, values in enumerate(([unit.study] * len(wanted), [label for _, label, _ in wanted])):
+        table = table.set_column(number, SCHEMA.field(number), pa.array(values))
+    return file_content(unit, table)
 
 
 def _digest(blank: bytes) -> bytes:
     return b"blake2b:" + hashlib.blake2b(blank, digest_size=32).hexdigest().encode()
 
 
-def _checked(path: Path) -> tuple[str, pq.ParquetFile]:
-    """What a file was to compute, and the file; an error that names the file if it is not what it says it is."""
+def read_unit(path: Path) -> dict[str, Any]:
+    """The description of the unit that a file holds; an error that names the file if it is not what it says it is."""
+    return _checked(path)[0]
+
+
+def read_table(source: Path | bytes) -> pa.Table:
+    """The rows of a file, which is checked, or of a content that was just made."""
+    file = _checked(source)[1] if isinstance(source, Path) else pq.ParquetFile(pa.BufferReader(source))
+    # Read on this thread only. A pyarrow thread that releases the content while Python exits would abort the process.
+    table = file.read(use_threads=False)
+    for column in set(SCHEMA.names) - set(table.column_names):  # of an older version
+        table = table.append_column(column, pa.nulls(len(table), SCHEMA.field(column).type))
+    return table.select(SCHEMA.names).cast(SCHEMA)
+
+
+def _checked(path: Path) -> tuple[dict[str, Any], pq.ParquetFile]:
+    """The description of a file's unit, and the file."""
     content = path.read_bytes()
     found = _DIGEST.findall(content)
     if len(found) != 1:
         try:
             pq.read_metadata(pa.BufferReader(content))
         except (pa.ArrowException, OSError):
-            raise StoreError(
-                f"{path} is damaged (it cannot be read as Parquet); remove it to compute it again"
-            ) from None
-        raise StoreError(f"{path} is not a file of posse's; remove it, or use another folder")
+            raise StoreError(f"{path} is damaged (it cannot be read as Parquet)") from None
+        raise StoreError(f"{path} is not a file of posse's")
     if found[0] != _digest(content.replace(found[0], _BLANK)):
-        raise StoreError(f"{path} is damaged (its digest does not fit its content); remove it to compute it again")
+        raise StoreError(f"{path} is damaged (its digest does not fit its content)")
     file = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)
     metadata = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
     if metadata.get("posse_schema") not in [str(version) for version in READABLE]:
         raise StoreError(
             f"{path} has schema version {metadata.get('posse_schema')}, but this posse ({__version__}) reads "
-            f"{' and '.join(map(str, READABLE))}; use another folder, or remove it"
+            f"{' and '.join(map(str, READABLE))}"
         )
     if path.name != f"unit-{unit_id(metadata['posse_unit'])}.parquet":
-        raise StoreError(f"{path} does not contain the unit that its name says; remove it to compute it again")
-    return without_code(json.loads(metadata["posse_unit"])), file
-
-
-def _table(file: pq.ParquetFile) -> pa.Table:
-    """The rows of a file."""
-    # Read on this thread only. A pyarrow thread that releases the content while Python exits would abort the process.
-    table = file.read(use_threads=False)
-    for column in set(SCHEMA.names) - set(table.column_names):  # of an older version
-        table = table.append_column(column, pa.nulls(len(table), SCHEMA.field(column).type))
-    return table.select(SCHEMA.names).cast(SCHEMA)
+        raise StoreError(f"{path} does not contain the unit that its name says")
+    return json.loads(metadata["posse_unit"]), file

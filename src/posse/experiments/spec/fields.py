@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import itertools
 import math
 import re
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from posse.checks import did_you_mean
 from posse.text import shorten
 
 MAX_POINTS = 10_000  # grid points of a study
@@ -62,8 +62,7 @@ class SpecTable:
         """The values of all fields, checked; an error if there is another key."""
         for key in self.values:
             if key not in fields:
-                close = difflib.get_close_matches(key, fields, 1)
-                hint = f" (did you mean {close[0]}?)" if close else ""
+                hint = did_you_mean(key, fields)
                 raise self.error(key, f"{shorten(key, 60)} is not a field here{hint}; allowed: {', '.join(fields)}")
         return {key: self.get(key, field) for key, field in fields.items()}
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from posse.checks import number, whole
+from posse.checks import did_you_mean, number, whole
 from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable, find_lines
 from posse.experiments.spec.mean_tables import MAX_PAIRS, read_files, read_means
 from posse.experiments.spec.study import GIVEN, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
@@ -131,7 +131,9 @@ def _one_of(
             ((key, inner),) = value.items()
             return makers[key](inner)
         allowed = [*map(repr, words), *(f"{{ {key} = {example} }}" for key in makers)]
-        raise ValueError(f"{name}={value!r}, but expected {' or '.join(allowed)}")
+        given = next(iter(value), "") if isinstance(value, dict) else str(value)
+        hint = did_you_mean(given, [*words, *makers])
+        raise ValueError(f"{name}={value!r}{hint}, but expected {' or '.join(allowed)}")
 
     return check
 
@@ -169,7 +171,8 @@ def _constant(name: str, value: Any) -> float | str:
     if name not in ("epsilon", "spread") or not isinstance(value, str):
         return number(name, value)
     if value != OWN:
-        raise ValueError(f'{name}={value!r}, but expected a number or "problem", for the problem\'s own')
+        hint = did_you_mean(value, [OWN])
+        raise ValueError(f'{name}={value!r}{hint}, but expected a number or "problem", for the problem\'s own')
     return OWN
 
 
@@ -331,7 +334,9 @@ def _policy_named(name: str) -> type[Policy]:
     known = [cls for cls in all_policies() if not cls.__name__.startswith("_")]
     found = [cls for cls in known if cls.__name__ == name]
     if not found:
-        raise ValueError(f"name={name!r}, but expected one of {', '.join(sorted({cls.__name__ for cls in known}))}")
+        names = sorted({cls.__name__ for cls in known})
+        own = "; --import FILE.py adds policies of your own"
+        raise ValueError(f"name={name!r}{did_you_mean(name, names)}, but expected one of {', '.join(names)}{own}")
     if len(found) > 1:
         raise ValueError(f"name={name!r} is the name of policies in {' and '.join(cls.__module__ for cls in found)}")
     return found[0]

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from posse.checks import whole
+from posse.checks import did_you_mean, whole
 from posse.experiments.spec.reader import load, parse
 from posse.experiments.spec.study import Spec
 from posse.streams import check_seed
@@ -112,7 +112,8 @@ def _named(studies: list[dict[str, Any]], families: Sequence[str]) -> list[dict[
     named = {study["name"]: study for study in studies}
     unknown = [family for family in families if family not in named]
     if unknown:
-        raise ValueError(f"family={unknown[0]!r}, but expected one of {', '.join(named)}")
+        hint = did_you_mean(unknown[0], named)
+        raise ValueError(f"family={unknown[0]!r}{hint}, but expected one of {', '.join(named)}")
     return [named[family] for family in dict.fromkeys(families)]
 
 

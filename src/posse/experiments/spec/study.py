@@ -328,16 +328,6 @@ def unit_id(description: str) -> str:
     return hashlib.blake2b(description.encode(), digest_size=12, person=b"posse unit").hexdigest()
 
 
-def without_code(description: dict[str, Any]) -> str:
-    """A unit's description without the code and schema that it was computed with: what was to be computed.
-
-    Older versions of posse described the code otherwise, or not at all; their files are recognized too.
-    """
-    wanted = ("class", "constants", "label", "forget")
-    policies = [{name: policy[name] for name in wanted if name in policy} for policy in description["policies"]]
-    return json.dumps({**description, "policies": policies, "schema": None}, sort_keys=True)
-
-
 def active_players(schedule: Schedule, players: int) -> float:
     """How many players act in a round, on average."""
     if isinstance(schedule, Random):

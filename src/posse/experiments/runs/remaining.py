@@ -1,0 +1,220 @@
+"""What is still to be computed of a spec in a folder that has results, perhaps of an earlier form of it, and why.
+
+A unit is a box of runs: some policies on some problems, replicated. A run does not depend on what else is in its box,
+so a file of any study, with other policies, problems or replications, can hold some of the runs that a unit needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from posse.experiments.runs.store import MANIFEST, ResultStore, Sources, StoreError, assembled, read_unit
+from posse.experiments.spec.study import Unit
+from posse.policies.base import Policy
+from posse.text import listed, plural
+
+NO_SETTING = ("schema", "study", "policies", "numbers", "replications", "means")  # of a unit's description
+REASONS = 8  # that are shown
+Problem = tuple[int, str]
+"""A problem's number, and the digest of its means where they are given."""
+Gaps = dict[int, tuple[int, int]]
+"""By the number of a problem: the first replication that is missing, and the one past the last."""
+Index = dict[tuple[str, Problem], list[tuple[range, Path, str]]]
+"""By policy and problem: the replications that a file has, the file, and the policy's label there."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A unit that has no file yet."""
+
+    unit: Unit
+    parts: list[Unit]  # what has to be simulated of it
+    sources: Sources  # the files that hold the rest, and the contents of parts that are done
+
+    def add(self, part: Unit, content: bytes) -> bool:
+        """Add the content of a part, or of the same work of another study; whether it was the last one."""
+        runs = itertools.product((policy.label for policy in part.policies), part.problems.numbers)
+        self.sources[content] = {(label, problem): [label] for label, problem in runs}
+        return sum(isinstance(source, bytes) for source in self.sources) == len(self.parts)
+
+    def content(self) -> bytes:
+        """The content of the unit's file, once all parts are done; asked for once."""
+        content = assembled(self.unit, self.sources)
+        self.sources.clear()  # nobody needs them any more
+        return content
+
+
+class HeldRuns:
+    """The runs that are in the files of a folder."""
+
+    def __init__(self, files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
+        self.files: dict[str, list[tuple[Path, dict[str, Any]]]] = {}  # by setting
+        self.indices: dict[str, Index] = {}  # by setting, made when asked for
+        for path, described in files:
+            self.files.setdefault(_setting(described), []).append((path, described))
+
+    def find(self, described: dict[str, Any], policy: dict[str, Any]) -> tuple[list[tuple[Path, str, int]], Gaps]:
+        """Where the runs of a unit's policy are: files, each with the policy's label there and a problem's number.
+
+        And the runs that are in none of them.
+        """
+        index = self._index(_setting(described))
+        found, gaps = [], {}
+        for problem in _problems(described):
+            missing = set(range(*described["replications"]))
+            for replications, path, label in index.get((_identity(policy), problem), ()):
+                if not missing.isdisjoint(replications):
+                    missing.difference_update(replications)
+                    found.append((path, label, problem[0]))
+            if missing:
+                gaps[problem[0]] = min(missing), max(missing) + 1
+        return found, gaps
+
+    def _index(self, setting: str) -> Index:
+        if setting not in self.indices:
+            index: Index = {}
+            self.indices[setting] = index
+            for path, described in self.files.get(setting, ()):
+                held = range(*described["replications"])
+                for policy, problem in itertools.product(described["policies"], _problems(described)):
+                    index.setdefault((_identity(policy), problem), []).append((held, path, policy["label"]))
+        return self.indices[setting]
+
+    def why_missing(self, described: dict[str, Any], policy: dict[str, Any]) -> str:
+        """Why runs of a unit's policy have to be simulated."""
+        values, policies = self._known
+        fields = dict(_fields(described))
+        new = [f"{name} = {value}" for name, value in fields.items() if value not in values.get(name, ("null",))]
+        if new:
+            return f"{listed(new)} {'is' if len(new) == 1 else 'are'} new"
+        there = policies.get(json.dumps(fields))
+        if there is None:
+            return "this combination of settings is new"
+        if _identity(policy) in there:
+            return "these problems or replications are new"
+        return (
+            "other code computed what is there" if _identity(policy, code=False) in there else "the policy is new here"
+        )
+
+    @functools.cached_property
+    def _known(self) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+        """The values of each field of a setting, and the policies, with and without their code, in each setting."""
+        values: dict[str, set[str]] = {}
+        policies: dict[str, set[str]] = {}
+        for _, described in itertools.chain(*self.files.values()):
+            fields = dict(_fields(described))
+            for name, value in fields.items():
+                values.setdefault(name, set()).add(value)
+            found = [_identity(policy, code=code) for policy in described["policies"] for code in (True, False)]
+            policies.setdefault(json.dumps(fields), set()).update(found)
+        return values, policies
+
+
+class Remaining:
+    """The units of a spec that have no file yet in a folder; as text, what is computed and why.
+
+    A file that is damaged or somebody else's is not used. It is set aside if its name is needed.
+    """
+
+    def __init__(self, store: ResultStore, units: list[Unit]) -> None:
+        self.store = store
+        self.runs = sum(len(unit.policies) * unit.problems.count * len(range(*unit.replications)) for unit in units)
+        self.notes: dict[Path, str] = {}  # on files that are not used
+        files = []
+        for path in store.files():
+            try:
+                files.append((path, read_unit(path)))
+            except StoreError as error:
+                self.notes[path] = str(error)
+        try:
+            self.manifest = store.manifest()
+        except StoreError as error:
+            self.manifest = {}
+            self.notes[store.folder / MANIFEST] = str(error)
+        self.held = HeldRuns(files)
+        paths = {path for path, _ in files}
+        todo = [unit for unit in units if store.path(unit) not in paths]
+        self.planned = set(self.manifest.get("units", ()))
+        self.in_the_way = self.notes.keys() & {store.folder / MANIFEST, *map(store.path, todo)}
+        self.reasons: Counter[tuple[str, str]] = Counter()  # how many runs, of which policies, for which reason
+        self.tasks = [self._task(unit, bool(files)) for unit in todo]
+
+    def _task(self, unit: Unit, grown: bool) -> Task:
+        if not grown:
+            return Task(unit, [unit], {})
+        described = unit.describe()
+        sources: Sources = {}
+        missing: dict[tuple[Any, ...], list[Policy]] = {}  # policies, by the runs that they miss
+        reasons: dict[str, list[str]] = {}  # the label of each run's policy, by reason
+        for policy, shown in zip(unit.policies, described["policies"], strict=True):
+            found, gaps = self.held.find(described, shown)
+            for path, label, problem in found:
+                sources.setdefault(path, {}).setdefault((label, problem), []).append(policy.label)
+            if gaps:
+                missing.setdefault(tuple(gaps.items()), []).append(policy)
+                runs = sum(last - first for first, last in gaps.values())
+                reasons.setdefault(self._reason(unit, described, shown), []).extend([policy.label] * runs)
+        for why, labels in reasons.items():
+            of = "" if len(set(labels)) == len(unit.policies) else f" of {listed(dict.fromkeys(labels))}"
+            self.reasons[of, why] += len(labels)
+        return Task(unit, [part for gaps, some in missing.items() for part in _parts(unit, some, dict(gaps))], sources)
+
+    def _reason(self, unit: Unit, described: dict[str, Any], policy: dict[str, Any]) -> str:
+        if self.store.path(unit) in self.in_the_way:
+            return "a file is damaged"
+        return "they were not done before" if unit.id in self.planned else self.held.why_missing(described, policy)
+
+    def make_room(self) -> None:
+        """Rename the files whose names are needed."""
+        for path in self.in_the_way:
+            self.notes[path] += f": set aside as {self.store.set_aside(path)}"
+
+    def __str__(self) -> str:
+        lines = [note if path in self.in_the_way else f"{note}: not used" for path, note in self.notes.items()]
+        missing = sum(self.reasons.values())
+        if self.held.files:
+            lines.append(f"{self.runs - missing:,} of {plural(self.runs, 'run')} are there already")
+        shown = [f"computed: {plural(runs, 'run')}{of}, because {why}" for (of, why), runs in self.reasons.items()]
+        more = [f"and {plural(len(shown) - REASONS, 'more reason')}"] if len(shown) > REASONS else []
+        return "\n".join([*lines, *shown[:REASONS], *more])
+
+
+def _parts(unit: Unit, policies: list[Policy], gaps: Gaps) -> Iterator[Unit]:
+    """The runs that some policies of a unit miss, as units of their own."""
+    places = {number: place for place, number in enumerate(gaps)}  # consecutive numbers are as far from their places
+    for (replications, _), group in itertools.groupby(gaps, lambda number: (gaps[number], number - places[number])):
+        first, *others = group
+        problems = unit.problems.part(first, first + len(others) + 1)
+        yield dataclasses.replace(unit, policies=tuple(policies), problems=problems, replications=replications)
+
+
+def _setting(described: dict[str, Any]) -> str:
+    """What all runs of a unit have in common, apart from the name of the study."""
+    return json.dumps([described["schema"], dict(_fields(described))])
+
+
+def _fields(described: dict[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """The fields of a unit's setting as a spec names them, in order, with their values as text."""
+    for name, value in sorted(described.items()):
+        if name == "problems":
+            yield from _fields(value, "problems.")
+        elif name not in NO_SETTING:
+            yield before + name, value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _problems(described: dict[str, Any]) -> list[Problem]:
+    numbers = range(*described["numbers"])
+    return list(zip(numbers, described["problems"].get("means") or [""] * len(numbers), strict=True))
+
+
+def _identity(policy: dict[str, Any], *, code: bool = True) -> str:
+    """A policy apart from its label; older versions of posse described the code otherwise, or not at all."""
+    wanted = ("class", "constants", "forget", *(["code"] if code else []))
+    return json.dumps([policy.get(name) for name in wanted])
