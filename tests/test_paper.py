@@ -162,6 +162,18 @@ def test_report_is_rebuilt_from_results_alone(tmp_path, capsys):
     assert "final regret" in capsys.readouterr().out
 
 
+def test_a_study_that_is_called_like_the_papers_but_has_an_algorithm_twice_is_reported(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("posse.experiments.report.run_report.write_report", lambda *_, **given: given["findings"])
+    policies = '[{ name = "RobustAggTS", epsilon = [0.1, 0.15] }, { name = "IndTS" }]'
+    problems = '{ family = "subpar", n_subpar = 8, count = 2 }'
+    run(
+        parse(f'[[study]]\nname = "subpar"\nhorizon = 20\nproblems = {problems}\npolicies = {policies}'),
+        tmp_path / "results",
+    )
+    assert main(["report", str(tmp_path)]) == 0
+    assert "report: None" in capsys.readouterr().out
+
+
 def test_report_on_a_part_of_a_run_says_so(tmp_path, capsys):
     run(paper_spec(own_only=True, horizon=50, instances=1, subpar=[8, 5]), tmp_path / "results")
     next((tmp_path / "results").glob("unit-*.parquet")).unlink()

@@ -265,7 +265,11 @@ def test_units_without_any_of_it_keep_their_ids():
         ("{ batch = 4 }", "{ batch = 0 }", r"line 6: .*batch=0, but expected a whole number of at least 1"),
         ("{ batch = 4 }", "{ bach = 4 }", r"line 6: .*expected 'at-once' or { delay = 100 } or { batch = 100 }"),
         ("[10, 20]", "2", r"line 8: .*forget=2, but expected a whole number of at least 8"),
-        ('"season"', '"sesson"', r"line 7: .*kind='sesson', but expected 'swap', 'drift', 'season'"),
+        (
+            '"season"',
+            '"sesson"',
+            r"line 7: .*kind='sesson' .did you mean season.., but expected 'swap', 'drift', 'season'",
+        ),
         ("every = 20", "every = 0", r"line 7: .*every=0, but expected a whole number of at least 1"),
     ],
 )

@@ -115,6 +115,8 @@ def run(
             started = time.monotonic()
             alike = _by_work(tasks)
             once = [part for part, _ in alike.values()]
+            if not on_gpu and on == "local":
+                _compile(_policies(once))  # before the progress begins, which tells the time left from the time spent
             shown = RunProgress((part for part, same in alike.values() for _ in same), progress)
             if on_gpu:
                 finished = _run_on_gpu(once, shown)
@@ -184,7 +186,6 @@ class Stopped(Exception):
 
 def _run_on_executor(executor: Executor, todo: list[Unit], progress: RunProgress) -> Finished:
     """On any executor, whose processes may have to import users' policies first."""
-    _compile(_policies(todo))
     files = imported_files()
     if files:
         return _run_all(todo, lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit)), progress)
@@ -217,7 +218,6 @@ def _run_local(todo: list[Unit], workers: int, progress: RunProgress) -> Finishe
 
         return file_content(unit, unit.run(threads=1, progress=watch))
 
-    _compile(_policies(todo))
     with ThreadPoolExecutor(workers) as pool:
         try:
             yield from _run_all(todo, lambda unit: pool.submit(work, unit), progress)

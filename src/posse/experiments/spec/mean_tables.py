@@ -41,7 +41,11 @@ def read_files(value: Any, folder: Path) -> tuple[Table, ...]:
 def _read(path: Path) -> list[Any]:
     if path.suffix == ".csv":
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return [[[float(cell) for cell in row] for row in csv.reader(file) if row]]
+            lines = csv.reader(file)
+            try:
+                return [[[float(cell) for cell in row] for row in lines if row]]
+            except ValueError as error:
+                raise ValueError(f"line {lines.line_num}: {error}") from None
     array = np.load(path, allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
         raise ValueError("expected an array of numbers, players × arms or problems × players × arms")

@@ -101,7 +101,8 @@ def battery_spec(
         spec = parse(to_toml(document), Path() if source is None else Path(source).parent)
     for family in spec.studies:
         if family.settings > 1:
-            raise ValueError(f"family {family.name!r} has several settings, but a family of the battery has one")
+            file = "" if source is None else f"{source}: "
+            raise ValueError(f"{file}family {family.name!r} has several settings, but a family of the battery has one")
     return spec
 
 
