@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from posse.experiments.records import Records
-from posse.text import shorten
+from posse.text import plural, shorten
 
 SETTING = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "schedule", "anytime")
 
@@ -110,14 +110,14 @@ def schedule_words(schedule: str) -> str:
     return shorten(schedule, 40) + late + feedback
 
 
-def describe(setting: Mapping[str, Any], *, math_text: bool = False, between: str = ", ") -> str:
+def describe(setting: Mapping[str, Any], *, between: str = ", ") -> str:
     """A setting in a few words, for a title or a row of a table.
 
     >>> describe({"n_subpar": 8, "horizon": 50000})
-    '|I_5ε| = 8, T = 50,000'
+    '8 subpar arms, T = 50,000'
     """
     words = {
-        "n_subpar": lambda value: f"$|\\mathcal{{I}}_{{5\\epsilon}}| = {value}$" if math_text else f"|I_5ε| = {value}",
+        "n_subpar": lambda value: plural(value, "subpar arm"),
         "players": lambda value: f"M = {value}",
         "arms": lambda value: f"K = {value}",
         "epsilon": lambda value: f"ε = {value:g}",

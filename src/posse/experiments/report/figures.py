@@ -25,6 +25,7 @@ from posse.policies.base import Look
 
 VARIANT = "RobustAgg-TS-V"
 SHEET = 12  # panels on a sheet
+COLUMNS = ((0.78, 1.4), (2.75, 1.68), (5.5, 1.27))  # of Figure 1: left edges and widths in inches, scales outside
 
 
 def _short_number(value: float) -> str:
@@ -230,25 +231,28 @@ def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5), *, study: str =
     parts = [paper_rows(records, v, study=study)[0] for v in n_subpar]
     _, drawn = paper_rows(records, None, study=study)
     with matplotlib.rc_context(PRINT):
-        figure = canvas.new_figure(WIDTH, 0.45 + 2.2 * len(parts))
+        height = 0.4 + 2.2 * len(parts)
+        figure = canvas.new_figure(WIDTH, height)
+        canvas.add_legend(figure, drawn, bars=True)
         for row, (v, rows) in enumerate(zip(n_subpar, parts, strict=True)):
-            for column, draw in enumerate(DRAWS.values()):
-                axes = figure.add_subplot(len(parts), 3, 3 * row + column + 1)
+            bottom = 0.55 + 2.2 * (len(parts) - 1 - row)
+            for column, (draw, (left, width)) in enumerate(zip(DRAWS.values(), COLUMNS, strict=True)):
+                axes = figure.add_axes((left / WIDTH, bottom / height, width / WIDTH, 1.4 / height))
                 draw(axes, rows, drawn)
                 axes.set_title(f"{'abcdefgh'[row]}{column + 1}.  {subpar_title(v)}", loc="left")
-        return canvas.finish(figure, canvas.add_legend(figure, drawn, bars=True), h_pad=1.0, w_pad=1.0)
+        return figure
 
 
 def subpar_title(n_subpar: int | None) -> str:
     """The title of a panel with one |I_5ε|; none for all of them."""
-    return "" if n_subpar is None else summary.describe({"n_subpar": n_subpar}, math_text=True)
+    return "" if n_subpar is None else summary.describe({"n_subpar": n_subpar})
 
 
 def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int = 0) -> Figure:
     """Any study: a panel for each setting, twelve a page. `kind` is "regret", "pulls" or "regret by kind"."""
     rows = records.where(study=study)
     parts = summary.settings(rows)[SHEET * page : SHEET * (page + 1)]
-    panels = [(summary.describe(setting, math_text=True, between="\n"), part) for setting, part in parts]
+    panels = [(summary.describe(setting, between="\n"), part) for setting, part in parts]
     return sheet(panels, looks(summary.written_order(rows)), kind)
 
 

@@ -106,7 +106,7 @@ def _entry(figure: str, rows: Records, draw: Callable[[], Figure], v: int | None
             free = [np.sum(problem.smallest_gaps[problem.subpar(problem.epsilon / 4)] == 0) for problem in problems]
             filled |= {which: players, f"free_with_{which}": np.mean(free)}
     caption = words["caption"].format(**filled)
-    name, title = (figure, "") if v is None else (f"{figure}-v{v}", f", |I_5ε| = {v}")
+    name, title = (figure, "") if v is None else (f"{figure}-v{v}", f", {figures.subpar_title(v)}")
     return ReportFigure(name, words["section"], words["title"] + title, caption, draw)
 
 
@@ -138,7 +138,7 @@ def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
         for v in values:
             draw = partial(figures.panel, rows, kind, v, with_v=with_v)
             section = "details" if several else "paper"
-            yield ReportFigure(f"{name}-v{v}", section, f"{words['title']}, |I_5ε| = {v}", marks, draw)
+            yield ReportFigure(f"{name}-v{v}", section, f"{words['title']}, {figures.subpar_title(v)}", marks, draw)
     for v in [v for v in values if v in (8, 5) or not several]:
         yield _entry("theory-time", rows, partial(theory_over_time, rows, v), v)
 

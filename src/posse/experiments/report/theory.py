@@ -54,7 +54,7 @@ BOUND_LINES: tuple[dict[str, Any], ...] = (
 
 
 # What theory is drawn over: the label of the axis, and whether it is a log scale.
-AXES = {"n_subpar": (r"subpar arms, $|\mathcal{I}_{5\epsilon}|$", False), "players": ("players, M", True)}
+AXES = {"n_subpar": ("subpar arms, v", False), "players": ("players, M", True)}
 
 
 def theory_over(
