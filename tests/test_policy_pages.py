@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from sizes import FULL
 
 import posse
 from posse.policies import all_policies
@@ -53,3 +56,11 @@ def test_the_pictures_show_every_policy():
     drawn = {*script["POLICIES"], *script["WITH_ATTRIBUTES"], *script["EXPLAINED"].values()}
     assert {type(policy) for policy in drawn} == set(SHIPPED)
     assert all(script["file_of"](policy) == page_of(type(policy)) for policy in drawn)
+
+
+@pytest.mark.parametrize("script", ["policies.py", "readme.py"] if FULL else ["readme.py"])  # all policies take long
+def test_the_pictures_are_drawn(script):
+    command = [sys.executable, str(DOCS / "pictures" / script), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "PosseTS" in done.stdout
