@@ -31,7 +31,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_dmath_double_inline = True
 myst_heading_anchors = 4
 
-autodoc_default_options = {"members": True, "member-order": "bysource", "show-inheritance": False}
+autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True

@@ -35,9 +35,9 @@ def main() -> None:
                     chain.pass_by(len(SHOPS))
                     chain.report()
             for name, scheme, size, begin in (
-                ("light", "light", (1160, 1010), None),
-                ("dark", "dark", (1160, 1010), None),
-                ("phone", "light", (390, 844), "What is known so far"),
+                ("dashboard-light.png", "light", (1160, 1010), None),
+                ("dashboard-dark.png", "dark", (1160, 1010), None),
+                ("dashboard-phone.png", "light", (390, 844), "What is known so far"),
             ):
                 view = browser.new_context(
                     viewport=dict(zip(("width", "height"), size, strict=True)), color_scheme=scheme
@@ -49,7 +49,7 @@ def main() -> None:
                 if begin is not None:
                     place = page.get_by_role("heading", name=begin).bounding_box()
                     page.evaluate("top => scrollTo(0, top - 12)", place["y"])
-                file = IMAGES / f"dashboard-{name}.png"
+                file = IMAGES / name
                 page.screenshot(path=file)
                 Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
 
