@@ -10,6 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from posse.service import demo
 from posse.service.client import Client
 from posse.service.demo import COMPILING, SHARING, SHOPS, ShopChain
 from posse.service.process.supervisor import background
@@ -25,6 +26,7 @@ STEP = 0.1  # seconds of the shops' own time between two groups of people
 def main() -> None:
     from browsing import chromium
 
+    demo.FORGOTTEN = 0.0  # otherwise the page would wait a minute for rewards that never come
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         database = f"sqlite:///{folder}/shops.db"
         with background(Settings(database, open=True, answer_seconds=COMPILING)) as url:
