@@ -15,6 +15,7 @@ OLDEST_VENV := .venv-oldest
 PAPER ?=
 FULL ?=
 MUTANTS ?=
+DRAFT ?=
 # Each worker takes its tests in order, so that what those of one file need is made once; an idle one takes from another.
 PARALLEL := -n auto --dist worksteal
 
@@ -74,8 +75,8 @@ $(NODE_STAMP): $(OPENFEATURE)/package-lock.json
 	npm ci --prefix $(OPENFEATURE) --no-audit --no-fund
 	@touch $@
 
-docs: $(DOCS_STAMP) ## build the site into build/site; it needs nothing from elsewhere to be read
-	PYTHONPATH=src POSSE_QUIET=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto docs $(SITE)
+docs: $(DOCS_STAMP) ## build the site into build/site (DRAFT=1: quickly, without running the gallery's scripts)
+	PYTHONPATH=src POSSE_QUIET=1 DRAFT=$(DRAFT) $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto docs $(SITE)
 	@echo "The site: $(SITE)/index.html"
 
 test-docs: docs $(STAMP) ## build the site, and check it: everything is documented, links lead somewhere, pages work in Chromium

@@ -1,5 +1,6 @@
 """How `make docs` builds the site. The pages are plain Markdown, which also reads well where the code is kept."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -30,7 +31,7 @@ myst_enable_extensions = ["colon_fence", "dollarmath"]
 myst_dmath_double_inline = True
 myst_heading_anchors = 4
 
-autodoc_default_options = {"members": True, "member-order": "bysource", "show-inheritance": False}
+autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
@@ -47,7 +48,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "min_reported_time": 1e9,
     "write_computation_times": False,
-    "plot_gallery": True,
+    "plot_gallery": not os.environ.get("DRAFT"),
     "abort_on_example_error": True,
     "image_scrapers": ("figure_scraper.scrape",),
     "ignore_repr_types": r"matplotlib",
@@ -59,6 +60,7 @@ html_title = "posse"
 html_logo = html_favicon = "../src/posse/service/dashboard/static/icon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
 smartquotes = False  # --quick is two hyphens
 html_copy_source = False
 html_show_sourcelink = False
@@ -67,7 +69,6 @@ html_context = {"default_mode": "auto"}
 html_theme_options = {
     "logo": {"text": "posse"},
     "navigation_with_keys": False,
-    "show_nav_level": 1,
     "navbar_align": "left",
     "header_links_before_dropdown": 7,
     "footer_start": [],

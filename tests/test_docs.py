@@ -145,3 +145,13 @@ def test_no_class_name_stands_for_two_things():
         name for path in (ROOT / "src").rglob("*.py") for name in re.findall(r"^class (\w+)", path.read_text(), re.M)
     ]
     assert [name for name in set(found) if found.count(name) > 1] == []
+
+
+def test_every_picture_is_made_by_a_script_and_shown_by_a_page():
+    scripts = " ".join(path.read_text() for path in (ROOT / "docs" / "pictures").glob("*.py"))
+    pages = " ".join(page.read_text() for page in DOCUMENTS)
+    pictures = [path for path in (ROOT / "docs" / "images").rglob("*") if path.is_file()]
+    assert len(pictures) > 10
+    alone = [path for path in pictures if path.parent.name == "images"]  # those in a folder are named by a rule
+    assert [path.name for path in alone if path.stem not in scripts] == []
+    assert [path.name for path in pictures if f"/{path.name})" not in pages] == []

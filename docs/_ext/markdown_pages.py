@@ -2,8 +2,10 @@
 
 - `<!-- made: commands -->` is replaced, with its paragraph, by what `reference_parts` makes from the code.
 - A page that begins with `<!-- page: CONTRIBUTING.md -->` is that file of the repository, with its links changed.
-- A page with `<!-- contents -->` gets a table of contents: the pages that its lists and tables begin their lines with.
+- A page with `<!-- contents -->`, and a README, gets a table of contents: the pages that its lists and tables begin
+  their lines with.
 - A diagram (docs/pictures/diagrams.py) becomes a part of the page, so that it has the page's colors.
+- Tables get what a screen reader needs.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def fill(app: Any, name: str, source: list[str]) -> None:
     text = page_of(page[1], here) if page else source[0]
     text = MADE.sub(lambda found: getattr(reference_parts, found[1])(), text)
     text = LINK.sub(lambda found: to_page(found[1], here), text)
-    if "<!-- contents -->" in text:
+    if "<!-- contents -->" in text or (here != DOCS and name.endswith("README")):
         children = re.findall(r"^(?:- |\| )\[[^]]*\]\(([^)#:]+)\.(?:md|rst)\)", text, re.MULTILINE)
         text += "\n".join(["", "", "```{toctree}", ":hidden:", "", *dict.fromkeys(children), "```", ""])
     source[0] = text
@@ -69,9 +71,22 @@ def inline_diagrams(app: Any, document: nodes.document) -> None:
             image.replace_self(nodes.raw("", box, format="html"))
 
 
+def name_columns(app: Any, document: nodes.document) -> None:
+    """A table without headings has no row for them, and an empty heading is named for those who hear the page."""
+    for head in list(document.findall(nodes.thead)):
+        entries = list(head.findall(nodes.entry))
+        if not any(entry.astext().strip() for entry in entries):
+            head.parent.remove(head)
+            continue
+        for entry in entries:
+            if not entry.astext().strip():
+                entry.children = [nodes.paragraph("", "", nodes.inline("", "row", classes=["visually-hidden"]))]
+
+
 def setup(app: Any) -> dict[str, bool]:
     app.connect("builder-inited", reference_parts.write_modules)
     app.connect("autodoc-process-docstring", reference_parts.to_restructured_text, priority=400)  # before napoleon
     app.connect("source-read", fill)
     app.connect("doctree-read", inline_diagrams)
+    app.connect("doctree-read", name_columns)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from docutils import nodes
@@ -12,13 +13,14 @@ from sphinx.errors import ExtensionError
 
 def _visit(translator: Any, node: nodes.math | nodes.math_block) -> None:
     block = isinstance(node, nodes.math_block)
+    tex = re.sub(r"(\\[dt]?frac)\s*(\d)(\d)", r"\1{\2}{\3}", node.astext())  # TeX needs no braces there, docutils does
     try:
-        made = tex2mathml(node.astext(), as_block=block)
+        made = tex2mathml(tex, as_block=block)
     except MathError as error:
         raise ExtensionError(
             f"{translator.builder.current_docname}: {node.astext()!r} is no formula: {error}"
         ) from None
-    translator.body.append(f'<div class="math" tabindex="0">{made}</div>' if block else made)
+    translator.body.append(f'<div class="formula" tabindex="0">{made}</div>' if block else made)
     raise nodes.SkipNode
 
 

@@ -52,7 +52,7 @@ def public_names() -> dict[str, list[str]]:
             for name in names
         ]
         full += [name[1:] if name[0] == "~" else f"{module}.{name}" for name in SINGLE.get(module, ())]
-        pages[module] = sorted(dict.fromkeys(full), key=lambda name: name.rpartition(".")[2].lower())
+        pages[module] = sorted(dict.fromkeys(full), key=_order)
     return pages
 
 
@@ -70,6 +70,11 @@ def write_modules(app: Any) -> None:
         path = folder / f"{module}.rst"
         if not path.exists() or path.read_text() != text:
             path.write_text(text)
+
+
+def _order(name: str) -> tuple[bool, bool, str]:
+    """What most programs use first, and errors last."""
+    return _kind(name) == "exception", name.count(".") > 1, name.rpartition(".")[2].lower()
 
 
 def _kind(name: str) -> str:

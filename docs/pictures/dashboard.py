@@ -10,6 +10,7 @@ from pathlib import Path
 
 from PIL import Image
 
+from posse.service import demo
 from posse.service.client import Client
 from posse.service.demo import COMPILING, SHARING, SHOPS, ShopChain
 from posse.service.process.supervisor import background
@@ -25,6 +26,7 @@ STEP = 0.1  # seconds of the shops' own time between two groups of people
 def main() -> None:
     from browsing import chromium
 
+    demo.FORGOTTEN = 0.0  # otherwise the page would wait a minute for rewards that never come
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         database = f"sqlite:///{folder}/shops.db"
         with background(Settings(database, open=True, answer_seconds=COMPILING)) as url:
@@ -35,9 +37,9 @@ def main() -> None:
                     chain.pass_by(len(SHOPS))
                     chain.report()
             for name, scheme, size, begin in (
-                ("light", "light", (1160, 1010), None),
-                ("dark", "dark", (1160, 1010), None),
-                ("phone", "light", (390, 844), "What is known so far"),
+                ("dashboard-light.png", "light", (1160, 1010), None),
+                ("dashboard-dark.png", "dark", (1160, 1010), None),
+                ("dashboard-phone.png", "light", (390, 844), "What is known so far"),
             ):
                 view = browser.new_context(
                     viewport=dict(zip(("width", "height"), size, strict=True)), color_scheme=scheme
@@ -49,7 +51,7 @@ def main() -> None:
                 if begin is not None:
                     place = page.get_by_role("heading", name=begin).bounding_box()
                     page.evaluate("top => scrollTo(0, top - 12)", place["y"])
-                file = IMAGES / f"dashboard-{name}.png"
+                file = IMAGES / name
                 page.screenshot(path=file)
                 Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
 

@@ -147,8 +147,8 @@ def log() -> None:
     drawn = Diagram("log", 720, 330)
     rows = [
         ("set-up", "policy, arms"),
-        ("decision", "Lyon: coupon, 0.62"),
-        ("decision", "Nice: coupon, 0.58"),
+        ("decision", "coupon for Lyon"),
+        ("decision", "coupon for Nice"),
         ("reward", "Lyon's: 1"),
         ("change", "Lille joins"),
     ]
@@ -167,9 +167,9 @@ def log() -> None:
     drawn.box(250, 196, 220, 50, "what the learner knows", "a cache: it can be made again")
     uses = ["the next decision", "dashboard", "diagnosis, evaluation", "conclusion"]
     for number, words in enumerate(uses):
-        x = 10 + 180 * number
-        drawn.arrow((360, 246), (360, 264), (x + 80, 264), (x + 80, 284))
-        drawn.box(x, 284, 160, 36, words)
+        x = 5 + 180 * number
+        drawn.arrow((360, 246), (360, 264), (x + 85, 264), (x + 85, 284))
+        drawn.box(x, 284, 170, 36, words)
     drawn.write()
 
 

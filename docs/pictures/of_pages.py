@@ -1,6 +1,6 @@
 """Pictures that the code of a page makes: its Python blocks are run, and where a picture stands it is drawn.
 
-`of_pages.py planning.md` makes those of one page.
+`of_pages.py diagnosis.md` makes those of one page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 DRAWN = {
-    "planning.md": {"plan.png": "found.figure()"},
     "diagnosis.md": {
         "diagnosis.png": "diagnosis.figure()",
         "diagnosis-effects.png": "diagnosis.effects_figure()",
