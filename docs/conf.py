@@ -51,7 +51,8 @@ sphinx_gallery_conf = {
     "plot_gallery": not os.environ.get("DRAFT"),
     "abort_on_example_error": True,
     "image_scrapers": ("figure_scraper.scrape",),
-    "ignore_repr_types": r"matplotlib",
+    "ignore_repr_types": r"matplotlib|Figure",
+    "within_subsection_order": "reading_order.ReadingOrder",
     "reset_modules": (),
 }
 

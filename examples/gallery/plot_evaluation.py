@@ -9,7 +9,6 @@ import numpy as np
 
 import posse
 from posse.insight import evaluate
-from posse.insight.evaluation.figure import draw_overall
 
 # %%
 # Three regions wrote letters, made calls or paid visits, drawn at random with known probabilities. A log is any table
@@ -33,4 +32,4 @@ print(f"visits for everybody: {visit.value:.3f} [{visit.low:.3f}, {visit.high:.3
 # %%
 # A value per decision with its 95 % interval, and the difference to letters for everybody. The value of a policy that
 # learns includes what it loses while it learns.
-draw_overall(evaluation)
+evaluation.figure()

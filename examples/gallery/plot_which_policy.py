@@ -6,11 +6,7 @@ Twenty shops choose among ten offers. In which policy's hands do they lose least
 customers and luck, so a small number of problems is enough to tell them apart.
 """
 
-import matplotlib.pyplot as plt
-
 import posse
-
-plt.style.use("posse.figures.house")
 
 # %%
 # The problems are drawn as in the paper: eight of the ten arms are bad for everybody, and for each arm the players'
@@ -24,9 +20,4 @@ print(result)
 # *Regret* is what was lost compared with always choosing each player's best arm. Two gains add up in PosseTS: it
 # models how noisy rewards are, and it shares data between players. Ind-TS-V has the same model and shares nothing,
 # so the distance between these two is what sharing is worth.
-figure, axes = plt.subplots(figsize=(7.2, 3.6), layout="constrained")
-for policy, regret in zip(result.policies, result.regret.mean(axis=(1, 2)), strict=True):
-    axes.plot(result.checkpoints, regret, color=policy.look.color, linestyle=policy.look.line, label=policy.label)
-axes.set(xlabel="round", ylabel="regret of all players", xlim=(0, 10_000), ylim=0)
-axes.legend()
-plt.show()
+result.plot()

@@ -30,20 +30,30 @@ class Bar:
         if spent < self.quiet_seconds and not self.shown:
             return
         filled = int(fraction * self.width)
-        left = f"{spent * (1 - fraction) / fraction:,.0f} s left" if fraction > 0 else "…"
+        left = f"{for_people(spent * (1 - fraction) / fraction)} left" if fraction > 0 else "…"
         text = f"[{'█' * filled}{'·' * (self.width - filled)}] {fraction:4.0%}  {left}"
         if not self.line.rewrites:
-            text = f"{int(fraction * 10) * 10} % done\n"
+            text = f"{int(fraction * 10) * 10} % done"
         if text == self.shown:
             return
         self.shown = text
         if not self.line.rewrites:
-            self.line.out.write(text)
-            self.line.out.flush()
+            print(text if fraction == 1 else f"{text}, {left}", file=self.line.out, flush=True)
         elif fraction < 1:
             self.line.write(text)
         else:
-            self.line.end(f"done in {spent:,.0f} s")
+            self.line.end(f"done in {for_people(spent)}")
+
+
+def for_people(seconds: float) -> str:
+    """A time, in the unit that people would take.
+
+    >>> for_people(95.3), for_people(1_000), for_people(20_000)
+    ('95 s', '17 min', '5.6 h')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def reporter(progress: Progress) -> Callable[[float], None] | None:
