@@ -24,10 +24,10 @@ SHARED = [cls for cls in all_policies() if "lane" in cls.named_by("summary")]
 class Lanes:
     """Threads that take turns from barrier to barrier, always in this order, so that each could be the fastest."""
 
-    def __init__(self, order, dealt=None, barrier=None):
+    def __init__(self, order, dealt=None, barrier=None, patience=60):
         self.order, self.turns = order, {}
         self.next = dict(zip(order, order[1:] + order[:1], strict=True))
-        self.errors = []
+        self.errors, self.patience = [], patience
         self.names = {"dealt": dealt or self.dealt, "barrier": barrier or self.barrier}
 
     def dealt(self, lane, count):
@@ -35,7 +35,7 @@ class Lanes:
 
     def barrier(self, lane):
         self.turns[self.next[lane]].release()
-        if not self.turns[lane].acquire(timeout=60):
+        if not self.turns[lane].acquire(timeout=self.patience):
             raise TimeoutError("a thread waits at a barrier that another never comes to")
 
     def run(self, cls, tables):
@@ -129,4 +129,4 @@ def test_missing_barriers_are_noticed(order):
 
 
 def test_work_that_is_done_twice_is_noticed():
-    assert noticed(Lanes([0, 1, 2], dealt=lambda lane, count: range(count)))
+    assert noticed(Lanes([0, 1, 2], dealt=lambda lane, count: range(count), patience=5))
