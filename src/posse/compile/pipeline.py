@@ -16,6 +16,7 @@ from typing import Any, cast
 from numba.core import compiler, event, sigutils, typing
 from numba.core.codegen import JITCodeLibrary
 from numba.core.typed_passes import AnnotateTypes, NativeLowering, NopythonRewrites
+from numba.core.types.functions import BaseFunction
 from numba.core.untyped_passes import InlineClosureLikes, MakeFunctionToJitFunction
 
 from posse.compile.lowering import KernelContext, KernelLowering, types
@@ -75,22 +76,30 @@ class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
             manager.run(self._final_module, builder)
 
 
-SCALARS = (types.Integer, types.Float, types.Boolean, types.IntegerLiteral)
-
-
 class KernelTyping(typing.Context):  # type: ignore[misc]
-    """What types numba's functions give, remembered: every sum would look through dozens of ways to add."""
+    """What numba knows of types, with what it has found out: each sum would look through dozens of ways to add."""
 
-    def resolve_function_type(self, func: Any, args: Any, kws: Any) -> Any:
-        scalars = not kws and all(isinstance(each, SCALARS) for each in args)
-        found = self.known.get((func, args)) if scalars else None
+    known: dict[Any, Any]
+
+
+def remember_types(find: Callable[..., Any]) -> Callable[..., Any]:
+    """numba's way to find the types of a call of one of its functions, with a memory for kernels."""
+
+    def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
+        if kws or not isinstance(context, KernelTyping) or not all(each.is_precise() for each in args):
+            return find(function, context, args, kws)
+        found = context.known.get((function, args))
         if found is None:
-            found = super().resolve_function_type(func, args, kws)
-            kind = self._lookup_global(func) or func
+            found = find(function, context, args, kws)
             # What numba has in Python is compiled with the options of its caller, and so looked up each time.
-            if scalars and found and isinstance(kind, types.Function) and kind.get_impl_key(found) == kind.typing_key:
-                self.known[func, args] = found
+            if function.get_impl_key(found) == function.typing_key:
+                context.known[function, args] = found
         return found
+
+    return get_call_type
+
+
+BaseFunction.get_call_type = remember_types(BaseFunction.get_call_type)
 
 
 @functools.cache
@@ -112,7 +121,7 @@ class KernelCompiler(compiler.Compiler):  # type: ignore[misc]
     def define_pipelines(self) -> Any:
         """The passes."""
         self.state.targetctx.__class__ = KernelContext
-        self.state.typingctx = remembering(self.state.typingctx)
+        self.state.typingctx = self.state.targetctx.typing_context = remembering(self.state.typingctx)
         (passes,) = super().define_pipelines()
         code = self.state.func_id.code
         inner = any(isinstance(constant, CodeType) for constant in code.co_consts)
