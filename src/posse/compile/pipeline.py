@@ -61,14 +61,15 @@ class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
             if isinstance(library, CalleeLibrary):
                 todo += [each for each in library._linking_libraries if each not in found]
                 found.update(dict.fromkeys(library._linking_libraries))
-                self._reload_init.update(library._reload_init)
+                if hasattr(self, "_reload_init"):  # not in older versions
+                    self._reload_init.update(library._reload_init)
                 self._final_module.link_in(library.own_module(), preserve=True)
         self._linking_libraries = [library for library in found if not isinstance(library, CalleeLibrary)]
         super().finalize()
 
     def _optimize_final_module(self) -> None:
         """Optimize once. numba does so twice, to drop reference counts in between; there are none."""
-        manager = getattr(self._codegen, "_mpm_full", None)  # before numba 0.61
+        manager = getattr(self._codegen, "_mpm_full", None)  # of older versions
         if manager is not None:
             manager.run(self._final_module)
         else:
