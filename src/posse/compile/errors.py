@@ -210,7 +210,8 @@ def _wrong_return(walk: Walk, place: CodePlace, text: str) -> tuple[str, CodePla
     found = re.search(WRONG_RETURN, text)
     for line, node in place.nodes():
         if line == place.line and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
-            called = _called(node, {**place.function.__globals__, **walk.names}, walk.names)
+            function: Any = place.function
+            called = _called(node, {**function.__globals__, **walk.names}, walk.names)
             if found and called:
                 gives = found[2] or _kind(found[1] or _split(found[3])[-1])
                 returned = _beginning(called).find(lambda node: isinstance(node, ast.Return))

@@ -100,7 +100,7 @@ def remember_types(find: Callable[..., Any]) -> Callable[..., Any]:
     return get_call_type
 
 
-BaseFunction.get_call_type = remember_types(BaseFunction.get_call_type)
+BaseFunction.get_call_type = remember_types(BaseFunction.get_call_type)  # type: ignore[method-assign]
 
 
 @functools.cache

@@ -59,11 +59,11 @@ def evaluate_arm(state, run, arm, log_T, constants):
     arms, players = run.center.shape
     centers, scales = run.center[arm], run.scale[arm]
     shared = shared_now(state, arm)
-    for place in range(players):
-        player = np.uint64(place)
-        own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-        expected = expected_at(state.of_pair, (arm, player))
-        centers[player], scales[player] = index_of(own, shared, known, expected, players, arms, log_T, constants)
+    for number in range(players):
+        each = np.uint64(number)
+        own, known = own_of(state.indexed, (arm, each)), player_of(state.of_player, each)
+        expected = expected_at(state.of_pair, (arm, each))
+        centers[each], scales[each] = index_of(own, shared, known, expected, players, arms, log_T, constants)
     for first in range(0, players if RANDOMISED and not BETA else 0, WIDTH):
         place = rough_place(arm, np.uint64(first), arms)
         for player in range(first, min(first + WIDTH, players)):
