@@ -72,6 +72,14 @@ class TestCompileError:
         assert caught.value.__suppress_context__
         assert type(caught.value.original).__module__.startswith(("numba", "builtins"))
 
+    @pytest.mark.parametrize("name", ["one number", "three numbers"])
+    def test_a_learner_says_the_same(self, name, mine, tmp_path):
+        body, reason = WRONG[name]
+        with pytest.raises(CompileError) as caught:
+            posse.Learner(mine(body), players=["a", "b"], arms=["x", "y"], seed=1).choose("a")
+        place = f'  File "{tmp_path / "mine.py"}", line 13'
+        assert str(caught.value).splitlines() == [f"Mine.index cannot be compiled: {reason}", place, f"    {body}"]
+
     def test_a_helper_is_named_with_its_own_line(self, mine):
         with pytest.raises(CompileError, match=r"helper cannot be compiled: math has no 'lg'\n.*line 7\n"):
             posse.Learner(mine("return helper(n), 0.0"), players=["a"], arms=["x", "y"], seed=1).choose("a")

@@ -8,11 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numba
-from numba.core import compiler
-from numba.core.codegen import JITCodeLibrary
 
 from posse.compile.cache import cached
 from posse.compile.errors import watched
+from posse.compile.pipeline import CalleeCompiler, EntryCompiler, make_lean
 from posse.compile.walk import Walk
 
 OPTIONS: dict[str, Any] = {
@@ -72,44 +71,6 @@ def _compile_callee(function: Callable[..., Any]) -> Any:
     inline, options = not hasattr(function, "out_of_line"), dict(OPTIONS)
     if hasattr(function, "fused"):
         options["fastmath"] = options["fastmath"] | {"contract": True}
-    return numba.njit(forceinline=inline, no_cpython_wrapper=True, pipeline_class=CalleeCompiler, **options)(function)
-
-
-class CalleeLibrary(JITCodeLibrary):  # type: ignore[misc]
-    """The code of a function that only other compiled functions call.
-
-    It is neither optimized nor made into machine code by itself: that happens in the kernel that it becomes part of.
-    numba does both for every function at every level of calls, which takes more than half of the time.
-    """
-
-    def _optimize_final_module(self) -> None:
-        """Leave it as it is."""
-
-    def _finalize_final_module(self) -> None:
-        """Make no machine code."""
-        self._finalized = True
-
-
-class CalleeCompiler(compiler.Compiler):  # type: ignore[misc]
-    """numba's compiler, up to the code that callers take in."""
-
-    def compile_extra(self, func: Callable[..., Any]) -> Any:
-        """Compile a function as part of others."""
-        self.state.flags.no_compile = True  # no machine code
-        self.state.library = CalleeLibrary(self.state.targetctx.codegen(), func.__qualname__)
-        result = super().compile_extra(func)
-        # numba finds functions by their entry points, which must be builtins. This one is never called.
-        key = list[Any]().append
-        self.state.targetctx.insert_user_function(key, result.fndesc, [result.library])
-        return result._replace(entry_point=key)
-
-
-class EntryCompiler(compiler.Compiler):  # type: ignore[misc]
-    """numba's compiler for a kernel that Python calls."""
-
-    def compile_extra(self, func: Callable[..., Any]) -> Any:
-        """Compile a kernel, and connect the functions in it with their environments, as numba does for cached ones."""
-        result = super().compile_extra(func)
-        for environment in result._find_referenced_environments():
-            result.library.codegen.set_env(environment.env_name, environment)
-        return result
+    jit = numba.njit(forceinline=inline, no_cpython_wrapper=True, pipeline_class=CalleeCompiler, **options)
+    dispatcher = jit(function)
+    return make_lean(dispatcher) if function.__module__.startswith("posse.") else dispatcher

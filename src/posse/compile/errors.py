@@ -210,7 +210,8 @@ def _wrong_return(walk: Walk, place: CodePlace, text: str) -> tuple[str, CodePla
     found = re.search(WRONG_RETURN, text)
     for line, node in place.nodes():
         if line == place.line and isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):
-            called = _called(node, walk.names)
+            function: Any = place.function
+            called = _called(node, {**function.__globals__, **walk.names}, walk.names)
             if found and called:
                 gives = found[2] or _kind(found[1] or _split(found[3])[-1])
                 returned = _beginning(called).find(lambda node: isinstance(node, ast.Return))
@@ -218,14 +219,14 @@ def _wrong_return(walk: Walk, place: CodePlace, text: str) -> tuple[str, CodePla
     return None
 
 
-def _called(node: Any, scope: Mapping[str, Any]) -> FunctionType | None:
-    """The function whose result an assignment or a `return` takes. One that posse made stands for the one it calls."""
+def _called(node: Any, scope: Mapping[str, Any], names: Mapping[str, Any]) -> FunctionType | None:
+    """The function whose result an assignment or a `return` takes. One of posse's stands for the one it calls."""
     called = scope.get(getattr(getattr(node.value, "func", None), "id", ""))
     if not isinstance(called, FunctionType):
         return None
-    made = called.__code__.co_filename.startswith("<posse ")
-    returns = [each for _, each in _beginning(called).nodes() if isinstance(each, ast.Return)] if made else []
-    return _called(returns[0], called.__globals__) or called if returns else called
+    own = called.__module__.startswith("posse.")
+    returns = [each for _, each in _beginning(called).nodes() if isinstance(each, ast.Return)] if own else []
+    return _called(returns[0], {**called.__globals__, **names}, names) or called if returns else called
 
 
 def _first_line(text: str) -> str:

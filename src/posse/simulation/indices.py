@@ -1,6 +1,7 @@
 """How the round loop forms centers and scales from what the policy knows, and notices those that are not numbers.
 
-What comes from `posse.policies.bound` is bound for each policy.
+What comes from `posse.policies.bound` is bound for each policy. Players and arms are unsigned here, as where they are
+looked up, so that everything is compiled for one kind of number.
 """
 
 import numpy as np
@@ -58,22 +59,23 @@ def evaluate_arm(state, run, arm, log_T, constants):
     arms, players = run.center.shape
     centers, scales = run.center[arm], run.scale[arm]
     shared = shared_now(state, arm)
-    for player in range(players):
-        own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-        expected = expected_at(state.of_pair, (arm, player))
-        centers[player], scales[player] = index_of(own, shared, known, expected, players, arms, log_T, constants)
+    for number in range(players):
+        each = np.uint64(number)
+        own, known = own_of(state.indexed, (arm, each)), player_of(state.of_player, each)
+        expected = expected_at(state.of_pair, (arm, each))
+        centers[each], scales[each] = index_of(own, shared, known, expected, players, arms, log_T, constants)
     for first in range(0, players if RANDOMISED and not BETA else 0, WIDTH):
-        place = rough_place(arm, first, arms)
+        place = rough_place(arm, np.uint64(first), arms)
         for player in range(first, min(first + WIDTH, players)):
             at = place + np.uint64(player - first)
             put_rough(run.rough, at, centers[player], scales[player])
     room = 0
     for player in range(players):
-        room |= beyond(run, arm, player, LARGE)
+        room |= beyond(run, arm, np.uint64(player), LARGE)
     wrong = False
     for player in range(players if room < 0 else 0):
-        if beyond(run, arm, player, LARGE) < 0:
-            wrong |= check_large(run, arm, player)
+        if beyond(run, arm, np.uint64(player), LARGE) < 0:
+            wrong |= check_large(run, arm, np.uint64(player))
     return wrong
 
 
@@ -81,10 +83,11 @@ def evaluate_arm(state, run, arm, log_T, constants):
 def evaluate_all(state, run, log_T, constants):
     """Form every center and scale; return whether one is NaN."""
     wrong = False
-    for arm in range(run.center.shape[0]):
+    for place in range(run.center.shape[0]):
+        arm = np.uint64(place)
         if AT_OWN_PULL:
             for player in range(run.center.shape[1]):
-                see(state, arm, (arm, player))
+                see(state, arm, (arm, np.uint64(player)))
         wrong |= evaluate_arm(state, run, arm, log_T, constants)
     return wrong
 
@@ -93,8 +96,9 @@ def evaluate_all(state, run, log_T, constants):
 def evaluate_pulled(state, run, log_T, constants):
     """Form the centers and scales of pairs that were pulled since theirs were formed; return whether one is NaN."""
     wrong = False
-    for arm in range(state.statistics[COUNT].shape[0]):
-        for player in range(state.statistics[COUNT].shape[1]):
+    for row in range(state.statistics[COUNT].shape[0]):
+        for column in range(state.statistics[COUNT].shape[1]):
+            arm, player = np.uint64(row), np.uint64(column)
             if state.indexed[COUNT][arm, player] != state.statistics[COUNT][arm, player]:
                 copy_own(state.indexed, state.statistics, (arm, player))
                 wrong |= evaluate(state, run, arm, player, shared_now(state, arm), log_T, constants)

@@ -247,9 +247,9 @@ def learn(state, run, players, arms, count, t, anytime, log_T, constants):
     """Share what was counted, and form the indices that it changes; return whether one is NaN."""
     wrong = False
     changed = share_round(state, players, arms, count, t, anytime, log_T, constants)
-    if changed == ALL:
+    if SCHEDULED and changed == ALL:
         wrong = evaluate_all(state, run, log_T, constants)
-    elif changed == PULLED:
+    elif SCHEDULED and changed == PULLED:
         wrong = evaluate_pulled(state, run, log_T, constants)
     elif SCHEDULED or (AT_OWN_PULL and not anytime):
         for place in range(count):
@@ -294,7 +294,7 @@ def look(state, run, active, concurrent, t, anytime, log_T, constants):
     if AT_OWN_PULL or SCHEDULED:
         for place in range(active.size):
             for arm in range(arms):
-                wrong |= evaluate_as_seen(state, run, arm, active[place], log_T, constants)
+                wrong |= evaluate_as_seen(state, run, np.uint64(arm), active[place], log_T, constants)
         return wrong
     oldest = t - 2  # whose data everybody has when nobody ever misses a round
     if not concurrent:
@@ -305,9 +305,9 @@ def look(state, run, active, concurrent, t, anytime, log_T, constants):
         if anytime or state.pulled_at[arm] > oldest:
             if active.size < players:
                 for place in range(active.size):
-                    wrong |= evaluate_as_seen(state, run, arm, active[place], log_T, constants)
+                    wrong |= evaluate_as_seen(state, run, np.uint64(arm), active[place], log_T, constants)
             else:
-                wrong |= evaluate_arm(state, run, arm, log_T, constants)
+                wrong |= evaluate_arm(state, run, np.uint64(arm), log_T, constants)
     return wrong
 
 
@@ -318,7 +318,7 @@ def settle(state, run, clock, t, constants):
     log_T = log_of(t, clock)
     for arm in range(run.center.shape[0]):
         for player in range(run.center.shape[1]):
-            evaluate_as_seen(state, run, arm, player, log_T, constants)
+            evaluate_as_seen(state, run, np.uint64(arm), np.uint64(player), log_T, constants)
 
 
 def choose(state, run, begin, end, places, t, key):

@@ -49,11 +49,11 @@ def side_by_side(rough, players, arms):
     """Where the rough centers of these players begin, side by side; unless they are, copy them to a last tile."""
     first, last = players[0], players[players.size - 1]
     if np.int64(last - first) == players.size - 1 and first // ROW == last // ROW:
-        return rough_place(0, first, arms)
+        return rough_place(np.uint64(0), first, arms)
     tile = np.uint64(rough.size - 2 * WIDTH * arms_in_pairs(arms))
     for arm in range(arms):
         for lane in range(players.size):
-            place, to = rough_place(arm, players[lane], arms), tile + np.uint64(2 * WIDTH * arm + lane)
+            place, to = rough_place(np.uint64(arm), players[lane], arms), tile + np.uint64(2 * WIDTH * arm + lane)
             rough[to], rough[to + ROW] = rough[place], rough[place + ROW]
     return tile
 

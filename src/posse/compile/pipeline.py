@@ -1,0 +1,180 @@
+"""numba's compiler, without what kernels do not need.
+
+A kernel is one piece of code: every function that it reaches is put into it as numba's frontend made it, and then all
+of it is optimized at once, and made into machine code. numba by itself does both for every function at every level of
+calls.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable
+from types import CodeType
+from typing import Any, cast
+
+from numba.core import compiler, event, sigutils, typing
+from numba.core.codegen import JITCodeLibrary
+from numba.core.typed_passes import AnnotateTypes, NativeLowering, NopythonRewrites
+from numba.core.types.functions import BaseFunction
+from numba.core.untyped_passes import InlineClosureLikes, MakeFunctionToJitFunction
+
+from posse.compile.lowering import KernelContext, KernelLowering, types
+
+
+class CalleeLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a function that only other compiled functions call, as the frontend made it."""
+
+    _shared_module: Any
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """Leave it as it is, but say how data lies in memory."""
+        ll_module.data_layout = self._codegen._data_layout
+
+    def finalize(self) -> None:
+        """Neither link nor optimize it, and make no machine code."""
+        self._finalized = True
+
+    def own_module(self) -> Any:
+        """Its code, without what it calls, in a form that may come several times."""
+        if self._shared_module is None:
+            for function in self._final_module.functions:
+                if not function.is_declaration and function.linkage.name == "external":
+                    function.linkage = "linkonce_odr"
+            self._shared_module = self._final_module
+        return self._shared_module
+
+
+class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
+    """The code of a kernel that Python calls."""
+
+    _linking_libraries: list[Any]
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def finalize(self) -> None:
+        """Link all functions that it reaches, each once; then optimize, and make machine code."""
+        found: dict[Any, None] = dict.fromkeys(self._linking_libraries)
+        todo = list(found)
+        for library in todo:
+            if isinstance(library, CalleeLibrary):
+                todo += [each for each in library._linking_libraries if each not in found]
+                found.update(dict.fromkeys(library._linking_libraries))
+                if hasattr(self, "_reload_init"):  # not in older versions
+                    self._reload_init.update(library._reload_init)
+                self._final_module.link_in(library.own_module(), preserve=True)
+        self._linking_libraries = [library for library in found if not isinstance(library, CalleeLibrary)]
+        super().finalize()
+
+    def _optimize_final_module(self) -> None:
+        """Optimize once. numba does so twice, to drop reference counts in between; there are none."""
+        manager = getattr(self._codegen, "_mpm_full", None)  # of older versions
+        if manager is not None:
+            manager.run(self._final_module)
+        else:
+            manager, builder = self._codegen._module_pass_manager()
+            manager.run(self._final_module, builder)
+
+
+class KernelTyping(typing.Context):  # type: ignore[misc]
+    """What numba knows of types, with what it has found out: each sum would look through dozens of ways to add."""
+
+    known: dict[Any, Any]
+
+
+def remember_types(find: Callable[..., Any]) -> Callable[..., Any]:
+    """numba's way to find the types of a call of one of its functions, with a memory for kernels."""
+
+    def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
+        if kws or not isinstance(context, KernelTyping) or not all(each.is_precise() for each in args):
+            return find(function, context, args, kws)
+        found = context.known.get((function, args))
+        if found is None:
+            found = find(function, context, args, kws)
+            # What numba has in Python is compiled with the options of its caller, and so looked up each time.
+            if function.get_impl_key(found) == function.typing_key:
+                context.known[function, args] = found
+        return found
+
+    return get_call_type
+
+
+BaseFunction.get_call_type = remember_types(BaseFunction.get_call_type)  # type: ignore[method-assign]
+
+
+@functools.cache
+def remembering(context: Any) -> KernelTyping:
+    """A typing context that remembers."""
+    remembers = copy.copy(context)
+    remembers.__class__ = KernelTyping
+    remembers.known = {}
+    return cast(KernelTyping, remembers)
+
+
+UNUSED = {NopythonRewrites, AnnotateTypes}  # for sums of whole arrays, and for listings
+FOR_INNER_FUNCTIONS = {InlineClosureLikes, MakeFunctionToJitFunction}
+
+
+class KernelCompiler(compiler.Compiler):  # type: ignore[misc]
+    """numba's compiler with the passes that kernels need."""
+
+    def define_pipelines(self) -> Any:
+        """The passes."""
+        self.state.targetctx.__class__ = KernelContext
+        self.state.typingctx = self.state.targetctx.typing_context = remembering(self.state.typingctx)
+        (passes,) = super().define_pipelines()
+        code = self.state.func_id.code
+        inner = any(isinstance(constant, CodeType) for constant in code.co_consts)
+        unused = UNUSED if inner else UNUSED | FOR_INNER_FUNCTIONS
+        kept = [each for each in passes.passes if each[0] not in unused]
+        passes.passes = [(KernelLowering if each is NativeLowering else each, what) for each, what in kept]
+        self.state.type_annotation = None
+        return [passes]
+
+
+class CalleeCompiler(KernelCompiler):
+    """numba's compiler, up to the code that callers take in."""
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        """Compile a function as part of others."""
+        self.state.flags.no_compile = True  # no machine code
+        self.state.library = CalleeLibrary(self.state.targetctx.codegen(), func.__qualname__)
+        result = super().compile_extra(func)
+        # numba finds functions by their entry points, which must be builtins. This one is never called.
+        key = list[Any]().append
+        self.state.targetctx.insert_user_function(key, result.fndesc, [result.library])
+        return result._replace(entry_point=key)
+
+
+class EntryCompiler(KernelCompiler):
+    """numba's compiler for a kernel that Python calls."""
+
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        """Compile a kernel, and connect the functions in it with their environments, as numba does for cached ones."""
+        self.state.library = EntryLibrary(self.state.targetctx.codegen(), func.__qualname__)
+        self.state.library.enable_object_caching()
+        result = super().compile_extra(func)
+        for environment in result._find_referenced_environments():
+            result.library.codegen.set_env(environment.env_name, environment)
+        return result
+
+
+def make_lean(dispatcher: Any) -> Any:
+    """Let one of posse's own functions be compiled once for all whole numbers, and without a record of the time."""
+    fold = dispatcher._compiler.fold_argument_types
+
+    def fold_argument_types(args: Any, kws: Any) -> Any:
+        signature, folded = fold(args, kws)
+        return signature, tuple(types.unliteral(each) for each in folded)
+
+    def compile_(signature: Any) -> Any:
+        args, returned = sigutils.normalize_signature(signature)
+        if args not in dispatcher.overloads:
+            data = {"dispatcher": dispatcher, "args": args, "return_type": returned}
+            with event.trigger_event("numba:compile", data=data):
+                dispatcher.add_overload(dispatcher._compiler.compile(args, returned))
+        return dispatcher.overloads[args].entry_point
+
+    dispatcher._compiler.fold_argument_types, dispatcher.compile = fold_argument_types, compile_
+    return dispatcher
