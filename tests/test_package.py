@@ -19,7 +19,12 @@ import posse
 
 ROOT = Path(__file__).parent.parent
 VENDOR = ROOT / "src/posse/service/dashboard/static/vendor"
-LOCKED = {"requirements.lock": "experiments", "requirements-service.lock": "service", "requirements-dev.lock": "dev"}
+LOCKED = {
+    "requirements.lock": "experiments",
+    "requirements-service.lock": "service",
+    "requirements-docs.lock": "docs",
+    "requirements-dev.lock": "dev",
+}
 
 
 def test_the_version_is_the_same_everywhere():
