@@ -127,7 +127,7 @@ def test_indices_from_a_beta_law():
     ids=str,
 )
 def test_every_schedule(policy, who):
-    assert_same(a_problem(), policy, 16, schedule=who)
+    assert_same(a_problem(), policy, 9 if short else 16, schedule=who)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ import matplotlib.pyplot as plt
 import pytest
 from matplotlib.figure import Figure
 
+from posse.policies import user
+
 FOLDER = Path(__file__).parents[1] / "examples" / "gallery"
 SCRIPTS = sorted(FOLDER.glob("plot_*.py"))
 
@@ -38,6 +40,7 @@ def figures(monkeypatch):
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_a_script_runs_and_draws(script, figures, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(user, "_imported", {})  # as in a new process
     runpy.run_path(str(script))
     assert figures
     for figure in figures:

@@ -71,7 +71,7 @@ BROKEN = [
     ("horizon = 40", 'horizon = 40\nextra_policies = [{ name = "IndTS" }]', None, "label of two policies"),
     ("horizon = 40", "horizon = 40\nschedule = { zipf = -1 }", "schedule = { zipf = -1 }", "[0, 10]"),
     ('family = "subpar"', "", "[study.problems]", "family, means and file"),
-    ('name = "IndTS"', 'name = "IndTSS"', 'name = "IndTSS"', "(did you mean IndTS?), but expected one of BayesUCB"),
+    ('name = "IndTS"', 'name = "IndTSS"', 'name = "IndTSS"', "(did you mean IndTS?), but expected one of "),
     ('name = "IndTS"', 'name = "posse-ts"', 'name = "posse-ts"', "did you mean PosseTS?"),
     ("horizon = 40", 'horizon = 40\nschedule = "sequentially"', None, "did you mean sequential?"),
     ("horizon = 40", "horizon = 40\nschedule = { randon = 0.5 }", None, "did you mean random?"),

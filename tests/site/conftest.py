@@ -1,4 +1,7 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "service"))  # its browser
+sys.path += [
+    str(Path(__file__).parents[1] / "service"),
+    str(Path(__file__).parents[1]),
+]  # its browser; what tests share

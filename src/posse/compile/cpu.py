@@ -73,4 +73,4 @@ def _compile_callee(function: Callable[..., Any]) -> Any:
         options["fastmath"] = options["fastmath"] | {"contract": True}
     jit = numba.njit(forceinline=inline, no_cpython_wrapper=True, pipeline_class=CalleeCompiler, **options)
     dispatcher = jit(function)
-    return make_lean(dispatcher) if function.__module__.startswith("posse.") else dispatcher
+    return make_lean(dispatcher) if (function.__module__ or "").startswith("posse.") else dispatcher

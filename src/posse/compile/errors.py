@@ -224,7 +224,7 @@ def _called(node: Any, scope: Mapping[str, Any], names: Mapping[str, Any]) -> Fu
     called = scope.get(getattr(getattr(node.value, "func", None), "id", ""))
     if not isinstance(called, FunctionType):
         return None
-    own = called.__module__.startswith("posse.")
+    own = (called.__module__ or "").startswith("posse.")
     returns = [each for _, each in _beginning(called).nodes() if isinstance(each, ast.Return)] if own else []
     return _called(returns[0], {**called.__globals__, **names}, names) or called if returns else called
 
