@@ -116,11 +116,23 @@ class NegativeScale(Broken):
 class PromisesNoDraws(Broken):
     randomised = False
 
+    @staticmethod
+    def index(n, s, N, S, M, log_T):
+        return s / max(n, 1.0), 1.0 if n == 0 else 0.0
+
 
 @pytest.mark.parametrize("cls", [NotANumber, NegativeScale, PromisesNoDraws], ids=lambda cls: cls.__name__)
 def test_the_contract_catches_wrong_indices(cls):
     with pytest.raises((AssertionError, ZeroDivisionError)):
         policies.check_index_values(cls())
+
+
+def test_a_bonus_that_is_returned_as_a_scale_is_noticed_at_once():
+    class BonusAsScale(Broken):
+        randomised = False
+
+    with pytest.raises(ValueError, match=r"BonusAsScale.index returns the scale 1, but randomised = False"):
+        BonusAsScale()
 
 
 @dataclasses.dataclass(frozen=True)

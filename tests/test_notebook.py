@@ -143,6 +143,18 @@ def test_a_plot_has_the_mean_and_the_deviation_over_problems_in_the_order_of_the
     assert [text.get_text() for text in figure.texts] == ["Means over 2 problems; bands: ± one standard deviation."]
 
 
+def test_the_bands_of_a_plot_may_be_the_intervals_of_its_means():
+    repeated = posse.simulate(PROBLEM, [posse.IndTS(), posse.IndUCB()], 10, replications=3)
+    figure = repeated.plot(0.95)
+    for band, regret in zip(figure.axes[0].collections, repeated.regret, strict=True):
+        half = 4.302653 * np.std(regret[0], axis=0, ddof=1) / np.sqrt(3)  # Student's t, two degrees of freedom
+        assert np.isclose(band.get_paths()[0].vertices[:, 1].max(), (np.mean(regret[0], axis=0) + half).max())
+    assert figure.texts[0].get_text().endswith("bands: 95 % confidence intervals of the means.")
+    assert posse.simulate(PROBLEM, posse.IndUCB(), 10).plot(0.95).texts[0].get_text() == "One replication."
+    with pytest.raises(ValueError, match="level=1"):
+        repeated.plot(1)
+
+
 def test_a_plot_of_one_problem_is_over_its_replications():
     one = posse.simulate(PROBLEM, posse.IndUCB(), 10, replications=3).plot()
     assert one.texts[0].get_text().startswith("Means over 3 replications")

@@ -97,7 +97,11 @@ def test_means_inline_from_csv_and_npy_are_the_same(tmp_path):
     np.save(tmp_path / "two.npy", np.array([means, means[::-1]]))
     text = small(SMALL[SMALL.index("family") : SMALL.index("[[study.policies")], "SOURCE\n")
     (inline,) = parse(text.replace("SOURCE", f"means = {means}")).units()
-    for source in ("m.csv", "m.npy"):
+    for name, corner, players in (("named", "clinic", "ab"), ("numbered", "player", "12"), ("pandas", "", "01")):
+        lines = [f"{player},{','.join(map(str, row))}" for player, row in zip(players, means, strict=True)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"{corner},x,y,z", *lines]))
+    (tmp_path / "arms.csv").write_text("x,y,z\n" + (tmp_path / "m.csv").read_text())
+    for source in ("m.csv", "m.npy", "arms.csv", "named.csv", "numbered.csv", "pandas.csv"):
         assert parse(text.replace("SOURCE", f'file = "{source}"'), tmp_path).units() == [inline]
     (two,) = parse(text.replace("SOURCE", 'file = "two.npy"'), tmp_path).units()
     assert two.problems.tables == (tuple(map(tuple, means)), tuple(map(tuple, means[::-1])))

@@ -166,7 +166,9 @@ def test_two_studies_of_one_name():
     ("name", "content", "words"),
     [
         ("none.csv", None, "none.csv"),
-        ("words.csv", b"a,b\n0.1,0.2\n", "line 1: could not convert"),
+        ("words.csv", b"a,b\n0.1,0.2\n0.1,x\n", "line 3: 'x' is not a number"),
+        ("names.csv", b"a,b\n", "row"),
+        ("semicolons.csv", b"0,62;0,55\n", "line 1: '62;0' is not a number"),
         ("ragged.csv", b"0.1,0.2\n0.1\n", "player 1 has 1 arms"),
         ("high.csv", b"0.1,0.2\n0.1,2\n", "in [0, 1]"),
         ("empty.csv", b"", "row"),

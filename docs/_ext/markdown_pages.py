@@ -28,8 +28,9 @@ PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security.md",
+    "examples/gallery": "gallery/index.rst",
 }
-"""Files outside of this folder that are pages, too."""
+"""What is outside of this folder and is a page, too."""
 
 
 def fill(app: Any, name: str, source: list[str]) -> None:

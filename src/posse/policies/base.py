@@ -177,6 +177,7 @@ class Policy:
             value = getattr(self, field.name)
             if value is not None or field.default is not None:  # None, where it is the default: not known
                 object.__setattr__(self, field.name, number(field.name, value))
+        self._check_promise()
         if not self.label or isinstance(self.label, OwnLabel):  # made anew for a copy with other constants
             object.__setattr__(self, "label", OwnLabel(self._own_label()))
 
@@ -216,6 +217,20 @@ class Policy:
                 if name not in allowed:
                     only = ", ".join(allowed)
                     raise TypeError(f"{cls.__name__}.{function} takes {name!r}, but it can take only: {only}")
+
+    def _check_promise(self) -> None:
+        """Raise a clear error if the index has a scale, which would be ignored where `randomised` promises none."""
+        known = {"n": 2.0, "s": 1.0, "q": 1.0, "N": 5.0, "S": 2.0, "M": 3.0, "K": 4.0, "log_T": 7.0}
+        known |= dict(zip(self.constant_names(), self.constants(), strict=True))
+        names = self.named_by("index")
+        if self.randomised or self.law is not Law.NORMAL or not set(names) <= set(known):
+            return
+        _, scale = type(self).index(*(known[name] for name in names))
+        if scale != 0:
+            raise ValueError(
+                f"{type(self).__name__}.index returns the scale {scale:g}, but randomised = False promises 0; "
+                "a bonus belongs to the center"
+            )
 
     @classmethod
     @functools.cache

@@ -16,7 +16,7 @@ from posse.policies.base import Policy
 from posse.problem import Problem
 from posse.schedule import Schedule
 from posse.simulation.feedback import Feedback
-from posse.simulation.statistics import Difference, paired_difference
+from posse.simulation.statistics import Difference, interval_width, paired_difference
 from posse.text import plural
 
 if TYPE_CHECKING:
@@ -124,18 +124,23 @@ class Result(Summarized):
         """
         return merge([self, *others])
 
-    def plot(self) -> Figure:
+    def plot(self, level: float | None = None) -> Figure:
         """Regret over rounds, a line for each policy: a matplotlib figure.
 
         A line is the mean over problems, each averaged over its replications, or over replications where there is one
-        problem. The band is one standard deviation of them wide, on either side.
+        problem. Its band extends one standard deviation to either side. With a `level`, such as 0.95, the band is the
+        mean's confidence interval in place of that: Student's t, for each round by itself.
         """
         from posse.figures.regret import draw
 
         curves = {
             label: (self.checkpoints, _units(regret)) for label, regret in zip(self.labels, self.regret, strict=True)
         }
-        return draw(curves, "problem" if len(self.problems) > 1 else "replication")
+        unit = "problem" if len(self.problems) > 1 else "replication"
+        if level is None:
+            return draw(curves, unit)
+        width = interval_width(level, len(_units(self.regret[0])))
+        return draw(curves, unit, width=width, bands=f"{100 * level:.4g} % confidence intervals of the means")
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """What polars, pandas, DuckDB and others take a table from: `polars.DataFrame(result)`; see `to_arrow`."""

@@ -29,15 +29,25 @@ def paired_difference(differences: np.ndarray, level: float = 0.95) -> Differenc
     >>> print(paired_difference(np.array([1.0, 2.0, 3.0])))
     +2 [-0.4841, 4.484] (95%, 3 pairs)
     """
-    level = number("level", level, above=0, most=1)
-    if level == 1:
-        raise ValueError("level=1, but no interval holds with certainty; expected a number below 1")
     units = len(differences)
+    width = interval_width(level, units)
     mean = float(np.mean(differences))
     if units < 2:
         return Difference(mean, -math.inf, math.inf, level, units)
-    half = student_quantile((1 + level) / 2, units - 1) * float(np.std(differences, ddof=1)) / math.sqrt(units)
+    half = width * float(np.std(differences, ddof=1))
     return Difference(mean, mean - half, mean + half, level, units)
+
+
+def interval_width(level: float, units: int) -> float:
+    """Half the width of Student's t interval for a mean of so many units, in their standard deviations.
+
+    >>> round(interval_width(0.95, 3), 3)
+    2.484
+    """
+    level = number("level", level, above=0, most=1)
+    if level == 1:
+        raise ValueError("level=1, but no interval holds with certainty; expected a number below 1")
+    return student_quantile((1 + level) / 2, units - 1) / math.sqrt(units) if units > 1 else math.inf
 
 
 def student_quantile(p: float, freedom: int) -> float:

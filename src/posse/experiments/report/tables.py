@@ -102,7 +102,7 @@ def regret_table(records: Records) -> str:
     """Final regrets for the terminal, with a star at the lowest of each row, and differences to the first policy."""
     parts = []
     for table in regret_tables(records):
-        names = [shorten(summary.describe(setting) or "all problems", 44) for setting, _, _ in table.rows]
+        names = [shorten(summary.describe(setting) or "all problems", 60) for setting, _, _ in table.rows]
         columns = [
             [shorten(label, 26) + " "]
             + [

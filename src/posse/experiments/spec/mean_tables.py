@@ -11,6 +11,7 @@ import numpy as np
 from posse.experiments.spec.study import Table
 
 MAX_PAIRS = 1_000_000  # players × arms
+CORNER = ("", "player")  # what stands over the names of players, which may be numbers
 
 
 def read_means(value: Any) -> tuple[Table, ...]:
@@ -42,15 +43,34 @@ def _read(path: Path) -> list[Any]:
     if path.suffix == ".csv":
         with path.open(newline="", encoding="utf-8-sig") as file:
             lines = csv.reader(file)
-            try:
-                return [[[float(cell) for cell in row] for row in lines if row]]
-            except ValueError as error:
-                raise ValueError(f"line {lines.line_num}: {error}") from None
+            return [_numbers([(lines.line_num, row) for row in lines if row])]
     array = np.load(path, allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim not in (2, 3) or array.dtype.kind not in "fiu":
         raise ValueError("expected an array of numbers, players × arms or problems × players × arms")
     tables = array.astype(float).tolist()
     return [tables] if array.ndim == 2 else tables
+
+
+def _numbers(rows: list[tuple[int, list[str]]]) -> list[list[float]]:
+    """The rows of a CSV file, with their lines, as numbers; the names of arms above and of players at the left go."""
+    headed = bool(rows) and not any(map(_is_number, rows[0][1]))
+    corner = rows[0][1][0].strip().lower() if headed else None
+    rows = rows[headed:]
+    named = corner in CORNER or not any(_is_number(row[0]) for _, row in rows)
+    cells = [(line, row[named:]) for line, row in rows]
+    for line, row in cells:
+        for cell in row:
+            if not _is_number(cell):
+                raise ValueError(f"line {line}: {cell!r} is not a number")
+    return [[float(cell) for cell in row] for _, row in cells]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def _checked(where: str, rows: Any) -> Table:
