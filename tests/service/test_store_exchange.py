@@ -225,6 +225,7 @@ class TestCommands:
         assert re.match(r"south is now erased-[0-9a-f]{16}\n", run("db", "erase", "teas", "south"))
         run("db", "backup", tmp_path / "copy.db")
         assert "exists already" in run("db", "backup", tmp_path / "copy.db", status=2)
+        assert "there is no folder" in run("db", "backup", tmp_path / "none" / "copy.db", status=2)
         copy = f"sqlite:///{tmp_path / 'copy.db'}"
         assert run("db", "verify", "--database", copy, "--experiment", "teas") == "all is well: 2 decisions\n"
         with store.engine.begin() as connection:

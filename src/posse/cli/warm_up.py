@@ -49,7 +49,7 @@ def _warm_up(options: argparse.Namespace) -> None:
         (_simulate if purpose == "simulate" else _learn)(policy)
     use = cache_use()
     kept = f"{plural(use.kernels, 'kernel')}, {use.bytes / 1e6:,.1f} MB, in {use.folder}"
-    print(f"compiled in {time.monotonic() - start:.1f} s; there are now {kept}")
+    print(f"compiled in {time.monotonic() - start:.1f} s; the cache now has {kept}")
 
 
 def _simulate(policy: Policy) -> None:

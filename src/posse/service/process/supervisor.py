@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -248,7 +248,12 @@ def run_worker(listener: socket.socket, settings: Settings, number: int, folder:
         become_reader(folder)
     else:
         metrics.share(folder, number)
-    say_ready = (lambda: None) if number == READER else (lambda: ready.send_bytes(b"."))
+
+    def say_ready() -> None:
+        with suppress(BrokenPipeError):  # the supervisor was killed meanwhile, so this worker is about to stop
+            if number != READER:
+                ready.send_bytes(b".")
+
     server = WorkerServer(create_app(settings), settings, say_ready)
     threading.Thread(target=_stop_with_supervisor, args=(server,), daemon=True).start()
     server.run(sockets=[listener])

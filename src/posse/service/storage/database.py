@@ -21,6 +21,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine import URL, Connection, Engine
 
+from posse.checks import output_file
 from posse.service.storage.errors import Damaged, Unavailable
 from posse.service.storage.schema import SCHEMA, metadata
 
@@ -355,10 +356,7 @@ def backup(engine: Engine, target: Path) -> None:
     """A copy of a SQLite database as it is at one moment, while others go on writing."""
     if engine.dialect.name != "sqlite":
         raise ValueError("posse backs up SQLite databases; for PostgreSQL use pg_dump, which sees one moment too")
-    if target.exists():
-        raise ValueError(f"{target} exists already; expected the name of a new file")
-    with contextlib.suppress(OSError):  # SQLite then says what is wrong
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, PRIVATE))
+    os.close(os.open(output_file(target, new=True), os.O_CREAT | os.O_WRONLY, PRIVATE))
     with explained(engine), engine.connect() as connection, contextlib.closing(sqlite3.connect(target)) as copy:
         source = connection.connection.dbapi_connection
         assert isinstance(source, sqlite3.Connection)
