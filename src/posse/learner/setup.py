@@ -48,7 +48,7 @@ class Setup:
 
     def __post_init__(self) -> None:
         if not isinstance(self.policy, Policy):
-            raise TypeError(f"policy={self.policy!r}, but expected a policy such as posse.RobustAggTS(0.1)")
+            raise TypeError(f"policy={self.policy!r}, but expected a policy such as posse.PosseTS()")
         low, high = value_range("reward_range", (self.low, self.high), "reward")
         if (self.default_reward is None) != (self.patience is None):
             given = f"default_reward={self.default_reward!r} and patience={self.patience!r}"
