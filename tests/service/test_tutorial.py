@@ -9,6 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from fleet import FULL
+
 PAGE = Path(__file__).parents[2] / "docs" / "tutorial-operator.md"
 BLOCK = re.compile(r"```sh\n(.*?)```(?:\n\n```\n(.*?)```)?", re.DOTALL)
 END = "--- the end of a block"
@@ -19,6 +22,7 @@ def looks_like(shown: str) -> str:
     return ".*?".join(re.escape(part) for part in shown.split("…"))
 
 
+@pytest.mark.skipif(not FULL, reason="kills and restarts a service on its clients' clock: make test-service FULL=1")
 def test_the_commands_of_operators_print_what_they_say(tmp_path):
     blocks = BLOCK.findall(PAGE.read_text())
     assert len(blocks) > 8
@@ -34,11 +38,11 @@ def test_the_commands_of_operators_print_what_they_say(tmp_path):
         env={**settings, "PATH": path},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     printed = done.stdout.replace(str(port), "8080").split(f"{END}\n")
     for (commands, shown), found in zip(blocks, printed, strict=False):
         if shown:
-            assert re.fullmatch(looks_like(shown), found, re.DOTALL), f"{commands}\n{found}"
+            assert re.fullmatch(looks_like(shown.rstrip()), found.rstrip(), re.DOTALL), f"{commands}\n{found}"
