@@ -225,7 +225,10 @@ class Policy:
         names = self.named_by("index")
         if self.randomised or self.law is not Law.NORMAL or not set(names) <= set(known):
             return
-        _, scale = type(self).index(*(known[name] for name in names))
+        try:
+            _, scale = type(self).index(*(known[name] for name in names))
+        except Exception:
+            return  # the compiler says what is wrong, and where
         if scale != 0:
             raise ValueError(
                 f"{type(self).__name__}.index returns the scale {scale:g}, but randomised = False promises 0; "
