@@ -1,5 +1,6 @@
 """How `make docs` builds the site. The pages are plain Markdown, which also reads well where the code is kept."""
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -7,11 +8,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "_ext"), str(HERE.parent / "src")]
 
-from posse.version import __version__  # noqa: E402
-
 project = "posse"
 author = "the posse authors"
-version = release = __version__
+version = release = importlib.import_module("posse.version").__version__
 html_show_copyright = False
 
 extensions = [

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from built import ROOT, SITE, codes_of, text_of
 from sphinx.util.inventory import InventoryFile
+from test_docs import commands_below
 
 import posse
 from posse.cli import _parser
@@ -70,17 +71,9 @@ def test_every_public_class_method_and_property_says_what_it_does():
     assert [*silent("int", type("Silent", (), {"act": lambda self: 1}))] == ["int", "int.act"]
 
 
-def below(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for command in action.choices.values():
-                yield command
-                yield from below(command)
-
-
 def test_every_command_and_argument_is_there_and_has_a_help_text():
     text, codes = text_of("reference/commands"), " ".join(codes_of("reference/commands"))
-    for command in below(_parser()):
+    for command in commands_below(_parser()):
         assert command.prog in text
         for action in command._actions:
             if action.help != argparse.SUPPRESS and not isinstance(action, argparse._SubParsersAction):

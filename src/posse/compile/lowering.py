@@ -69,7 +69,7 @@ class Models:
         return RecordModel(found, self.inlined) if is_record(kind) else found
 
 
-class KernelCalls(CPUCallConv):  # type: ignore[misc]
+class KernelCalls(CPUCallConv):
     """How functions call each other."""
 
     inlined = False
@@ -82,7 +82,7 @@ class KernelCalls(CPUCallConv):  # type: ignore[misc]
         return ArgPacker(Models(self.context.data_model_manager, self.inlined), kinds)
 
 
-class KernelContext(CPUContext):  # type: ignore[misc]
+class KernelContext(CPUContext):
     """What is compiled for, with these calls."""
 
     @property
@@ -90,7 +90,7 @@ class KernelContext(CPUContext):  # type: ignore[misc]
         return KernelCalls(self)
 
 
-class KernelLower(Lower):  # type: ignore[misc]
+class KernelLower(Lower):
     """The step from numba's form to LLVM's, where nothing is counted that refers to others."""
 
     def extract_function_arguments(self) -> Any:
@@ -194,7 +194,7 @@ class KernelLower(Lower):  # type: ignore[misc]
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class KernelLowering(NativeLowering):  # type: ignore[misc]
+class KernelLowering(NativeLowering):
     """The pass that does this step."""
 
     _name = "posse_lowering"

@@ -22,7 +22,7 @@ from numba.core.untyped_passes import InlineClosureLikes, MakeFunctionToJitFunct
 from posse.compile.lowering import KernelContext, KernelLowering, types
 
 
-class CalleeLibrary(JITCodeLibrary):  # type: ignore[misc]
+class CalleeLibrary(JITCodeLibrary):
     """The code of a function that only other compiled functions call, as the frontend made it."""
 
     _shared_module: Any
@@ -45,7 +45,7 @@ class CalleeLibrary(JITCodeLibrary):  # type: ignore[misc]
         return self._shared_module
 
 
-class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
+class EntryLibrary(JITCodeLibrary):
     """The code of a kernel that Python calls."""
 
     _linking_libraries: list[Any]
@@ -77,7 +77,7 @@ class EntryLibrary(JITCodeLibrary):  # type: ignore[misc]
             manager.run(self._final_module, builder)
 
 
-class KernelTyping(typing.Context):  # type: ignore[misc]
+class KernelTyping(typing.Context):
     """What numba knows of types, with what it has found out: each sum would look through dozens of ways to add."""
 
     known: dict[Any, Any]
@@ -116,7 +116,7 @@ UNUSED = {NopythonRewrites, AnnotateTypes}  # for sums of whole arrays, and for 
 FOR_INNER_FUNCTIONS = {InlineClosureLikes, MakeFunctionToJitFunction}
 
 
-class KernelCompiler(compiler.Compiler):  # type: ignore[misc]
+class KernelCompiler(compiler.Compiler):
     """numba's compiler with the passes that kernels need."""
 
     def define_pipelines(self) -> Any:

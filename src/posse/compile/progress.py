@@ -18,7 +18,7 @@ TERMINAL = (0.2, 0.2)  # seconds until the first line on a terminal or in a note
 LOG = (2.0, 10.0)  # the same in a file
 
 
-class CompileProgress(event.Listener):  # type: ignore[misc]
+class CompileProgress(event.Listener):
     """Says on standard error what is compiled, which of its functions, and for how many seconds.
 
     On a terminal and in a notebook it rewrites one line. In a file it writes a plain line after two seconds, and one
