@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import threading
+import time
 from dataclasses import dataclass
 
 import numba
 import numpy as np
 import pytest
-from sizes import FULL
 
 import posse
 from high_ts import HighSummaryTS, HighTS
@@ -27,8 +28,15 @@ MEASURED = ("regret", "pulls", "late_pulls", "reward", "player_regret")
 SIMULATED = bool(numba.config.ENABLE_CUDASIM)
 # ∞ − ∞ loses every comparison, as it should, but Python warns of it where a GPU is silent.
 pytestmark = pytest.mark.filterwarnings("ignore:.*invalid value encountered:RuntimeWarning")
-long_form = pytest.mark.skipif(SIMULATED and not FULL, reason="slow in the simulator: FULL=1")
-short = SIMULATED and not FULL  # a player's round of PosseTS with attributes takes the simulator a third of a second
+if SIMULATED:
+    from numba.cuda.simulator.kernel import BlockThread
+
+    def is_alive(thread):
+        """The simulator asks this in a loop without a pause; a short one lets the threads themselves go on."""
+        time.sleep(2e-5)
+        return threading.Thread.is_alive(thread)
+
+    BlockThread.is_alive = is_alive
 SHIPPED = [cls for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
 
 
@@ -91,7 +99,7 @@ def test_players_with_attributes(cls):
     known = {"attributes": {"region": "category", "age": [18, 40]}}
     values = [[{"region": "ab"[p % most], "age": 20 * p} for p in range(3)] + [{"age": 7}] for most in (1, 2)]
     means = a_problem(players=4, arms=3).means
-    assert_same([posse.Problem(means, values=each, **known) for each in values], example(cls), 6 if short else 20)
+    assert_same([posse.Problem(means, values=each, **known) for each in values], example(cls), 20)
 
 
 def test_a_policy_of_the_users_own():
@@ -120,14 +128,14 @@ def test_indices_from_a_beta_law():
         schedule.Sequential(),
         schedule.Sequential("random"),
         schedule.Random([0.9, 0.2, 0.5]),
-        schedule.Fixed(np.random.default_rng(1).random((9 if short else 16, 3)) < 0.5),
+        schedule.Fixed(np.random.default_rng(1).random((16, 3)) < 0.5),
         schedule.Late(0.5, 2),
         schedule.Arrivals(),
     ],
     ids=str,
 )
 def test_every_schedule(policy, who):
-    assert_same(a_problem(), policy, 9 if short else 16, schedule=who)
+    assert_same(a_problem(), policy, 16, schedule=who)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +158,7 @@ def test_the_anytime_form(cls):
     assert_same(a_problem(), example(cls), 12, anytime=True)
 
 
-@pytest.mark.parametrize("policy", [posse.PosseTS(), pytest.param(posse.RobustPosseTS(0.9), marks=long_form)], ids=str)
+@pytest.mark.parametrize("policy", [posse.PosseTS(), posse.RobustPosseTS(0.9)], ids=str)
 def test_players_in_groups(policy):
     """So clearly that PosseTS finds them: the parts of its estimate that few pulls do not reach."""
     problem = posse.Problem(np.repeat([[0.95, 0.05, 0.5], [0.05, 0.95, 0.5]], 4, axis=0))
@@ -178,7 +186,6 @@ def with_attributes(kinds, players=8, arms=3, seed=1):
 REGION, AGE, DEVICE = {"region": "category"}, {"age": [20, 40, 60]}, {"device": ["phone", "desktop", "tv"]}
 
 
-@long_form
 def test_problems_with_other_attributes_in_one_call():
     """Problems in one call have other numbers of columns, other attributes, or none; what they do is estimated."""
     problems = [
@@ -198,10 +205,9 @@ def test_problems_with_other_attributes_in_one_call():
 def test_attributes_over_time_and_beside_policies_that_are_not_told():
     problem = with_attributes(REGION | AGE)
     policies = [posse.PosseTS(forget=9), posse.IndUCB(), posse.IndTSV()]
-    assert_same([problem, a_problem(8, 3)], policies, 4 if short else 7, anytime=True)
+    assert_same([problem, a_problem(8, 3)], policies, 7, anytime=True)
 
 
-@long_form
 def test_attributes_where_a_run_has_a_block(monkeypatch):
     monkeypatch.setattr(cuda, "WARP", 1)
     assert_same([with_attributes(REGION | AGE), a_problem(8, 3)], posse.PosseTS(), 8)
@@ -228,10 +234,10 @@ def test_every_kind_of_policy_over_time(policy):
     """Means that change, late rewards and forgetting; with a player that may be absent while its rewards come."""
     late = posse.simulation.Feedback(2, 3)
     who = schedule.Random([0.9, 0.5, 0.7])
-    assert_same(over_time(), dataclasses.replace(policy, forget=12), 13 if short else 16, feedback=late, schedule=who)
+    assert_same(over_time(), dataclasses.replace(policy, forget=12), 16, feedback=late, schedule=who)
 
 
-@pytest.mark.parametrize("anytime", [False, pytest.param(True, marks=long_form)])
+@pytest.mark.parametrize("anytime", [False, True])
 def test_one_thing_over_time_alone(anytime, monkeypatch):
     """In pieces, so that launches begin between changes; beside problems and policies without any."""
     monkeypatch.setattr(cuda, "FIRST_PIECE", 1)
