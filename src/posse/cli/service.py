@@ -17,14 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.cli import IMPORT, add_command
+from posse.cli import IMPORT, Commands, add_command
 from posse.text import plural
 
 if TYPE_CHECKING:
-    from posse.cli import Commands
     from posse.service.storage.store import ServiceStore
 
-PLACE = 50
 DATABASE = "sqlite:///posse.db"
 RATE = 30.0
 OPEN = "posse: everybody on this machine may do everything; never put a proxy in front of this service\n"
@@ -40,7 +38,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def add(commands: Commands) -> None:
-    """Add the service, its demonstration, and the care of its database and tokens."""
     serve = add_command(commands, _serve, "run the decision service, with a dashboard", extra="service")
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: this machine only)")
     serve.add_argument("--port", type=int, default=8080, metavar="N", help="default: 8080; 0 takes a free one")
