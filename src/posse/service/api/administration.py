@@ -1,7 +1,5 @@
 """The routes of whoever runs the service: deleting experiments, tokens, and the audit trail."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
@@ -10,12 +8,11 @@ from pydantic import BaseModel, Field
 from posse.service.admin.deletion import Delete
 from posse.service.api.bodies import Body, ExperimentName, Name, Real
 from posse.service.api.middleware import ApiRouter
-from posse.service.api.routes import EXPERIMENT, LARGEST_NUMBER, Key
+from posse.service.api.routes import EXPERIMENT, LARGEST_NUMBER, Key, Limit
 from posse.service.api.routes import Name as InPath
 from posse.service.auth import tokens
 from posse.service.auth.permissions import CREATE
 from posse.service.auth.tokens import CreateToken, RevokeToken
-from posse.service.settings import LARGEST_PAGE
 from posse.service.storage import audit
 
 TOKENS = "/v1/tokens"
@@ -128,7 +125,7 @@ async def revoke_token(
 async def read_audit(
     request: Request,
     after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="The last number that is known")] = 0,
-    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 1000,
+    limit: Limit = 1000,
     experiment: Annotated[ExperimentName | None, Query(description="Only what is about this one")] = None,
 ) -> AuditAnswer:
     """Who changed what, in order."""

@@ -1,7 +1,5 @@
 """The API in OpenAPI's words, complete enough to generate a client from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi import FastAPI

@@ -1,7 +1,5 @@
 """Who may do what: the one rule for the API and the dashboard's pages, and how a request shows its token."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import ipaddress
@@ -41,8 +39,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 class Permission(NamedTuple):
     """What an endpoint or a page asks of a token."""
 
-    scope: str | None
-    """None for any token; "nothing" for no token at all."""
+    scope: str | None  # None for any token; "nothing" for no token at all
     every_experiment: bool = False
     """Whether a token for one experiment is not enough, even where the path names no experiment."""
 
@@ -63,7 +60,6 @@ def why_denied(grant: TokenGrant, permission: Permission, experiment: str | None
 
 
 def allows(grant: TokenGrant, permission: Permission, experiment: str | None = None) -> bool:
-    """Whether a token is enough."""
     return why_denied(grant, permission, experiment) is None
 
 
@@ -73,18 +69,20 @@ def may_read(scope: Scope) -> bool:
     return grant is not None and allows(grant, READ, scope.get("path_params", {}).get("name"))
 
 
-def needs(permission: Permission) -> Callable[[Endpoint], Endpoint]:
-    """Say what an endpoint asks of a token. One that says nothing asks for "admin" of every experiment."""
+def needs(permission: Permission, in_reader: bool = False) -> Callable[[Endpoint], Endpoint]:
+    """Say what an endpoint asks of a token. One that says nothing asks for "admin" of every experiment.
+
+    With `in_reader` it reads much, so that the reader answers it. It must change nothing.
+    """
 
     def mark(endpoint: Endpoint) -> Endpoint:
-        endpoint.__dict__["permission"] = permission
+        endpoint.__dict__.update(permission=permission, in_reader=in_reader)
         return endpoint
 
     return mark
 
 
 def needed(endpoint: Callable[..., Any]) -> Permission:
-    """What an endpoint asks of a token."""
     return getattr(endpoint, "permission", CREATE)
 
 

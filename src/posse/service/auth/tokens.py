@@ -1,7 +1,5 @@
 """Tokens: secrets that let their holder do some things, in one experiment or in all. Only their hashes are kept."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import re
@@ -21,8 +19,7 @@ from posse.service.storage.errors import Refused
 from posse.service.storage.keyed_requests import as_json
 from posse.service.storage.transaction import Transaction
 
-SCOPES = ("decide", "reward", "read", "admin")
-"""What a token may be for; `admin` is all of them and more."""
+SCOPES = ("decide", "reward", "read", "admin")  # what a token may be for; `admin` is all of them and more
 
 _FORM = re.compile(r"posse_([1-9][0-9]{0,8})_([A-Za-z0-9_-]{43})", re.ASCII)
 _TAKEN = re.compile(rf"{COMMAND_LINE}|{OPEN_SERVICE}|token \d+")  # what the audit trail calls who has no label
@@ -36,20 +33,16 @@ class TokenGrant:
     """What a token lets its holder do; `permissions.why_denied` is the rule."""
 
     scopes: frozenset[str]
-    experiment: str | None
-    """None for all of them."""
-    who: str = field(default=OPEN_SERVICE, compare=False)
-    """How the audit trail calls its holder."""
+    experiment: str | None  # None for all of them
+    who: str = field(default=OPEN_SERVICE, compare=False)  # how the audit trail calls its holder
 
 
 class CreateToken(NamedTuple):
     """Make a token. Result: the token, with the secret that is shown only now."""
 
     scopes: Sequence[str]
-    experiment: str | None = None
-    """None for all experiments."""
-    expires: float | None = None
-    """Seconds from now; None for never."""
+    experiment: str | None = None  # None for all experiments
+    expires: float | None = None  # seconds from now; None for never
     label: str = ""
     key: str | None = None
     by: str = COMMAND_LINE
