@@ -1,7 +1,5 @@
 """The pages for whoever looks after the whole service: tokens, and the audit trail."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy.engine import Connection

@@ -1,16 +1,11 @@
 """The routes of the dashboard: pages, their parts, forms, the login and static files."""
 
-from __future__ import annotations
-
-import asyncio
 import functools
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI
 from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -19,14 +14,13 @@ from posse.service.auth import permissions as access
 from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ
 from posse.service.commands import Create
 from posse.service.dashboard import admin_routes, forms, manage_routes
-from posse.service.dashboard.analysis_process import REST, AnalysisProcess
+from posse.service.dashboard.analysis_process import REST
 from posse.service.dashboard.conclusions import summary
 from posse.service.dashboard.experiment_page import chart, contents
 from posse.service.dashboard.page_router import PageRouter, trouble
-from posse.service.dashboard.snapshots import FRESH, Snapshots, latest_snapshot
+from posse.service.dashboard.snapshots import FRESH, latest_snapshot
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, render, static_files
-from posse.service.storage import queries
-from posse.service.storage.errors import ExperimentExists
+from posse.service.storage import errors, queries
 from posse.service.storage.store import ServiceStore
 
 IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
@@ -35,24 +29,7 @@ SIGNED_IN_SECONDS = 12 * 3600
 FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
 
 router = PageRouter()
-
-
-def add_dashboard(app: FastAPI) -> None:
-    """Add the dashboard to the app, which has its store, writer and authenticator in `app.state`."""
-    app.state.analyses = AnalysisProcess(app.state.metrics.note_verdict)
-    app.state.snapshots = Snapshots(app.state.store)
-    app.router.routes.extend([*router.routes, *manage_routes.router.routes, *admin_routes.router.routes])
-    lifespan = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def closing(app: FastAPI) -> AsyncIterator[Any]:
-        async with lifespan(app) as state:
-            try:
-                yield state
-            finally:
-                await asyncio.to_thread(app.state.analyses.close)
-
-    app.router.lifespan_context = closing
+ROUTERS = (router, manage_routes.router, admin_routes.router)
 
 
 # ---------------------------------------------------------------- the list, and new experiments
@@ -135,7 +112,7 @@ async def _create(request: Request) -> Response:
         try:
             await request.app.state.writer.apply(Create(made.pop("name"), **made, by=request.state.grant.who))
             return RedirectResponse(experiment_address(typed["name"].strip()), 303, PAGE_HEADERS)
-        except ExperimentExists:
+        except errors.ExperimentExists:
             wrong = {"name": "There is an experiment of this name already."}
         except (ValueError, TypeError) as error:
             wrong = {"form": f"{error}."}
