@@ -17,8 +17,7 @@ from serving import new_experiment, problem_of, service
 from starlette.requests import Request
 
 import posse
-from posse.service.auth.permissions import COOKIE
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import COOKIE, CreateToken
 from posse.service.commands import Change, Choose, Create, Erase, Observe
 from posse.service.dashboard.snapshots import Snapshots
 from posse.service.problems import HttpProblem

@@ -5,14 +5,13 @@ from typing import Annotated, Literal
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
+from posse.service import auth
 from posse.service.admin.deletion import Delete
 from posse.service.api.bodies import Body, ExperimentName, Name, Real
 from posse.service.api.middleware import ApiRouter
 from posse.service.api.routes import EXPERIMENT, LARGEST_NUMBER, Key, Limit
 from posse.service.api.routes import Name as InPath
-from posse.service.auth import tokens
-from posse.service.auth.permissions import CREATE
-from posse.service.auth.tokens import CreateToken, RevokeToken
+from posse.service.auth import CREATE, CreateToken, RevokeToken
 from posse.service.storage import audit
 
 TOKENS = "/v1/tokens"
@@ -97,13 +96,13 @@ async def create_token(body: TokenBody, request: Request, idempotency_key: Key =
     """Make a token. Its secret is shown only now: the same request with the same key is refused."""
     given = body.scopes, body.experiment, body.expires, body.label or ""
     secret = await request.app.state.writer.apply(CreateToken(*given, idempotency_key, request.state.grant.who))
-    return TokenAnswer(token=secret, number=tokens.number_of(secret) or 0)
+    return TokenAnswer(token=secret, number=auth.token_number(secret) or 0)
 
 
 @router.endpoint("GET", TOKENS, CREATE)
 async def list_tokens(request: Request) -> TokensAnswer:
     """All tokens, by number, without their secrets."""
-    found = await request.app.state.read_pool.query(tokens.all_tokens)
+    found = await request.app.state.read_pool.query(auth.all_tokens)
     return TokensAnswer(
         tokens=[
             TokenEntry(**{**row._mapping, "number": row.id, "scopes": row.scopes.split(), "experiment": row.name})

@@ -12,7 +12,7 @@ from posse.policies.user import import_file
 from posse.service.api import administration
 from posse.service.api.middleware import RequestLimits, RunningRequests
 from posse.service.api.routes import add_routes
-from posse.service.auth.permissions import Authenticator
+from posse.service.auth import Authenticator
 from posse.service.commands import TakeDefaults
 from posse.service.dashboard import routes as dashboard
 from posse.service.dashboard.analysis_process import AnalysisProcess

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from posse.service.auth.permissions import Endpoint, Permission, check_origin, may_read, needed, needs
+from posse.service.auth import Endpoint, Permission, check_origin, may_read, needed, needs
 from posse.service.logs import ACCESS, request_id, without_tokens
 from posse.service.metrics import Metrics
 from posse.service.problems import HttpProblem, answer_of, declared

@@ -22,7 +22,7 @@ from sqlalchemy.engine import Connection
 from posse.decision import Decision
 from posse.service.api.bodies import ExperimentName
 from posse.service.api.middleware import ApiRouter, AuthRoute, json_answer
-from posse.service.auth.permissions import Permission, may_read, needs
+from posse.service.auth import Permission, may_read, needs
 from posse.service.commands import Choose, check_decides
 from posse.service.problems import HttpProblem, declared, problem_of
 from posse.service.storage import schema as tables

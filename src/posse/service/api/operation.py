@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from posse.service.api import bodies
 from posse.service.api.description import describe
 from posse.service.api.middleware import ApiRouter
-from posse.service.auth.permissions import NO_TOKEN, Endpoint, Permission, needs
+from posse.service.auth import NO_TOKEN, Endpoint, Permission, needs
 from posse.service.commands import Probe
 from posse.service.problems import HttpProblem, declared, problem_of
 from posse.service.storage import database, errors, queries

@@ -22,7 +22,7 @@ from posse.service.api import bodies, ofrep, operation
 from posse.service.api.answers import ConclusionResult, DiagnosisResult
 from posse.service.api.bodies import ExperimentAnswer
 from posse.service.api.middleware import WITH_BODY, ApiRouter, DirectRoute, json_answer
-from posse.service.auth.permissions import CHANGE, CREATE, READ, Permission, needs
+from posse.service.auth import CHANGE, CREATE, READ, Permission, needs
 from posse.service.commands import Change, Choose, Create, Erase, Observe, Record, RewardOutcome
 from posse.service.dashboard.analysis_process import LARGEST as LARGEST_DIAGNOSIS
 from posse.service.dashboard.conclusions import concluded, summary

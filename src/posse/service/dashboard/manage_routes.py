@@ -11,9 +11,9 @@ from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from posse.service import auth
 from posse.service.admin.deletion import Delete
-from posse.service.auth import permissions as access
-from posse.service.auth.permissions import CHANGE, CREATE, READ
+from posse.service.auth import CHANGE, CREATE, READ
 from posse.service.commands import Change, Erase
 from posse.service.dashboard import forms
 from posse.service.dashboard.page_router import PageRouter, trouble
@@ -74,8 +74,8 @@ async def _found(request: Request) -> dict[str, Any]:
         "search": search,
         "after": first,
         "address": experiment_address(name),
-        "may_create": access.allows(request.state.grant, CREATE),
-        "may_leave": access.COOKIE in request.cookies,
+        "may_create": auth.allows(request.state.grant, CREATE),
+        "may_leave": auth.COOKIE in request.cookies,
     }
 
 

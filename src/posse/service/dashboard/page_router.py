@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from posse.service.auth import permissions as access
-from posse.service.auth.permissions import NO_TOKEN, Permission
+from posse.service import auth
+from posse.service.auth import NO_TOKEN, Permission
 from posse.service.dashboard import forms
 from posse.service.dashboard.templates import PAGE_HEADERS, page
 from posse.service.problems import KINDS, HttpProblem
@@ -31,7 +31,7 @@ class PageRouter(APIRouter):
 
         def add(function: Handler) -> Handler:
             shows_data = method == "GET" and permission != NO_TOKEN
-            answer = by_reader(access.needs(permission, in_reader=shows_data)(function), function)
+            answer = by_reader(auth.needs(permission, in_reader=shows_data)(function), function)
 
             @functools.wraps(function)
             async def endpoint(request: Request) -> Response:
@@ -73,7 +73,7 @@ async def _refused(request: Request, permission: Permission, part: bool) -> Resp
         return None
     grant = request.state.grant = await request.app.state.authenticator.page_grant(request)
     if grant is not None:
-        denied = access.why_denied(grant, permission, request.path_params.get("name"))
+        denied = auth.why_denied(grant, permission, request.path_params.get("name"))
         return None if denied is None else trouble(403, "Not with this token", denied)
     if part:
         return Response(status_code=401, headers=PAGE_HEADERS)

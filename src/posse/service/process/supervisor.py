@@ -24,10 +24,9 @@ from types import FrameType
 
 from posse.checks import whole
 from posse.policies.user import import_file
-from posse.service import metrics
+from posse.service import auth, metrics
 from posse.service.admin.rebuild import rebuild_outdated
-from posse.service.auth import tokens
-from posse.service.auth.permissions import is_loopback
+from posse.service.auth import is_loopback
 from posse.service.logs import write_log
 from posse.service.process.server import BACKLOG, WorkerServer
 from posse.service.settings import Settings
@@ -153,7 +152,7 @@ def prepare(settings: Settings, address: str) -> None:
     if settings.import_file is not None:
         import_file(settings.import_file)
     with closing(ServiceStore(settings.database, create=True)) as store:
-        known, outside = store.read(tokens.exist), not is_loopback(address)
+        known, outside = store.read(auth.tokens_exist), not is_loopback(address)
         if settings.open and (known or outside):
             why = f"host={address!r} can be reached from other machines" if outside else "its database has tokens"
             raise ValueError(f"the service is to be open to everybody on this machine, but {why}; leave out --open")
