@@ -55,7 +55,7 @@ TESTS = {
     "policies/bayes_ucb.py": "tests/test_alone.py -k 'quantiles or ln_ln or declared'",
     "policies/beta_propensity.py": "tests/test_beta_ts.py -k Propensities",
     "policies/propensity.py": "tests/test_propensity.py",
-    "service/auth/permissions.py": "tests/service/test_access.py",
+    "service/auth.py": "tests/service/test_access.py",
     "service/commands.py": " ".join(STORE),
     "service/storage/transaction.py": " ".join(STORE),
     "insight/evaluation/model.py": f"{EVALUATE} -k 'Hand or Which or never_met or Overlap or Names or Hostile'",

@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 import httpx
 
 from posse.policies.ind_tsv import IndTSV
+from posse.service import auth
 from posse.service.api.app import create_app
 from posse.service.api.middleware import AuthRoute
-from posse.service.auth import tokens
-from posse.service.auth.permissions import COOKIE, Permission, needed
-from posse.service.auth.tokens import CreateToken, RevokeToken
+from posse.service.auth import COOKIE, CreateToken, Permission, RevokeToken, needed
 from posse.service.commands import Create
 from posse.service.process.supervisor import prepare
 from posse.service.settings import Settings
@@ -86,11 +85,11 @@ def fill(store: ServiceStore) -> dict[str, Credential]:
         commit(store, Create(name, IndTSV(), ["a", "b"], ["Lyon", "Nice"]))
     found = {}
     for experiment in (None, "ours", "theirs"):
-        for scope in tokens.SCOPES:
+        for scope in auth.SCOPES:
             secret = commit(store, CreateToken(scope, experiment))
             found[f"{scope} {experiment or 'every'}"] = Credential(secret, scope, experiment)
     revoked = commit(store, CreateToken("admin"))
-    commit(store, RevokeToken(tokens.number_of(revoked) or 0))
+    commit(store, RevokeToken(auth.token_number(revoked) or 0))
     clock, store.clock = store.clock, lambda: 1.0
     expired = commit(store, CreateToken("admin", expires=60))
     store.clock = clock
@@ -164,7 +163,7 @@ def printed(app: Any, credentials: dict[str, Credential]) -> list[str]:
         if entrance.method == "HEAD":
             continue
         tried = [Attempt(entrance)]
-        for scope in tokens.SCOPES:
+        for scope in auth.SCOPES:
             tried += [Attempt(entrance, credentials[f"{scope} {which}"], entrance.page) for which in ("ours", "every")]
         none, *found = [outcome(answer) == "in" for answer in answers(app, tried)]
         cells = ["yes" if none else ""]

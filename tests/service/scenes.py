@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import namedtuple
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from posse.insight.watching.api import Watch, evidence_for, watch, watch_of
 from posse.insight.watching.log_blocks import log_blocks
 from posse.service.dashboard.history import RECENT, ChoiceHistory, Lateness, Traffic
 from posse.service.dashboard.snapshots import Snapshot
+from posse.service.storage.lifecycle import Life
 from stores import Clock
 
 SHOPS = ("Lyon", "Nice", "Lille", "Metz", "Brest", "Dijon", "Nantes", "Tours", "Reims", "Pau", "Caen", "Gare du Nord")
@@ -53,11 +55,10 @@ def snapshot_of(learner: posse.Learner, clock: Clock, name: str = "shop windows"
     """What the dashboard would show of this learner."""
     log = learner.log().to_pylist()
     names = [tuple(name for name, _ in roster) for roster in (learner.state.player_roster, learner.state.arm_roster)]
+    live = SimpleNamespace(name=name, id=0, head=b"", state=learner.state, life=Life(status))
     return Snapshot(
-        name,
-        status,
+        live,
         clock.now,
-        learner.state,
         choices=_choices(log, *names),
         traffic=_traffic(log, clock.now),
         late=_lateness(log),

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import psycopg
@@ -16,7 +17,8 @@ from posse.service.admin.verify import verify
 from posse.service.commands import Change, Choose, Create, Observe
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
-from posse.service.storage.transaction import Transaction, commit
+from posse.service.storage.transaction import Command, Transaction, commit
+from posse.service.writer import Submission, Writer
 
 POSTGRES = os.environ.get("POSSE_POSTGRES_URL")
 BACKENDS = ["sqlite", "postgresql"]
@@ -32,6 +34,23 @@ class Call(NamedTuple):
 
     def apply(self, transaction: Transaction) -> Any:
         return self.function(transaction)
+
+
+class Answer(Future):
+    """The result of a command for a thread that waits, where the app awaits it in its event loop."""
+
+    def get_loop(self):
+        return self
+
+    def call_soon_threadsafe(self, function, *given):
+        function(*given)
+
+
+def submit(writer: Writer, command: Command) -> Answer:
+    """Have a writer apply a command; its result comes once it is durable, or `Refused`."""
+    answer = Answer()
+    writer.add(Submission(command, answer))
+    return answer
 
 
 class Clock:

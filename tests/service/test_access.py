@@ -18,9 +18,8 @@ from serving import problem_of, service
 from starlette.datastructures import Headers
 
 from posse.policies.ind_tsv import IndTSV
-from posse.service.auth import permissions
-from posse.service.auth.permissions import COOKIE
-from posse.service.auth.tokens import CreateToken, RevokeToken
+from posse.service import auth
+from posse.service.auth import COOKIE, CreateToken, RevokeToken
 from posse.service.commands import Create
 from posse.service.logs import TokenFilter
 from posse.service.process.supervisor import bind, prepare, serve
@@ -200,8 +199,8 @@ def test_a_token_counts_from_the_moment_it_is_made_and_no_longer_than_it_is_revo
 )
 def test_only_the_services_own_pages_may_change_anything(method, origin, refused):
     headers = Headers({"host": "posse.example:8000"} | ({} if origin is None else {"origin": origin}))
-    with pytest.raises(permissions.HttpProblem) if refused else contextlib.nullcontext() as denied:
-        permissions.check_origin(method, headers)
+    with pytest.raises(auth.HttpProblem) if refused else contextlib.nullcontext() as denied:
+        auth.check_origin(method, headers)
     assert not refused or denied.value.kind == "cross-site"
 
 
@@ -219,7 +218,7 @@ def test_only_the_services_own_pages_may_change_anything(method, origin, refused
     ],
 )
 def test_which_hosts_are_this_machine(host, local):
-    assert permissions.is_loopback(host) is local
+    assert auth.is_loopback(host) is local
 
 
 @pytest.mark.parametrize("open_", [False, True])

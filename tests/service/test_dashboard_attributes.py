@@ -11,9 +11,9 @@ from serving import service
 from test_dashboard import HOSTILE, Page
 
 import posse
-from posse.service.dashboard import by_attribute as page
+from posse.service.dashboard import experiment_page as page
 from posse.service.dashboard.analysis import diagnosis
-from posse.service.dashboard.by_attribute import by_attribute
+from posse.service.dashboard.experiment_page import by_attribute
 from posse.service.dashboard.templates import render
 from stores import Clock
 

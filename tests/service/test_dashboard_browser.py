@@ -11,7 +11,7 @@ from serving import service
 from test_dashboard import HOSTILE
 
 import posse
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import CreateToken
 from posse.service.client import Client
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit

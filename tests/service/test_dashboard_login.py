@@ -7,8 +7,7 @@ import pytest
 from serving import service
 from test_dashboard import FORM, Page
 
-from posse.service.auth.permissions import COOKIE
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import COOKIE, CreateToken
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
 

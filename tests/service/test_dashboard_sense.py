@@ -11,7 +11,7 @@ from test_dashboard import FORM, Page
 from test_dashboard_numbers import _concluded, _lead, _text
 
 import posse
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import CreateToken
 from posse.service.dashboard import experiment_page
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit

@@ -9,7 +9,7 @@ import pytest
 from serving import new_experiment, problem_of
 
 import posse
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import CreateToken
 from posse.service.client import ServiceError
 from posse.service.client.delivery import RewardReport
 from posse.service.process.supervisor import background

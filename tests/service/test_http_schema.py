@@ -12,7 +12,7 @@ from serving import service
 
 import posse
 from posse.service.admin.verify import verify
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import CreateToken
 from posse.service.commands import Create
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit, commit_group

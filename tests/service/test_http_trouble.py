@@ -12,8 +12,8 @@ import httpx
 import pytest
 from serving import new_experiment, problem_of, service
 
-from posse.service.auth import tokens
-from posse.service.auth.permissions import COOKIE
+from posse.service import auth
+from posse.service.auth import COOKIE
 from posse.service.storage import database, queries
 from posse.service.storage.errors import Damaged, Overloaded, Unavailable
 from posse.service.storage.live_experiment import LiveExperiment
@@ -92,7 +92,7 @@ def test_a_database_that_is_away_lets_nobody_in_but_says_so(tmp_path, monkeypatc
     token = f"posse_1_{43 * 'x'}"
     headers, path = {"Authorization": f"Bearer {token}"}, "/v1/experiments/offers"
     with service(tmp_path, trust_seconds=0.0, open=is_open) as client:
-        monkeypatch.setattr(tokens, "all_tokens", failing(Unavailable("the database is away")))
+        monkeypatch.setattr(auth, "all_tokens", failing(Unavailable("the database is away")))
         assert problem_of(client.get(path, headers=headers), 503) == "unavailable"
         assert problem_of(client.post(f"{path}/decisions", json={"player": "Lyon"}, headers=headers), 503)
         assert client.get("/", headers={"Cookie": f"{COOKIE}={token}"}).status_code == 503

@@ -130,7 +130,7 @@ def test_a_service_that_is_overloaded_says_when_to_come_back(client, path, monke
     def refuse(self, submission):
         raise Overloaded("10,000 requests wait already")
 
-    monkeypatch.setattr(Writer, "_add", refuse)
+    monkeypatch.setattr(Writer, "add", refuse)
     for target in (f"{FLAGS}/{name_of(path)}", FLAGS):
         answer = client.post(target, json={"context": LYON})
         assert code_of(answer, 429) == "GENERAL"

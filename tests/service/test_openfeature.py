@@ -19,7 +19,7 @@ from serving import service
 import posse
 from posse.service.admin.verify import verify
 from posse.service.api.ofrep import FLAGS, values_of
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import CreateToken
 from posse.service.commands import Create
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit

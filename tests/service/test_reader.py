@@ -17,13 +17,11 @@ from serving import new_experiment, problem_of, service
 from starlette.requests import Request
 
 import posse
-from posse.service.auth.permissions import COOKIE
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import COOKIE, CreateToken
 from posse.service.commands import Change, Choose, Create, Erase, Observe
 from posse.service.dashboard.snapshots import Snapshots
 from posse.service.problems import HttpProblem
-from posse.service.process.reader_process import listen
-from posse.service.process.supervisor import background
+from posse.service.process.supervisor import background, bind_reader
 from posse.service.reader import MOST_UNDER_WAY, ReaderClient
 from posse.service.storage import queries
 from posse.service.storage.read_cache import KeptExperiments, SharedAnswers
@@ -131,7 +129,7 @@ def test_a_request_is_passed_on_without_what_belongs_to_its_connection(tmp_path)
 def test_a_folder_with_too_long_a_path_for_a_socket_is_said(tmp_path):
     (tmp_path / ("x" * 100)).mkdir()
     with pytest.raises(OSError, match="TMPDIR"):
-        listen(str(tmp_path / ("x" * 100)))
+        bind_reader(str(tmp_path / ("x" * 100)))
 
 
 @pytest.mark.parametrize("answer", [OK + b"hell", b"", b"HTTP/1.1 nothing\r\n\r\n", "nobody"])

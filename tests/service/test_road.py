@@ -9,12 +9,12 @@ import threading
 import httpx
 
 from posse.service.api.app import create_app
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import CreateToken
 from posse.service.settings import Settings
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import commit
 
-MOST = 16
+MOST = 15
 COUNTED = ("posse.service.", "posse.learner.", "posse.policies.")
 
 

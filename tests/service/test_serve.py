@@ -20,7 +20,7 @@ from sqlalchemy import make_url
 from test_stop import Load
 
 from posse.service.admin.verify import verify
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import CreateToken
 from posse.service.client import Client, ServiceError
 from posse.service.process import supervisor
 from posse.service.settings import Settings

@@ -8,11 +8,11 @@ import time
 import pytest
 
 import posse
+from posse.service import auth
 from posse.service.admin.deletion import Delete
 from posse.service.admin.transfer import export_log, import_log
 from posse.service.admin.verify import verify
-from posse.service.auth import tokens
-from posse.service.auth.tokens import CreateToken, RevokeToken
+from posse.service.auth import CreateToken, RevokeToken
 from posse.service.commands import Change, Choose, Create, Erase, Observe, Record
 from posse.service.storage import audit, database, queries
 from posse.service.storage import schema as tables
@@ -62,7 +62,7 @@ def test_only_an_archived_one_is_deleted_and_nothing_of_it_is_left(opened, tmp_p
             commit(store, Choose("beers", ["north"]))
         assert [each.name for each in store.read(queries.experiments, archived=None)] == ["teas"]
     assert rows_of(one, "decisions", kept)
-    found = {row.id: row for row in one.read(tokens.all_tokens)}
+    found = {row.id: row for row in one.read(auth.all_tokens)}
     assert [(row.label, row.revoked_at is None) for row in found.values()] == [("till", True), ("", False)]
     if one.engine.dialect.name == "sqlite":
         commit(one, Erase("teas", "Anna Unverwechselbar"))
@@ -226,7 +226,7 @@ def test_a_key_makes_one_token_and_shows_it_once(pair):
             commit(store, CreateToken("read", label="till", key="k"))
         with pytest.raises(ConflictingKey):
             commit(store, CreateToken("admin", label="till", key="k"))
-    assert [row.id for row in one.read(tokens.all_tokens)] == [tokens.number_of(secret)] == [1]
+    assert [row.id for row in one.read(auth.all_tokens)] == [auth.token_number(secret)] == [1]
     commit(one, RevokeToken(1, "r"))
     commit(other, RevokeToken(1, "r"))
     with pytest.raises(ConflictingKey):

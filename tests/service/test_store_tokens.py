@@ -9,10 +9,19 @@ from typing import Any
 
 import pytest
 
+from posse.service import auth
 from posse.service.admin.verify import verify
-from posse.service.auth import tokens
-from posse.service.auth.permissions import CREATE, LOOKS, READ, Authenticator, Permission, allows
-from posse.service.auth.tokens import CreateToken, RevokeToken, TokenGrant
+from posse.service.auth import (
+    CREATE,
+    LOOKS,
+    READ,
+    Authenticator,
+    CreateToken,
+    Permission,
+    RevokeToken,
+    TokenGrant,
+    allows,
+)
 from posse.service.settings import Settings
 from posse.service.storage import database
 from posse.service.storage.errors import UnknownExperiment
@@ -31,14 +40,14 @@ def opened(request, tmp_path):
 
 def grant_of(store, secret):
     """What a token grants, if it has the form of one and its number is known."""
-    rows = {row.id: row for row in store.read(tokens.all_tokens)}
-    number = tokens.number_of(secret)
-    return tokens.grant_of(rows[number], secret, store.clock()) if number in rows else None
+    rows = {row.id: row for row in store.read(auth.all_tokens)}
+    number = auth.token_number(secret)
+    return auth.grant_of(rows[number], secret, store.clock()) if number in rows else None
 
 
 def test_a_token_grants_what_it_was_made_for(opened):
     store, _ = opened
-    assert not store.read(tokens.exist)
+    assert not store.read(auth.tokens_exist)
     secret = commit(store, CreateToken(["decide", "reward"], "teas", label="the till"))
     assert re.fullmatch(r"posse_1_[A-Za-z0-9_-]{43}", secret)
     grant = grant_of(store, secret)
@@ -55,7 +64,7 @@ def test_a_token_grants_what_it_was_made_for(opened):
     assert allows(everything, CREATE)
     assert not allows(TokenGrant(frozenset({"admin"}), "teas"), CREATE)
     assert not allows(TokenGrant(frozenset({"decide", "reward", "read"}), None), CREATE)
-    assert store.read(tokens.exist)
+    assert store.read(auth.tokens_exist)
 
 
 def test_secrets_are_not_in_the_database(opened):
@@ -86,8 +95,8 @@ def test_an_expired_or_revoked_token_grants_nothing(opened):
     commit(store, RevokeToken(2))
     commit(store, RevokeToken(2))
     assert grant_of(store, long) is None
-    assert store.read(tokens.exist)
-    assert [(token.id, token.expires_at, token.revoked_at) for token in store.read(tokens.all_tokens)] == [
+    assert store.read(auth.tokens_exist)
+    assert [(token.id, token.expires_at, token.revoked_at) for token in store.read(auth.all_tokens)] == [
         (1, 1060.0, None),
         (2, None, 1060.0),
     ]
@@ -110,7 +119,7 @@ def test_what_makes_no_sense_is_refused(opened):
         commit(store, CreateToken("read", "beers"))
     with pytest.raises(ValueError, match="no token 7"):
         commit(store, RevokeToken(7))
-    assert not store.read(tokens.exist)
+    assert not store.read(auth.tokens_exist)
 
 
 class CountedReads:
@@ -128,7 +137,7 @@ class CountedReads:
 def test_wrong_tokens_cost_the_database_next_to_nothing_and_keep_no_good_one_out(opened):
     store, _ = opened
     good = commit(store, CreateToken("read"))
-    reads = CountedReads(*store.read(tokens.all_tokens))
+    reads = CountedReads(*store.read(auth.all_tokens))
 
     async def flood() -> list[float]:
         authenticator = Authenticator(Settings("sqlite://", trust_seconds=0.2), reads, lambda: 0.0)

@@ -11,7 +11,7 @@ import pytest
 import posse
 from posse.service.admin.rebuild import rebuild
 from posse.service.admin.verify import verify
-from posse.service.auth.tokens import CreateToken
+from posse.service.auth import CreateToken
 from posse.service.commands import Change, Choose, Observe, Record
 from posse.service.storage import queries
 from posse.service.storage.errors import Damaged

@@ -18,6 +18,7 @@ from posse.service.client import ServiceError
 from posse.service.commands import Choose, Observe
 from posse.service.storage.store import ServiceStore
 from posse.service.writer import Writer
+from stores import submit
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(
@@ -182,9 +183,9 @@ def pull(database: str, experiments: list[str], rounds: int, seed: int, failures
     try:
         for _ in range(rounds):
             asked = [(random.choice(experiments), random.choice(PLAYERS)) for _ in range(10)]
-            made = [writer.submit(Choose(name, [player])) for name, player in asked]
+            made = [submit(writer, Choose(name, [player])) for name, player in asked]
             answers = [
-                writer.submit(Observe(name, [(future.result()[0].id, random.random())]))
+                submit(writer, Observe(name, [(future.result()[0].id, random.random())]))
                 for (name, _), future in zip(asked, made, strict=True)
             ]
             assert {answer.result()[0].status for answer in answers} == {"taken"}

@@ -1,32 +1,29 @@
-"""The command line: parse, call, print. Each module here adds its own commands.
-
-A module has `add(commands)`, which adds its parsers, and PLACE, a number that says where they stand in the help.
-"""
-
-from __future__ import annotations
+"""The command line: parse, call, print. Each module has `add(commands)`, which adds the parsers of its commands."""
 
 import argparse
 import importlib
 import inspect
 import io
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 from posse.checks import output_file
 from posse.extras import MissingExtra, extra
 from posse.text import align, to_json
 from posse.version import __version__
 
-if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
-    Run = Callable[[argparse.Namespace], None]
-
-GROUPS = {0: "Simulate", 20: "Plan, check and judge from data", 50: "Run the decision service", 90: "Measure"}
-"""The groups of commands in the help; each begins at this PLACE."""
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Run = Callable[[argparse.Namespace], None]
+GROUPS = {
+    "Simulate": ("experiments",),
+    "Plan, check and judge from data": ("diagnose", "evaluate", "plan", "watch", "conclude"),
+    "Run the decision service": ("service", "lifecycle"),
+    "Measure": ("bench", "warm_up"),
+}
+"""The groups of commands in the help, and the modules that add them."""
 FIGURES = (".png", ".svg", ".pdf")
 IMPORT: dict[str, Any] = {
     "dest": "imports",
@@ -142,48 +139,30 @@ def insight(name: str) -> Run:
 
 def add_columns(parser: argparse._ActionsContainer, *, propensity: bool, reward: str | None = "reward") -> None:
     """Add the options that say which columns of a log hold what, and which range its rewards have."""
-    parser.add_argument(
-        "--player",
-        default="player",
-        metavar="COLUMN",
-        help="the player, such as a shop, a clinic or a zip code: a column, or several with commas between them "
-        "(default: player)",
+    text = (
+        "the player, such as a shop, a clinic or a zip code: a column, or several with commas between them (default: "
+        "player)"
     )
-    parser.add_argument(
-        "--arm", default="arm", metavar="COLUMN", help="the arm, that is, the option that was chosen (default: arm)"
-    )
+    parser.add_argument("--player", default="player", metavar="COLUMN", help=text)
+    text = "the arm, that is, the option that was chosen (default: arm)"
+    parser.add_argument("--arm", default="arm", metavar="COLUMN", help=text)
     add_rewards(parser, reward)
     if propensity:
-        parser.add_argument(
-            "--propensity",
-            default="propensity",
-            metavar="COLUMN",
-            help="the probability with which the arm was chosen: a column, a number such as 0.5 or 1/3, or empirical, "
-            "how often each player's rows have the arm (default: propensity)",
+        text = (
+            "the probability with which the arm was chosen: a column, a number such as 0.5 or 1/3, or empirical, how "
+            "often each player's rows have the arm (default: propensity)"
         )
-    parser.add_argument(
-        "--id",
-        metavar="COLUMN",
-        help="a column that may not repeat (default: decision or id, if there; none: no check)",
-    )
+        parser.add_argument("--propensity", default="propensity", metavar="COLUMN", help=text)
+    text = "a column that may not repeat (default: decision or id, if there; none: no check)"
+    parser.add_argument("--id", metavar="COLUMN", help=text)
 
 
 def add_rewards(parser: argparse._ActionsContainer, default: str | None = "reward") -> None:
     """Add the options that say which column of a log has the rewards, and what range they have."""
-    parser.add_argument(
-        "--reward",
-        default=default,
-        metavar="COLUMN",
-        help="the reward: a column, or a calculation such as '1 - day30' (default: reward)",
-    )
-    parser.add_argument(
-        "--range",
-        dest="reward_range",
-        nargs=2,
-        type=float,
-        metavar=("LOW", "HIGH"),
-        help="the least and the greatest possible reward (default: what the log says, or 0 1)",
-    )
+    text = "the reward: a column, or a calculation such as '1 - day30' (default: reward)"
+    parser.add_argument("--reward", default=default, metavar="COLUMN", help=text)
+    text = "the least and the greatest possible reward (default: what the log says, or 0 1)"
+    parser.add_argument("--range", dest="reward_range", nargs=2, type=float, metavar=("LOW", "HIGH"), help=text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -195,12 +174,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"posse {__version__}")
     commands = parser.add_subparsers(prog="posse", metavar="COMMAND", help=argparse.SUPPRESS)
-    modules = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
     titles: dict[int, str] = {}  # by the number of the group's first command
-    for module in sorted(modules, key=lambda module: module.PLACE):
-        if module.PLACE in GROUPS:
-            titles[len(commands._choices_actions)] = GROUPS[module.PLACE]
-        module.add(commands)
+    for title, modules in GROUPS.items():
+        titles[len(commands._choices_actions)] = title
+        for module in modules:
+            importlib.import_module(f"{__name__}.{module}").add(commands)
     lines = align(([f"  {each.dest}", str(each.help)] for each in commands._choices_actions), "<")
     for number, title in titles.items():
         lines[number] = f"\n{title}:\n{lines[number]}"

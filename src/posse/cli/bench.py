@@ -10,51 +10,34 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from posse.checks import whole
-from posse.cli import IMPORT, add_command, add_outputs, answer
+from posse.cli import IMPORT, Commands, add_command, add_outputs, answer
 from posse.extras import extra
 from posse.text import plural
 
 if TYPE_CHECKING:
     from posse.bench.report import BarReport, BenchReport
-    from posse.cli import Commands
-
-PLACE = 90
 
 
 def add(commands: Commands) -> None:
-    """Add the benchmark, and the care of compiled kernels."""
     bench = add_command(commands, _bench, "measure the simulator on this machine")
-    bench.add_argument(
-        "--bars",
-        type=int,
-        nargs="?",
-        const=1,
-        metavar="RUNS",
-        help="show only figures that have a bar, and which of them miss it: of one run, or of several side by side",
-    )
+    text = "show only figures that have a bar, and which of them miss it: of one run, or of several side by side"
+    bench.add_argument("--bars", type=int, nargs="?", const=1, metavar="RUNS", help=text)
     bench.add_argument("--quick", action="store_true", help="shorter runs: rougher figures in a fraction of the time")
     bench.add_argument("--paper", action="store_true", help="also time the paper's whole evaluation at full size")
     bench.add_argument("--policy", action="append", metavar="NAME", help="only this policy (may be repeated)")
     text = "also measure the policies of this Python file: those in its list POLICIES, or an example of each class"
     bench.add_argument("--import", **{**IMPORT, "dest": "policy_files", "help": f"{text} (may be repeated)"})
     add_outputs(bench, figure=False)
-    bench.add_argument(
-        "--backend", choices=("cpu", "cuda"), default="cpu", help="cuda: measure a GPU, beside all cores (default: cpu)"
-    )
+    text = "cuda: measure a GPU, beside all cores (default: cpu)"
+    bench.add_argument("--backend", choices=("cpu", "cuda"), default="cpu", help=text)
     service = bench.add_argument_group("the service")
     service.add_argument("--service", action="store_true", help="measure the decision service instead of the simulator")
-    service.add_argument(
-        "--past", type=int, default=1_000_000, metavar="N", help="events in the long log (default: 10⁶)"
-    )
-    service.add_argument(
-        "--minutes", type=float, default=0.0, metavar="N", help="also watch its memory for so many minutes"
-    )
-    service.add_argument(
-        "--postgres",
-        default=os.environ.get("POSSE_POSTGRES_URL"),
-        metavar="URL",
-        help="also measure on this PostgreSQL database, which it fills (default: POSSE_POSTGRES_URL)",
-    )
+    text = "events in the long log (default: 10⁶)"
+    service.add_argument("--past", type=int, default=1_000_000, metavar="N", help=text)
+    text = "also watch its memory for so many minutes"
+    service.add_argument("--minutes", type=float, default=0.0, metavar="N", help=text)
+    text = "also measure on this PostgreSQL database, which it fills (default: POSSE_POSTGRES_URL)"
+    service.add_argument("--postgres", default=os.environ.get("POSSE_POSTGRES_URL"), metavar="URL", help=text)
 
     cache = add_command(commands, _cache, "show or clear the compiled kernels on disk")
     cache.add_argument("--clear", action="store_true", help="remove them all; they are compiled anew when needed")

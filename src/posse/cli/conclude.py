@@ -1,43 +1,30 @@
 """posse conclude: can the experiment end, and with which arm?"""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 
 from posse.checks import output_file
-from posse.cli import add_level, add_outputs, answer
-
-PLACE = 44
+from posse.cli import Commands, add_command, add_level, add_outputs, answer
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the conclusion of an experiment."""
-    parser = commands.add_parser(
-        "conclude",
-        help="say which arm to ship for whom, and whether the experiment can end",
-        description="Say which arm is shown to be the best, for everybody and for each player, how likely each arm is "
-        "to be the best, and what stopping or going on costs. Look as often as you like: the probability that it ever "
-        "says to ship a wrong arm is at most --level.",
-    )
+def add(commands: Commands) -> None:
+    text = "say which arm to ship for whom, and whether the experiment can end"
+    parser = add_command(commands, _conclude, text)
     parser.add_argument("source", metavar="LOG", help="a learner's log, or an exported one: a .parquet file")
-    parser.add_argument(
-        "--tolerance",
-        type=float,
-        default=0.0,
-        metavar="D",
-        help="by how much the arm to ship may be worse than another, in rewards (default: 0)",
-    )
+    text = "by how much the arm to ship may be worse than another, in rewards (default: 0)"
+    parser.add_argument("--tolerance", type=float, default=0.0, metavar="D", help=text)
     add_level(parser, 0.05, "the largest probability that it ever says to ship a wrong arm")
     parser.add_argument("--html", metavar="FILE", help="also write a one-page summary: an .html file")
-    parser.add_argument(
-        "--title", default="", metavar="TEXT", help="the summary's title, such as the experiment's name"
-    )
+    text = "the summary's title, such as the experiment's name"
+    parser.add_argument("--title", default="", metavar="TEXT", help=text)
     add_outputs(parser, figure=False)
-    parser.set_defaults(run=_conclude)
 
 
 def _conclude(options: argparse.Namespace) -> None:
+    """Say which arm is shown to be the best, for everybody and for each player, how likely each arm is to be the best,
+    and what stopping or going on costs. Look as often as you like: the probability that it ever says to ship a wrong
+    arm is at most --level.
+    """
     from posse.insight import conclude, watch
     from posse.insight.conclusion.api import Conclusion
     from posse.insight.report import templates

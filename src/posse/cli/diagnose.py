@@ -1,16 +1,11 @@
 """posse diagnose: is ε right?"""
 
-from __future__ import annotations
-
 import argparse
 
-from posse.cli import add_columns, add_level, add_outputs, insight
-
-PLACE = 20
+from posse.cli import Commands, add_columns, add_level, add_outputs, insight
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the diagnosis."""
+def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "diagnose",
         help="say from a log how players differ, and whether ε is right",
@@ -20,24 +15,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     parser.add_argument("source", metavar="LOG", help="a .parquet or .csv file with a player, an arm and a reward")
     parser.add_argument("--epsilon", type=float, metavar="E", help="the ε in question (default: the log's own)")
-    parser.add_argument(
-        "--against",
-        metavar="ARM",
-        help="the arm that the best one is compared with, player by player (default: the second best)",
+    text = "the arm that the best one is compared with, player by player (default: the second best)"
+    parser.add_argument("--against", metavar="ARM", help=text)
+    text = (
+        "columns in which each player has one value, such as region,device: say how much each explains of how players "
+        "differ (default: those that a learner's log says)"
     )
-    parser.add_argument(
-        "--attributes",
-        metavar="COLUMN[,COLUMN,…]",
-        help="columns in which each player has one value, such as region,device: say how much each explains of how "
-        "players differ (default: those that a learner's log says)",
+    parser.add_argument("--attributes", metavar="COLUMN[,COLUMN,…]", help=text)
+    text = (
+        "simulate what each choice of policy would cost with as much traffic again (default: yes; takes seconds, or a "
+        "minute for many players)"
     )
-    parser.add_argument(
-        "--costs",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="simulate what each choice of policy would cost with as much traffic again (default: yes; takes "
-        "seconds, or a minute for many players)",
-    )
+    parser.add_argument("--costs", action=argparse.BooleanOptionalAction, default=True, help=text)
     add_columns(parser.add_argument_group("which columns of the log hold what"), propensity=False)
     add_level(parser, 0.05, "the largest probability of ever raising a false alarm")
     add_outputs(parser, figure=True, report=True)

@@ -11,25 +11,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.cli import add_columns, add_level, add_outputs, answer
+from posse.cli import Commands, add_columns, add_command, add_level, add_outputs, answer
 
 if TYPE_CHECKING:
     from posse.insight.evaluation.targets import FixedPolicy
     from posse.policies import Policy
 
-PLACE = 30
 
-
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the evaluation of policies from a log."""
-    parser = commands.add_parser(
-        "evaluate",
-        help="judge policies from a log of decisions",
-        description="Say what other policies would have earned, overall and for each player. The log is a Parquet or "
-        "CSV file with a player, an arm, a propensity (the probability with which the arm was chosen) and a reward. A "
-        "CSV file carries no metadata, so pass --adaptive and --range yourself. Without a policy to judge, it judges "
-        "every arm, the uniform policy and what the log itself did.",
-    )
+def add(commands: Commands) -> None:
+    parser = add_command(commands, _evaluate, "judge policies from a log of decisions")
     parser.add_argument("source", metavar="LOG", help="a .parquet or .csv file")
     what = parser.add_argument_group("what to judge")
     what.add_argument(
@@ -44,37 +34,34 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         '"player,arm,probability", where the player * stands for all that are not named (may be repeated)',
     )
     what.add_argument("--against", metavar="POLICY", help="also show the differences to this one")
-    what.add_argument(
-        "--only", dest="players", action="append", metavar="PLAYER", help="only this player's rows (may be repeated)"
+    text = "only this player's rows (may be repeated)"
+    what.add_argument("--only", dest="players", action="append", metavar="PLAYER", help=text)
+    text = (
+        "columns in which each player has one value, such as region,device; best by … and segments use them (default: "
+        "those that a learner's log says)"
     )
-    what.add_argument(
-        "--attributes",
-        metavar="COLUMN[,COLUMN,…]",
-        help="columns in which each player has one value, such as region,device; best by … and segments use them "
-        "(default: those that a learner's log says)",
-    )
-    what.add_argument(
-        "--by", metavar="COLUMN", help="show results by this column's values, such as weeks, not by player"
-    )
+    what.add_argument("--attributes", metavar="COLUMN[,COLUMN,…]", help=text)
+    text = "show results by this column's values, such as weeks, not by player"
+    what.add_argument("--by", metavar="COLUMN", help=text)
     what.add_argument("--holdout", action="store_true", help="only the decisions that a learner held out")
     add_columns(parser.add_argument_group("which columns of the log hold what"), propensity=True)
     add_level(parser, 0.05, "how often an interval may miss")
     estimators = "auto, dr, snips or ips (default: auto; for a learner's log whose arms' means may drift: dr)"
     parser.add_argument("--estimator", default="auto", metavar="NAME", help=estimators)
-    parser.add_argument(
-        "--adaptive",
-        action=argparse.BooleanOptionalAction,
-        help="whether the log's choices depended on its earlier rewards (default: what the log says or looks like)",
-    )
-    parser.add_argument(
-        "--passes", type=int, default=10, metavar="N", help="how many shuffles of the log a replay uses (default: 10)"
-    )
+    text = "whether the log's choices depended on its earlier rewards (default: what the log says or looks like)"
+    parser.add_argument("--adaptive", action=argparse.BooleanOptionalAction, help=text)
+    text = "how many shuffles of the log a replay uses (default: 10)"
+    parser.add_argument("--passes", type=int, default=10, metavar="N", help=text)
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of a replay (default: 0)")
     add_outputs(parser, figure=True, report=True)
-    parser.set_defaults(run=_evaluate)
 
 
 def _evaluate(options: argparse.Namespace) -> None:
+    """Say what other policies would have earned, overall and for each player. The log is a Parquet or CSV file with a
+    player, an arm, a propensity (the probability with which the arm was chosen) and a reward. A CSV file carries no
+    metadata, so pass --adaptive and --range yourself. Without a policy to judge, it judges every arm, the uniform
+    policy and what the log itself did.
+    """
     from posse.insight import evaluate
 
     options.target = [_target(text) for text in options.policy] or None

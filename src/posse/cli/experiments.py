@@ -11,18 +11,14 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.cli import IMPORT, add_command, call
+from posse.cli import IMPORT, Commands, add_command, call
 from posse.text import plural
 
 if TYPE_CHECKING:
-    from posse.cli import Commands
     from posse.experiments import Records, Spec
-
-PLACE = 0
 
 
 def add(commands: Commands) -> None:
-    """Add the commands for experiments."""
     paper = add_command(commands, _paper, "reproduce the paper's whole evaluation", resumes=True)
     paper.add_argument("--quick", action="store_true", help="all of it, but small: 5,000 rounds, 6 problems each")
     paper.add_argument("--own-only", action="store_true", help="only the studies that the paper itself has")

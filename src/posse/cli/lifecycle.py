@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from posse.cli import Commands
 from posse.cli.service import add_action, date
 from posse.text import align, plural
 
 if TYPE_CHECKING:
-    from posse.cli import Commands
     from posse.service.storage.store import ServiceStore
 
-PLACE = 51
 STEPS = {
     "pause": ("paused", "let an experiment make no decisions for now; rewards still count"),
     "resume": ("running", "let a paused or finished experiment decide again"),
@@ -24,7 +23,6 @@ STEPS = {
 
 
 def add(commands: Commands) -> None:
-    """Add what there is to do with experiments in the service's database."""
     text = "pause, finish, archive or delete the service's experiments"
     experiment = commands.add_parser("experiment", help=text, description="Experiments in the service's database.")
     actions = experiment.add_subparsers(title="actions", metavar="ACTION", required=True)
@@ -34,9 +32,8 @@ def add(commands: Commands) -> None:
         step = add_action(actions, _change, text, "experiment", "--import", name=name)
         step.set_defaults(step=name, status=status, ship=None, ship_for=[], description=None)
         if name == "finish":
-            step.add_argument(
-                "--ship", metavar="ARM", help="every decision is this arm from now on (default: no decisions)"
-            )
+            text = "every decision is this arm from now on (default: no decisions)"
+            step.add_argument("--ship", metavar="ARM", help=text)
             text = "another arm for this player (may be repeated)"
             step.add_argument("--ship-for", metavar="PLAYER=ARM", action="append", default=[], type=_pair, help=text)
     describe = add_action(

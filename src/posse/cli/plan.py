@@ -1,75 +1,49 @@
 """posse plan: what sharing would save, before an experiment is run."""
 
-from __future__ import annotations
-
 import argparse
 
-from posse.cli import add_columns, add_outputs, answer
+from posse.cli import Commands, add_columns, add_command, add_outputs, answer
 from posse.cli.evaluate import read_policy
 
-PLACE = 40
 
-
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add planning."""
-    plan = commands.add_parser(
-        "plan",
-        help="say before a run what sharing would save: with PosseTS, and with an ε that is right or wrong",
-        description="Simulate a planned run on many problems, drawn from a guess or from historical data. Say what "
-        "learning alone would lose, what sharing would save, with PosseTS, which needs no ε, and with a stated ε, and "
-        "what a wrong ε would cost. Takes some seconds.",
-    )
+def add(commands: Commands) -> None:
+    text = "say before a run what sharing would save: with PosseTS, and with an ε that is right or wrong"
+    plan = add_command(commands, _plan, text, progress=True)
     guess = plan.add_argument_group("a guess")
     guess.add_argument("--players", type=int, metavar="M", help="how many players (default: 12)")
     guess.add_argument("--arms", type=int, metavar="K", help="how many arms (default: 3)")
-    guess.add_argument(
-        "--effect", type=float, metavar="E", help="how far the best arm is ahead of the others (default: 0.03)"
-    )
+    text = "how far the best arm is ahead of the others (default: 0.03)"
+    guess.add_argument("--effect", type=float, metavar="E", help=text)
     guess.add_argument("--base", type=float, metavar="B", help="the mean reward of the other arms (default: 0.2)")
-    guess.add_argument(
-        "--explained",
-        type=float,
-        metavar="P",
-        help="players have an attribute, such as a region, that explains this share of how they differ: say what "
-        "telling it to PosseTS is worth (default: no attribute; with --values: 0.5)",
+    text = (
+        "players have an attribute, such as a region, that explains this share of how they differ: say what telling it "
+        "to PosseTS is worth (default: no attribute; with --values: 0.5)"
     )
+    guess.add_argument("--explained", type=float, metavar="P", help=text)
     guess.add_argument("--values", type=int, metavar="N", help="how many values it has (with --explained: 4)")
     history = plan.add_argument_group("or historical data")
     history.add_argument("--from", dest="history", metavar="LOG", help="a .parquet or .csv file: player, arm, reward")
-    history.add_argument(
-        "--attributes",
-        metavar="COLUMN[,COLUMN,…]",
-        help="columns in which each player has one value: say what telling them to PosseTS is worth (default: those "
-        "that a learner's log says)",
+    text = (
+        "columns in which each player has one value: say what telling them to PosseTS is worth (default: those that a "
+        "learner's log says)"
     )
+    history.add_argument("--attributes", metavar="COLUMN[,COLUMN,…]", help=text)
     add_columns(history, propensity=False, reward=None)
     both = plan.add_argument_group("for both")
-    both.add_argument(
-        "--decisions",
-        type=_numbers,
-        metavar="D[,D,…]",
-        help="how many decisions each player makes, or one number for each player (default: 2000, or as on record)",
-    )
+    text = "how many decisions each player makes, or one number for each player (default: 2000, or as on record)"
+    both.add_argument("--decisions", type=_numbers, metavar="D[,D,…]", help=text)
     both.add_argument("--days", type=int, metavar="N", help="how many days it takes; --decisions are then per day")
-    both.add_argument(
-        "--epsilon",
-        type=float,
-        metavar="ε",
-        help="the most by which players differ on an arm (default: 0.05); with --from, an ε to compare with the data's",
+    text = "the most by which players differ on an arm (default: 0.05); with --from, an ε to compare with the data's"
+    both.add_argument("--epsilon", type=float, metavar="ε", help=text)
+    text = (
+        "compare this with learning alone and PosseTS, such as 'RobustAggTS(0.1)' (may be repeated; default: a small "
+        "set)"
     )
-    both.add_argument(
-        "--policy",
-        dest="policies",
-        action="append",
-        metavar="POLICY",
-        help="compare this with learning alone and PosseTS, such as 'RobustAggTS(0.1)' (may be repeated; default: a "
-        "small set)",
-    )
+    both.add_argument("--policy", dest="policies", action="append", metavar="POLICY", help=text)
     both.add_argument("--problems", type=int, metavar="N", help="how many problems to draw (default: up to 100)")
     both.add_argument("--seed", type=int, default=0, metavar="N", help="the seed of all draws (default: 0)")
     both.add_argument("--threads", type=int, metavar="N", help="how many threads to use (default: all cores)")
     add_outputs(both, figure=True)
-    plan.set_defaults(run=_plan, progress=True)
 
 
 def _numbers(text: str) -> float | list[float]:
@@ -82,6 +56,10 @@ def _numbers(text: str) -> float | list[float]:
 
 
 def _plan(options: argparse.Namespace) -> None:
+    """Simulate a planned run on many problems, drawn from a guess or from historical data. Say what learning alone
+    would lose, what sharing would save, with PosseTS, which needs no ε, and with a stated ε, and what a wrong ε would
+    cost. Takes some seconds.
+    """
     if options.history is None and options.reward is not None:
         raise ValueError(f"--reward {options.reward}, but that is a column of a log; give one with --from")
     if options.history is None and options.reward_range is not None:

@@ -17,14 +17,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from posse.cli import IMPORT, add_command
+from posse.cli import IMPORT, Commands, add_command
 from posse.text import plural
 
 if TYPE_CHECKING:
-    from posse.cli import Commands
     from posse.service.storage.store import ServiceStore
 
-PLACE = 50
 DATABASE = "sqlite:///posse.db"
 RATE = 30.0
 OPEN = "posse: everybody on this machine may do everything; never put a proxy in front of this service\n"
@@ -40,7 +38,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def add(commands: Commands) -> None:
-    """Add the service, its demonstration, and the care of its database and tokens."""
     serve = add_command(commands, _serve, "run the decision service, with a dashboard", extra="service")
     serve.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: this machine only)")
     serve.add_argument("--port", type=int, default=8080, metavar="N", help="default: 8080; 0 takes a free one")
@@ -155,16 +152,16 @@ def _serve(options: argparse.Namespace) -> None:
 
 def _first_token(database: str, url: str) -> str:
     """Make a token if there never was one, and say how to use it. It is shown on a terminal only, not in a log."""
-    from posse.service.auth import tokens
+    from posse.service import auth
     from posse.service.storage.store import ServiceStore
     from posse.service.storage.transaction import commit
 
     with contextlib.closing(ServiceStore(database)) as store:
-        if store.read(tokens.exist):
+        if store.read(auth.tokens_exist):
             return ""
         if not sys.stdout.isatty():
             return "posse: there is no token yet; make one with the same --database: posse token create --scope admin\n"
-        token = commit(store, tokens.CreateToken("admin", label="first"))
+        token = commit(store, auth.CreateToken("admin", label="first"))
     return (
         "posse: this token may do everything, and is shown only now\n"
         f"  sign in:      {url}/login#{token}\n"
@@ -256,17 +253,17 @@ def _backup(store: ServiceStore, options: argparse.Namespace) -> None:
 
 
 def _create(store: ServiceStore, options: argparse.Namespace) -> None:
-    from posse.service.auth.tokens import CreateToken
+    from posse.service.auth import CreateToken
     from posse.service.storage.transaction import commit
 
     print(commit(store, CreateToken(options.scope, options.experiment, options.expires, options.label)))
 
 
 def _list(store: ServiceStore, options: argparse.Namespace) -> None:
-    from posse.service.auth import tokens
+    from posse.service import auth
 
     now = store.clock()
-    for token in store.read(tokens.all_tokens):
+    for token in store.read(auth.all_tokens):
         until = "never expires" if token.expires_at is None else f"expires {date(token.expires_at)}"
         if token.revoked_at is not None:
             until = f"revoked {date(token.revoked_at)}"
@@ -278,7 +275,7 @@ def _list(store: ServiceStore, options: argparse.Namespace) -> None:
 
 
 def _revoke(store: ServiceStore, options: argparse.Namespace) -> None:
-    from posse.service.auth.tokens import RevokeToken
+    from posse.service.auth import RevokeToken
     from posse.service.storage.transaction import commit
 
     commit(store, RevokeToken(options.token))

@@ -6,19 +6,16 @@ import argparse
 import time
 from typing import TYPE_CHECKING
 
-from posse.cli import IMPORT, add_command
+from posse.cli import IMPORT, Commands, add_command
 from posse.text import plural
 
 if TYPE_CHECKING:
-    from posse.cli import Commands
     from posse.policies.base import Policy
 
-PLACE = 91
 PURPOSES = {"simulate": "simulations", "learner": "the learner and the service"}
 
 
 def add(commands: Commands) -> None:
-    """Add the command."""
     parser = add_command(commands, _warm_up, "compile policies ahead, for example while an image is built", "warm-up")
     text = "this policy, such as RobustAggTS, or all (may be repeated; default: PosseTS, the learner's default)"
     parser.add_argument("--policy", action="append", metavar="NAME", help=text)

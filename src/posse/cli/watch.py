@@ -1,16 +1,9 @@
 """posse watch: do choices and rewards come as they should?"""
 
-from __future__ import annotations
-
-import argparse
-
-from posse.cli import add_level, add_outputs, insight
-
-PLACE = 42
+from posse.cli import Commands, add_level, add_outputs, insight
 
 
-def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the watch over a running experiment."""
+def add(commands: Commands) -> None:
     parser = commands.add_parser(
         "watch",
         help="check a running experiment's log, and say what adapting earns",

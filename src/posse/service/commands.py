@@ -8,8 +8,6 @@ A command may have an idempotency key. Then it is carried out once, and the same
 result again (storage/keyed_requests.py).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import secrets
@@ -29,14 +27,8 @@ from posse.learner.setup import PLAYER_LIMIT, Setup, check_names
 from posse.learner.shares import check_shares
 from posse.outcomes import declared
 from posse.policies.base import Policy
-from posse.service.storage import database
-from posse.service.storage.audit import COMMAND_LINE
-from posse.service.storage.errors import Archived, Finished, Paused
-from posse.service.storage.keyed_requests import as_json
-from posse.service.storage.lifecycle import Life, Shipment, Status, parse_shipment
+from posse.service.storage import audit, database, errors, keyed_requests, lifecycle, log_rows, queries
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_rows import MADE_IN, PLAYER_CHANGES
-from posse.service.storage.queries import PROGRESS, Experiment
 from posse.service.storage.transaction import Transaction
 from posse.text import plural
 
@@ -53,8 +45,7 @@ class Choose(NamedTuple):
     """
 
     experiment: str
-    players: Sequence[str | Mapping[str, Any]]
-    """Names, or combinations {attribute: value}."""
+    players: Sequence[str | Mapping[str, Any]]  # names, or combinations {attribute: value}
     available: Sequence[str] | None = None
     key: str | None = None
 
@@ -83,16 +74,16 @@ class Choose(NamedTuple):
 def check_decides(live: LiveExperiment) -> None:
     """An error unless the experiment makes decisions."""
     if live.life.status == "paused":
-        raise Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
+        raise errors.Paused(f"experiment {live.name!r} is paused: it takes rewards, but makes no decisions")
     if live.life.status == "finished" and live.life.shipment is None:
-        raise Finished(f"experiment {live.name!r} is finished: it takes late rewards, but makes no decisions")
+        raise errors.Finished(f"experiment {live.name!r} is finished: it takes late rewards, but makes no decisions")
     _check_open(live)
 
 
 def _check_open(live: LiveExperiment) -> None:
     """An error if the experiment can only be read."""
     if live.life.status == "archived":
-        raise Archived(
+        raise errors.Archived(
             f"experiment {live.name!r} is archived: it can be read, but takes no decisions, rewards or changes"
         )
 
@@ -103,7 +94,7 @@ def _made_before(transaction: Transaction, live: LiveExperiment, first: int, end
     players, arms = live.state.player_roster.names, live.state.arm_roster.names
     decisions = []
     wanted = {"experiment": live.id, "serial": first, "end": end}
-    for row in transaction.connection.execute(MADE_IN, wanted).mappings():
+    for row in transaction.connection.execute(log_rows.MADE_IN, wanted).mappings():
         id_, player, arm = write_id(row["serial"], row["tag"]), players[row["player"]], arms[row["arm"]]
         values = np.frombuffer(row["probabilities"], "<f8").tolist()
         offered = np.unpackbits(np.frombuffer(row["offered"], np.uint8)).tolist()
@@ -166,14 +157,13 @@ class Record(NamedTuple):
     """Observe rewards of the past, which were not decided here, as one round. Result: how many."""
 
     experiment: str
-    rewards: Sequence[tuple[str, str, float]]
-    """Player, arm and reward."""
+    rewards: Sequence[tuple[str, str, float]]  # player, arm and reward
     key: str | None = None
-    by: str = COMMAND_LINE
+    by: str = audit.COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> int:
         live = transaction.live(self.experiment)
-        asked = self.key and as_json({"rewards": self.rewards})
+        asked = self.key and keyed_requests.as_json({"rewards": self.rewards})
         request = transaction.requests.ask(live.id, self.key, "record", asked)
         if request.before is not None:
             return int(request.before)
@@ -211,8 +201,7 @@ class Create(NamedTuple):
     arms: Sequence[str]
     players: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
     horizon: int | None = None
-    seed: int | None = None
-    """Drawn at random if None."""
+    seed: int | None = None  # drawn at random if None
     reward_range: Sequence[float] = (0.0, 1.0)
     floor: float = 0.0
     holdout: float = 0.0
@@ -225,12 +214,10 @@ class Create(NamedTuple):
     burn_in: int = 0
     outcomes: Mapping[str, Any] = {}
     description: str = ""
-    key: str | None = None
-    """Keys of requests that create are apart from those of any experiment."""
-    by: str = COMMAND_LINE
-    """For the audit trail."""
+    key: str | None = None  # keys of requests that create are apart from those of any experiment
+    by: str = audit.COMMAND_LINE  # for the audit trail
 
-    def apply(self, transaction: Transaction) -> Experiment:
+    def apply(self, transaction: Transaction) -> queries.Experiment:
         request = transaction.ask_outside(self.key, "create", _asked(self))
         if request.before is not None:
             return _as_it_was(transaction.live(self.experiment), request.before)
@@ -240,7 +227,7 @@ class Create(NamedTuple):
         known = Attributes(self.attributes), self.player_limit, declared(self.outcomes), check_shares(self.shares)
         setup = Setup(*(self.policy, self.horizon, seed, *ends, *fixed, *known, self.control, self.burn_in))
         first = {"arms": check_names("arm", self.arms), **given_players(setup, self.players)}
-        said = Life().moves(None, None, self.description)
+        said = lifecycle.Life().moves(None, None, self.description)
         live = transaction.create(self.experiment, setup, first, float(transaction.clock()))
         live.move(said, live.time)
         made = transaction.describe(self.experiment)
@@ -250,25 +237,14 @@ class Create(NamedTuple):
         return made
 
 
-LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in", "outcomes", "by")
-"""Fields of requests that came with version 5."""
-
-
-def _asked(command: Create | Change) -> str | None:
-    """What a request with a key asks for, as a text that was the same before there were the fields in LATER."""
-    fields, defaults = command._replace(key=None, by=COMMAND_LINE)._asdict(), command._field_defaults
-    fields = {name: said for name, said in fields.items() if name not in LATER or said != defaults[name]}
-    return command.key and as_json(fields | ({"paused": None} if isinstance(command, Change) else {}))
-
-
-def _to_remember(live: LiveExperiment, made: Experiment) -> str:
+def _to_remember(live: LiveExperiment, made: queries.Experiment) -> str:
     """What it takes to describe an experiment again as it is now, without any name."""
     here = ["".join("01"[here] for _, here in names) for names in (made.players, made.arms)]
-    progress = {name: getattr(made, name) for name in ("player_count", *PROGRESS, "shares")}
+    progress = {name: getattr(made, name) for name in ("player_count", *queries.PROGRESS, "shares")}
     return json.dumps({**progress, **live.life.columns(), "here": here})
 
 
-def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
+def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> queries.Experiment:
     """The description of an experiment as it was; who was erased since has the name of now."""
     rosters = live.state.player_roster.names, live.state.arm_roster.names
     players, arms = (
@@ -278,10 +254,10 @@ def _as_it_was(live: LiveExperiment, remembered: dict[str, Any]) -> Experiment:
     if "paused" in remembered:  # before version 5
         remembered |= {"status": "paused" if remembered["paused"] else "running", "description": "", "shipped": None}
         remembered["shares"] = {}
-    progress = {name: remembered[name] for name in ("player_count", *PROGRESS)}
+    progress = {name: remembered[name] for name in ("player_count", *queries.PROGRESS)}
     progress["shares"] = check_shares(remembered["shares"])
-    found = Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
-    return found.shipping(Shipment.parse(remembered["shipped"]), live.state.player_roster.names)
+    found = queries.Experiment(live.name, live.state.setup, players=players, arms=arms, **progress)
+    return found.shipping(lifecycle.Shipment.parse(remembered["shipped"]), live.state.player_roster.names)
 
 
 class Change(NamedTuple):
@@ -291,24 +267,20 @@ class Change(NamedTuple):
     """
 
     experiment: str
-    join: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()
-    """Names, or {name: {attribute: value}}."""
+    join: Sequence[str] | Mapping[str, Mapping[str, Any]] = ()  # names, or {name: {attribute: value}}
     retire: Sequence[str] = ()
     add_arms: Sequence[str] = ()
     retire_arms: Sequence[str] = ()
-    status: Status | None = None
-    ship: str | None = None
-    """With the status "finished": the arm that every decision is from now on."""
-    ship_for: Mapping[str, str] | None = None
-    """Other arms for some players."""
+    status: lifecycle.Status | None = None
+    ship: str | None = None  # with the status "finished": the arm that every decision is from now on
+    ship_for: Mapping[str, str] | None = None  # other arms for some players
     description: str | None = None
     knows_others: bool = True
-    shares: Mapping[str, Any] | None = None
-    """Replaces all limits on arms' shares."""
+    shares: Mapping[str, Any] | None = None  # replaces all limits on arms' shares
     key: str | None = None
-    by: str = COMMAND_LINE
+    by: str = audit.COMMAND_LINE
 
-    def apply(self, transaction: Transaction) -> Experiment:
+    def apply(self, transaction: Transaction) -> queries.Experiment:
         if not isinstance(self.knows_others, bool):
             raise TypeError(f"knows_others={self.knows_others!r}, but expected True or False")
         live = transaction.live(self.experiment)
@@ -326,7 +298,7 @@ class Change(NamedTuple):
         steps += [("join", player) for player in joins["players"]]
         steps += [("retire", player) for player in check_names("player", self.retire)]
         live.check_changes(steps, values, self.shares)
-        shipment = parse_shipment(self.ship, self.ship_for, live.state.player_roster, live.state.arm_roster)
+        shipment = lifecycle.parse_shipment(self.ship, self.ship_for, live.state.player_roster, live.state.arm_roster)
         if gone := {self.ship, *(self.ship_for or {}).values()} & set(self.retire_arms):
             raise ValueError(f"ship={min(map(str, gone))!r}, but retire_arms has it too; expected an arm that stays")
         moves = live.life.moves(self.status, shipment, self.description)
@@ -341,18 +313,29 @@ class Change(NamedTuple):
         made = transaction.describe(live.name)
         if said := self._said(steps, [kind for kind, _ in moves]):
             transaction.note(self.by, "change", live.name, said)
-        about = [*(who for kind, who in steps if kind in PLAYER_CHANGES), *(self.ship_for or ())]
+        about = [*(who for kind, who in steps if kind in log_rows.PLAYER_CHANGES), *(self.ship_for or ())]
         request.remember(_to_remember(live, made), set(map(live.state.player_roster.place, about)))
         return made
 
     def _said(self, steps: list[tuple[str, str]], moves: list[str]) -> str:
         """What changes, without names of players; nothing if nothing does."""
-        players = Counter(kind for kind, _ in steps if kind in PLAYER_CHANGES)
+        players = Counter(kind for kind, _ in steps if kind in log_rows.PLAYER_CHANGES)
         said = [f"{kind} {plural(count, 'player')}" for kind, count in players.items()]
-        said += [f"{kind} {arm!r}" for kind, arm in steps if kind not in PLAYER_CHANGES]
+        said += [f"{kind} {arm!r}" for kind, arm in steps if kind not in log_rows.PLAYER_CHANGES]
         said += [] if self.shares is None else ["shares"]
         said += [f"finish and ship {self.ship!r}" if kind == "finish" and self.ship else kind for kind in moves]
         return ", ".join(said)
+
+
+LATER = ("status", "ship", "ship_for", "description", "shares", "control", "burn_in", "outcomes", "by")
+"""Fields of requests that came with version 5."""
+
+
+def _asked(command: Create | Change) -> str | None:
+    """What a request with a key asks for, as a text that was the same before there were the fields in LATER."""
+    fields, defaults = command._replace(key=None, by=audit.COMMAND_LINE)._asdict(), command._field_defaults
+    fields = {name: said for name, said in fields.items() if name not in LATER or said != defaults[name]}
+    return command.key and keyed_requests.as_json(fields | ({"paused": None} if isinstance(command, Change) else {}))
 
 
 class Probe(NamedTuple):
@@ -373,7 +356,7 @@ class Erase(NamedTuple):
     experiment: str
     player: str
     key: str | None = None
-    by: str = COMMAND_LINE
+    by: str = audit.COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> str:
         live = transaction.live(self.experiment)

@@ -1,7 +1,5 @@
 """The demonstration: a made-up chain of shops that sends traffic to a real service."""
 
-from __future__ import annotations
-
 import heapq
 import time
 from collections.abc import Callable

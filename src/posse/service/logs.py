@@ -1,7 +1,5 @@
 """Log lines: as text or JSON, with the request's id, without tokens, and never the same line in a loop."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re

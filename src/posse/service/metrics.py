@@ -3,8 +3,6 @@
 What is counted of experiments is in the database: it is read when Prometheus asks, and costs a decision nothing.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -79,8 +77,7 @@ class _Collected(NamedTuple):
 
     registry: CollectorRegistry
     experiments: Sequence[ExperimentCounts]
-    alarms: Mapping[str, bool]
-    """Of experiments that were diagnosed lately."""
+    alarms: Mapping[str, bool]  # of experiments that were diagnosed lately
 
     def collect(self) -> Iterator[Any]:
         yield from self.registry.collect()

@@ -1,7 +1,5 @@
 """Errors as problem+json (RFC 9457) that say what to do."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Mapping

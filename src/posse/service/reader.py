@@ -1,14 +1,11 @@
 """The way to the reader, the process that answers whatever reads much: docs/decisions/0016-reader-process.md."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from posse.service.auth.permissions import Endpoint
 from posse.service.problems import HttpProblem
 
 MOST_UNDER_WAY = 64  # requests of one worker that the reader has not answered yet
@@ -18,12 +15,6 @@ OF_THE_ANSWER = {b"connection", b"date", b"transfer-encoding"}
 RETRY = {"Retry-After": "1"}
 
 Handler = Callable[[Request], Awaitable[Response]]
-
-
-def in_reader(endpoint: Endpoint) -> Endpoint:
-    """Say that an endpoint reads much, so that the reader answers it. It must change nothing."""
-    endpoint.__dict__["in_reader"] = True
-    return endpoint
 
 
 def by_reader(endpoint: Callable[..., object], handle: Handler) -> Handler:

@@ -1,7 +1,5 @@
 """The time of a service: it goes on evenly, whatever somebody does to the machine's clock."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """The writer: one thread that applies commands. Those that wait while it commits share the next transaction."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging
@@ -10,7 +8,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from posse.checks import whole
@@ -28,7 +25,7 @@ class Submission(NamedTuple):
     """A command on its way, and where its result goes."""
 
     command: Command
-    future: Future[Any] | asyncio.Future[Any]
+    future: asyncio.Future[Any]
 
 
 class Writer:
@@ -55,28 +52,18 @@ class Writer:
         self._wanted = 1  # how many have to wait before the thread is told
         self._changed = threading.Condition(threading.Lock())
         self._closed = False
-        self.failed_at = -math.inf
-        """When the storage could not be written last, by the clock of `time.monotonic`."""
+        self.failed_at = -math.inf  # when the storage could not be written last, by the clock of `time.monotonic`
         self._thread = threading.Thread(target=self._run, name="posse writer", daemon=True)
         self._thread.start()
 
-    @property
-    def depth(self) -> int:
-        return len(self._waiting)
-
-    def submit(self, command: Command) -> Future[Any]:
-        """Have a command applied; its result comes once it is durable, or `Refused`."""
-        future: Future[Any] = Future()
-        self._add(Submission(command, future))
-        return future
-
     async def apply(self, command: Command) -> Any:
-        """The result of a command, once it is durable; a caller that goes away cancels nothing."""
+        """The result of a command, once it is durable, or `Refused`; a caller that goes away cancels nothing."""
         future = asyncio.get_running_loop().create_future()
-        self._add(Submission(command, future))
+        self.add(Submission(command, future))
         return await future
 
-    def _add(self, submission: Submission) -> None:
+    def add(self, submission: Submission) -> None:
+        """Let a command wait for its turn."""
         with self._changed:
             if self._closed:
                 raise Unavailable("the service is stopping")
@@ -96,9 +83,6 @@ class Writer:
     def _run(self) -> None:
         expected, gather = 1, 0.0
         while group := self._next_group(expected, gather):
-            group = [each for each in group if not isinstance(each.future, Future) or _begin(each.future)]
-            if not group:
-                continue
             start = time.monotonic()
             try:
                 self._commit(group)
@@ -107,7 +91,7 @@ class Writer:
                     gather = GATHER * min(time.monotonic() - start, LONGEST)
                 if self._metrics is not None:
                     self._metrics.group.observe(len(group))
-                    self._metrics.depth.set(self.depth)
+                    self._metrics.depth.set(len(self._waiting))
             except Exception:  # whatever it is, others wait
                 LOGGER.exception("the writer met an error that is not a request's")
 
@@ -139,20 +123,11 @@ class Writer:
         _answer(group, results)
 
 
-def _begin(future: Future[Any]) -> bool:
-    """Whether anybody still waits for a future."""
-    return future.set_running_or_notify_cancel()
-
-
 def _answer(group: list[Submission], results: Sequence[Any]) -> None:
     """Hand results over, those for one event loop all at once: waking a loop up costs more than an answer."""
     by_loop = defaultdict(list)
     for submission, result in zip(group, results, strict=True):
-        future = submission.future
-        if isinstance(future, Future):
-            _set(future, result)
-        else:
-            by_loop[future.get_loop()].append((future, result))
+        by_loop[submission.future.get_loop()].append((submission.future, result))
     for loop, answers in by_loop.items():
         with contextlib.suppress(RuntimeError):  # the loop was closed, and nobody waits
             loop.call_soon_threadsafe(_set_all, answers)
@@ -160,12 +135,9 @@ def _answer(group: list[Submission], results: Sequence[Any]) -> None:
 
 def _set_all(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
     for future, result in answers:
-        if not future.done():  # its caller went away
-            _set(future, result)
-
-
-def _set(future: Future[Any] | asyncio.Future[Any], result: Any) -> None:
-    if isinstance(result, Exception):
-        future.set_exception(result)
-    else:
-        future.set_result(result)
+        if future.done():  # its caller went away
+            continue
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)

@@ -1,14 +1,11 @@
 """Deleting an archived experiment for good."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import sqlalchemy as sql
 
+from posse.service.storage import audit, errors
 from posse.service.storage import schema as tables
-from posse.service.storage.audit import COMMAND_LINE, seal
-from posse.service.storage.errors import Refused
 from posse.service.storage.transaction import Transaction
 from posse.text import plural
 
@@ -24,7 +21,7 @@ class Delete(NamedTuple):
 
     experiment: str
     key: str | None = None
-    by: str = COMMAND_LINE
+    by: str = audit.COMMAND_LINE
 
     def apply(self, transaction: Transaction) -> int:
         request = transaction.ask_outside(self.key, "delete", self.experiment)
@@ -33,11 +30,11 @@ class Delete(NamedTuple):
         live = transaction.live(self.experiment)
         if live.life.status != "archived":
             said = f"experiment {live.name!r} is {live.life.status}, but only an archived one can be deleted"
-            raise Refused(f"{said}: finish and archive it first")
+            raise errors.Refused(f"{said}: finish and archive it first")
         connection, token = transaction.connection, tables.tokens
         for row in connection.execute(sql.select(token).where(token.c.experiment == live.id)).mappings().all():
             ended = {"revoked_at": row["revoked_at"] or transaction.clock(), "label": "", "experiment": None}
-            seal(connection, token, {**row, **ended})
+            audit.seal(connection, token, {**row, **ended})
         transaction.forget(live.name)
         for table in reversed(tables.metadata.sorted_tables):
             if "experiment" in table.c and table.name not in OUTLIVES:

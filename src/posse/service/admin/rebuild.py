@@ -1,7 +1,5 @@
 """Make everything that follows from a log anew from it, while decisions go on."""
 
-from __future__ import annotations
-
 import logging
 from typing import NamedTuple
 
@@ -9,11 +7,9 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.service.admin.verify import AuditFinding, LogAudit, stored_experiments
+from posse.service.storage import errors, log_rows, pair_statistics
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import Damaged, OtherVersion, Refused
 from posse.service.storage.live_experiment import FEW, LiveExperiment
-from posse.service.storage.log_rows import Values
-from posse.service.storage.pair_statistics import check_form
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit
 
@@ -35,13 +31,13 @@ def rebuild_outdated(store: ServiceStore) -> None:
     """Rebuild the experiments whose statistics or summary another version of their policy kept in another form."""
     for row in store.read(stored_experiments, None):
         try:
-            store.read(check_form, row)
-        except OtherVersion as found:
+            store.read(pair_statistics.check_form, row)
+        except errors.OtherVersion as found:
             LOGGER.info("%s; that is done now: experiment %r, %s rows", found, row["name"], f"{row['links']:,}")
             try:
                 _rebuild(store, row["name"])
                 LOGGER.info("experiment %r is made anew from its log", row["name"])
-            except (RuntimeError, Refused) as error:  # the log is damaged, or the database is away
+            except (RuntimeError, errors.Refused) as error:  # the log is damaged, or the database is away
                 LOGGER.error("experiment %r could not be made anew: %s", row["name"], error)
         except (ValueError, TypeError, KeyError):  # whoever uses it is told what is wrong with its set-up
             continue
@@ -75,11 +71,11 @@ class LogReplay:
             live = audit.go_on(connection)
         if live is None or audit.links < row["links"]:
             first = self._found[0] if self._found else f"it ends with row {audit.links} of {row['links']}"
-            raise Damaged(f"the log of {self._name!r} is damaged, restore a backup: {first}")
+            raise errors.Damaged(f"the log of {self._name!r} is damaged, restore a backup: {first}")
         self._audit = audit
         return audit.links - before
 
-    def result(self) -> tuple[LiveExperiment, dict[str, list[Values]]]:
+    def result(self) -> tuple[LiveExperiment, dict[str, list[log_rows.Values]]]:
         """The experiment as the log leads to it, to be written, and the names that there are."""
         audit = self._audit
         assert audit is not None

@@ -3,8 +3,6 @@
 A log may be long, so neither way has more than a part of its rows in memory.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
@@ -21,18 +19,15 @@ from posse.learner.ledger import Row
 from posse.learner.log import check_rows, events_of, outcomes_of, read_about, row_of, values_of
 from posse.learner.setup import Setup, check_names
 from posse.service.commands import NO_LIMIT
-from posse.service.storage import database, log_rows, queries
-from posse.service.storage.audit import COMMAND_LINE
+from posse.service.storage import audit, database, log_rows, queries
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.queries import Experiment
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Transaction, commit
 from posse.text import plural
 
 AT_ONCE = 10_000  # rows that are in memory on their way in
 
-Entry = dict[str, Any]
-"""A row of a log, by the names of the learner's columns."""
+Entry = dict[str, Any]  # a row of a log, by the names of the learner's columns
 
 
 def export_log(store: ServiceStore, name: str, path: Path) -> int:
@@ -60,7 +55,7 @@ def export_log(store: ServiceStore, name: str, path: Path) -> int:
     return rows
 
 
-def import_log(store: ServiceStore, name: str, path: Path) -> Experiment:
+def import_log(store: ServiceStore, name: str, path: Path) -> queries.Experiment:
     """Begin an experiment with the log of a learner, or of an experiment elsewhere, from a Parquet file."""
     import pyarrow
 
@@ -73,7 +68,7 @@ def import_log(store: ServiceStore, name: str, path: Path) -> Experiment:
         first["players"] = check_names("player", first["players"])
     except (KeyError, pyarrow.ArrowException) as error:
         raise ValueError(f"{path} is not a log that this posse can read: {error!r}") from None
-    imported: Experiment = commit(store, ImportLog(name, setup, first, log))
+    imported: queries.Experiment = commit(store, ImportLog(name, setup, first, log))
     return imported
 
 
@@ -103,8 +98,7 @@ class LogFile:
         import pyarrow.parquet
 
         self._path = path
-        self.names: list[str] = []
-        """Of players and arms; `player` and `arm` are places in it."""
+        self.names: list[str] = []  # of players and arms; `player` and `arm` are places in it
         with pyarrow.parquet.ParquetFile(path) as file:
             self.about, self._columns = read_about(file.schema_arrow)
             self.numbers = np.zeros(file.metadata.num_rows, self.NUMBERS)
@@ -171,12 +165,11 @@ class ImportLog(NamedTuple):
 
     experiment: str
     setup: Setup
-    first: dict[str, list[Any]]
-    """The arms and players that were there at the beginning, and the players' attributes."""
+    first: dict[str, list[Any]]  # the arms and players that were there at the beginning, and the players' attributes
     log: LogFile
-    by: str = COMMAND_LINE
+    by: str = audit.COMMAND_LINE
 
-    def apply(self, transaction: Transaction) -> Experiment:
+    def apply(self, transaction: Transaction) -> queries.Experiment:
         began = self.log.first_time(float(transaction.clock()))
         live = transaction.create(self.experiment, self.setup, self.first, began)
         _LogImport(transaction, live, self.log).run(self.log.about)

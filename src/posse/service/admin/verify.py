@@ -1,7 +1,5 @@
 """Check a database against its logs."""
 
-from __future__ import annotations
-
 import heapq
 import json
 import logging
@@ -17,15 +15,11 @@ from sqlalchemy.engine import Connection
 
 from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
-from posse.service.storage import database
-from posse.service.storage.errors import UnknownExperiment
+from posse.service.storage import database, errors, log_rows, pair_statistics
 from posse.service.storage.keyed_requests import NO_EXPERIMENT, checksum
 from posse.service.storage.lifecycle import Life
 from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.log_replay import replay
-from posse.service.storage.log_rows import Values, parse_values, row_digest
-from posse.service.storage.outcome_rows import tally_rows
-from posse.service.storage.pair_statistics import all_rows, number_names, summary_of
 from posse.service.storage.schema import metadata
 from posse.service.storage.store import ServiceStore
 
@@ -40,19 +34,15 @@ MOST_LISTED = 10  # findings that are alike
 class AuditFinding:
     """Something in the database that is not as it should be."""
 
-    experiment: str
-    """Its name; empty where it is not about one."""
-    where: str
-    """The table, and which row of it."""
-    what: str
-    """What was found, and what was expected."""
+    experiment: str  # its name; empty where it is not about one
+    where: str  # the table, and which row of it
+    what: str  # what was found, and what was expected
 
     def __str__(self) -> str:
         return ": ".join(part for part in (self.experiment and repr(self.experiment), self.where, self.what) if part)
 
 
-AddFinding = Callable[[str, str], None]
-"""Takes where something is wrong, and what."""
+AddFinding = Callable[[str, str], None]  # takes where something is wrong, and what
 
 
 def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
@@ -72,7 +62,7 @@ def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
                 for table in ("tokens", "audit"):
                     _check_digests(connection, table, None, "id", about(""))
                 _check_digests(connection, "requests", NO_EXPERIMENT, "key", about(""))
-    except UnknownExperiment:
+    except errors.UnknownExperiment:
         raise
     except Exception as error:  # a damaged file may fail anywhere
         about("")("database", f"cannot be read: {error}")
@@ -81,7 +71,7 @@ def verify(store: ServiceStore, name: str | None = None) -> list[AuditFinding]:
 
 def _stored_rows(
     connection: Connection, table: str, experiment: int | None, order: str, after: int | None = None
-) -> Iterator[Values]:
+) -> Iterator[log_rows.Values]:
     """Rows as they are stored, a few at a time; no column type converts a wrong value into a right one."""
     where = {"experiment =": experiment, f"{order} >": after}
     given = {f"value{number}": value for number, value in enumerate(where.values()) if value is not None}
@@ -90,11 +80,11 @@ def _stored_rows(
     yield from connection.execute(query, given, execution_options={"yield_per": 1000}).mappings()
 
 
-def stored_experiments(connection: Connection, name: str | None) -> list[Values]:
-    rows: list[Values] = [dict(row) for row in _stored_rows(connection, "experiments", None, "id")]
+def stored_experiments(connection: Connection, name: str | None) -> list[log_rows.Values]:
+    rows: list[log_rows.Values] = [dict(row) for row in _stored_rows(connection, "experiments", None, "id")]
     chosen = [row for row in rows if name in (None, row["name"])]
     if name is not None and not chosen:
-        raise UnknownExperiment(f"no experiment {name!r}")
+        raise errors.UnknownExperiment(f"no experiment {name!r}")
     return chosen
 
 
@@ -104,7 +94,7 @@ def stored_experiments(connection: Connection, name: str | None) -> list[Values]
 class LogAudit:
     """One experiment's log: reads it row by row, checks the digests, and replays it."""
 
-    def __init__(self, connection: Connection, row: Values, report: AddFinding) -> None:
+    def __init__(self, connection: Connection, row: log_rows.Values, report: AddFinding) -> None:
         self.row, self.report = row, report
         self.links = 0
         self.head: bytes = row["origin"]
@@ -123,7 +113,7 @@ class LogAudit:
         """Go through the log; return the experiment that it leads to, None if the log is damaged."""
         row = self.row
         try:
-            if row_digest("experiments", row) != row["origin"]:
+            if log_rows.row_digest("experiments", row) != row["origin"]:
                 self._damaged("experiments", "name, setup, created_at, first_players, first_arms do not match origin")
         except NOT_OF_ITS_KIND as error:
             self._damaged("experiments", f"a column of the set-up is not of its kind: {error}")
@@ -135,9 +125,13 @@ class LogAudit:
         return self._replay(lambda: self.live)
 
     def _begin(self) -> LiveExperiment:
-        row, names = self.row, self.names
+        """The experiment before the first row of the log, with those arms and players that were there then."""
+        row, setup = self.row, Setup.from_dict(json.loads(self.row["setup"]))
+        players, arms = self.names["players"][: row["first_players"]], self.names["arms"][: row["first_arms"]]
+        values = [log_rows.parse_values(setup.attributes, player["attributes"]) for player in players]
+        state = LearnerState(setup, [arm["name"] for arm in arms], [player["name"] for player in players], values)
         start = {"links": 0, "rewards": 0, "head": row["origin"], "time": row["created_at"], **Life().columns()}
-        return LiveExperiment({**row, **start}, _first_state(row, names["arms"], names["players"]))
+        return LiveExperiment({**row, **start}, state)
 
     def _replay(self, begin: Callable[[], LiveExperiment | None]) -> LiveExperiment | None:
         rows = self._checked()
@@ -161,7 +155,7 @@ class LogAudit:
         self.whole = False
         self.report(where, what)
 
-    def _checked(self) -> Iterator[tuple[str, Values]]:
+    def _checked(self) -> Iterator[tuple[str, log_rows.Values]]:
         """The rows in order, each checked against the one before."""
         tell_at = time.monotonic() + TELL_SECONDS
         for _, table, row in heapq.merge(*map(self._stream, TIMES), key=lambda entry: entry[0]):
@@ -171,7 +165,7 @@ class LogAudit:
                 tell_at += TELL_SECONDS
                 LOGGER.info("experiment %r: row %d of %s of its log", self.row["name"], self.links, self.row["links"])
 
-    def _stream(self, table: str) -> Iterator[tuple[int, str, Values]]:
+    def _stream(self, table: str) -> Iterator[tuple[int, str, log_rows.Values]]:
         order, after = "link", None if self.live is None else self.links
         if table == "decisions":  # which have no index of links, but serial numbers have the same order
             order, after = "serial", None if self.live is None else self.live.state.decisions - 1
@@ -181,7 +175,7 @@ class LogAudit:
             else:
                 yield row["link"], table, row
 
-    def _check(self, table: str, row: Values) -> None:
+    def _check(self, table: str, row: log_rows.Values) -> None:
         place, link = _place(table, row), row["link"]
         follows = link == self.links + 1
         if link <= self.links:
@@ -190,11 +184,11 @@ class LogAudit:
             missing = f"row {link - 1} is" if link == self.links + 2 else f"rows {self.links + 1} to {link - 1} are"
             self._damaged("log", f"{missing} missing")
         try:
-            expected = row_digest(table, row, self.head)
+            expected = log_rows.row_digest(table, row, self.head)
             given = bytes(row["digest"])
             if row.get("request_key") == "":  # erased, so that only the rows after it can be checked
                 expected = given
-            if follows and expected != given and row_digest(table, row, self._other) != given:
+            if follows and expected != given and log_rows.row_digest(table, row, self._other) != given:
                 self._damaged(place, f"does not match its digest {given.hex()[:12]}…, expected {expected.hex()[:12]}…")
         except NOT_OF_ITS_KIND as error:
             self._damaged(place, f"a column is not of its kind: {error}")
@@ -207,25 +201,15 @@ class LogAudit:
             self.time = max(at, self.time)
 
 
-def _place(table: str, row: Values) -> str:
+def _place(table: str, row: log_rows.Values) -> str:
     key = "link" if table == "changes" else "serial"
     return f"{table}, {key} {row[key]}"
-
-
-def _first_state(row: Values, arms: list[Values], players: list[Values]) -> LearnerState:
-    """The learner's state before the first row of the log, with those arms and players that were there then."""
-    setup = Setup.from_dict(json.loads(row["setup"]))
-    first = players[: row["first_players"]]
-    values = [parse_values(setup.attributes, player["attributes"]) for player in first]
-    names = [player["name"] for player in first]
-    return LearnerState(setup, [arm["name"] for arm in arms[: row["first_arms"]]], names, values)
 
 
 # ---------------------------------------------------------------- what stands beside it
 
 
 def _verify(audit: LogAudit) -> None:
-    """One experiment."""
     row, report = audit.row, audit.report
     _check_names(audit)
     _check_digests(audit.connection, "requests", row["id"], "key", report)
@@ -289,8 +273,8 @@ def _wrong_answers(audit: LogAudit, table: str) -> list[str]:
 
 def _wrong_pairs(audit: LogAudit, live: LiveExperiment) -> list[str]:
     """Where the stats differ from what the log leads to."""
-    wanted = {(pair["player"], pair["arm"]): pair for pair in all_rows(live.id, live.state)}
-    wrong, names = [], number_names(live.state)
+    wanted = {(pair["player"], pair["arm"]): pair for pair in pair_statistics.all_rows(live.id, live.state)}
+    wrong, names = [], pair_statistics.number_names(live.state)
     for row in _stored_rows(audit.connection, "stats", live.id, "player, arm"):
         pair = wanted.pop((row["player"], row["arm"]), None)
         place = f"player {row['player']}, arm {row['arm']}"
@@ -309,7 +293,7 @@ def _check_summary(audit: LogAudit, live: LiveExperiment) -> None:
     found, joined = None, 0
     for row in _stored_rows(audit.connection, "summaries", live.id, "experiment"):
         found, joined = row["content"], live.state.waiting.shape[1] - row["players"]
-    wanted = summary_of(live.state, joined) or None
+    wanted = pair_statistics.summary_of(live.state, joined) or None
     if joined < 0:
         audit.report("summaries", f"there are {-joined} players more than the log speaks of")
     if found != wanted:
@@ -318,7 +302,7 @@ def _check_summary(audit: LogAudit, live: LiveExperiment) -> None:
 
 def _wrong_tallies(audit: LogAudit, live: LiveExperiment) -> list[str]:
     """Where what is kept of outcomes differs from what the log leads to."""
-    wanted = {(row["outcome"], row["arm"]): row for row in tally_rows(live.id, live.state.guard)}
+    wanted = {(row["outcome"], row["arm"]): row for row in pair_statistics.tally_rows(live.id, live.state.guard)}
     wrong = []
     for row in _stored_rows(audit.connection, "outcome_stats", live.id, "outcome, arm"):
         expected = wanted.pop((row["outcome"], row["arm"]), None)
@@ -341,12 +325,12 @@ def _shown(value: Any) -> str:
     return f"{len(value)} bytes, {value.hex()[:12]}…" if isinstance(value, bytes) else repr(value)
 
 
-def _matches(table: str, row: Values) -> bool:
+def _matches(table: str, row: log_rows.Values) -> bool:
     """Whether a row has the digest that it should have; no, if a column is not of its kind."""
     try:
         if table == "requests":
             return checksum(**{name: row[name] for name in row if name != "checksum"}) == row["checksum"]
-        return bool(row_digest(table, row) == row["digest"])
+        return bool(log_rows.row_digest(table, row) == row["digest"])
     except NOT_OF_ITS_KIND:
         return False
 

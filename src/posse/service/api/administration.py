@@ -1,21 +1,17 @@
 """The routes of whoever runs the service: deleting experiments, tokens, and the audit trail."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from fastapi import Path, Query, Request
 from pydantic import BaseModel, Field
 
+from posse.service import auth
 from posse.service.admin.deletion import Delete
 from posse.service.api.bodies import Body, ExperimentName, Name, Real
 from posse.service.api.middleware import ApiRouter
-from posse.service.api.routes import EXPERIMENT, LARGEST_NUMBER, Key
+from posse.service.api.routes import EXPERIMENT, LARGEST_NUMBER, Key, Limit
 from posse.service.api.routes import Name as InPath
-from posse.service.auth import tokens
-from posse.service.auth.permissions import CREATE
-from posse.service.auth.tokens import CreateToken, RevokeToken
-from posse.service.settings import LARGEST_PAGE
+from posse.service.auth import CREATE, CreateToken, RevokeToken
 from posse.service.storage import audit
 
 TOKENS = "/v1/tokens"
@@ -100,13 +96,13 @@ async def create_token(body: TokenBody, request: Request, idempotency_key: Key =
     """Make a token. Its secret is shown only now: the same request with the same key is refused."""
     given = body.scopes, body.experiment, body.expires, body.label or ""
     secret = await request.app.state.writer.apply(CreateToken(*given, idempotency_key, request.state.grant.who))
-    return TokenAnswer(token=secret, number=tokens.number_of(secret) or 0)
+    return TokenAnswer(token=secret, number=auth.token_number(secret) or 0)
 
 
 @router.endpoint("GET", TOKENS, CREATE)
 async def list_tokens(request: Request) -> TokensAnswer:
     """All tokens, by number, without their secrets."""
-    found = await request.app.state.read_pool.query(tokens.all_tokens)
+    found = await request.app.state.read_pool.query(auth.all_tokens)
     return TokensAnswer(
         tokens=[
             TokenEntry(**{**row._mapping, "number": row.id, "scopes": row.scopes.split(), "experiment": row.name})
@@ -128,7 +124,7 @@ async def revoke_token(
 async def read_audit(
     request: Request,
     after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="The last number that is known")] = 0,
-    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 1000,
+    limit: Limit = 1000,
     experiment: Annotated[ExperimentName | None, Query(description="Only what is about this one")] = None,
 ) -> AuditAnswer:
     """Who changed what, in order."""

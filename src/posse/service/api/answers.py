@@ -1,7 +1,5 @@
 """What the longer answers say: outcomes, the rows of a log, a diagnosis, and a conclusion."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field

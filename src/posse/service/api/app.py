@@ -1,31 +1,28 @@
 """The app: everything put together."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
 
 from fastapi import FastAPI
 
 from posse.policies.user import import_file
-from posse.service.api import administration, evidence_routes
-from posse.service.api.description import describe
-from posse.service.api.middleware import DirectRoutes, RequestLimits, RunningRequests
-from posse.service.api.routes import add_routes, direct_routes
-from posse.service.auth.permissions import Authenticator
+from posse.service.api import administration
+from posse.service.api.middleware import RequestLimits, RunningRequests
+from posse.service.api.routes import add_routes
+from posse.service.auth import Authenticator
 from posse.service.commands import TakeDefaults
-from posse.service.dashboard.routes import add_dashboard
+from posse.service.dashboard import routes as dashboard
+from posse.service.dashboard.analysis_process import AnalysisProcess
+from posse.service.dashboard.snapshots import Snapshots
 from posse.service.metrics import Metrics
 from posse.service.problems import add_problems
 from posse.service.reader import ReaderClient
 from posse.service.settings import Settings
 from posse.service.steady_clock import SteadyClock
-from posse.service.storage import queries
-from posse.service.storage.errors import Damaged, Unavailable
+from posse.service.storage import errors, queries
 from posse.service.storage.read_cache import KeptExperiments, SharedAnswers
 from posse.service.storage.store import ReadPool, ServiceStore
 from posse.service.writer import Writer
@@ -34,18 +31,11 @@ from posse.version import __version__
 RETRY_SECONDS = 10  # until default rewards are tried again that could not be taken
 
 
-class ServiceApp(FastAPI):
-    """FastAPI's app, with more in its description."""
-
-    def openapi(self) -> dict[str, Any]:
-        return describe(self)
-
-
 def create_app(settings: Settings) -> FastAPI:
     """The service on a database that is there; `supervisor.prepare` makes one."""
     if settings.import_file is not None:
         import_file(settings.import_file)
-    app = ServiceApp(
+    app = FastAPI(
         title="posse",
         version=__version__,
         summary="Decisions for many players who share what they learn",
@@ -65,13 +55,13 @@ def create_app(settings: Settings) -> FastAPI:
     state.reader = None if settings.reader is None else ReaderClient(settings.reader, settings.answer_seconds)
     state.read_pool, state.quick_pool = ReadPool(state.store), ReadPool(state.store, threads=2)
     state.answers, state.kept_experiments = SharedAnswers(), KeptExperiments(state.read_pool)
+    state.analyses, state.snapshots = AnalysisProcess(state.metrics.note_verdict), Snapshots(state.store)
     state.authenticator = Authenticator(settings, state.quick_pool, state.store.clock)
     add_routes(app)
-    app.router.routes.extend([*administration.router.routes, *evidence_routes.router.routes])
-    add_dashboard(app)
+    for router in (administration.router, *dashboard.ROUTERS):
+        app.router.routes.extend(router.routes)
     add_problems(app)
     state.running = RunningRequests()
-    app.add_middleware(DirectRoutes, routes=direct_routes())
     app.add_middleware(RequestLimits, settings=settings, metrics=state.metrics, running=state.running)
     return app
 
@@ -87,6 +77,7 @@ async def _life(app: FastAPI) -> AsyncIterator[None]:
         await asyncio.to_thread(app.state.writer.close)
         await asyncio.to_thread(app.state.read_pool.close)
         await asyncio.to_thread(app.state.quick_pool.close)
+        await asyncio.to_thread(app.state.analyses.close)
         app.state.store.close()
 
 
@@ -116,7 +107,7 @@ def _logged(which: str) -> Iterator[None]:
     """Say in the log that default rewards were not taken, and why."""
     try:
         yield
-    except (Unavailable, Damaged, ValueError) as error:
+    except (errors.Unavailable, errors.Damaged, ValueError) as error:
         logging.getLogger("posse").warning("default rewards %s wait: %s", which, error)
     except Exception:
         logging.getLogger("posse").exception("default rewards %s could not be taken", which)

@@ -3,8 +3,6 @@
 Decisions and outcomes of rewards are answered as the learner and the commands have them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect
@@ -12,18 +10,8 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    GetPydanticSchema,
-    Tag,
-    create_model,
-    model_validator,
-)
+import pydantic
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Field, Tag, create_model
 from pydantic_core import CoreSchema
 
 from posse.attributes import LONGEST_NAME, MOST
@@ -99,7 +87,7 @@ DecisionId = Annotated[str, Field(min_length=1, max_length=LONGEST_ID, examples=
 class Body(BaseModel):
     """What all bodies have in common: nothing is converted, and nothing unknown is accepted."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+    model_config = pydantic.ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 # ---------------------------------------------------------------- requests
@@ -148,7 +136,7 @@ def _any_policy(_: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
 if TYPE_CHECKING:
     AnyPolicyBody = PolicyBody
 else:
-    AnyPolicyBody = Annotated[Any, GetPydanticSchema(_any_policy)]
+    AnyPolicyBody = Annotated[Any, pydantic.GetPydanticSchema(_any_policy)]
 
 
 class ExperimentBody(Body):
@@ -233,7 +221,7 @@ class RewardBody(Body):
     reward: Real | None = Field(None, description="May be missing if there are outcomes")
     outcomes: dict[str, Real] = Field({}, max_length=MOST_OUTCOMES, description="What else came of it, by name")
 
-    @model_validator(mode="after")
+    @pydantic.model_validator(mode="after")
     def _says_something(self) -> Self:
         if self.reward is None and not self.outcomes:
             raise ValueError("neither a reward nor outcomes: expected one of them")

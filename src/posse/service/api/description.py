@@ -1,14 +1,12 @@
 """The API in OpenAPI's words, complete enough to generate a client from."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from posse.service.api.examples import EXAMPLES, KEY, PROBLEMS
-from posse.service.auth.permissions import NO_TOKEN, needed
+from posse.service.auth import NO_TOKEN, needed
 from posse.service.problems import KINDS, MEDIA_TYPE, TYPE, ProblemDetails
 
 ABOUT = """Bodies are JSON in UTF-8. Every answer with status 400 or above is a problem (RFC 9457): `type` is for

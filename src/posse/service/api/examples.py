@@ -1,7 +1,5 @@
 """An example of each body, answer and problem, for the API's description: shops in three towns try offers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 KEY = "visit-4711"

@@ -4,8 +4,6 @@ The protocol: github.com/open-feature/protocol, service/openapi.yaml. Errors are
 protocol's fields beside their own.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import hashlib
@@ -17,14 +15,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 import sqlalchemy as sql
 from fastapi import Header, Path, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, Field, WithJsonSchema
 from pydantic_core import from_json
 from sqlalchemy.engine import Connection
 
 from posse.decision import Decision
 from posse.service.api.bodies import ExperimentName
 from posse.service.api.middleware import ApiRouter, AuthRoute, json_answer
-from posse.service.auth.permissions import Permission, may_read, needs
+from posse.service.auth import Permission, may_read, needs
 from posse.service.commands import Choose, check_decides
 from posse.service.problems import HttpProblem, declared, problem_of
 from posse.service.storage import schema as tables
@@ -55,18 +53,16 @@ Json: Any = {"description": "Any JSON"}
 JsonObject = Annotated[dict[str, Any], WithJsonSchema({"type": "object", "additionalProperties": Json})]
 
 
-class EvaluationContext(BaseModel):
+class EvaluationContext(BaseModel, strict=True, extra="allow", json_schema_extra={"additionalProperties": Json}):
     """Who or what a flag is evaluated for. Whatever an experiment does not declare as an attribute is ignored."""
 
-    model_config = ConfigDict(strict=True, extra="allow", json_schema_extra={"additionalProperties": Json})
     targetingKey: str = Field(min_length=1, description="The player, or whoever else keeps the same decision")
     player: str | None = Field(None, description="The player, if it is not the targeting key")
 
 
-class EvaluationBody(BaseModel):
+class EvaluationBody(BaseModel, strict=True):
     """What a flag is evaluated for."""
 
-    model_config = ConfigDict(strict=True)
     context: EvaluationContext
 
 

@@ -1,7 +1,5 @@
 """The routes of operation: whether the service is well, what it counts, and how its API is described."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time
@@ -10,13 +8,12 @@ from collections.abc import Callable
 from fastapi import Request, Response
 
 from posse.service.api import bodies
+from posse.service.api.description import describe
 from posse.service.api.middleware import ApiRouter
-from posse.service.auth.permissions import NO_TOKEN, Endpoint, Permission, needs
+from posse.service.auth import NO_TOKEN, Endpoint, Permission, needs
 from posse.service.commands import Probe
 from posse.service.problems import HttpProblem, declared, problem_of
-from posse.service.reader import in_reader
-from posse.service.storage import database, queries
-from posse.service.storage.errors import Damaged, Unavailable
+from posse.service.storage import database, errors, queries
 from posse.service.writer import Writer
 
 PROBE_SECONDS = 1.0  # for which the service is ready after something could be written
@@ -51,11 +48,11 @@ async def ready(request: Request) -> bodies.HealthAnswer:
         async with asyncio.timeout(PROBE_LIMIT):
             await state.quick_pool.run(database.check_version, state.store.engine)
         if state.writer.failed_at > time.monotonic() - PROBE_SECONDS:
-            raise Unavailable("the last transaction could not be written")
+            raise errors.Unavailable("the last transaction could not be written")
         failure = await state.answers.get("probe", lambda: _probe(state.writer), PROBE_SECONDS)
         if failure is not None:
             raise failure
-    except (ValueError, TimeoutError, Unavailable, Damaged) as error:
+    except (ValueError, TimeoutError, errors.Unavailable, errors.Damaged) as error:
         logging.getLogger("posse").warning("not ready: %s", error)  # not in the answer, which needs no token
         detail = "The database does not answer, or not as this posse expects it; the log of the service says more."
         problem = problem_of(error)
@@ -70,21 +67,20 @@ async def _probe(writer: Writer) -> Exception | None:
         async with asyncio.timeout(PROBE_LIMIT):
             await writer.apply(Probe())
     except TimeoutError:
-        return Unavailable(f"nothing could be written in {PROBE_LIMIT:g} s")
-    except (Unavailable, Damaged) as error:
+        return errors.Unavailable(f"nothing could be written in {PROBE_LIMIT:g} s")
+    except (errors.Unavailable, errors.Damaged) as error:
         return error
     return None
 
 
 @router.get("/metrics", include_in_schema=False)
-@needs(Permission("read", every_experiment=True))
-@in_reader
+@needs(Permission("read", every_experiment=True), in_reader=True)
 async def metrics(request: Request) -> Response:
     """What is counted, for Prometheus; without what only the database knows if it does not answer."""
     read_pool = request.app.state.read_pool
     try:
         experiments = await read_pool.query(queries.experiment_counts)
-    except Unavailable:
+    except errors.Unavailable:
         experiments = []
     text = await read_pool.run(request.app.state.metrics.text, experiments)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
@@ -94,4 +90,4 @@ async def metrics(request: Request) -> Response:
 @needs(Permission(None))
 async def openapi(request: Request) -> dict[str, object]:
     """The API, described."""
-    return request.app.openapi()
+    return describe(request.app)

@@ -1,7 +1,5 @@
 """The routes of the API: experiments, decisions and rewards, and what there is to see."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -10,26 +8,28 @@ from urllib.parse import quote
 
 import numpy as np
 from fastapi import FastAPI, Header, Path, Query, Request, Response
-from fastapi.routing import APIRoute
+from fastapi.responses import HTMLResponse
 from pydantic import Discriminator, Tag
 from pydantic_core import to_json
 
 from posse.attributes import LONGEST_NAME
 from posse.confidence import reward_interval, shares
 from posse.insight.diagnosis.api import diagnose
+from posse.insight.watching.api import Watch
 from posse.learner import Counts
 from posse.learner.state import LearnerState
 from posse.service.api import bodies, ofrep, operation
-from posse.service.api.answers import DiagnosisResult
+from posse.service.api.answers import ConclusionResult, DiagnosisResult
 from posse.service.api.bodies import ExperimentAnswer
-from posse.service.api.middleware import WITH_BODY, ApiRouter, json_answer
-from posse.service.auth.permissions import CHANGE, CREATE, READ, Permission, needs
+from posse.service.api.middleware import WITH_BODY, ApiRouter, DirectRoute, json_answer
+from posse.service.auth import CHANGE, CREATE, READ, Permission, needs
 from posse.service.commands import Change, Choose, Create, Erase, Observe, Record, RewardOutcome
 from posse.service.dashboard.analysis_process import LARGEST as LARGEST_DIAGNOSIS
+from posse.service.dashboard.conclusions import concluded, summary
+from posse.service.dashboard.snapshots import complete_snapshot
 from posse.service.problems import HttpProblem, declared
 from posse.service.settings import LARGEST_LIST, LARGEST_PAGE
-from posse.service.storage import queries
-from posse.service.storage.errors import ConflictingKey, ExperimentExists, Refused
+from posse.service.storage import errors, queries
 from posse.text import plain
 
 EXPERIMENTS = "/v1/experiments"
@@ -39,9 +39,13 @@ LEVEL = 0.05  # the probability that any of the intervals is ever wrong
 LARGEST_STATE = 20_000  # pairs of a player and an arm in one answer
 REFUSED = {"conflict": "conflicting-reward", "unknown": "unknown-decision", "invalid": "invalid"}
 
-router = ApiRouter()
+router, direct = ApiRouter(), ApiRouter(DirectRoute)
 Name = Annotated[bodies.ExperimentName, Path(description="The experiment")]
 Key = Annotated[bodies.Key | None, Header(description="Repeat a request with the same key, and it happens once")]
+KnownPlayers = Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="How many players are known")]
+KnownRow = Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="The number of the last row that is known")]
+Limit = Annotated[int, Query(ge=1, le=LARGEST_PAGE)]
+PAGE: dict[int | str, Any] = {200: {"content": {"text/html": {"schema": {"type": "string"}}}, "description": "A page"}}
 LOCATION = {"headers": {"Location": {"description": "Where it is", "schema": {"type": "string"}}}}
 
 
@@ -51,13 +55,8 @@ def add_routes(app: FastAPI) -> None:
     creation = ApiRouter()
     responses = {201: LOCATION, **declared(*WITH_BODY)}
     creation.add_api_route(EXPERIMENTS, create_experiment, methods=["POST"], status_code=201, responses=responses)
-    routes = [*creation.routes, *router.routes, *ofrep.router.routes, *operation.router.routes]
-    app.router.routes.extend(routes)  # as they are, so that app.routes lists every one
-
-
-def direct_routes() -> list[APIRoute]:
-    """The routes that are worth a shorter way."""
-    return [each for each in router.routes if isinstance(each, APIRoute) and each.endpoint in (decide, reward)]
+    routers = direct, creation, router, ofrep.router, operation.router  # what is called most is found first
+    app.router.routes.extend(route for each in routers for route in each.routes)  # so app.routes lists every one
 
 
 # ---------------------------------------------------------------- experiments
@@ -73,12 +72,12 @@ async def create_experiment(
         asked = {"key": idempotency_key, "by": request.state.grant.who}
         command = Create(body.name, body.policy.policy(), **settings, **asked)
         made = await request.app.state.writer.apply(command)
-    except (ExperimentExists, ConflictingKey):
+    except (errors.ExperimentExists, errors.ConflictingKey):
         raise
     except (ValueError, TypeError) as error:  # of the policy's constants, or Refused
         raise HttpProblem("invalid", f"{str(error)[:1000].rstrip('.')}. Nothing was changed.") from error
     response.headers["Location"] = f"{EXPERIMENTS}/{quote(body.name, safe='')}"
-    return _described(made)
+    return ExperimentAnswer(**_shown(made))
 
 
 @router.endpoint("GET", EXPERIMENTS, READ)
@@ -100,15 +99,12 @@ async def list_experiments(
 @router.endpoint("GET", EXPERIMENT, READ, 404)
 async def read_experiment(name: Name, request: Request) -> ExperimentAnswer:
     """An experiment as it stands."""
-    return _described(await request.app.state.read_pool.query(queries.experiment, name))
+    return ExperimentAnswer(**_shown(await request.app.state.read_pool.query(queries.experiment, name)))
 
 
 @router.endpoint("GET", EXPERIMENT + "/players", READ, 404)
 async def read_players(
-    name: Name,
-    request: Request,
-    after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="How many players are known")] = 0,
-    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 1000,
+    name: Name, request: Request, after: KnownPlayers = 0, limit: Limit = 1000
 ) -> bodies.PlayersAnswer:
     """All who ever joined, in the order in which they came."""
     found = await request.app.state.read_pool.query(queries.players, name, after, limit)
@@ -122,7 +118,7 @@ async def change_experiment(
 ) -> ExperimentAnswer:
     """Let players and arms come and go, pause, resume, finish, archive and restore it; all of it or nothing."""
     command = Change(name, **body.model_dump(), key=idempotency_key, by=request.state.grant.who)
-    return _described(await request.app.state.writer.apply(command))
+    return ExperimentAnswer(**_shown(await request.app.state.writer.apply(command)))
 
 
 @router.endpoint("POST", EXPERIMENT + "/erasures", CHANGE, 404)
@@ -132,10 +128,6 @@ async def erase(
     """Forget a player's name, its attributes and the keys of requests about it; what it has learnt stays."""
     command = Erase(name, body.player, idempotency_key, request.state.grant.who)
     return bodies.ErasureAnswer(player=await request.app.state.writer.apply(command))
-
-
-def _described(experiment: queries.Experiment) -> ExperimentAnswer:
-    return ExperimentAnswer(**_shown(experiment))
 
 
 def _shown(experiment: queries.Experiment) -> dict[str, Any]:
@@ -169,7 +161,7 @@ AnyRewardBody = Annotated[
 ]
 
 
-@router.endpoint("POST", EXPERIMENT + "/decisions", Permission("decide"), 404, response_model=bodies.DecisionsAnswer)
+@direct.endpoint("POST", EXPERIMENT + "/decisions", Permission("decide"), 404, response_model=bodies.DecisionsAnswer)
 async def decide(name: Name, body: AnyDecisionBody, request: Request, idempotency_key: Key = None) -> Response:
     """Choose an arm for a player, or one for each of several who act in the same round.
 
@@ -190,7 +182,7 @@ async def decide(name: Name, body: AnyDecisionBody, request: Request, idempotenc
     return json_answer({"decisions": made})
 
 
-@router.endpoint(
+@direct.endpoint(
     "POST", EXPERIMENT + "/rewards", Permission("reward"), 404, response_model=RewardOutcome | bodies.OutcomesAnswer
 )
 async def reward(name: Name, body: AnyRewardBody, request: Request) -> Response:
@@ -219,12 +211,7 @@ async def record(
 
 
 @router.endpoint("GET", EXPERIMENT + "/log", READ, 404, response_model=bodies.LogAnswer)
-async def read_log(
-    name: Name,
-    request: Request,
-    after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="The number of the last row that is known")] = 0,
-    limit: Annotated[int, Query(ge=1, le=LARGEST_PAGE)] = 1000,
-) -> Response:
+async def read_log(name: Name, request: Request, after: KnownRow = 0, limit: Limit = 1000) -> Response:
     """The log: decisions, rewards and changes in the order in which they happened."""
     rows = await request.app.state.read_pool.query(queries.log, name, after, limit)
     found = {"rows": rows, "next": rows[-1]["event"] if len(rows) == limit else None}
@@ -235,7 +222,7 @@ async def read_log(
 async def read_state(
     name: Name,
     request: Request,
-    after: Annotated[int, Query(ge=0, le=LARGEST_NUMBER, description="How many players are known")] = 0,
+    after: KnownPlayers = 0,
     limit: Annotated[int, Query(ge=1, le=LARGEST_LIST, description="With many arms there may be fewer")] = 100,
 ) -> Response:
     """The numbers behind the decisions of some players, in the order in which they came."""
@@ -250,6 +237,26 @@ async def read_diagnosis(name: Name, request: Request) -> Response:
         request.app.state.metrics.note_verdict(name, found["alarm"])
 
     return await _analyzed(request, name, _diagnosis, note=note)
+
+
+@router.endpoint("GET", EXPERIMENT + "/watch", READ, 404, response_model=Watch)
+async def read_watch(name: Name, request: Request) -> Response:
+    """Whether choices follow their probabilities and rewards arrive alike, what adapting earns, and the guards."""
+    return json_answer((await complete_snapshot(request.app.state, name)).watch.to_dict())
+
+
+@router.endpoint("GET", EXPERIMENT + "/conclusion", READ, 404, 409, response_model=ConclusionResult)
+async def read_conclusion(name: Name, request: Request) -> Response:
+    """Whether the experiment can end: which arm to ship for whom, and what stopping or going on costs."""
+    found = (await concluded(request.app.state, name))[1].to_dict()
+    del found["setup"]  # which the experiment itself has
+    return json_answer(found)
+
+
+@router.endpoint("GET", EXPERIMENT + "/summary", READ, 404, 409, responses=PAGE, response_class=HTMLResponse)
+async def read_summary(name: Name, request: Request) -> Response:
+    """The whole experiment on one page of HTML that prints well."""
+    return await summary(request.app.state, name)
 
 
 async def _analyzed(
@@ -282,7 +289,7 @@ async def _analyzed(
 def _diagnosis(state: LearnerState) -> Callable[[], dict[str, Any]]:
     players, arms = (len(roster.names) for roster in (state.player_roster, state.arm_roster))
     if players * arms > LARGEST_DIAGNOSIS:
-        raise Refused(
+        raise errors.Refused(
             f"{players:,} players × {arms:,} arms are more than the {LARGEST_DIAGNOSIS:,} pairs that are diagnosed "
             "here; export the log with `posse db export`, and run `posse diagnose` on it"
         )
@@ -293,7 +300,7 @@ def _diagnosis(state: LearnerState) -> Callable[[], dict[str, Any]]:
         try:
             return diagnose(SimpleNamespace(counts=lambda: counts, shared_weights=lambda: shared)).to_dict()
         except ValueError as error:
-            raise Refused(str(error)) from error
+            raise errors.Refused(str(error)) from error
 
     return diagnosed
 

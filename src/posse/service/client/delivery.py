@@ -1,7 +1,5 @@
 """Reports on their way to the service, and the buffer for them. Nothing here does input or output (see retry.py)."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
@@ -12,8 +10,7 @@ from typing import Any, Literal, overload
 
 from posse.checks import number
 from posse.decision import ConflictingReward, Decision, UnknownDecision, as_reports, parse_id, write_id
-from posse.service.client.administration import Administration, experiment_path
-from posse.service.client.retry import ServiceError, Steps, Unreachable, ask
+from posse.service.client.retry import ServiceError, Steps, Unreachable, ask, experiment_path
 
 BATCH = 1000  # the most rewards in one request
 SHORT = 1.0  # seconds in which a reward is delivered; otherwise it goes into the buffer
@@ -37,12 +34,11 @@ class RewardReport:
     outcomes: Mapping[str, float] = field(default_factory=dict, hash=False)
 
 
-class RewardDelivery(Administration):
+class RewardDelivery:
     """Reports of rewards and outcomes, and the buffer for those that cannot be delivered now."""
 
     def __init__(self, patience: float, buffer_limit: int) -> None:
-        super().__init__(patience)
-        self.buffer_limit = buffer_limit
+        self.patience, self.buffer_limit = patience, buffer_limit
         self.buffer: defaultdict[str, deque[RewardReport]] = defaultdict(deque)  # by experiment
         self.refused: deque[tuple[RewardReport, str]] = deque(maxlen=BATCH)
         self._lock = threading.Lock()  # for the buffer

@@ -4,12 +4,11 @@ A request is a generator. It yields the next step, a request to send or the seco
 So the blocking and the asynchronous client share all of this code.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Generator
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx
 
@@ -63,6 +62,12 @@ def ask(
         delay = min(2 * delay, LONGEST_DELAY)
 
 
+def experiment_path(experiment: str) -> str:
+    if not isinstance(experiment, str):
+        raise TypeError(f"experiment={experiment!r}, but expected the name of an experiment")
+    return f"/v1/experiments/{quote(experiment, safe='')}"
+
+
 def _read(answer: httpx.Response, page: bool) -> Any:
     """What an answer says; the error if it is one."""
     if answer.is_success:
@@ -81,7 +86,6 @@ def _read(answer: httpx.Response, page: bool) -> Any:
 
 
 def _problem(answer: httpx.Response, cls: type[ServiceError] = ServiceError) -> ServiceError:
-    """The error that an answer describes."""
     try:
         problem = answer.json()
         return cls(str(problem["detail"]), answer.status_code, str(problem["type"]).rpartition(":")[2])

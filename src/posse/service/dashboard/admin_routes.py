@@ -1,17 +1,13 @@
 """The pages for whoever looks after the whole service: tokens, and the audit trail."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from posse.service.auth import permissions as access
-from posse.service.auth import tokens
-from posse.service.auth.permissions import CREATE
-from posse.service.auth.tokens import SCOPES, CreateToken, RevokeToken
+from posse.service import auth
+from posse.service.auth import CREATE, SCOPES, CreateToken, RevokeToken
 from posse.service.dashboard import forms
 from posse.service.dashboard.page_router import PageRouter, trouble
 from posse.service.dashboard.templates import PAGE_HEADERS, page
@@ -35,15 +31,15 @@ async def _tokens(request: Request) -> Response:
 
 async def _tokens_page(request: Request, form: dict[str, Any], status: int = 200, secret: str = "") -> Response:
     found = await request.app.state.read_pool.query(_read_tokens)
-    cookie = request.cookies.get(access.COOKIE, "")
-    more = {"form": form, "secret": secret, "own": tokens.number_of(cookie), "may_leave": bool(cookie)}
+    cookie = request.cookies.get(auth.COOKIE, "")
+    more = {"form": form, "secret": secret, "own": auth.token_number(cookie), "may_leave": bool(cookie)}
     now = float(request.app.state.store.clock())
     lists = {"tokens": found[:SHOWN], "hidden": len(found[SHOWN:]), "scopes": SCOPES, "lives": LIVES}
     return page("manage/tokens.html", status, **lists, **more, now=now, may_create=True)
 
 
 def _read_tokens(connection: Connection) -> list[Any]:
-    return tokens.all_tokens(connection)[::-1]
+    return auth.all_tokens(connection)[::-1]
 
 
 @router.page("/tokens", CREATE, "POST")
@@ -51,7 +47,7 @@ async def _make_token(request: Request) -> Response:
     typed, state = forms.read(await request.body()), request.app.state
     scopes = [scope for scope in SCOPES if typed.get(f"scope-{scope}")]
     experiment, days = typed.get("experiment", "").strip() or None, typed.get("days", "")
-    first = not await state.read_pool.query(tokens.exist)
+    first = not await state.read_pool.query(auth.tokens_exist)
     if not scopes:
         wrong = {"scope-decide": "Tick what the token is for."}
     elif days not in LIVES:
@@ -75,8 +71,8 @@ async def _ask(request: Request) -> Response:
     number = request.path_params["number"]
     for token in await request.app.state.read_pool.query(_read_tokens):
         if str(token.id) == number:
-            own = tokens.number_of(request.cookies.get(access.COOKIE, "")) == token.id
-            may = {"may_create": True, "may_leave": access.COOKIE in request.cookies}
+            own = auth.token_number(request.cookies.get(auth.COOKIE, "")) == token.id
+            may = {"may_create": True, "may_leave": auth.COOKIE in request.cookies}
             return page("manage/ask_token.html", token=token, own=own, **may)
     return trouble(404, "No such token", "The page of tokens lists those there are.")
 
@@ -100,5 +96,5 @@ async def _audit(request: Request) -> Response:
     found = await state.read_pool.query(audit.latest, first, ENTRIES + 1, experiment or None)
     entries, more = found[:ENTRIES], found[ENTRIES:]
     shown = {"entries": entries, "next": entries[-1].id if more else None, "experiment": experiment}
-    now, may_leave = float(state.store.clock()), access.COOKIE in request.cookies
+    now, may_leave = float(state.store.clock()), auth.COOKIE in request.cookies
     return page("manage/audit.html", **shown, now=now, may_create=True, may_leave=may_leave)

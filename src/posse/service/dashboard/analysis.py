@@ -1,7 +1,5 @@
 """What takes longer than a page may: how far players differ, and what sharing has saved."""
 
-from __future__ import annotations
-
 import importlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Conclusions in full, for the API and for the one-page summary. They are made once for each moment of the log."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

@@ -1,7 +1,5 @@
 """What the page of an experiment shows, made from a snapshot: values for its templates, and JSON for its charts."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Sequence
@@ -9,16 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from posse.attributes import CATEGORY
+from posse.confidence import reward_interval
 from posse.insight.watching.api import Effect
 from posse.service.dashboard import words
-from posse.service.dashboard.by_attribute import by_attribute
 from posse.service.dashboard.snapshots import Snapshot
 from posse.service.dashboard.templates import experiment_address
 from posse.text import shorten
 
 COLORS = 8  # that can be told apart; with more arms the last color stands for all others
 CLEAR = 0.5  # an arm looks best for a player if it is the best with more than this probability
-ROWS, COLUMNS = 25, 12  # of the matrix on one page
+ROWS, COLUMNS = 25, 12  # of a table on one page
+LEVEL = 0.05  # the probability that an interval for a value of an attribute is ever wrong
 RECENT_SECONDS = 60.0
 LONGEST_NAME = 60  # in charts
 LATELY = 6  # so many stretches make up what a player chooses now
@@ -31,8 +31,7 @@ class ShownArm(NamedTuple):
     name: str
     here: bool
     color: int
-    share: float
-    """Of all decisions."""
+    share: float  # of all decisions
 
 
 def contents(
@@ -163,6 +162,40 @@ def matrix(snapshot: Snapshot, chances: np.ndarray, search: str = "", page: int 
         "found": len(found),
         "hidden_arms": len(snapshot.arms) - len(shown),
     }
+
+
+def by_attribute(snapshot: Snapshot, name: str, arms: list[int]) -> dict[str, Any] | None:
+    """A table of the values of an attribute, the first one unless it is declared; None without attributes.
+
+    A row has the value (None if it is not known), how many players have it, their decisions, and for each of the arms:
+    the lower end of the interval, the mean and the upper end as rewards, and the share of the decisions. Intervals hold
+    for the average of the players' means, each as often as it chose the arm.
+    """
+    declared = snapshot.setup.attributes
+    if not declared:
+        return None
+    name = name if name in declared.kinds else next(iter(declared.kinds))
+    values, of_player, players = snapshot.values_of(name)
+    tables = (snapshot.chosen, snapshot.counts.pulls, snapshot.counts.sums)
+    chosen, pulls, sums = (_added(table, of_player, len(values)) for table in tables)
+    decisions = chosen.sum(axis=1)
+    order = np.argsort(-decisions, kind="stable")[:ROWS]
+    if declared.kinds[name] != CATEGORY:  # a few values with an order of their own
+        ranks: dict[str | None, int] = {text: rank for rank, text in enumerate([*declared.texts(name), None])}
+        order = order[np.argsort([ranks[values[value]] for value in order])]
+    some = np.ix_(order, np.array(arms, np.int64))
+    within = snapshot.setup.low, snapshot.setup.high
+    means, *ends = np.where(pulls[some] > 0, reward_interval(pulls[some], sums[some], LEVEL, *within), np.nan)
+    shares = chosen[some] / np.maximum(decisions[order, None], 1)
+    cells = np.stack([ends[0], means, ends[1], shares], axis=-1).tolist()
+    counts = players[order].tolist(), decisions[order].astype(np.int64).tolist()
+    rows = list(zip([values[value] for value in order], *counts, cells, strict=True))
+    return {"name": name, "names": list(declared.kinds), "rows": rows, "hidden": len(values) - len(rows)}
+
+
+def _added(table: np.ndarray, of_player: np.ndarray, values: int) -> np.ndarray:
+    """A table [player, arm] added up over the players with each value."""
+    return np.stack([np.bincount(of_player, weights=column, minlength=values) for column in table.T], axis=1)
 
 
 # ---------------------------------------------------------------- its charts

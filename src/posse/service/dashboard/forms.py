@@ -1,7 +1,5 @@
 """What people type into forms, and what it means. Several things are typed as text with one of them on each line."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

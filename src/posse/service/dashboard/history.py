@@ -1,7 +1,5 @@
 """What the pages read from an experiment's log. No query takes longer as the log grows."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from dataclasses import dataclass, field
@@ -11,7 +9,7 @@ import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
-from posse.service.storage.log_rows import SAME_DECISION
+from posse.service.storage import log_rows
 from posse.service.storage.schema import decisions, rewards
 
 STRETCHES = 80  # the most stretches in the picture of who chooses what
@@ -30,21 +28,16 @@ RECENT = [
 class ChoiceHistory(NamedTuple):
     """What was chosen, in stretches of equally many decisions. Of a long stretch only a sample is counted."""
 
-    size: int
-    """Decisions in a stretch; the last stretch may have fewer."""
-    players: np.ndarray
-    """The places of the players that are counted one by one."""
-    counts: np.ndarray
-    """The decisions of these players, [stretch, player, arm]."""
-    everybody: np.ndarray
-    """The decisions of all players, [stretch, arm]."""
+    size: int  # decisions in a stretch; the last stretch may have fewer
+    players: np.ndarray  # the places of the players that are counted one by one
+    counts: np.ndarray  # the decisions of these players, [stretch, player, arm]
+    everybody: np.ndarray  # the decisions of all players, [stretch, arm]
 
 
 class Traffic(NamedTuple):
     """Decisions and rewards in recent windows of time."""
 
-    times: np.ndarray
-    """The edges of the windows, in seconds: one more than there are windows."""
+    times: np.ndarray  # the edges of the windows, in seconds: one more than there are windows
     decisions: np.ndarray
     rewards: np.ndarray
 
@@ -54,14 +47,10 @@ class Lateness(NamedTuple):
 
     delays: tuple[float, ...]
     """Seconds in which half, and 19 of 20, of the latest reported rewards came; empty if none was reported."""
-    defaulted: int
-    """How many of the latest rewards are default rewards."""
-    latest: int
-    """How many latest rewards were looked at."""
-    oldest: float | None
-    """When the oldest waiting decision among the latest was made; None if none of them waits."""
-    older: bool
-    """Whether still older decisions wait."""
+    defaulted: int  # how many of the latest rewards are default rewards
+    latest: int  # how many latest rewards were looked at
+    oldest: float | None  # when the oldest waiting decision among the latest was made; None if none of them waits
+    older: bool  # whether still older decisions wait
 
 
 @dataclass
@@ -69,16 +58,13 @@ class History:
     """One experiment's past. The past does not change, so whatever was counted once is kept."""
 
     experiment: int
-    size: int = 1
-    """Decisions in a stretch, a power of two."""
+    size: int = 1  # decisions in a stretch, a power of two
     stretches: list[np.ndarray] = field(default_factory=list)
     """For each full stretch: player, arm and number of decisions, [pair, 3]."""
     windows: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=WINDOWS - 1))
     """Decisions and rewards in each of the latest windows that are over."""
-    window: int = 0
-    """The number of the window after these."""
-    start: tuple[int, int] = (0, 0)
-    """The serial number of its first decision, and the log's row of its first reward."""
+    window: int = 0  # the number of the window after these
+    start: tuple[int, int] = (0, 0)  # the serial number of its first decision, and the log's row of its first reward
 
     def choices(self, connection: Connection, made: int, players: np.ndarray, arms: int) -> ChoiceHistory:
         """What these players, sorted, and what everybody chose, in stretches of equally many decisions."""
@@ -126,26 +112,11 @@ class History:
 
     def _start(self, connection: Connection, window: int, made: int, links: int) -> tuple[int, int]:
         """The first decision and the first reward of a window."""
-        serial, link = self.start
+        (serial, link), in_window = self.start, lambda found: found[1] >= SECONDS * window
         return (
-            self._first(connection, window, serial, made, decisions.c.serial, decisions.c.decided_at),
-            self._first(connection, window, link, links + 1, rewards.c.link, rewards.c.observed_at),
+            log_rows.first_row(connection, self.experiment, range(serial, made), in_window),
+            log_rows.first_row(connection, self.experiment, range(link, links + 1), in_window, log_rows.NEXT_REWARD),
         )
-
-    def _first(self, connection: Connection, window: int, low: int, high: int, number: Any, at: Any) -> int:
-        """The number of the first row from a window on; `high` if there is none.
-
-        Times never go back in the log, so it halves the range until nothing is left of it.
-        """
-        while low < high:
-            middle = (low + high) // 2
-            query = sql.select(number, at).where(number.table.c.experiment == self.experiment, number >= middle)
-            found = connection.execute(query.order_by(number).limit(1)).first()
-            if found is None or found[1] >= SECONDS * window:
-                high = middle
-            else:
-                low = found[0] + 1
-        return low
 
     def _between(self, connection: Connection, stop: tuple[int, int]) -> tuple[int, int]:
         """How many decisions and rewards there are from `start` to before `stop`."""
@@ -156,7 +127,7 @@ class History:
 
 def latest_decisions(connection: Connection, experiment: int) -> list[sql.Row[Any]]:
     """The latest decisions, newest first, with their rewards if these are known."""
-    query = sql.select(*RECENT).select_from(decisions.outerjoin(rewards, SAME_DECISION))
+    query = sql.select(*RECENT).select_from(decisions.outerjoin(rewards, log_rows.SAME_DECISION))
     query = query.where(decisions.c.experiment == experiment).order_by(decisions.c.serial.desc())
     return list(connection.execute(query.limit(LATEST_DECISIONS)))
 
@@ -165,7 +136,7 @@ def lateness(connection: Connection, experiment: int, made: int, waiting: int) -
     """How late rewards come, in an experiment with so many decisions, some of them waiting."""
     query = (
         sql.select(rewards.c.observed_at - decisions.c.decided_at, rewards.c.defaulted)
-        .select_from(rewards.join(decisions, SAME_DECISION))
+        .select_from(rewards.join(decisions, log_rows.SAME_DECISION))
         .where(rewards.c.experiment == experiment)
         .order_by(rewards.c.link.desc())
         .limit(LATEST_REWARDS)
@@ -175,7 +146,7 @@ def lateness(connection: Connection, experiment: int, made: int, waiting: int) -
     delays = np.quantile(reported, (0.5, 0.95)).tolist() if reported else ()
     query = (
         sql.select(sql.func.min(decisions.c.decided_at), sql.func.count())
-        .select_from(decisions.outerjoin(rewards, SAME_DECISION))
+        .select_from(decisions.outerjoin(rewards, log_rows.SAME_DECISION))
         .where(decisions.c.experiment == experiment, decisions.c.serial >= made - SEARCHED, rewards.c.serial.is_(None))
     )
     oldest, found = connection.execute(query).one()

@@ -1,7 +1,5 @@
 """What an experiment's log says at every look: kept, and fed with what is new, a bounded number of rows at a time."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 from collections.abc import Callable, Sequence

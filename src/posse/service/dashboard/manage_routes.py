@@ -1,7 +1,5 @@
 """The pages that manage experiments: forms that change something, the questions before it, and logs to download."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import re
@@ -13,16 +11,15 @@ from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from posse.service import auth
 from posse.service.admin.deletion import Delete
-from posse.service.auth import permissions as access
-from posse.service.auth.permissions import CHANGE, CREATE, READ
+from posse.service.auth import CHANGE, CREATE, READ
 from posse.service.commands import Change, Erase
 from posse.service.dashboard import forms
 from posse.service.dashboard.page_router import PageRouter, trouble
 from posse.service.dashboard.snapshots import latest_snapshot
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page
-from posse.service.storage import queries
-from posse.service.storage.errors import Refused, UnknownExperiment
+from posse.service.storage import errors, queries
 from posse.service.storage.lifecycle import MOVES, Status
 
 PLAYERS = 25  # on one page
@@ -77,8 +74,8 @@ async def _found(request: Request) -> dict[str, Any]:
         "search": search,
         "after": first,
         "address": experiment_address(name),
-        "may_create": access.allows(request.state.grant, CREATE),
-        "may_leave": access.COOKIE in request.cookies,
+        "may_create": auth.allows(request.state.grant, CREATE),
+        "may_leave": auth.COOKIE in request.cookies,
     }
 
 
@@ -140,10 +137,10 @@ async def _change(request: Request) -> Response:
     experiment = await state.read_pool.query(queries.experiment, name)
     try:
         await state.writer.apply(_command(name, typed, experiment)._replace(by=request.state.grant.who))
-    except (UnknownExperiment, forms.UnreadableForm):
+    except (errors.UnknownExperiment, forms.UnreadableForm):
         raise
     except (ValueError, TypeError) as error:
-        said = f"{error}{error.others if isinstance(error, Refused) else ''}."
+        said = f"{error}{error.others if isinstance(error, errors.Refused) else ''}."
         if do in FIELDS:
             return await _manage_page(request, typed, {FIELDS[do]: said}, 422)
         return await _ask_page(request, typed, said) if do in ASKED else trouble(409, "Nothing was changed", said)
@@ -158,9 +155,9 @@ async def _delete(request: Request) -> Response:
         return await _ask_page(request, {"do": "delete", **typed}, "Type the name of the experiment as it stands here.")
     try:
         await request.app.state.writer.apply(Delete(name, by=request.state.grant.who))
-    except UnknownExperiment:
+    except errors.UnknownExperiment:
         raise
-    except Refused as error:
+    except errors.Refused as error:
         return await _ask_page(request, {"do": "delete"}, f"{error}.")
     return RedirectResponse("/?done=delete", 303, PAGE_HEADERS)
 

@@ -1,7 +1,5 @@
 """How a page becomes a route: who may look, and what a page says when it cannot be made."""
 
-from __future__ import annotations
-
 import functools
 import logging
 from collections.abc import Callable
@@ -11,12 +9,12 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from posse.service.auth import permissions as access
-from posse.service.auth.permissions import NO_TOKEN, Permission
+from posse.service import auth
+from posse.service.auth import NO_TOKEN, Permission
 from posse.service.dashboard import forms
 from posse.service.dashboard.templates import PAGE_HEADERS, page
 from posse.service.problems import KINDS, HttpProblem
-from posse.service.reader import Handler, by_reader, in_reader
+from posse.service.reader import Handler, by_reader
 from posse.service.storage.errors import Unavailable, UnknownExperiment
 
 
@@ -32,11 +30,9 @@ class PageRouter(APIRouter):
         """Add a page, or a part of one, for those whose token is enough; others are sent to the login, or told why."""
 
         def add(function: Handler) -> Handler:
-            if method == "GET" and permission != NO_TOKEN:  # it shows data
-                in_reader(function)
-            answer = by_reader(function, function)
+            shows_data = method == "GET" and permission != NO_TOKEN
+            answer = by_reader(auth.needs(permission, in_reader=shows_data)(function), function)
 
-            @access.needs(permission)
             @functools.wraps(function)
             async def endpoint(request: Request) -> Response:
                 try:
@@ -77,7 +73,7 @@ async def _refused(request: Request, permission: Permission, part: bool) -> Resp
         return None
     grant = request.state.grant = await request.app.state.authenticator.page_grant(request)
     if grant is not None:
-        denied = access.why_denied(grant, permission, request.path_params.get("name"))
+        denied = auth.why_denied(grant, permission, request.path_params.get("name"))
         return None if denied is None else trouble(403, "Not with this token", denied)
     if part:
         return Response(status_code=401, headers=PAGE_HEADERS)

@@ -1,32 +1,26 @@
 """The routes of the dashboard: pages, their parts, forms, the login and static files."""
 
-from __future__ import annotations
-
-import asyncio
 import functools
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI
 from sqlalchemy.engine import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from posse.service.auth import permissions as access
-from posse.service.auth.permissions import CHANGE, CREATE, NO_TOKEN, READ
+from posse.service import auth
+from posse.service.auth import CHANGE, CREATE, NO_TOKEN, READ
 from posse.service.commands import Create
 from posse.service.dashboard import admin_routes, forms, manage_routes
-from posse.service.dashboard.analysis_process import REST, AnalysisProcess
+from posse.service.dashboard.analysis_process import REST
 from posse.service.dashboard.conclusions import summary
 from posse.service.dashboard.experiment_page import chart, contents
 from posse.service.dashboard.page_router import PageRouter, trouble
-from posse.service.dashboard.snapshots import FRESH, Snapshots, latest_snapshot
+from posse.service.dashboard.snapshots import FRESH, latest_snapshot
 from posse.service.dashboard.templates import PAGE_HEADERS, experiment_address, page, render, static_files
-from posse.service.storage import queries
-from posse.service.storage.errors import ExperimentExists
+from posse.service.storage import errors, queries
 from posse.service.storage.store import ServiceStore
 
 IDLE_SECONDS = 10  # after which a page is sent again even if nothing happened, so that "12 s ago" stays true
@@ -35,24 +29,7 @@ SIGNED_IN_SECONDS = 12 * 3600
 FOREVER = "public, max-age=31536000, immutable"  # for files whose address has their digest
 
 router = PageRouter()
-
-
-def add_dashboard(app: FastAPI) -> None:
-    """Add the dashboard to the app, which has its store, writer and authenticator in `app.state`."""
-    app.state.analyses = AnalysisProcess(app.state.metrics.note_verdict)
-    app.state.snapshots = Snapshots(app.state.store)
-    app.router.routes.extend([*router.routes, *manage_routes.router.routes, *admin_routes.router.routes])
-    lifespan = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def closing(app: FastAPI) -> AsyncIterator[Any]:
-        async with lifespan(app) as state:
-            try:
-                yield state
-            finally:
-                await asyncio.to_thread(app.state.analyses.close)
-
-    app.router.lifespan_context = closing
+ROUTERS = (router, manage_routes.router, admin_routes.router)
 
 
 # ---------------------------------------------------------------- the list, and new experiments
@@ -65,7 +42,7 @@ async def _list(request: Request) -> Response:
 
 async def _list_page(request: Request, form: dict[str, Any], status: int = 200) -> Response:
     grant = request.state.grant
-    may = {"may_create": access.allows(grant, CREATE), "may_leave": access.COOKIE in request.cookies}
+    may = {"may_create": auth.allows(grant, CREATE), "may_leave": auth.COOKIE in request.cookies}
     deleted = request.query_params.get("done") == "delete"
     return page("list.html", status, **await _listed(request, 0.0), **may, form=form, deleted=deleted)
 
@@ -135,7 +112,7 @@ async def _create(request: Request) -> Response:
         try:
             await request.app.state.writer.apply(Create(made.pop("name"), **made, by=request.state.grant.who))
             return RedirectResponse(experiment_address(typed["name"].strip()), 303, PAGE_HEADERS)
-        except ExperimentExists:
+        except errors.ExperimentExists:
             wrong = {"name": "There is an experiment of this name already."}
         except (ValueError, TypeError) as error:
             wrong = {"form": f"{error}."}
@@ -150,11 +127,11 @@ async def _experiment(request: Request) -> Response:
     state, (seen, make) = request.app.state, await _contents(request)
     where: dict[str, Any] = {
         "base": str(request.base_url).rstrip("/"),
-        "needs_token": request.state.grant is not access.EVERYTHING,
-        "may_create": access.allows(request.state.grant, CREATE),
+        "needs_token": request.state.grant is not auth.EVERYTHING,
+        "may_create": auth.allows(request.state.grant, CREATE),
     }
     values = {**await state.read_pool.run(make), "seen": seen}
-    return page("experiment.html", **values, may_leave=access.COOKIE in request.cookies, **where)
+    return page("experiment.html", **values, may_leave=auth.COOKIE in request.cookies, **where)
 
 
 @router.page("/experiments/{name}/live", READ, part=True)
@@ -179,7 +156,7 @@ async def _contents(request: Request) -> tuple[str, Callable[[], dict[str, Any]]
     analyses = request.app.state.analyses
     snapshot = await latest_snapshot(request.app.state, request.path_params["name"])
     asked = request.query_params.get("q", "")[:200], _page_number(request), request.query_params.get("by", "")[:200]
-    may_change = access.allows(request.state.grant, CHANGE, snapshot.name)
+    may_change = auth.allows(request.state.grant, CHANGE, snapshot.name)
     numbers = snapshot.head, snapshot.watch.decisions, snapshot.watch.answered, int(snapshot.now / IDLE_SECONDS)
     latest = {kind: analyses.latest(kind, snapshot) for kind in REST}
     seen = _digest((snapshot.name, *numbers, latest, asked, may_change))
@@ -205,12 +182,12 @@ async def _sign_in(request: Request) -> Response:
     typed = forms.read(await request.body())
     secret, target = typed.get("token", "").strip(), _inside(typed.get("next", "/"))
     grant = await request.app.state.authenticator.look_up(secret) if secret else None
-    if grant is None or not access.allows(grant, READ):
+    if grant is None or not auth.allows(grant, READ):
         wrong = "This token is unknown, expired or revoked." if grant is None else "This token has no scope read."
         return page("login.html", 401, next=target, wrong=wrong, submit=False)
     answer = RedirectResponse(target, 303, PAGE_HEADERS)
     how: dict[str, Any] = {"httponly": True, "samesite": "strict", "secure": _by_tls(request)}
-    answer.set_cookie(access.COOKIE, secret, max_age=SIGNED_IN_SECONDS, **how)
+    answer.set_cookie(auth.COOKIE, secret, max_age=SIGNED_IN_SECONDS, **how)
     return answer
 
 
@@ -223,7 +200,7 @@ def _by_tls(request: Request) -> bool:
 @router.page("/logout", NO_TOKEN, "POST")
 async def _sign_out(request: Request) -> Response:
     answer = RedirectResponse("/login", 303, PAGE_HEADERS)
-    answer.delete_cookie(access.COOKIE)
+    answer.delete_cookie(auth.COOKIE)
     return answer
 
 

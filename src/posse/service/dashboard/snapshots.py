@@ -1,7 +1,5 @@
 """Snapshots: everything that the pages show of an experiment at one moment."""
 
-from __future__ import annotations
-
 import functools
 import pickle
 import threading
@@ -20,8 +18,8 @@ from posse.rewards import GRID
 from posse.service.dashboard.analysis_process import LARGEST
 from posse.service.dashboard.history import ChoiceHistory, History, Lateness, Traffic, lateness, latest_decisions
 from posse.service.dashboard.log_evidence import LogEvidence
-from posse.service.storage import database, queries
-from posse.service.storage.log_rows import Values
+from posse.service.storage import database, log_rows, queries
+from posse.service.storage.live_experiment import LiveExperiment
 from posse.service.storage.read_cache import MOST_PAIRS, BoundedCache
 from posse.service.storage.store import ServiceStore
 
@@ -39,12 +37,9 @@ NORMAL_95 = 1.96  # so many standard deviations to either side hold 95 % of a no
 class Snapshot:
     """One experiment at one moment. Tables are [player, arm]; rewards are in the user's units."""
 
-    name: str
-    status: str
+    live: LiveExperiment
     now: float
-    state: LearnerState
     _: KW_ONLY
-    id: int = 0
     choices: ChoiceHistory
     traffic: Traffic
     late: Lateness
@@ -52,13 +47,13 @@ class Snapshot:
     watch: Watch
     evidence: bytes  # for a conclusion, pickled; nothing where there are too many players and arms for one
     complete: bool = True  # whether all of the log has been read
-    head: str = ""
-    description: str = ""
-    shipped: str | None = None
-    shipped_for: int = 0  # players with an arm of their own
 
     def __post_init__(self) -> None:
-        state = self.state
+        live, state, shipment = self.live, self.live.state, self.live.life.shipment
+        self.id, self.name, self.head, self.state = live.id, live.name, live.head.hex(), state
+        self.status, self.description = live.life.status, live.life.description
+        self.shipped = None if shipment is None else state.arm_roster.names[shipment.arm]
+        self.shipped_for = 0 if shipment is None else len(shipment.players)  # players with an arm of their own
         self.setup, self.decisions, self.events = state.setup, state.decisions, state.events
         self.players, self.arms = tuple(state.player_roster), tuple(state.arm_roster)  # names, and whether each is here
         self.counts = state.counts()  # pulls whose reward is known
@@ -135,20 +130,17 @@ class Snapshots:
             self._kept.put((name, row["id"]), kept, LEAST_PAIRS + found.chosen.size + len(found.evidence) // BYTES)
         return found
 
-    def _read(self, name: str, row: Values, kept: _Kept) -> Snapshot:
+    def _read(self, name: str, row: log_rows.Values, kept: _Kept) -> Snapshot:
         history = kept.history
         with database.reading(self._store.engine) as connection:
             live = queries.live_experiment(connection, name)
-            state, now, shipment = live.state, live.time_at(float(self._store.clock())), live.life.shipment
+            state, now = live.state, live.time_at(float(self._store.clock()))
             evidence = kept.evidence = kept.evidence or LogEvidence(live, row["first_arms"])
             evidence.read(connection, live)
             shown, arms = np.flatnonzero(state.player_roster.here)[:SHOWN_PLAYERS], len(state.arm_roster.names)
             return Snapshot(
-                name,
-                live.life.status,
+                live,
                 now,
-                state,
-                id=live.id,
                 choices=history.choices(connection, state.decisions, shown, arms),
                 traffic=history.traffic(connection, state.decisions, live.links, row["created_at"], now),
                 late=lateness(connection, live.id, state.decisions, int(state.waiting.sum())),
@@ -156,10 +148,6 @@ class Snapshots:
                 watch=evidence.watched(state),
                 evidence=pickle.dumps(evidence.conclusion) if state.waiting.size <= LARGEST else b"",
                 complete=evidence.complete,
-                head=live.head.hex(),
-                description=live.life.description,
-                shipped=None if shipment is None else state.arm_roster.names[shipment.arm],
-                shipped_for=0 if shipment is None else len(shipment.players),
             )
 
 

@@ -1,7 +1,5 @@
 """Templates and static files, and the headers that keep pages safe."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import math
@@ -70,10 +68,8 @@ def _templates() -> Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """The text of a template with these values."""
     return _templates().get_template(template).render(**values)
 
 
 def page(template: str, status: int = 200, **values: Any) -> Response:
-    """A template as a response."""
     return Response(render(template, **values), status, PAGE_HEADERS, "text/html; charset=utf-8")

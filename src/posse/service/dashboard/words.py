@@ -1,7 +1,5 @@
 """Numbers and amounts as the pages write them."""
 
-from __future__ import annotations
-
 import datetime
 import math
 

@@ -3,9 +3,8 @@
 docs/decisions/0015-connections.md says why.
 """
 
-from __future__ import annotations
-
 import ipaddress
+from collections import deque
 from http import HTTPStatus
 from itertools import islice
 from typing import Any
@@ -22,6 +21,7 @@ LARGEST_HEAD = 64 * 1024  # bytes of a request's first line and headers
 LEAST_TAKEN = 16 * 1024  # bytes of an answer that a client has to take in `idle_seconds`
 HEAD, BODY, IDLE, UNREAD = range(4)
 """What a connection waits for: a head, the rest of a body, the next request, or somebody who reads the answer."""
+DISCARD: Any = deque(maxlen=0)  # takes headers after the body, which nobody wants, and forgets them
 ARRIVALS = 4  # one connection in so many is for clients whose request is not complete yet
 
 
@@ -74,10 +74,8 @@ class ConnectionTable(ServerState):
         self._settings = settings
         self._everybody = ConnectionGroup(settings.connections)
         self._by_address: dict[str, ConnectionGroup] = {}
-        self.last_answers = False
-        """Whether each answer is the last one on its connection, because the service stops."""
-        self.closes_idle = False
-        """Whether connections without a request are closed."""
+        self.last_answers = False  # whether each answer is the last one on its connection, because the service stops
+        self.closes_idle = False  # whether connections without a request are closed
 
     def groups(self, client: tuple[str, int] | None) -> tuple[ConnectionGroup, ...]:
         """The groups of a client, the smaller first."""
@@ -120,7 +118,7 @@ class ConnectionTable(ServerState):
         for connection in self._all():
             connection.hang_up()
 
-    def _all(self) -> list[ClientConnection]:
+    def _all(self) -> list["ClientConnection"]:
         return [one for one in self.connections if isinstance(one, ClientConnection)]
 
 
@@ -136,22 +134,11 @@ def peer(host: str) -> str:
     return str(address.ipv4_mapped) if address.ipv4_mapped else address.packed[:8].hex()
 
 
-class Discard(list[Any]):
-    """Headers after the body, which nobody wants."""
-
-    def append(self, item: Any) -> None:
-        """Forget it."""
-
-
-DISCARD = Discard()
-
-
 class ClientConnection(HttpToolsProtocol):
     """A connection that waits for its client for a limited time, and makes room while it waits."""
 
     server_state: ConnectionTable
-    waits: int | None = None
-    """For what it waits; None while the client waits for the service."""
+    waits: int | None = None  # for what it waits; None while the client waits for the service
     since = 0.0
     _groups: tuple[ConnectionGroup, ...] = ()
     _in_head = True

@@ -1,7 +1,5 @@
 """The server in a worker: uvicorn's, with connections of our own. It says when it answers, and stops within seconds."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

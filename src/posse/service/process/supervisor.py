@@ -3,8 +3,6 @@
 uvicorn has one too; docs/decisions/0009-own-supervisor.md says why it is not enough.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import logging
 import math
@@ -21,16 +19,15 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from types import FrameType
 
 from posse.checks import whole
 from posse.policies.user import import_file
-from posse.service import metrics
+from posse.service import auth, metrics
 from posse.service.admin.rebuild import rebuild_outdated
-from posse.service.auth import tokens
-from posse.service.auth.permissions import is_loopback
+from posse.service.auth import is_loopback
 from posse.service.logs import write_log
-from posse.service.process.reader_process import READER, become_reader, listen, settings_of
 from posse.service.process.server import BACKLOG, WorkerServer
 from posse.service.settings import Settings
 from posse.service.storage import database
@@ -47,6 +44,8 @@ KILL_SECONDS = 10  # after which a worker that has not stopped is killed
 LONGEST_PAUSE = 1.0  # seconds before a worker that failed to start is started again
 SAY_SECONDS = 10  # between two lines that say that the database is away
 FILES = 500  # that a worker opens beside its connections
+READER = -1  # the number among the workers of the reader, which listens on a Unix socket where only workers ask it
+NICE = 10  # the priority of the reader: decisions come first
 
 
 def serve(
@@ -120,6 +119,23 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
+def bind_reader(folder: str) -> socket.socket:
+    """The socket of the reader, in a folder that nobody else may enter.
+
+    The supervisor holds it, so that requests wait while a reader that died is replaced.
+    """
+    path, listener = str(Path(folder) / "reader"), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(path)
+    except OSError as error:
+        listener.close()
+        raise OSError(
+            f"cannot listen on {path}: {error}; the variable TMPDIR may name a folder with a shorter path"
+        ) from None
+    listener.listen(1024)
+    return listener
+
+
 def url_of(listener: socket.socket) -> str:
     """The address at which a browser on this machine reaches a socket."""
     host, port = listener.getsockname()[:2]
@@ -136,7 +152,7 @@ def prepare(settings: Settings, address: str) -> None:
     if settings.import_file is not None:
         import_file(settings.import_file)
     with closing(ServiceStore(settings.database, create=True)) as store:
-        known, outside = store.read(tokens.exist), not is_loopback(address)
+        known, outside = store.read(auth.tokens_exist), not is_loopback(address)
         if settings.open and (known or outside):
             why = f"host={address!r} can be reached from other machines" if outside else "its database has tokens"
             raise ValueError(f"the service is to be open to everybody on this machine, but {why}; leave out --open")
@@ -155,7 +171,7 @@ class Supervisor:
         self, listener: socket.socket, settings: Settings, workers: int, folder: str, announce: Callable[[], None]
     ) -> None:
         self._listener, self._folder, self._announce = listener, folder, announce
-        self._reader_listener = listen(folder)
+        self._reader_listener = bind_reader(folder)
         self._settings = replace(settings, reader=self._reader_listener.getsockname())
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(PRELOADED)
@@ -188,8 +204,10 @@ class Supervisor:
     def _start(self, number: int) -> None:
         settings = self._settings if number == 0 else replace(self._settings, defaults_seconds=None)
         listener, name = self._listener, f"worker {number}"
-        if number == READER:
-            settings, listener, name = settings_of(settings), self._reader_listener, "the reader"
+        if number == READER:  # it asks nobody else, workers write the access log, and all it hears is one address
+            one = settings.connections
+            settings = replace(settings, reader=None, access_log=False, connections_per_address=one)
+            listener, name = self._reader_listener, "the reader"
         given = listener, settings, number, self._folder, self._tell_ready
         worker = self._context.Process(target=run_worker, args=given, name=name)
         worker.start()
@@ -244,8 +262,9 @@ def run_worker(listener: socket.socket, settings: Settings, number: int, folder:
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches everybody; the supervisor says when to stop
     write_log(settings.log_format)
-    if number == READER:
-        become_reader(folder)
+    if number == READER:  # it reads the counts of all workers, and has none of its own
+        os.nice(NICE)
+        os.environ[metrics.FOLDER] = folder
     else:
         metrics.share(folder, number)
 

@@ -3,8 +3,6 @@
 A row has a digest, of which its number is a part; so have tokens.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import sqlalchemy as sql
@@ -14,8 +12,7 @@ from posse.service.settings import LARGEST_PAGE
 from posse.service.storage import schema as tables
 from posse.service.storage.log_rows import row_digest
 
-COMMAND_LINE, OPEN_SERVICE = "command line", "open service"
-"""Who it was where there is no token."""
+COMMAND_LINE, OPEN_SERVICE = "command line", "open service"  # who it was where there is no token
 LARGEST_ID = 2**31 - 1  # that PostgreSQL compares with the numbers of rows
 
 

@@ -1,7 +1,5 @@
 """SQLite and PostgreSQL through SQLAlchemy: connections, transactions, schema versions, and errors in our words."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -1,15 +1,12 @@
 """What the storage says when it cannot do what it is asked."""
 
-from __future__ import annotations
-
 
 class Refused(ValueError):
     """A command cannot be done as it stands. It has changed nothing."""
 
     def __init__(self, text: str, others: str = "") -> None:
         super().__init__(text)
-        self.others = others
-        """What is said about other players, only to those who may read."""
+        self.others = others  # what is said about other players, only to those who may read
 
 
 class Invalid(Refused):

@@ -5,8 +5,6 @@ that a row tells nothing to anybody who does not know the key. A row names the p
 their places; when one of them is erased, the row is deleted.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zlib
@@ -17,9 +15,8 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.attributes import LONGEST_NAME
-from posse.service.storage import database
+from posse.service.storage import database, errors
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import ConflictingKey
 from posse.service.storage.log_rows import Values
 
 NO_EXPERIMENT = 0  # where keys of requests belong that create an experiment
@@ -49,7 +46,6 @@ class KeyedRequests:
         self._new: list[dict[str, Any]] = []  # to be written
 
     def look_up(self, experiment: int, keys: Iterable[str]) -> None:
-        """Look up many keys at once."""
         digests, dialect = {digest_of(key): key for key in keys}, self._connection.dialect.name
         for digest, key in digests.items():
             self._known[experiment, key] = digest, None
@@ -57,7 +53,7 @@ class KeyedRequests:
         for row in self._connection.exec_driver_sql(_KNOWN[dialect], wanted).mappings():
             self._known[experiment, digests[row["key"]]] = row["key"], row
 
-    def ask(self, experiment: int, key: str | None, *asked: Any) -> KeyedRequest:
+    def ask(self, experiment: int, key: str | None, *asked: Any) -> "KeyedRequest":
         """A request about to be carried out; `asked` is its kind, and all that tells it from other requests."""
         if key is None:
             return KeyedRequest(None)
@@ -71,7 +67,7 @@ class KeyedRequests:
             return KeyedRequest(self, (experiment, key, digest, request))
         if known["request"] != request:
             said = f"the idempotency key {key!r} came before with another request; use a new key for a new one"
-            raise ConflictingKey(said)
+            raise errors.ConflictingKey(said)
         return KeyedRequest(None, before=json.loads(known["answer"]))
 
     def add(self, key: str, row: dict[str, Any]) -> None:
@@ -80,7 +76,6 @@ class KeyedRequests:
         self._new.append(row)
 
     def write(self) -> None:
-        """Write those that are new."""
         if self._new:
             database.insert_rows(self._connection, tables.requests, self._new)
             self._new = []

@@ -3,12 +3,10 @@
 All of it follows from the log, where details name players and arms by their places.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
@@ -38,7 +36,7 @@ class Shipment(NamedTuple):
     players: dict[int, int]
 
     @classmethod
-    def parse(cls, detail: str | None) -> Shipment | None:
+    def parse(cls, detail: str | None) -> Self | None:
         """From the detail of the log's row; None if nothing was shipped."""
         if detail is None:
             return None

@@ -4,13 +4,11 @@ The log in the database is the truth. A live experiment is brought up to date fr
 uses it, adds rows for what happens there, and is thrown away if the transaction fails.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import sqlalchemy as sql
@@ -24,13 +22,11 @@ from posse.learner.roster import Roster
 from posse.learner.setup import Setup
 from posse.learner.shares import check_least, check_limits, check_shares
 from posse.learner.state import LearnerState
-from posse.service.storage import database, log_rows
+from posse.service.storage import database, lifecycle, log_rows, pair_statistics
 from posse.service.storage import schema as tables
 from posse.service.storage.errors import Damaged, ExperimentExists
-from posse.service.storage.lifecycle import Life, Shipment
 from posse.service.storage.log_replay import replay
 from posse.service.storage.log_rows import UNREAD, Values, row_digest
-from posse.service.storage.pair_statistics import PairStatistics
 from posse.service.storage.recent_decisions import RECENT, RecentDecisions
 
 NAMES = ("players", "arms")  # tables whose rows may change
@@ -49,7 +45,7 @@ class LiveExperiment:
         self.recent = RecentDecisions(name=row["name"], outcomes=len(state.setup.outcomes))
         self.oldest = -math.inf  # time of the oldest decision that may still take the default; −∞ if unknown
         self.oldest_serial = 0  # its serial number, or a smaller one
-        self.statistics = PairStatistics()
+        self.statistics = pair_statistics.PairStatistics()
         self.shared = 0  # transactions in which others' rows are asked for together with the lock
         self._rows: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)  # to be written, by table
         self._stand_at(row)
@@ -59,7 +55,7 @@ class LiveExperiment:
         self.links: int = row["links"]
         self.head: bytes = row["head"]
         self.time: float = row["time"]
-        self.life = Life(row["status"], row["description"], Shipment.parse(row["shipped"]))
+        self.life = lifecycle.Life(row["status"], row["description"], lifecycle.Shipment.parse(row["shipped"]))
         self.rewards: int = row["rewards"]
         self._ahead = 0.0  # seconds by which the experiment's time is ahead of this process's clock
         self._written = self.links
@@ -67,20 +63,15 @@ class LiveExperiment:
 
     @classmethod
     def create(
-        cls,
-        connection: Connection,
-        name: str,
-        setup: Setup,
-        arms: list[str],
-        players: list[str],
-        now: float,
-        values: list[tuple[Value, ...]] | None = None,
-    ) -> LiveExperiment:
-        """A new experiment, written to the database; `values` are the players' attributes."""
+        cls, connection: Connection, name: str, setup: Setup, first: Mapping[str, list[Any]], now: float
+    ) -> Self:
+        """A new experiment, written to the database; `first` has its arms, its players and their attributes."""
         if setup.policy.forget is not None:
             raise ValueError(f"forget={setup.policy.forget}, but the service has no policies that forget; see Learner")
-        state = LearnerState(setup, arms, players, values)
-        row: dict[str, Any] = {"name": name, "created_at": now, "first_players": len(players), "first_arms": len(arms)}
+        values = [setup.attributes.check(each) for each in first.get("attributes", ())]
+        state = LearnerState(setup, first["arms"], first["players"], values)
+        row: dict[str, Any] = {"name": name, "created_at": now}
+        row |= {f"first_{kind}": len(first[kind]) for kind in ("players", "arms")}
         row["setup"] = json.dumps(setup.to_dict(), sort_keys=True, allow_nan=False)
         row["origin"] = row["head"] = row_digest("experiments", row)
         row |= dict.fromkeys(("rounds", "decisions", "events", "links", "rewards", "waiting"), 0)
@@ -100,7 +91,7 @@ class LiveExperiment:
     # ---------------------------------------------------------------- up to date with the database
 
     @classmethod
-    def load(cls, connection: Connection, row: Values) -> LiveExperiment:
+    def load(cls, connection: Connection, row: Values) -> Self:
         """The experiment from the statistics beside the log: the cost does not depend on the log's length."""
         players, arms = (log_rows.read_names(connection, table, row["id"]) for table in (tables.players, tables.arms))
         first = [name for name, _ in arms[: row["first_arms"]]]  # without players, which would take long if many
@@ -114,8 +105,8 @@ class LiveExperiment:
         if patience is not None:  # every default that was due when the log's last row was written has been taken,
             # or that was due when the experiment was archived: rows that came after that, as of erasures, took none
             until = log_rows.archived_at(connection, live.id) if live.life.status == "archived" else live.time
-            live.oldest_serial = log_rows.first_decision(
-                connection, live.id, state.decisions, lambda found: found.decided_at + patience > until
+            live.oldest_serial = log_rows.first_row(
+                connection, live.id, range(state.decisions), lambda found: found.decided_at + patience > until
             )
         return live
 
@@ -322,7 +313,6 @@ class LiveExperiment:
     def append_change(
         self, kind: str, place: int, now: float, event: int = 0, knows_others: bool = True, detail: str | None = None
     ) -> None:
-        """Write a change to the log."""
         values: dict[str, Any] = {"event": event, "kind": kind, "place": place, "knows_others": int(knows_others)}
         values |= {"at": now, "detail": detail}
         self._changed = True
@@ -342,10 +332,10 @@ class LiveExperiment:
         self._rows[table].append(row)
 
     def _append_name(self, roster: Roster, place: int) -> None:
-        table = f"{roster.kind}s"
-        more = {"attributes": log_rows.written_values(self.state.values[place])} if roster.kind == "player" else {}
-        row = log_rows.name_row(table, self.id, place, roster.names[place], bool(roster.here[place]), **more)
-        self._rows[table].append(row)
+        table, row = f"{roster.kind}s", {"experiment": self.id, "place": place, "name": roster.names[place]}
+        if roster.kind == "player":
+            row["attributes"] = log_rows.written_values(self.state.values[place])
+        self._rows[table].append({**row, "here": int(roster.here[place]), "digest": row_digest(table, row)})
 
     # ---------------------------------------------------------------- into the database
 

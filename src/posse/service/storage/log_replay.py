@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from posse.learner.ledger import Row
-from posse.service.storage import log_rows
-from posse.service.storage.errors import Damaged
-from posse.service.storage.lifecycle import KINDS
+from posse.service.storage import errors, lifecycle, log_rows
 from posse.service.storage.log_rows import Values
-from posse.service.storage.outcome_rows import outcome_value
 
 if TYPE_CHECKING:
     from posse.service.storage.live_experiment import LiveExperiment
@@ -33,7 +30,7 @@ def replay(live: LiveExperiment, rows: Iterable[tuple[str, Values]], entry_of: C
             batch.append(_replay_reward(live, row))
             event = row["event"]
         elif table == "outcomes":
-            value = outcome_value(row)
+            value = log_rows.outcome_value(row)
             live.state.guard.add([value])
             live.recent.note(value)
         else:
@@ -73,7 +70,7 @@ def _replay_change(live: LiveExperiment, row: Values, entry_of: Callable[[str, i
         live.state.alarm(live.state.arm_roster.names[place], outcome)
     elif kind == "rounds":
         live.state.rounds = place
-    elif kind in KINDS:
+    elif kind in lifecycle.KINDS:
         live.life.follow(kind, row["detail"])
     elif kind != "rebuild":
-        raise Damaged(f"experiment {live.name!r}: row {row['link']} of the log has the kind {kind!r}")
+        raise errors.Damaged(f"experiment {live.name!r}: row {row['link']} of the log has the kind {kind!r}")

@@ -7,8 +7,6 @@ SQLite's pages have no checksums, so the log carries its own: each row's digest 
 one chain for each experiment, from its set-up to its last row, whose digest the experiment's row repeats as its head.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import operator
@@ -21,6 +19,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
 from posse.attributes import Attributes, Value
+from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import Row
 from posse.learner.shares import Shares
 from posse.service.storage import schema as tables
@@ -92,7 +91,7 @@ def _sized(value: bytes | str | float | None) -> bytes:
 # ---------------------------------------------------------------- decisions and rewards
 
 
-_MADE, _GIVEN = tables.decisions.c, tables.rewards.c
+_MADE, _GIVEN, _TOLD = tables.decisions.c, tables.rewards.c, tables.outcomes.c
 _HERE = _MADE.experiment == sql.bindparam("experiment")
 _FROM_SERIAL = sql.and_(_HERE, _MADE.serial >= sql.bindparam("serial"))
 _ROW = [_MADE[name] for name in Row._fields]
@@ -114,6 +113,12 @@ DECISIONS = (
     .where(_HERE)
     .order_by(_MADE.serial)
 )
+NEXT_REWARD = (  # likewise, by the row of the log
+    sql.select(_GIVEN.link, _GIVEN.observed_at)
+    .where(_GIVEN.experiment == sql.bindparam("experiment"), _GIVEN.link >= sql.bindparam("serial"))
+    .order_by(_GIVEN.link)
+    .limit(1)
+)
 PAST_REWARDS = (  # in the order in which they came
     sql.select(tables.rewards)
     .where(_GIVEN.experiment == sql.bindparam("experiment"), _GIVEN.serial < 0)
@@ -124,6 +129,9 @@ WITH_REWARDS = (
     .select_from(tables.decisions.outerjoin(tables.rewards, SAME_DECISION))
     .where(_HERE, _MADE.serial.in_(sql.bindparam("serials", expanding=True)))
 )
+_OUTCOMES = sql.select(_TOLD.serial, _TOLD.outcome, _TOLD.value).where(_TOLD.experiment == sql.bindparam("experiment"))
+OUTCOMES_OF = _OUTCOMES.where(_TOLD.serial.in_(sql.bindparam("serials", expanding=True)))
+OUTCOMES_BETWEEN = _OUTCOMES.where(_TOLD.serial.between(sql.bindparam("first"), sql.bindparam("last")))
 
 LOG = (tables.decisions, tables.rewards, tables.changes, tables.outcomes)  # the last if there are any outcomes
 UNREAD = [  # what follows in each table of the log, as far as it is worth being replayed
@@ -162,19 +170,22 @@ def past_row(values: Values, serial: int = -1) -> Row:
     return Row(serial, 0, values["round"], values["player"], values["arm"], 0.0, False, 0.0, values["observed_at"])
 
 
-def first_decision(connection: Connection, experiment: int, decisions: int, passes: Callable[[Any], bool]) -> int:
-    """The serial number from which on decisions pass, found by halving the range.
+def first_row(
+    connection: Connection, experiment: int, numbers: range, passes: Callable[[Any], bool], query: Any = NEXT_DECISION
+) -> int:
+    """The serial number from which on decisions pass, or what else `query` finds rows by; the range's end if none does.
 
-    Both times and places in the log grow with the serial number, so neither needs an index.
+    The range is halved until nothing is left of it: times and places in the log grow with the number, so neither needs
+    an index.
     """
-    low, high = 0, decisions
+    low, high = numbers.start, numbers.stop
     while low < high:
         middle = (low + high) // 2
-        found = connection.execute(NEXT_DECISION, {"experiment": experiment, "serial": middle}).first()
+        found = connection.execute(query, {"experiment": experiment, "serial": middle}).first()
         if found is None or passes(found):
             high = middle
         else:
-            low = found.serial + 1
+            low = found[0] + 1
     return low
 
 
@@ -200,6 +211,16 @@ def read_log(
                 yield table.name, row
 
 
+def known_outcomes(connection: Connection, query: sql.Select[Any], wanted: Values) -> dict[tuple[int, int], float]:
+    """Values by serial number and outcome."""
+    return {(serial, outcome): value for serial, outcome, value in connection.execute(query, wanted)}
+
+
+def outcome_value(row: Values) -> OutcomeValue:
+    """The value of an outcome, from a row of the table."""
+    return OutcomeValue(*(row[name] for name in OutcomeValue._fields))
+
+
 def archived_at(connection: Connection, experiment: int) -> float:
     """When an experiment that is archived became so."""
     column = tables.changes.c
@@ -215,12 +236,6 @@ def by_link(entry: tuple[str, Values]) -> int:
 # ---------------------------------------------------------------- names
 
 
-def name_row(table: str, experiment: int, place: int, name: str, here: bool, **more: str | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"experiment": experiment, "place": place, "name": name, "here": int(here), **more}
-    row["digest"] = row_digest(table, row)
-    return row
-
-
 def read_names(connection: Connection, table: sql.Table, experiment: int) -> list[tuple[str, bool]]:
     """Names, and whether each is here, by place."""
     query = sql.select(table.c.name, table.c.here).where(table.c.experiment == experiment).order_by(table.c.place)
@@ -228,13 +243,11 @@ def read_names(connection: Connection, table: sql.Table, experiment: int) -> lis
 
 
 def read_some(connection: Connection, table: sql.Table, experiment: int, places: Collection[int]) -> dict[int, str]:
-    """The names at some places."""
     query = sql.select(table.c.place, table.c.name).where(table.c.experiment == experiment, table.c.place.in_(places))
     return dict(connection.execute(query).all()) if places else {}
 
 
 def read_name(connection: Connection, table: str, experiment: int, place: int) -> Values:
-    """The row of the one at a place."""
     names = tables.metadata.tables[table]
     query = sql.select(names).where(names.c.experiment == experiment, names.c.place == place)
     found = connection.execute(query).mappings().first()
@@ -252,7 +265,6 @@ def written_shares(shares: Shares, arms: Sequence[str]) -> str:
 
 
 def parse_shares(detail: str, arms: Sequence[str]) -> Shares:
-    """Limits on arms' shares from a column."""
     return {arms[place]: (least, greatest) for place, least, greatest in json.loads(detail)}
 
 

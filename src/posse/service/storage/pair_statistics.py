@@ -5,8 +5,6 @@ in its index or what the player has seen. A row holds them as 64-bit numbers, on
 are all 0 has no row. Only what changed is looked at and written, so the cost does not grow with the number of pairs.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import struct
@@ -16,19 +14,20 @@ import numpy as np
 import sqlalchemy as sql
 from sqlalchemy.engine import Connection
 
+from posse.learner.guard import Guard
 from posse.learner.setup import Setup
 from posse.learner.state import LearnerState
 from posse.policies.state import state_shapes
 from posse.policies.statistics import COUNT
+from posse.service.storage import database, errors
 from posse.service.storage import schema as tables
-from posse.service.storage.database import insert_rows
-from posse.service.storage.errors import Damaged, OtherVersion
 from posse.service.storage.log_rows import Values, read_names, read_values
-from posse.service.storage.outcome_rows import OutcomeStatistics
 
 OF_PAIRS = ("statistics", "indexed", "seen")  # the arrays of a state with a number for every pair
 Entries = list[tuple[str, bool]]  # names, and whether each is here
 NO_SUMMARY: tuple[int, ...] = ()
+TALLIES = ("count", "sum", "alarm")  # of an outcome and an arm
+NO_TALLIES = np.zeros((len(TALLIES), 0, 0), np.int64)
 AT_ONCE = 10_000  # rows that are read in one go; in between, other threads may work
 
 
@@ -40,7 +39,7 @@ class PairStatistics:
         self._behind: set[tuple[int, int]] = set()  # pairs whose index lacks rewards: the next summary changes them
         self._shape = (0, 0)  # arms and players
         self._summary = NO_SUMMARY  # which one the database has
-        self._outcomes = OutcomeStatistics()
+        self._tallies = NO_TALLIES  # what the database has of the guard's
 
     def load(self, connection: Connection, row: Values, state: LearnerState, players: Entries, arms: Entries) -> None:
         """Put the state where the tables say it stands; `row` is the experiment's."""
@@ -59,7 +58,7 @@ class PairStatistics:
             numbers[:, *pairs[:, inside]] = np.vstack([np.array(waiting, np.int64), stored])[:, inside]
         totals = int(numbers[1].sum()), int(numbers[0].sum())
         if totals != (row["rewards"], row["waiting"]):
-            raise Damaged(
+            raise errors.Damaged(
                 f"the stats of experiment {row['id']} have {totals[0]} rewards and {totals[1]} waiting decisions, but "
                 f"its row says {row['rewards']} and {row['waiting']}; `posse db rebuild` makes them anew from the log"
             )
@@ -74,7 +73,10 @@ class PairStatistics:
         except ValueError:
             raise _other_summary(row["id"], state) from None
         state.guard.grow(len(arms))
-        self._outcomes.load(connection, row["id"], state.guard)
+        if state.guard.outcomes:
+            table = tables.outcome_stats
+            for tally in connection.execute(sql.select(table).where(table.c.experiment == row["id"])).mappings():
+                state.guard.tallies[:, tally["outcome"], tally["arm"]] = [tally[name] for name in TALLIES]
         self.keep(state)
 
     def expect_summary(self) -> None:
@@ -84,19 +86,20 @@ class PairStatistics:
     def keep(self, state: LearnerState) -> None:
         """Take the state for what the database has."""
         self._changed(state)
-        self._outcomes.keep(state.guard)
+        self._tallies = state.guard.tallies.copy()
 
     def write(self, connection: Connection, experiment: int, state: LearnerState) -> None:
         """Write the pairs that have changed, and the summary if one was made."""
         before = self._summary
         rows = _rows(experiment, state, self._changed(state))
         if rows:
-            insert_rows(connection, tables.stats, rows, replace=True)
+            database.insert_rows(connection, tables.stats, rows, replace=True)
         if self._summary != before:
             values = {"experiment": experiment, "players": self._shape[1], "content": summary_of(state)}
-            insert_rows(connection, tables.summaries, [values], replace=True)
-        if state.guard.outcomes:
-            self._outcomes.write(connection, experiment, state.guard)
+            database.insert_rows(connection, tables.summaries, [values], replace=True)
+        if state.guard.outcomes and (tallies := tally_rows(experiment, state.guard, self._tallies)):
+            database.insert_rows(connection, tables.outcome_stats, tallies, replace=True)
+            self._tallies = state.guard.tallies.copy()
 
     def _changed(self, state: LearnerState) -> np.ndarray:
         """The pairs that may differ from what the database has, which from now on has them."""
@@ -157,7 +160,7 @@ def check_form(connection: Connection, row: Values) -> None:
 def _check_size(size: int, experiment: int, state: LearnerState) -> None:
     names = number_names(state)
     if size != 8 * len(names):
-        raise OtherVersion(
+        raise errors.OtherVersion(
             f"experiment {experiment} has {size} bytes of numbers for a pair, but {state.setup.policy.label} keeps "
             f"{len(names)} numbers: {', '.join(names)}; `posse db rebuild` makes them anew from the log"
         )
@@ -191,6 +194,16 @@ def _rows(experiment: int, state: LearnerState, pairs: np.ndarray) -> list[dict[
 def _arrays(state: LearnerState) -> dict[str, np.ndarray]:
     """The arrays of numbers of pairs that are kept, each [number, arm, player]."""
     return {name: getattr(state.known, name) for name in OF_PAIRS if name in state.core.kept}
+
+
+def tally_rows(experiment: int, guard: Guard, before: np.ndarray = NO_TALLIES) -> list[dict[str, int]]:
+    """The rows of `outcome_stats` that are not as they were before; a row of zeros is not stored."""
+    old = np.zeros_like(guard.tallies)
+    old[:, : before.shape[1], : before.shape[2]] = before
+    outcomes, arms = (places.tolist() for places in np.nonzero((guard.tallies != old).any(axis=0)))
+    names, tallies = ("outcome", "arm", *TALLIES), guard.tallies[:, outcomes, arms].tolist()
+    rows = zip(outcomes, arms, *tallies, strict=True)
+    return [{"experiment": experiment, **dict(zip(names, row, strict=True))} for row in rows]
 
 
 # ---------------------------------------------------------------- the summary
@@ -246,8 +259,8 @@ def _read_summary(
     return arrays
 
 
-def _other_summary(experiment: int, state: LearnerState) -> OtherVersion:
-    return OtherVersion(
+def _other_summary(experiment: int, state: LearnerState) -> errors.OtherVersion:
+    return errors.OtherVersion(
         f"the summary of {state.setup.policy.label} in experiment {experiment} is missing, or as another version of "
         "posse made it; `posse db rebuild` makes it anew from the log"
     )

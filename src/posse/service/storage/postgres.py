@@ -1,7 +1,5 @@
 """PostgreSQL over a network that may silently stop forwarding, and with another server that takes over."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Generator
 from typing import Any

@@ -3,8 +3,6 @@
 Only `log_table` and `log_tables`, the whole log, cost more as the log grows.
 """
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import itertools
@@ -12,7 +10,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import sqlalchemy as sql
@@ -27,13 +25,9 @@ from posse.learner.shares import Shares
 from posse.learner.state import LearnerState
 from posse.service.metrics import MOST_NAMED, OTHERS, ExperimentCounts
 from posse.service.settings import LARGEST_BATCH, LARGEST_PAGE
-from posse.service.storage import log_rows
+from posse.service.storage import errors, lifecycle, log_rows
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import UnknownExperiment
-from posse.service.storage.lifecycle import Shipment, Status
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_rows import Values
-from posse.service.storage.outcome_rows import outcomes_of_rows
 
 PROGRESS = ("status", "description", "rounds", "decisions", "events", "rewards", "waiting", "created_at", "time")
 TABLE_ROWS = 50_000  # rows of the log that are in memory at once
@@ -50,29 +44,23 @@ class Experiment:
 
     Empty in a list of experiments.
     """
-    player_count: int
-    """Of all that are here."""
+    player_count: int  # of all that are here
     arms: list[tuple[str, bool]]
-    status: Status
+    status: lifecycle.Status
     description: str
     rounds: int
     decisions: int
     events: int
-    rewards: int
-    """Rewards taken, those of the past included."""
-    waiting: int
-    """Decisions without a reward."""
+    rewards: int  # rewards taken, those of the past included
+    waiting: int  # decisions without a reward
     created_at: float
-    time: float
-    """When something happened last."""
-    ship: str | None = None
-    """The arm that every decision is since it is finished."""
+    time: float  # when something happened last
+    ship: str | None = None  # the arm that every decision is since it is finished
     ship_for: Mapping[str, str] = field(default_factory=dict)
     """Other arms for some players; empty in a list of experiments."""
-    shares: Shares = field(default_factory=dict)
-    """The limits on arms' shares as they are now."""
+    shares: Shares = field(default_factory=dict)  # the limits on arms' shares as they are now
 
-    def shipping(self, shipment: Shipment | None, players: Mapping[int, str] | Sequence[str]) -> Experiment:
+    def shipping(self, shipment: lifecycle.Shipment | None, players: Mapping[int, str] | Sequence[str]) -> Self:
         """The same, with the arms that it ships, and for whom if there are names of players."""
         named = shipment and shipment.named(players, [name for name, _ in self.arms])
         return replace(self, **named) if named else self
@@ -87,10 +75,8 @@ class Indices(NamedTuple):
 
     centers: np.ndarray
     scales: np.ndarray
-    weights: np.ndarray
-    """How much each index rests on other players' data, from 0 to 1."""
-    probabilities: np.ndarray
-    """0 for arms that have retired."""
+    weights: np.ndarray  # how much each index rests on other players' data, from 0 to 1
+    probabilities: np.ndarray  # 0 for arms that have retired
 
 
 def experiments(
@@ -131,14 +117,13 @@ def experiments(
             shares = log_rows.parse_shares(row.shares, [name for name, _ in names[row.id]])
         rest = {**_progress(row._mapping), "shares": shares}
         one = Experiment(row.name, setup, [], here.get(row.id, 0), names[row.id], **rest)
-        found.append(one.shipping(Shipment.parse(row.shipped), ()))
+        found.append(one.shipping(lifecycle.Shipment.parse(row.shipped), ()))
     return found
 
 
 def count_experiments(
     connection: Connection, *, only: str | None = None, search: str = "", archived: bool | None = False
 ) -> int:
-    """How many experiments match."""
     return connection.execute(_matching(sql.select(sql.func.count()), only, search, archived)).scalar_one()
 
 
@@ -155,7 +140,7 @@ def _matching(
     return query if only is None else query.where(name == only)
 
 
-def _progress(row: Values) -> dict[str, Any]:
+def _progress(row: log_rows.Values) -> dict[str, Any]:
     return {name: row[name] for name in PROGRESS}
 
 
@@ -164,7 +149,7 @@ def experiment(connection: Connection, name: str) -> Experiment:
     query = sql.select(table).where(table.c.experiment == found["id"], table.c.place < LARGEST_BATCH)
     query = query.order_by(table.c.place)
     first = [(row.name, bool(row.here)) for row in connection.execute(query)]
-    shipment = Shipment.parse(found["shipped"])
+    shipment = lifecycle.Shipment.parse(found["shipped"])
     own = log_rows.read_some(connection, tables.players, found["id"], shipment.players if shipment else ())
     return replace(experiments(connection, only=name, archived=None)[0], players=first).shipping(shipment, own)
 
@@ -229,12 +214,12 @@ def experiment_counts(connection: Connection) -> list[ExperimentCounts]:
     return [*named, ExperimentCounts(OTHERS, *map(sum, others))] if others else named
 
 
-def find(connection: Connection, name: str) -> Values:
+def find(connection: Connection, name: str) -> log_rows.Values:
     table = tables.experiments
     query = sql.select(table).where(table.c.name == check_name("experiment", name))
     row = connection.execute(query).mappings().first()
     if row is None:
-        raise UnknownExperiment(f"no experiment {name!r}")
+        raise errors.UnknownExperiment(f"no experiment {name!r}")
     return row
 
 
@@ -276,21 +261,21 @@ def log(connection: Connection, name: str, after: int = 0, limit: int = 1000) ->
     whole("after", after, least=0)
     whole("limit", limit, least=1, most=LARGEST_PAGE)
     row = find(connection, name)
-    serial = log_rows.first_decision(connection, row["id"], row["decisions"], lambda found: found.link > after)
+    serial = log_rows.first_row(connection, row["id"], range(row["decisions"]), lambda found: found.link > after)
     rows = sorted(log_rows.read_log(connection, row["id"], after, serial, limit), key=log_rows.by_link)
     arms = [arm for arm, _ in log_rows.read_names(connection, tables.arms, row["id"])]
     # A change of an arm, or of none, has a place too; a name too many does no harm.
     named = {one["place"] if table == "changes" else one["player"] for table, one in rows}
     outcomes = [name for name, _ in json.loads(row["setup"]).get("outcomes", ())]
     for table, one in rows:
-        if table == "changes" and one["kind"] == "finish" and (shipment := Shipment.parse(one["detail"])):
+        if table == "changes" and one["kind"] == "finish" and (shipment := lifecycle.Shipment.parse(one["detail"])):
             named |= shipment.players.keys()
     players = log_rows.read_some(connection, tables.players, row["id"], named)
     return [_log_entry(table, one, players, arms, outcomes) for table, one in rows]
 
 
 def _log_entry(
-    table: str, row: Values, players: Mapping[int, str], arms: list[str], outcomes: list[str]
+    table: str, row: log_rows.Values, players: Mapping[int, str], arms: list[str], outcomes: list[str]
 ) -> dict[str, Any]:
     """A row of the log in the learner's words."""
     if table == "changes":
@@ -304,7 +289,7 @@ def _log_entry(
         elif row["kind"] == "shares":
             change["shares"] = log_rows.parse_shares(row["detail"], arms)
         elif row["kind"] == "finish":
-            shipment = Shipment.parse(row["detail"])
+            shipment = lifecycle.Shipment.parse(row["detail"])
             change |= shipment.named(players, arms) if shipment else {"ship": None, "ship_for": {}}
         elif row["kind"] == "describe":
             change["description"] = json.loads(row["detail"])
@@ -350,21 +335,25 @@ def log_tables(connection: Connection, name: str) -> Iterator[Any]:
     rows = heapq.merge(map(_decision, made), recorded_rows, key=lambda pair: (pair[0].round, pair[0].serial))
     for _ in range(0, max(decisions + recorded, 1), TABLE_ROWS):
         columns, probabilities = unpack(RowLog(itertools.islice(rows, TABLE_ROWS)).parts())
-        found = outcomes_of_rows(connection, live.id, columns["serial"]) if live.state.setup.outcomes else {}
+        made_in = columns["serial"][columns["serial"] >= 0].tolist()  # −1 is that of a reward of the past
+        found = {}
+        if live.state.setup.outcomes and made_in:
+            ends = here | {"first": min(made_in), "last": max(made_in)}
+            found = log_rows.known_outcomes(connection, log_rows.OUTCOMES_BETWEEN, ends)
         table = arrow_rows(about, columns, probabilities, attributes, found.items())
         yield table.replace_schema_metadata(said)
 
 
-def _decision(row: Values) -> tuple[Row, Answer | None]:
+def _decision(row: log_rows.Values) -> tuple[Row, Answer | None]:
     made = log_rows.with_availability(log_rows.decision_row(row), row["offered"])
     return made, None if row["reward"] is None else _answer(row)
 
 
-def _answer(row: Values) -> Answer:
+def _answer(row: log_rows.Values) -> Answer:
     return Answer(row["reward"], row["event"], row["observed_at"], bool(row["defaulted"]))
 
 
-def _past(connection: Connection, row: Values, live: LiveExperiment, given_up: int) -> Past:
+def _past(connection: Connection, row: log_rows.Values, live: LiveExperiment, given_up: int) -> Past:
     """What the log tells beside decisions and rewards."""
     state, changes, table = live.state, [], tables.changes
     players, arms = state.player_roster.names, state.arm_roster.names

@@ -3,8 +3,6 @@
 Everything here is to be used in one event loop, which holds the bookkeeping; the work is done in the read pool.
 """
 
-from __future__ import annotations
-
 import asyncio
 import math
 import time

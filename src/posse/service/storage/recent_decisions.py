@@ -1,7 +1,5 @@
 """Recent decisions of an experiment, which are looked up without asking the database."""
 
-from __future__ import annotations
-
 from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import KnownDecisions
 
@@ -32,7 +30,6 @@ class RecentDecisions(KnownDecisions):
         self.keep_newest(self.answers, RECENT)
 
     def clear(self) -> None:
-        """Forget all."""
         for known in (self.waiting, self.answers, self.outcomes):
             known.clear()
 

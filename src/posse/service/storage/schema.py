@@ -5,8 +5,6 @@ without touching the log. Flags are small integers: a boolean type would read 2 
 from the digest.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import sqlalchemy as sql

@@ -1,7 +1,5 @@
 """The store: a database, the experiments of it that this process holds in memory, and threads that read."""
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import threading
@@ -12,8 +10,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 from sqlalchemy.engine import Connection
 
 from posse.service.steady_clock import SteadyClock
-from posse.service.storage import database
-from posse.service.storage.errors import Overloaded, Refused
+from posse.service.storage import database, errors
 from posse.service.storage.live_experiment import LiveExperiment
 
 READ_THREADS = 4
@@ -42,8 +39,7 @@ class ServiceStore:
         self.clock = SteadyClock() if clock is None else clock
         self.writing: Connection | None = None  # of whoever writes; it stays open from one transaction to the next
         self.live: dict[str, LiveExperiment] = {}
-        self.lock = threading.Lock()
-        """Held by whoever writes."""
+        self.lock = threading.Lock()  # held by whoever writes
         database.check_version(self.engine)
 
     def close(self) -> None:
@@ -71,7 +67,7 @@ class ReadPool:
 
     async def run(self, function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
         if self._waiting >= MOST_READS_WAITING:
-            raise Overloaded(f"{MOST_READS_WAITING} reads wait already")
+            raise errors.Overloaded(f"{MOST_READS_WAITING} reads wait already")
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
@@ -85,11 +81,10 @@ class ReadPool:
         """What a query returns, asked of one moment of the database; Refused if it cannot be answered as it stands."""
         try:
             return await self.run(functools.partial(self._store.read, query, *args, **kwargs))
-        except Refused:
+        except errors.Refused:
             raise
         except (ValueError, TypeError) as error:
-            raise Refused(str(error)) from error
+            raise errors.Refused(str(error)) from error
 
     def close(self) -> None:
-        """Finish what was begun."""
         self._threads.shutdown()

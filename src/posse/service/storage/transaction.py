@@ -19,13 +19,9 @@ from posse.attributes import WrongValue
 from posse.decision import UnknownDecision, parse_id
 from posse.learner.roster import PlayerError
 from posse.learner.setup import Setup, check_name
-from posse.service.storage import audit, database, queries
+from posse.service.storage import audit, database, errors, keyed_requests, log_rows, queries
 from posse.service.storage import schema as tables
-from posse.service.storage.errors import Invalid, OutcomeUnknown, Refused, UnknownExperiment
-from posse.service.storage.keyed_requests import NO_EXPERIMENT, KeyedRequest, KeyedRequests
 from posse.service.storage.live_experiment import LiveExperiment
-from posse.service.storage.log_rows import MADE_BEFORE, NEXT_DECISION, WITH_REWARDS, Values, decision_row
-from posse.service.storage.outcome_rows import known_outcomes
 from posse.service.storage.store import ServiceStore
 
 LOGGER = logging.getLogger("posse.service")
@@ -139,7 +135,7 @@ def _was_committed(store: ServiceStore, transaction: Transaction) -> bool:
             if time.monotonic() > until:
                 break
     reason = database.explain(store.engine, last)  # not a database error, which would repeat the transaction
-    raise OutcomeUnknown(f"it is not known whether the database took what was written: {reason}") from last
+    raise errors.OutcomeUnknown(f"it is not known whether the database took what was written: {reason}") from last
 
 
 class Transaction:
@@ -151,7 +147,7 @@ class Transaction:
         self.touched: dict[str, LiveExperiment] = {}
         self.erased = False  # whether a name was; copies of it may be left in the database's files
         self.alarms: list[str] = []  # what the log of the service says once they are written
-        self.requests = KeyedRequests(connection)
+        self.requests = keyed_requests.KeyedRequests(connection)
         self._live = store.live
         self._links: dict[str, int] = {}  # rows that the logs had before
 
@@ -159,14 +155,14 @@ class Transaction:
         """The result of a command, or why it is refused; any other error is a fault, and undoes the transaction."""
         try:
             return command.apply(self)
-        except Refused as refused:
+        except errors.Refused as refused:
             return refused
         except PlayerError as error:
-            return Refused(error.text, error.others)
+            return errors.Refused(error.text, error.others)
         except (WrongValue, TypeError) as error:
-            return Invalid(str(error))
+            return errors.Invalid(str(error))
         except ValueError as error:
-            return Refused(str(error))
+            return errors.Refused(str(error))
 
     def lock(self, names: Iterable[str]) -> None:
         """Lock experiments for this transaction, in the order of their ids, and bring them up to date."""
@@ -174,7 +170,7 @@ class Transaction:
         if not wanted:
             return
         known = {name: self._live.pop(name) for name in wanted if name in self._live}  # after an error: loaded anew
-        rows: Sequence[Values]
+        rows: Sequence[log_rows.Values]
         if self.connection.dialect.name == "sqlite":
             rows, unread = self.connection.execute(LOCKED, {"names": wanted}).mappings().all(), {}
         else:  # what others wrote is read in the same round trip, once the lock is there
@@ -205,29 +201,27 @@ class Transaction:
         for name, keys in by_name.items():
             self.requests.look_up(self.touched[name].id, keys)
 
-    def ask_outside(self, key: str | None, *asked: Any) -> KeyedRequest:
+    def ask_outside(self, key: str | None, *asked: Any) -> keyed_requests.KeyedRequest:
         """A request whose key is of no experiment: it creates or deletes one, or is about tokens.
 
         There may be nothing to lock, so all of them with keys take turns.
         """
         if key is not None and self.connection.dialect.name == "postgresql":
             self.connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({CREATE_LOCK})")
-        return self.requests.ask(NO_EXPERIMENT, key, *asked)
+        return self.requests.ask(keyed_requests.NO_EXPERIMENT, key, *asked)
 
     def live(self, name: str) -> LiveExperiment:
         """An experiment, locked and up to date."""
         if name not in self.touched:
             self.lock([check_name("experiment", name)])
         if name not in self.touched:
-            raise UnknownExperiment(f"no experiment {name!r}")
+            raise errors.UnknownExperiment(f"no experiment {name!r}")
         return self.touched[name]
 
     def create(self, name: str, setup: Setup, first: Mapping[str, list[Any]], now: float) -> LiveExperiment:
         """Begin an experiment; `first` has its arms, its players and their attributes, as a learner's log has it."""
         check_experiment_name(name)
-        values = [setup.attributes.check(each) for each in first.get("attributes", ())]
-        arms, players = first["arms"], first["players"]
-        self.touched[name] = LiveExperiment.create(self.connection, name, setup, arms, players, now, values)
+        self.touched[name] = LiveExperiment.create(self.connection, name, setup, first, now)
         return self.touched[name]
 
     def forget(self, name: str) -> None:
@@ -241,7 +235,6 @@ class Transaction:
         audit.insert_sealed(self.connection, tables.audit, entry)
 
     def write(self) -> None:
-        """Write all that is not yet written."""
         for live in self.touched.values():
             live.write(self.connection)
         self.requests.write()
@@ -268,15 +261,15 @@ class Transaction:
         live.write_log(self.connection)
         wanted = {"experiment": live.id, "serial": live.oldest_serial, "until": live.oldest_serial + MANY}
         late = []
-        for row in self.connection.execute(MADE_BEFORE, wanted | {"time": now - patience + SLACK}).mappings():
+        for row in self.connection.execute(log_rows.MADE_BEFORE, wanted | {"time": now - patience + SLACK}).mappings():
             if row["decided_at"] + patience > now:
                 break
             live.oldest_serial = row["serial"] + 1
             if row["answered"] is None:
-                late.append((decision_row(row), default))
+                late.append((log_rows.decision_row(row), default))
         live.observe(late, now, defaulted=True)
         wanted = {"experiment": live.id, "serial": live.oldest_serial}
-        following = self.connection.execute(NEXT_DECISION, wanted).first()
+        following = self.connection.execute(log_rows.NEXT_DECISION, wanted).first()
         if following is None:
             live.oldest = math.inf
         else:  # serial numbers may be missing: a learner gave those decisions up before its log was imported
@@ -295,14 +288,14 @@ class Transaction:
         live.write_log(self.connection)
         for start in range(0, len(wanted), AT_ONCE):
             serials = {"experiment": live.id, "serials": wanted[start : start + AT_ONCE]}
-            for row in self.connection.execute(WITH_REWARDS, serials).mappings():
+            for row in self.connection.execute(log_rows.WITH_REWARDS, serials).mappings():
                 if row["given"] is None:
-                    recent.waiting[row["serial"]] = decision_row(row)
+                    recent.waiting[row["serial"]] = log_rows.decision_row(row)
                 else:
                     answer = row["tag"], row["given"], bool(row["defaulted"]), row["player"], row["arm"]
                     recent.answers[row["serial"]] = answer
             if live.state.setup.outcomes:
-                recent.outcomes |= known_outcomes(self.connection, serials)
+                recent.outcomes |= log_rows.known_outcomes(self.connection, log_rows.OUTCOMES_OF, serials)
 
 
 def check_experiment_name(name: Any) -> str:

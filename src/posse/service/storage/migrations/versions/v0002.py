@@ -1,7 +1,5 @@
 """The numbers of a pair in one column, as the policy declares them, in place of a fixed list of columns."""
 
-from __future__ import annotations
-
 import json
 import struct
 from typing import Any

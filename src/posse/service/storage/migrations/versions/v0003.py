@@ -3,8 +3,6 @@
 Players may have attributes. Those of before have none, and their digests stay as they are.
 """
 
-from __future__ import annotations
-
 import sqlalchemy as sql
 from alembic import op
 from sqlalchemy import BigInteger, Column, Integer, LargeBinary, Text

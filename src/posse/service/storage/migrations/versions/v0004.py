@@ -4,8 +4,6 @@ Keys that are in the log stay there, because its digests cover them; the new tab
 players that were erased before are blanked.
 """
 
-from __future__ import annotations
-
 import json
 from itertools import groupby
 from typing import Any

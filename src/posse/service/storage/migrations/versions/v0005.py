@@ -1,7 +1,5 @@
 """An experiment has a status and a description; changes may have details; further outcomes; who did what."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import sqlalchemy as sql
