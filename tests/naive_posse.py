@@ -273,18 +273,23 @@ class Estimate:
     def settle(self):
         """Chances and proportions in turns; the mixture's log-likelihood of the last time."""
         proportions = [1 / len(self.c)] * len(self.c)
-        for number in range(4):
+        for number in range(8):
             if number > 0:
                 self.centers()
-            total = 0.0
-            for p in self.players:
-                self.w[p], log_sum = softmax([math.log(part) + self.fit(p, g) for g, part in enumerate(proportions)])
-                total += log_sum
+            total = self.share_players(proportions)
             self.w_newcomer = proportions
             proportions = [
                 (1 + sum(self.w[p][g] for p in self.players)) / (len(self.players) + len(self.c))
                 for g in range(len(self.c))
             ]
+        return total
+
+    def share_players(self, proportions):
+        """Players' chances of belonging to each group; the mixture's log-likelihood."""
+        total = 0.0
+        for p in self.players:
+            self.w[p], log_sum = softmax([math.log(part) + self.fit(p, g) for g, part in enumerate(proportions)])
+            total += log_sum
         return total
 
     def fit(self, p, g):
@@ -297,23 +302,29 @@ class Estimate:
         return total
 
     def add_group(self):
-        """One with the centers of the player that fits worst."""
+        """One with the centers of a player: of the four that fit worst, that with the largest likelihood."""
         far = []
         for p in self.players:
             seen = [i for i in self.arms if self.n[p][i] > 0]
             mean = [self.mean(p, i) for i in self.arms]
             far.append(sum(self.h(p, i) * (self.y(p, i) - mean[i]) ** 2 / (mean[i] * (1 - mean[i])) for i in seen))
-        first = far.index(max(far))
-        new = []
-        for i in self.arms:
-            c = self.mean(first, i)
-            its = c
-            if self.n[first][i] > 0:
-                h = self.h(first, i)
-                its = (h * self.y(first, i) + 2 * c) / (h + 2)
-            new.append(clip(logistic(logit(its) - self.shift(first, i)), 1e-6, 1 - 1e-6))
-        self.c.append(new)
+        worst = sorted(self.players, key=lambda p: -far[p])[:4]
+        begun = [[self.begun_by(p, i) for i in self.arms] for p in worst]
+        equal = [1 / (len(self.c) + 1)] * (len(self.c) + 1)
+        others, totals = self.c, []
+        for new in begun:
+            self.c = [*others, new]
+            totals.append(self.share_players(equal))
+        self.c = [*others, begun[totals.index(max(totals))]]
         self.d.append([0.0 for i in self.arms])
+
+    def begun_by(self, p, i):
+        """The center of a group that begins with a player."""
+        c = self.mean(p, i)
+        if self.n[p][i] > 0:
+            h = self.h(p, i)
+            c = (h * self.y(p, i) + 2 * c) / (h + 2)
+        return clip(logistic(logit(c) - self.shift(p, i)), 1e-6, 1 - 1e-6)
 
     def evidence_of_oddity(self, p):
         """8. How much larger the evidence of a player is for κ = 2 than for ρ."""

@@ -161,6 +161,19 @@ class TestGroups:
             exact.append(found == count and np.array_equal(together, planted))
         assert np.mean(exact) > 0.8
 
+    @pytest.mark.parametrize(("count", "least"), [(1, 12), (2, 11)])
+    def test_four_pulls_of_each_arm_are_enough(self, count, least):
+        """Two groups of 30 are found in 11 of 12 runs, with few players in the wrong one. One group is the control."""
+        found = 0
+        for seed in range(100, 112):
+            random = np.random.default_rng(seed)
+            centers, group = random.uniform(0.2, 0.8, (count, 10)), np.arange(60) % count
+            n = np.full((60, 10), 4)
+            _, of_player, *_ = summarise(n, random.binomial(n, centers[group]))
+            groups, label = groups_of(of_player)
+            found += groups == count and max(np.mean(label == group), np.mean(label != group)) > 0.85
+        assert found >= least
+
     def test_a_player_without_data_has_their_proportions_as_its_chances(self):
         """40 of 60 players in one group, one player more in each, and the two without data themselves: 41/62."""
         random = np.random.default_rng(1)

@@ -100,6 +100,6 @@ def test_files_from_before_there_were_outcomes_go_on(policy: str) -> None:
 def _goes_on(learner: Learner, expected: dict) -> None:
     following = expected.pop("next")
     for player, probabilities in expected.items():
-        assert learner.probabilities(player) == pytest.approx(probabilities, abs=1e-12)
+        assert learner.probabilities(player) == pytest.approx(probabilities, abs=1e-11)  # PosseTS takes more turns now
     learner.choose(learner.players[0])
     assert [learner.choose("south").arm for _ in following] == following

@@ -39,7 +39,7 @@ def no_sums(n, s, q):
     return 0.0, 0.0
 
 
-def one_for_all(rows, arms, choices):
+def one_for_all(rows, arms, choices, lane):
     """All arms have the ρ that their likelihoods give together."""
     highest = -math.inf
     for choice in range(choices):
@@ -52,9 +52,9 @@ def one_for_all(rows, arms, choices):
             rows[LIKELIHOOD + choice, arm] = math.exp(rows[WEIGHT, choice] - highest)
 
 
-def most_likely(rows, arms, choices):
+def most_likely(rows, arms, choices, lane):
     """An arm has the ρ of the strength that is most likely."""
-    tie(rows, arms, choices)
+    tie(rows, arms, choices, lane)
     for arm in range(arms):
         highest = 0.0
         for choice in range(choices):

@@ -310,11 +310,6 @@ def odd_players(tables):
     players = tables.pulls.shape[1]
     for player in dealt(tables.lane, players + 1):
         evidence = rows[UNUSUAL, player] - rows[USUAL, player] if player < players else 0.0
-        more = evidence - math.log(RARE * players)
-        of_player[player, ODD] = 1.0 / (1.0 + math.exp(-clip_size(more)))
+        more = min(max(evidence - math.log(RARE * players), -50.0), 50.0)  # beyond that it says nothing new
+        of_player[player, ODD] = 1.0 / (1.0 + math.exp(-more))
     barrier(tables.lane)
-
-
-def clip_size(x):
-    """x, at most 50 in size: more than that says nothing new."""
-    return min(max(x, -50.0), 50.0)

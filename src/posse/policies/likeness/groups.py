@@ -6,14 +6,16 @@ from posse.compile import out_of_line
 from posse.policies.bound import barrier, dealt
 from posse.policies.fourth_root import clip
 from posse.policies.likeness.tables import (
+    CANDIDATES,
     CENTER,
     GROUPS,
     LIKELIHOOD,
     LOG,
     LOG_REST,
-    ROUNDS,
     SHARE,
+    STEP_TO,
     TOTAL,
+    TURNS,
     WEIGHT,
     WORTH,
     centers,
@@ -31,18 +33,13 @@ def find_groups(tables, groups):
 
     A group explains some of what is players' own, so only half of that is left in while groups are sought.
     """
-    of_arm, lane = tables.of_arm, tables.lane
+    lane = tables.lane
     arms, players = tables.pulls.shape
     weigh(tables, 0.5)
     before = settle(tables, groups)
     while groups < GROUPS:
         expect_pairs(tables, groups)
-        seed = worst_fit(tables)
-        for arm in dealt(lane, arms):
-            h = tables.effective[arm, seed]
-            center = (h * tables.means[arm, seed] + 2.0 * tables.expected[arm, seed]) / (h + 2.0)
-            of_arm[arm, CENTER + groups] = clip(shifted(center, 1.0 / tables.odds[arm, seed]), 1e-6)
-        barrier(lane)
+        begin_group(tables, groups, first_member(tables, groups))
         after = settle(tables, groups + 1)
         if after - before <= WORTH * arms:
             for player in dealt(lane, players + 1):
@@ -54,23 +51,68 @@ def find_groups(tables, groups):
     return groups
 
 
-def worst_fit(tables):
-    """The player whose means lie farthest from its centers."""
+@out_of_line
+def first_member(tables, groups):
+    """Who a further group begins with: of the players who fit worst, the one with whom the mixture is most likely."""
+    rows, lane, players = tables.rows, tables.lane, tables.pulls.shape[1]
+    misfits(tables)
+    for group in dealt(lane, groups + 1):
+        rows[WEIGHT, group] = 1.0 / (groups + 1)
+    barrier(lane)
+    highest, best = -math.inf, 0
+    last, player = math.inf, -1
+    for _ in range(min(CANDIDATES, players)):
+        last, player = next_misfit(tables, last, player)
+        begin_group(tables, groups, player)
+        share_players(tables, groups + 1)
+        total = likelihood(tables)
+        if total > highest:
+            highest, best = total, player
+    return best
+
+
+@out_of_line
+def misfits(tables):
+    """How far each player's means lie from its centers, in row `STEP_TO`."""
     rows, lane = tables.rows, tables.lane
     arms, players = tables.pulls.shape
     for player in dealt(lane, players):
-        rows[TOTAL, player] = 0.0
+        rows[STEP_TO, player] = 0.0
     for arm in range(arms):
         for player in dealt(lane, players):
             center = tables.expected[arm, player]
             away = tables.means[arm, player] - center
-            rows[TOTAL, player] += tables.effective[arm, player] * away * away / (center * (1.0 - center))
+            rows[STEP_TO, player] += tables.effective[arm, player] * away * away / (center * (1.0 - center))
     barrier(lane)
-    worst, found = -1.0, 0
-    for player in range(players):
-        if rows[TOTAL, player] > worst:
-            worst, found = rows[TOTAL, player], player
-    return found
+
+
+def next_misfit(tables, last, before):
+    """The player who fits worst after player `before`, whose misfit is `last`, and its own misfit."""
+    worst, found = -1.0, before
+    for player in range(tables.pulls.shape[1]):
+        misfit = tables.rows[STEP_TO, player]
+        if misfit > worst and (misfit < last or (misfit == last and player > before)):
+            worst, found = misfit, player
+    return worst, found
+
+
+@out_of_line
+def begin_group(tables, group, player):
+    """Centers of a further group: a player's means, with two pulls more that are as expected of it."""
+    for arm in dealt(tables.lane, tables.pulls.shape[0]):
+        h = tables.effective[arm, player]
+        center = (h * tables.means[arm, player] + 2.0 * tables.expected[arm, player]) / (h + 2.0)
+        tables.of_arm[arm, CENTER + group] = clip(shifted(center, 1.0 / tables.odds[arm, player]), 1e-6)
+    barrier(tables.lane)
+
+
+def likelihood(tables):
+    """The log-likelihood of the mixture, from what `share_players` said of each player."""
+    total = 0.0
+    for player in range(tables.pulls.shape[1]):
+        total += tables.rows[TOTAL, player]
+    barrier(tables.lane)
+    return total
 
 
 @out_of_line
@@ -85,10 +127,10 @@ def settle(tables, groups):
     for player in dealt(lane, players + 1 if groups == 1 else 0):
         tables.of_player[player, SHARE] = 1.0
     barrier(lane)
-    for turn in range(ROUNDS + 1):
+    for turn in range(TURNS):
         if turn > 0:
             centers(tables, groups)
-        if groups > 1 or turn == ROUNDS:  # one group has everybody: only its likelihood at the end matters
+        if groups > 1 or turn == TURNS - 1:  # one group has everybody: only its likelihood at the end matters
             share_players(tables, groups)
             for group in dealt(lane, groups):
                 total = 1.0
@@ -96,11 +138,7 @@ def settle(tables, groups):
                     total += tables.of_player[player, SHARE + group]
                 tables.of_player[players, SHARE + group] = rows[WEIGHT, group]
                 rows[WEIGHT, group] = total / (players + groups)
-    total = 0.0
-    for player in range(players):
-        total += rows[TOTAL, player]
-    barrier(lane)
-    return total
+    return likelihood(tables)
 
 
 @out_of_line

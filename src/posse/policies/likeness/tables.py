@@ -27,6 +27,8 @@ TOO_LARGE = 2.0  # steps on the logit scale are cut to this
 LESS = math.log(0.3)  # added to the evidence for levels that vary: before the data, it is less likely that they do
 RARE = 10.0  # one player in so many times M is expected to be odd
 WORTH = 1.5  # what a further group must gain in log-likelihood for each arm
+CANDIDATES = 4  # players with whom a further group may begin
+TURNS = 8  # of shares and centers, until groups are settled
 
 # What is said of an arm, by its place in `of_arm`: centers and doubts (the variances of centers) for each group.
 DISPERSION, OWN, FITTED, HELD, CENTER, DOUBT = 0, 1, 2, 3, 4, 4 + GROUPS
