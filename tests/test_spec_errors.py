@@ -36,7 +36,7 @@ BROKEN = [
     ("horizon = 40", "horizon = 40\nknows_groups = 1", "knows_groups = 1", "true or false"),
     ("horizon = 40", "horizon = 40\nknows_groups = true", "knows_groups = true", "only one group"),
     ("seed = 3", 'seed = 3\ndefaults = { name = "x" }', 'defaults = { name = "x" }', "no name"),
-    ("seed = 3", "seed = 3\ndefaults = { horizons = 3 }", "[[study]]", "did you mean horizon"),
+    ("seed = 3", "seed = 3\ndefaults = { horizons = 3 }", "defaults = { horizons = 3 }", "did you mean horizon"),
     ("n_subpar = 2", "n_subpar = 3", "n_subpar = 3", "at most 2"),
     ("n_subpar = 2", "n_subpar = [1, 7]", "n_subpar = [1, 7]", "at most 2"),
     ("count = 3", "count = 3\nepsilon = 0.19", "epsilon = 0.19", "at most 0.16"),

@@ -4,8 +4,6 @@ A unit is a box of runs: some policies on some problems, replicated. A run does 
 so a file of any study, with other policies, problems or replications, can hold some of the runs that a unit needs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -15,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from posse.experiments.runs.store import MANIFEST, ResultStore, Sources, StoreError, assembled, read_unit
+from posse.experiments.runs.store import MANIFEST, ResultStore, Sources, StoreError, assembled, open_unit
 from posse.experiments.spec.study import Unit
 from posse.policies.base import Policy
 from posse.text import listed, plural
@@ -130,7 +128,7 @@ class Remaining:
         files = []
         for path in store.files():
             try:
-                files.append((path, read_unit(path)))
+                files.append((path, open_unit(path)[0]))
             except StoreError as error:
                 self.notes[path] = str(error)
         try:
@@ -160,16 +158,15 @@ class Remaining:
             if gaps:
                 missing.setdefault(tuple(gaps.items()), []).append(policy)
                 runs = sum(last - first for first, last in gaps.values())
-                reasons.setdefault(self._reason(unit, described, shown), []).extend([policy.label] * runs)
+                why = (
+                    "they were not done before" if unit.id in self.planned else self.held.why_missing(described, shown)
+                )
+                why = "a file is damaged" if self.store.path(unit) in self.in_the_way else why
+                reasons.setdefault(why, []).extend([policy.label] * runs)
         for why, labels in reasons.items():
             of = "" if len(set(labels)) == len(unit.policies) else f" of {listed(dict.fromkeys(labels))}"
             self.reasons[of, why] += len(labels)
         return Task(unit, [part for gaps, some in missing.items() for part in _parts(unit, some, dict(gaps))], sources)
-
-    def _reason(self, unit: Unit, described: dict[str, Any], policy: dict[str, Any]) -> str:
-        if self.store.path(unit) in self.in_the_way:
-            return "a file is damaged"
-        return "they were not done before" if unit.id in self.planned else self.held.why_missing(described, policy)
 
     def make_room(self) -> None:
         """Rename the files whose names are needed."""
