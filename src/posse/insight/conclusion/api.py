@@ -1,7 +1,5 @@
 """conclude: can the experiment end, which arm should be shipped for whom, and what does stopping or going on cost?"""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -13,7 +11,7 @@ from posse.checks import number
 from posse.insight.conclusion import text
 from posse.insight.conclusion.chances import BestChances, best_chances
 from posse.insight.conclusion.evidence import ConclusionEvidence
-from posse.insight.logs import Log, by_cell
+from posse.insight.logs import Log
 from posse.insight.watching.log_blocks import log_blocks
 from posse.learner import Counts
 from posse.notebook import PRINT, Summarized, Summary
@@ -126,7 +124,7 @@ class Conclusion(Summarized):
         """Everything as plain data that JSON can hold."""
         return {"schema": 1, "kind": "conclusion", "verdict": self.verdict, **plain(self)}
 
-    def page(self, watch: Watch | None = None, *, title: str = "", asked: str = "", ended: str = "") -> str:
+    def page(self, watch: "Watch | None" = None, *, title: str = "", asked: str = "", ended: str = "") -> str:
         """One page of HTML that prints well: a summary of the whole experiment.
 
         Args:
@@ -174,8 +172,8 @@ def conclude(source: Any, *, tolerance: float = 0.0, level: float = 0.05) -> Con
             alarms.append((change["outcome"], change["name"]))
         if change["kind"] in ("add arm", "retire arm"):
             offered[log.arms.index(change["name"])] = change["kind"] == "add arm"
-    counts, (player, arm, rewards) = log.counts(), log.scaled_rewards()
-    best = best_chances(counts, by_cell(player, arm, log.shape, rewards**2), offered, evidence.present_of(*log.shape))
+    counts = log.counts()
+    best = best_chances(counts, log.squares(), offered, evidence.present_of(*log.shape))
     decisions = blocks.choices.arm.size + blocks.unknown + log.given_up
     return conclusion_of(evidence, best, counts, offered, log.about["setup"], decisions, fingerprint(log), alarms)
 

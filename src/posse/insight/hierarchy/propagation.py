@@ -4,8 +4,6 @@ The formulas are those of a linear mixed model whose observations are the cells,
 the other. `model.py` says what the letters stand for.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
