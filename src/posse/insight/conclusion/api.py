@@ -1,5 +1,7 @@
 """conclude: can the experiment end, which arm should be shipped for whom, and what does stopping or going on cost?"""
 
+from __future__ import annotations
+
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -124,7 +126,7 @@ class Conclusion(Summarized):
         """Everything as plain data that JSON can hold."""
         return {"schema": 1, "kind": "conclusion", "verdict": self.verdict, **plain(self)}
 
-    def page(self, watch: "Watch | None" = None, *, title: str = "", asked: str = "", ended: str = "") -> str:
+    def page(self, watch: Watch | None = None, *, title: str = "", asked: str = "", ended: str = "") -> str:
         """One page of HTML that prints well: a summary of the whole experiment.
 
         Args:

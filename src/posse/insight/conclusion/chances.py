@@ -6,6 +6,8 @@ the model makes it, on the logit scale, than the player's own rewards do: 1 − 
 rewards and v the posterior variance.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -21,6 +21,8 @@ The rest is for arms that come later. (If the best arm is retired, or another on
 the level holds anew.)
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from posse.confidence import shares

@@ -1,5 +1,7 @@
 """The grid of (σ, τ), the standard deviations of levels and contrasts: its evidence, and draws from its posterior."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
 

@@ -21,6 +21,8 @@ data cannot tell, so an interval allows for both: it contains the intervals with
 docs/diagnosis.md has measured how often intervals hold.
 """
 
+from __future__ import annotations
+
 import functools
 import math
 from dataclasses import dataclass
@@ -49,7 +51,7 @@ class PosteriorInterval(NamedTuple):
     low: Any
     high: Any
 
-    def at(self, place: int) -> "PosteriorInterval":
+    def at(self, place: int) -> PosteriorInterval:
         """One of several estimates."""
         return PosteriorInterval(*(float(part[place]) for part in self))
 

@@ -4,6 +4,8 @@ The formulas are those of a linear mixed model whose observations are the cells,
 the other. `model.py` says what the letters stand for.
 """
 
+from __future__ import annotations
+
 import math
 from typing import NamedTuple
 

@@ -15,6 +15,8 @@ parts. It is about these values and players, not about others that might have be
 Annals of Statistics 33, 2005), so an attribute with two values is nothing special.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from typing import Any, NamedTuple
