@@ -8,6 +8,7 @@ import pytest
 from small_spec import ATTRIBUTES, GROUPS, SMALL, small
 
 from posse.experiments import SpecError, load, parse
+from posse.experiments.spec.fields import line_of
 
 FAMILY = 'family = "subpar"\nn_subpar = 2'
 TWICE = 'label = "RobustAgg-TS(0.15)"'
@@ -199,3 +200,10 @@ def test_not_text(tmp_path):
 def test_strange_texts(text):
     with pytest.raises(SpecError):
         parse(text)
+
+
+def test_brackets_in_texts_and_comments_do_not_hide_a_line():
+    strings = 'a = """\n[x]\nb = 1 # "\n"""\r\nb = \'\'\'\n]]]\n\'\'\'\n'
+    text = strings + '# [ " \nc = [ # ]\n 1,\n 2]\n[t]\nz = "\\"[" # {\nd = 1\n'
+    places = {("a",): 1, ("b",): 5, ("c",): 9, ("c", 1): 9, ("t",): 12, ("t", "z"): 13, ("t", "d"): 14, ("d",): None}
+    assert {keys: line_of(text, keys) for keys in places} == places

@@ -52,13 +52,8 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
     rows = []
     lock_ins = result.lock_ins()
     schedule = str(result.schedule) + (f"; rewards {result.feedback}" if result.feedback != AT_ONCE else "")
-    same: dict[str, Any] = {
-        "study": study,
-        "schedule": schedule,
-        "seed": str(result.seed),
-        "rounds": result.checkpoints,
-    }
-    same |= {"horizon": result.horizon, "anytime": result.anytime}
+    same: dict[str, Any] = {"study": study, "schedule": schedule, "horizon": result.horizon}
+    same |= {"anytime": result.anytime, "seed": str(result.seed), "rounds": result.checkpoints}
     for b, problem in enumerate(result.problems):
         kinds, known = problem.at(result.horizon).kinds(), math.nan if problem.changes else 1.0
         of_problem: dict[str, Any] = {name: getattr(problem, name) for name in ("players", "arms", "epsilon")}
@@ -68,11 +63,7 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
             for r, replication in enumerate(result.replications):
                 pulls = result.pulls[a, b, r]
                 lost = pulls * problem.gaps
-                row: dict[str, Any] = {
-                    "policy": policy.label,
-                    "replication": replication,
-                    "lock_ins": int(lock_ins[a, b, r]),
-                }
+                row = {"policy": policy.label, "replication": replication, "lock_ins": int(lock_ins[a, b, r])}
                 row |= {name: getattr(result, name)[a, b, r] for name in ("regret", "final_regret", "reward")}
                 row["pulls_by_kind"] = [int(pulls[kinds == kind].sum()) for kind in range(3)]
                 row["regret_by_kind"] = [known * float(lost[kinds == kind].sum()) for kind in range(3)]

@@ -18,6 +18,9 @@ REQUIRED = object()
 Check = Callable[[str, Any], Any]
 Keys = tuple[str | int, ...]
 """The keys, and places in lists, that lead from the top of a document to a value."""
+_STRINGS = (r'"""(?:\\.|[^\\])*?"""', r"'''.*?'''", r'"(?:\\.|[^"\\])*"', r"'[^']*'")
+_TOKENS = re.compile("|".join([*_STRINGS, r"#[^\n]*", r"[][{}\n]"]), re.DOTALL)  # of TOML, as far as lines matter
+_DEPTHS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 class SpecError(ValueError):
@@ -132,24 +135,20 @@ def _variants(value: Any) -> list[Any]:
 
 def line_of(text: str, keys: Keys) -> int | None:
     """The line where the statement begins that brings some keys into a TOML document; None if no statement does."""
-    lines = [f"{line}\n" for line in text.split("\n")]
+    ends, depth = [0], 0  # where no statement is open
+    for token in _TOKENS.finditer(text):
+        depth += _DEPTHS.get(token[0], 0)
+        if token[0] == "\n" and depth == 0:
+            ends.append(token.end())
+    ends.append(len(text))
 
-    def has_keys(found: Any) -> bool:
-        with contextlib.suppress(LookupError, TypeError):
+    def has_keys(end: int) -> bool:
+        with contextlib.suppress(LookupError, TypeError, tomllib.TOMLDecodeError):
+            found: Any = tomllib.loads(text[:end])
             for key in keys:
                 found = found[key]
             return True
         return False
 
-    def read_to(end: int) -> tuple[int, bool]:
-        """The last line up to this one after which no statement is open, and whether the keys are there by then."""
-        while True:
-            with contextlib.suppress(tomllib.TOMLDecodeError):
-                return end, has_keys(tomllib.loads("".join(lines[:end])))
-            end -= 1
-
-    first = bisect.bisect_left(range(len(lines) + 1), True, key=lambda end: read_to(end)[1])
-    if first > len(lines):
-        return None
-    before, _ = read_to(first - 1)
-    return next(n for n, line in enumerate(lines[before:], before + 1) if line.strip() and line.strip()[0] != "#")
+    place = bisect.bisect_left(ends, True, key=has_keys)
+    return text.count("\n", 0, ends[place - 1]) + 1 if place < len(ends) else None
