@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.csv
 
 from posse.insight.evaluation.rows import usable
-from posse.insight.logs import read_log, with_range
+from posse.insight.logs import read_log
 
 MEANS = np.array([[0.3, 0.5, 0.7], [0.35, 0.6, 0.5]])
 CHANCES = np.array([[0.2, 0.3, 0.5], [0.6, 0.2, 0.2]])
@@ -30,4 +30,4 @@ def randomised(rng, rows, means=MEANS, chances=CHANCES):
 
 
 def rows_of(log):
-    return usable(with_range(read_log(log, also=["propensity"])), None)
+    return usable(read_log(log, also=["propensity"]), None)

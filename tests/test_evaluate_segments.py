@@ -13,7 +13,7 @@ from posse.insight import evaluate
 from posse.insight.evaluation.estimators import FOLDS, PRIOR
 from posse.insight.evaluation.rows import usable
 from posse.insight.evaluation.targets import FIRST_JUDGE, target_of
-from posse.insight.logs import read_log, with_range
+from posse.insight.logs import read_log
 
 ARMS = ("x", "y", "z")
 CHANCES = np.array([[0.5, 0.3, 0.2], [0.2, 0.3, 0.5]])  # of even and of odd players
@@ -42,7 +42,7 @@ def made(seed, rows=600, players=8, means=None, chances=CHANCES):
 
 
 def rows_of(log, attributes=("region", "device")):
-    return usable(with_range(read_log(log, also=["propensity"], attributes=attributes)), None)
+    return usable(read_log(log, also=["propensity"], attributes=attributes), None)
 
 
 # The oracle: row by row, with loops

@@ -89,7 +89,7 @@ class TestReading:
         np.testing.assert_array_equal(log.reward, [1.0, 0.0, np.nan, 1.0])
 
     def test_another_column_of_rewards(self):
-        log = read_log(TABLE.append_column("sales", [[3.0, 4.0, 5.0, 6.0]]), "sales")
+        log = read_log(TABLE.append_column("sales", [[3.0, 4.0, 5.0, 6.0]]), "sales", reward_range=(0, 10))
         assert log.reward.tolist() == [3.0, 4.0, 5.0, 6.0]
 
     def test_a_learners_log_brings_its_names_range_and_epsilon(self):
@@ -174,7 +174,7 @@ class TestColumns:
         ],
     )
     def test_a_reward_may_be_a_calculation(self, formula, expected):
-        np.testing.assert_array_equal(read_log(self.LOG, formula).reward, expected)
+        np.testing.assert_array_equal(read_log(self.LOG, formula, reward_range=(-2, 4)).reward, expected)
 
     @pytest.mark.parametrize(
         ("formula", "expected"),
@@ -284,11 +284,11 @@ class TestTheRangeOfRewards:
     EURO = with_column("reward", [30.0, -2.0, None, 5.0])
 
     def test_what_was_given_goes_before_what_is_known(self):
-        log = with_range(read_log(self.EURO), (-10, 50))
+        log = read_log(self.EURO, reward_range=(-10, 50))
         assert (log.counts().low, log.counts().high) == (-10.0, 50.0)
         assert (with_range(self.COUNTS).high, with_range(self.COUNTS, [0, 7]).high) == (1.0, 7.0)
         told = self.EURO.replace_schema_metadata({"posse": json.dumps({"reward_range": [-2, 30]})})
-        assert with_range(read_log(told)).counts().high == 30.0
+        assert read_log(told).counts().high == 30.0
 
     @pytest.mark.parametrize(
         ("what", "given", "expected"),
@@ -307,7 +307,7 @@ class TestTheRangeOfRewards:
     )
     def test_whatever_is_wrong_is_a_value_error_that_says_what_to_give(self, what, given, expected):
         with pytest.raises(ValueError, match=re.escape(expected)):
-            with_range(what if isinstance(what, Counts) else read_log(what), given)
+            with_range(what, given) if isinstance(what, Counts) else read_log(what, reward_range=given)
 
 
 class TestRefusing:

@@ -218,7 +218,7 @@ def test_the_terminal_table_fits_lines_up_and_marks_the_lowest(records):
     (table,) = regret_tables(records)
     for setting, _, cells in table.rows:
         best = min(cells.values(), key=lambda cell: cell.mean)
-        assert f"{best}*" in next(
+        assert best.starred in next(
             line for line in regret_table(records).splitlines() if line.startswith(f"{setting['n_subpar']} ")
         )
 

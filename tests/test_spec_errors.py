@@ -8,6 +8,7 @@ import pytest
 from small_spec import ATTRIBUTES, GROUPS, SMALL, small
 
 from posse.experiments import SpecError, load, parse
+from posse.experiments.spec.fields import line_of
 
 FAMILY = 'family = "subpar"\nn_subpar = 2'
 TWICE = 'label = "RobustAgg-TS(0.15)"'
@@ -36,7 +37,7 @@ BROKEN = [
     ("horizon = 40", "horizon = 40\nknows_groups = 1", "knows_groups = 1", "true or false"),
     ("horizon = 40", "horizon = 40\nknows_groups = true", "knows_groups = true", "only one group"),
     ("seed = 3", 'seed = 3\ndefaults = { name = "x" }', 'defaults = { name = "x" }', "no name"),
-    ("seed = 3", "seed = 3\ndefaults = { horizons = 3 }", "[[study]]", "did you mean horizon"),
+    ("seed = 3", "seed = 3\ndefaults = { horizons = 3 }", "defaults = { horizons = 3 }", "did you mean horizon"),
     ("n_subpar = 2", "n_subpar = 3", "n_subpar = 3", "at most 2"),
     ("n_subpar = 2", "n_subpar = [1, 7]", "n_subpar = [1, 7]", "at most 2"),
     ("count = 3", "count = 3\nepsilon = 0.19", "epsilon = 0.19", "at most 0.16"),
@@ -199,3 +200,10 @@ def test_not_text(tmp_path):
 def test_strange_texts(text):
     with pytest.raises(SpecError):
         parse(text)
+
+
+def test_brackets_in_texts_and_comments_do_not_hide_a_line():
+    strings = 'a = """\n[x]\nb = 1 # "\n"""\r\nb = \'\'\'\n]]]\n\'\'\'\n'
+    text = strings + '# [ " \nc = [ # ]\n 1,\n 2]\n[t]\nz = "\\"[" # {\nd = 1\n'
+    places = {("a",): 1, ("b",): 5, ("c",): 9, ("c", 1): 9, ("t",): 12, ("t", "z"): 13, ("t", "d"): 14, ("d",): None}
+    assert {keys: line_of(text, keys) for keys in places} == places

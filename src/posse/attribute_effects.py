@@ -1,7 +1,5 @@
 """Attributes of players in generated problems, and what they do to the players' means."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping
@@ -57,7 +55,7 @@ class AttributeEffects:
         self._parts = np.cumsum([each, chosen, *(effect.numbers * arms for effect in self._effects)])
         self.numbers = int(self._parts[-1])  # random numbers that a problem takes
 
-    def _effect(self, of: tuple[int, ...], share: float) -> _Effect:
+    def _effect(self, of: tuple[int, ...], share: float) -> "_Effect":
         slope = len(of) == 1 and _is_number(list(self.attributes.kinds.values())[of[0]])
         return _Effect(of, tuple(self._sizes[place] for place in of), share, slope)
 

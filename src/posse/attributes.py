@@ -6,8 +6,6 @@ a bin does beyond the slope; and every two attributes are one part more, the pai
 its values, and an effect is estimated for each column: see `Coded`.
 """
 
-from __future__ import annotations
-
 import bisect
 import hashlib
 import itertools

@@ -1,7 +1,5 @@
 """Checks of what users give, with errors that name the value and what was expected."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Iterable, Sequence

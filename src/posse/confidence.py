@@ -32,8 +32,6 @@ of Probability 20, 2015; used so by Howard and others, above). The product over 
 through their sum, so it speaks about their average up to now, however they differ. It is averaged over a range of λ.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 Nothing here needs NumPy, so that a client starts quickly.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,5 @@
 """Packages that only some users need: how to install one that is missing."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

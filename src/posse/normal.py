@@ -9,8 +9,6 @@ by arithmetic that the compiler vectorises. `LOW[bin_of(half)]` and `HIGH[bin_of
 table; rounding is monotone, so `center + scale * bound` bounds the computed index too, exactly.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

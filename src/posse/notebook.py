@@ -1,7 +1,5 @@
 """Records in short: a line and a small table, as text for a terminal and as HTML for a notebook."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -19,8 +17,7 @@ class Summary(NamedTuple):
     title: str
     table: Sequence[Sequence[str]] = ()
     """The headings, then the rows. Only the first ones are shown."""
-    sides: str = "<>"
-    """How the columns are aligned, as in `posse.text.align`."""
+    sides: str = "<>"  # how the columns are aligned, as in `posse.text.align`
     note: str = ""
 
     def text(self) -> str:

@@ -4,8 +4,6 @@ Policies do not see them. An outcome may have a bound that the mean of no arm sh
 it. Nothing here needs NumPy, so that a client starts quickly.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Problem: the players' mean rewards, how alike the players are, and how rewards vary."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
@@ -108,15 +106,14 @@ class Problem(Summarized):
         return self.means.shape[1]
 
     @property
-    def segments(self) -> tuple[tuple[int, Problem], ...]:
+    def segments(self) -> "tuple[tuple[int, Problem], ...]":
         """(first round, the problem from then on), for each stretch of rounds in which the means do not change."""
         if not self.changes:
             return ((1, self),)
         tables = ((1, self.means), *self.changes)
-        same: Any = {"epsilon": self.epsilon, "rewards": self.rewards, "stream": self.stream, "groups": self.groups}
-        return tuple((first, Problem(means, **same)._known(self.attributes, self.values)) for first, means in tables)
+        return tuple((first, Problem(means, **self._options())) for first, means in tables)
 
-    def at(self, round: int) -> Problem:
+    def at(self, round: int) -> "Problem":
         """The problem as it is in a round, counted from 1, with means that do not change."""
         round = whole("round", round, least=1)
         return [problem for first, problem in self.segments if first <= round][-1]
@@ -156,7 +153,7 @@ class Problem(Summarized):
         kinds[self.optimal] = 0
         return kinds
 
-    def by_group(self) -> list[Problem]:
+    def by_group(self) -> "list[Problem]":
         """Each group's players as a problem of their own, in the order of the groups' numbers.
 
         >>> [part.players for part in Problem([[0.1, 0.9], [0.8, 0.2], [0.7, 0.2]], groups=[0, 1, 1]).by_group()]
@@ -168,8 +165,8 @@ class Problem(Summarized):
         for group in sorted(set(self.groups)):
             own = [player for player, other in enumerate(self.groups) if other == group]
             later = {first: means[own] for first, means in self.changes}
-            part = Problem(self.means[own], rewards=self.rewards, changes=later)
-            parts.append(part._known(self.attributes, tuple(self.values[player] for player in own)))
+            known: Any = {"attributes": self.attributes, "values": [self.values[player] for player in own]}
+            parts.append(Problem(self.means[own], rewards=self.rewards, changes=later, **known))
         return parts
 
     def coded(self) -> Coded:
@@ -180,16 +177,14 @@ class Problem(Summarized):
     def _coded(self) -> Coded:
         return Coder(self.attributes).coded(self.values)
 
-    def without_attributes(self) -> Problem:
+    def without_attributes(self) -> "Problem":
         """The same problem, with the same random numbers, where nothing is known about players."""
-        return self._known(Attributes(), ((),) * self.players)
+        return Problem(self.means, changes=dict(self.changes), **self._options() | {"attributes": None, "values": None})
 
-    def _known(self, attributes: Attributes, values: tuple[tuple[Value, ...], ...]) -> Problem:
-        """The same problem where this is known about players."""
-        made = object.__new__(Problem)
-        made.__dict__.update({**self.__dict__, "attributes": attributes, "values": values})
-        made.__dict__.pop("_coded", None)
-        return made
+    def _options(self) -> dict[str, Any]:
+        """What makes the same problem again, beside its means and changes."""
+        names = ("epsilon", "rewards", "stream", "groups", "attributes", "values")
+        return {name: getattr(self, name) for name in names}
 
     def _in(self, arms: np.ndarray) -> np.ndarray:
         mask = np.zeros(self.means.shape, bool)
@@ -208,8 +203,7 @@ class Problem(Summarized):
         return self.means.shape, self.means.tobytes(), later, *same
 
     def __reduce__(self) -> tuple[Any, ...]:
-        options = {"stream": self.stream, "changes": dict(self.changes), "groups": self.groups}
-        return _rebuild, ((self.means, self.epsilon, self.rewards), options, self.attributes, self.values)
+        return functools.partial(Problem, changes=dict(self.changes), **self._options()), (self.means,)
 
     def _summary(self) -> Summary:
         players, arms = [f"player {p}" for p in range(self.players)], [f"arm {k}" for k in range(self.arms)]
@@ -226,13 +220,8 @@ class Problem(Summarized):
         )
 
 
-def _rebuild(given: tuple[Any, ...], options: dict[str, Any], attributes: Attributes, values: Any) -> Problem:
-    """A pickled problem."""
-    return Problem(*given, **options)._known(attributes, values)
-
-
 def _check_values(attributes: Attributes, values: Any, players: int) -> tuple[tuple[Value, ...], ...]:
-    """What is known about each player, in the order of the declaration."""
+    """What is known about each player, in the order of the declaration; a tuple is in this order already."""
     if values is None and not attributes:
         return ((),) * players
     if values is None or not isinstance(values, Iterable) or isinstance(values, (Mapping, str)):
@@ -243,7 +232,7 @@ def _check_values(attributes: Attributes, values: Any, players: int) -> tuple[tu
     found = []
     for player, each in enumerate(given):
         try:
-            found.append(attributes.values(each))
+            found.append(attributes.check(each) if isinstance(each, tuple) else attributes.values(each))
         except (TypeError, ValueError) as error:
             raise type(error)(f"values of player {player}: {error}") from None
     return tuple(found)

@@ -3,8 +3,6 @@
 Rewards live on a grid of 2⁻²⁴ (`GRID` steps to 1), so that sums of rewards are exact integers in any order.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import ClassVar

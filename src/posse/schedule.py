@@ -3,8 +3,6 @@
 The random schedules draw from the run's own stream, so every policy compared meets the same players.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A line of text that is rewritten while work goes on, on a terminal and in a notebook."""
 
-from __future__ import annotations
-
 from typing import TextIO
 
 

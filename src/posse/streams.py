@@ -7,8 +7,6 @@ SC 2011). A *key* names a run, from `key(seed, stream, replication)`; a *counter
 Functions here are plain Python on integers and are compiled by whoever uses them.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Text for people: tables, names, numbers and lists; and plain values for JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

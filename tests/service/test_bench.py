@@ -9,7 +9,6 @@ from fleet import FULL, needs_service, new_postgres_database
 
 from posse.attributes import Attributes
 from posse.bench import service as bench
-from posse.bench import single_requests
 from posse.cli import main
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
@@ -18,9 +17,15 @@ from posse.service.storage.store import ServiceStore
 @needs_service
 @pytest.mark.skipif(not FULL, reason="starts a dozen services: make test-service FULL=1")
 def test_the_service_is_measured_on_its_databases(capsys, monkeypatch, tmp_path):
-    for name, value in {"LOADS": [(4, 20)], "CROWD_PAST": 800, "REPEATS": 20, "JOINS": 5, "LATER": 50}.items():
+    for name, value in {
+        "LOADS": [(4, 20)],
+        "CROWD_PAST": 800,
+        "REPEATS": 20,
+        "JOINS": 5,
+        "LATER": 50,
+        "TRIES": 1,
+    }.items():
         monkeypatch.setattr(bench, name, value)
-    monkeypatch.setattr(single_requests, "TRIES", 1)
     out = tmp_path / "bench.json"
     with new_postgres_database() as database:
         options = ["--past", "4000", "--minutes", "0.1", "--postgres", database, "--json", str(out)]

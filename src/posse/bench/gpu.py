@@ -1,7 +1,5 @@
 """posse bench --backend cuda: kernel time by the GPU's own events and wall time, beside all cores in the same run."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

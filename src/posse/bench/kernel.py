@@ -1,7 +1,5 @@
 """What the simulator's kernel costs: ns for each policy, threads, growth, and plain Python beside it."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import math

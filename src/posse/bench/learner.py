@@ -1,7 +1,5 @@
 """What the learner costs: a decision with its exact propensity and its reward, beside other libraries."""
 
-from __future__ import annotations
-
 import importlib.util
 import itertools
 import math

@@ -1,7 +1,5 @@
 """What every benchmark reports: tables of figures, with the bars that they have to keep, as text and as JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

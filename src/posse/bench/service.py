@@ -1,11 +1,9 @@
 """posse bench --service: how much the service does in a second and how long a request takes, on real disks."""
 
-from __future__ import annotations
-
-import asyncio
 import json
 import os
 import platform
+import random
 import tempfile
 import time
 import uuid
@@ -13,16 +11,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
-from urllib.parse import quote, urlsplit
 
 import numpy as np
+import sqlalchemy as sql
 
-from posse.bench import single_requests
+from posse.bench.load import put_load
 from posse.bench.report import BenchFigure, BenchReport, BenchTable, Rows
-from posse.bench.service_process import service
+from posse.bench.service_process import EMPTY, ServiceProcess, service, started
 from posse.checks import number, whole
 from posse.policies.posse_ts import PosseTS
 from posse.service.commands import Change, Choose, Create, Observe
+from posse.service.storage import database as databases
 from posse.service.storage import queries
 from posse.service.storage.store import ServiceStore
 from posse.service.storage.transaction import Command, commit, commit_group
@@ -31,6 +30,10 @@ from posse.text import plural
 PLAYERS = [f"player {number}" for number in range(200)]
 ARMS = [f"arm {number}" for number in range(5)]
 LOADS = [(clients, batch) for batch in (1, 20, 100) for clients in (1, 4, 16)]
+SINGLE_CLIENTS = 16  # that send requests for one decision or one reward
+TRIES = 3  # of which the best counts: whatever else runs on the machine only takes time away
+LEAST_PAIRS, MOST_MS = 1000.0, 50.0  # the bar: pairs a second, and the 99th percentile of a request
+ROW = 200  # bytes of a decision in the database
 ROUNDS = 20  # of all players, written in one transaction while the past is made
 SLICES = 6  # of the time in which two services are compared, taken in turns
 SOAK = (4, 20)  # clients, and pairs in a request
@@ -47,6 +50,18 @@ ATTRIBUTES = {
 REGIONS, PLANS, AGES, HOURS = 100, 25, (9, 20, 40, 50, 70), (3, 9, 15, 21)  # 100,000 combinations in all
 COMBINATIONS, AT_ONCE, LATER = 100_000, 100, 500  # that join, in one request, and decisions that are timed after that
 
+TITLES = {
+    "singles": f"Single requests, {SINGLE_CLIENTS} clients: durable pairs (a decision and its reward), how long one "
+    "request takes, and the service's part of the processors; beside it a route that does nothing, and rows inserted "
+    "in groups as large. The best of several turns",
+    "loads": "Durable pairs (a decision and its reward), and how long one request takes",
+    "growth": "One client, one decision a request, with an empty log and with a long one; medians of several turns",
+    "players": "Without HTTP: median ms of a transaction with one command, by players × 5 arms",
+    "combinations": f"Combinations of {len(ATTRIBUTES)} attributes × {len(ARMS)} arms, which join as they come, "
+    f"{AT_ONCE} in a request; then requests for one of them; memory; and seconds until a new service has answered the "
+    "first",
+    "memory": "Memory of all processes in MB; the growth is that of the last quarter's peak",
+}
 Note = Callable[[str], None]
 
 
@@ -64,19 +79,14 @@ def run(
     """
     past, minutes = whole("past", past, least=1), number("minutes", minutes, least=0)
     seconds = 1.0 if quick else 8.0
-    singles: Rows = {}
-    loads: Rows = {}
-    growth: Rows = {}
-    crowds: Rows = {}
-    newcomers: Rows = {}
-    memory: Rows = {}
+    rows: dict[str, Rows] = {name: {} for name in TITLES}
     with tempfile.TemporaryDirectory(prefix="posse-bench-") as folder:
         places = {"SQLite": f"sqlite:///{folder}/posse.db"} | ({"PostgreSQL": postgres} if postgres else {})
         for database in places.values():  # all of them first, so that a wrong address is refused at once
             ServiceStore(database, create=True).close()
         for name, database in places.items():
             note(f"{name}, single requests")
-            singles |= _singles(name, database, 1 if name == "SQLite" else 2, seconds)
+            rows["singles"] |= _singles(name, database, 1 if name == "SQLite" else 2, seconds)
             note(f"{name}, {past:,} past events")
             logs = {"an empty log": new_experiment(database), f"{past:,} events": new_experiment(database)}
             make_past(database, logs[f"{past:,} events"], past)
@@ -86,65 +96,92 @@ def run(
                     note(what)
                     experiment = new_experiment(database)
                     measure(server.url, experiment, clients, batch, seconds / 8)  # to warm up
-                    loads[what] = _figures([measure(server.url, experiment, clients, batch, seconds)])
+                    rows["loads"][what] = _figures([measure(server.url, experiment, clients, batch, seconds)])
                 note(f"{name}, empty against {past:,} past events")
                 turns = [
                     [measure(server.url, experiment, 1, 1, seconds / SLICES) for experiment in logs.values()]
                     for _ in range(SLICES + 1)
                 ]
                 for log, each in zip(logs, zip(*turns[1:], strict=True), strict=True):  # the first turn is to warm up
-                    growth[f"{name}, {log}"] = _figures(each)
+                    rows["growth"][f"{name}, {log}"] = _figures(each)
             for players in CROWDS[: 1 if quick else None]:
                 note(f"{name}, {players:,} players")
-                crowds[f"{name}, {players:,} players"] = _crowd(database, players)
+                rows["players"][f"{name}, {players:,} players"] = _crowd(database, players)
             count = AT_ONCE if quick else COMBINATIONS
             note(f"{name}, {count:,} combinations of attributes")
-            newcomers[f"{name}, {count:,} combinations"] = _newcomers(database, count)
+            rows["combinations"][f"{name}, {count:,} combinations"] = _newcomers(database, count)
         if minutes:
             note("memory")
-            memory = {f"SQLite, {minutes:g} minutes": _soak(f"sqlite:///{folder}/soak.db", minutes)}
+            rows["memory"][f"SQLite, {minutes:g} minutes"] = _soak(f"sqlite:///{folder}/soak.db", minutes)
     machine = f"{os.cpu_count()} cores, {platform.system()} {platform.machine()}"
-    grown = "One client, one decision a request, with an empty log and with a long one; medians of several turns"
-    tables = [
-        BenchTable(
-            "singles",
-            f"Single requests, {single_requests.CLIENTS} clients: durable pairs (a decision and its reward), how long "
-            "one request takes, and the service's part of the processors; beside it a route that does nothing, and "
-            "rows inserted in groups as large. The best of several turns",
-            singles,
-        ),
-        BenchTable("loads", "Durable pairs (a decision and its reward), and how long one request takes", loads),
-        BenchTable("growth", grown, growth),
-        BenchTable("players", "Without HTTP: median ms of a transaction with one command, by players × 5 arms", crowds),
-        BenchTable(
-            "combinations",
-            f"Combinations of {len(ATTRIBUTES)} attributes × {len(ARMS)} arms, which join as they come, {AT_ONCE} in a "
-            "request; then requests for one of them; memory; and seconds until a new service has answered the first",
-            newcomers,
-        ),
-        BenchTable("memory", "Memory of all processes in MB; the growth is that of the last quarter's peak", memory),
-    ]
     setup = f"The service, one worker, {len(PLAYERS)} players, {len(ARMS)} arms, on {machine}."
-    return BenchReport(setup, [table for table in tables if table.rows])
+    return BenchReport(setup, [BenchTable(name, TITLES[name], found) for name, found in rows.items() if found])
 
 
 def _singles(name: str, database: str, workers: int, seconds: float) -> Rows:
-    """Single requests, and what the machine allows."""
+    """Requests for one decision or one reward, and what the machine allows.
+
+    Two things show the machine's part: a route that does nothing, behind the same server, and bare insertions into the
+    same database.
+    """
     experiment = new_experiment(database)
     with service(database, workers) as server:
-        single_requests.offer(server, experiment, seconds / 4)  # to warm up
-        found = single_requests.best(lambda: single_requests.offer(server, experiment, seconds / 2))
-    with single_requests.empty_route() as server:
-        single_requests.offer(server, experiment, seconds / 8)
-        empty = single_requests.best(lambda: single_requests.offer(server, experiment, seconds / 4))
-    bare = single_requests.best(lambda: single_requests.insert(database, seconds / 4))
+        _offer(server, experiment, seconds / 4)  # to warm up
+        found = _best(lambda: _offer(server, experiment, seconds / 2))
+    with started(EMPTY) as server:
+        _offer(server, experiment, seconds / 8)
+        empty = _best(lambda: _offer(server, experiment, seconds / 4))
+    bare = _best(lambda: _insert(database, seconds / 4))
     row = {kind: BenchFigure(value) for kind, value in found.items()}
-    row["pairs/s"] = BenchFigure(found["pairs/s"], least=single_requests.LEAST_PAIRS)
-    row["p99 ms"] = BenchFigure(found["p99 ms"], most=single_requests.MOST_MS)
+    row["pairs/s"] = BenchFigure(found["pairs/s"], least=LEAST_PAIRS)
+    row["p99 ms"] = BenchFigure(found["p99 ms"], most=MOST_MS)
     row["of empty"] = BenchFigure(found["pairs/s"] / empty["pairs/s"])
     row["of inserts"] = BenchFigure(found["pairs/s"] / bare["pairs/s"])
     beside = {f"{name}, an empty route": empty, f"{name}, rows inserted": bare}
     return {f"{name}, {plural(workers, 'worker')}": row} | {each: _figures([load]) for each, load in beside.items()}
+
+
+def _best(measured: Callable[[], dict[str, float]]) -> dict[str, float]:
+    return max((measured() for _ in range(TRIES)), key=lambda each: each["pairs/s"])
+
+
+def _offer(server: ServiceProcess, experiment: str, seconds: float) -> dict[str, float]:
+    """What clients get done with requests for one player, and the service's processor time for a request."""
+    used, until = server.processor_seconds(), time.perf_counter() + seconds
+
+    def requests(number: int) -> Iterator[bytes]:
+        chance = random.Random(number)
+        while time.perf_counter() < until:
+            yield b'{"player": "player %d"}' % chance.randrange(len(PLAYERS))
+
+    found = put_load(server.url, experiment, map(requests, range(SINGLE_CLIENTS)))
+    each = 1e6 * (server.processor_seconds() - used) / found["requests"]
+    return {name: found[name] for name in ("pairs/s", "p50 ms", "p99 ms")} | {"processor µs/request": each}
+
+
+def _insert(address: str, seconds: float) -> dict[str, float]:
+    """How many pairs a second could be durable if nothing but rows had to be written, two for each pair."""
+    engine = databases.connect(address)
+    table = sql.Table(f"bench_{uuid.uuid4().hex[:8]}", sql.MetaData(), sql.Column("id", sql.Integer, primary_key=True))
+    table.append_column(sql.Column("content", sql.LargeBinary))
+    took, rows, content = [], 0, bytes(ROW)
+    try:
+        with engine.begin() as connection:
+            table.create(connection)
+        began = time.perf_counter()
+        while (start := time.perf_counter()) < began + seconds:
+            with engine.begin() as connection:
+                added = [{"id": rows + number, "content": content} for number in range(SINGLE_CLIENTS)]
+                databases.insert_rows(connection, table, added)
+            took.append(time.perf_counter() - start)
+            rows += SINGLE_CLIENTS
+        elapsed = time.perf_counter() - began
+        with engine.begin() as connection:
+            table.drop(connection)
+    finally:
+        engine.dispose()
+    p50, p99 = (1000 * np.quantile(took, [0.5, 0.99])).tolist()
+    return {"pairs/s": rows / 2 / elapsed, "p50 ms": p50, "p99 ms": p99}
 
 
 def _figures(loads: Sequence[dict[str, float]]) -> dict[str, BenchFigure]:
@@ -173,7 +210,7 @@ def growth_of(megabytes: Sequence[float]) -> float:
 def _crowd(database: str, players: int) -> dict[str, BenchFigure]:
     """How long a command about one of so many players takes, and how long opening their experiment."""
     names = [f"player {number}" for number in range(players)]
-    name, random, took = new_experiment(database, names), np.random.default_rng(0), defaultdict(list)
+    name, chance, took = new_experiment(database, names), np.random.default_rng(0), defaultdict(list)
     make_past(database, name, CROWD_PAST, names[: len(PLAYERS)])
     with closing(ServiceStore(database)) as store:
 
@@ -185,8 +222,8 @@ def _crowd(database: str, players: int) -> dict[str, BenchFigure]:
 
         timed("opening", Observe(name, []))
         for number in range(REPEATS):
-            (made,) = timed("decision", Choose(name, [names[random.integers(players)]]))
-            timed("reward", Observe(name, [(made.id, float(random.random() < 0.4))]))
+            (made,) = timed("decision", Choose(name, [names[chance.integers(players)]]))
+            timed("reward", Observe(name, [(made.id, float(chance.random() < 0.4))]))
             if number < JOINS:
                 timed("join", Change(name, join=[f"new {number}"]))
     return {kind: BenchFigure(float(np.median(each))) for kind, each in took.items()}
@@ -194,17 +231,17 @@ def _crowd(database: str, players: int) -> dict[str, BenchFigure]:
 
 def _newcomers(database: str, count: int) -> dict[str, BenchFigure]:
     """An experiment in which so many combinations of attributes join as they come."""
-    name, random, found = new_experiment(database, (), ATTRIBUTES), np.random.default_rng(0), {}
-    everybody = [combination(number) for number in random.permutation(COMBINATIONS)[:count].tolist()]
-    batches = [{"attributes": everybody[start : start + AT_ONCE]} for start in range(0, count, AT_ONCE)]
-    singles = [{"attributes": everybody[place]} for place in random.integers(count, size=LATER).tolist()]
+    name, chance, found = new_experiment(database, (), ATTRIBUTES), np.random.default_rng(0), {}
+    everybody = [combination(number) for number in chance.permutation(COMBINATIONS)[:count].tolist()]
+    batches = [_body(attributes=everybody[start : start + AT_ONCE]) for start in range(0, count, AT_ONCE)]
+    singles = [_body(attributes=everybody[place]) for place in chance.integers(count, size=LATER).tolist()]
     with service(database) as server:
-        joining = asyncio.run(_measure(server.url, name, [iter(batches)]))
-        later = asyncio.run(_measure(server.url, name, [iter(singles)]))
+        joining = put_load(server.url, name, [iter(batches)])
+        later = put_load(server.url, name, [iter(singles)])
         found = {"joins/s": joining["pairs/s"], "slowest ms": joining["slowest"], "MB": server.megabytes()}
     began = time.perf_counter()
     with service(database) as server:
-        asyncio.run(_measure(server.url, name, [iter(singles[:1])]))
+        put_load(server.url, name, [iter(singles[:1])])
         found["opening s"] = time.perf_counter() - began
     return {kind: BenchFigure(value) for kind, value in (found | {k: later[k] for k in ("p50 ms", "p99 ms")}).items()}
 
@@ -229,69 +266,26 @@ def new_experiment(database: str, players: Sequence[str] = PLAYERS, attributes: 
 
 def make_past(database: str, name: str, events: int, players: Sequence[str] = PLAYERS) -> None:
     """Write so many events to the log: half decisions, half rewards."""
-    random = np.random.default_rng(0)
+    chance = np.random.default_rng(0)
     with closing(ServiceStore(database)) as store:
         while 2 * store.read(queries.experiment, name).decisions < events:
             rounds = commit_group(store, [Choose(name, players)] * ROUNDS)
-            reports = [[(each.id, float(random.random() < 0.4)) for each in made] for made in rounds]
+            reports = [[(each.id, float(chance.random() < 0.4)) for each in made] for made in rounds]
             commit_group(store, [Observe(name, pairs) for pairs in reports])
 
 
-# ------------------------------------------------------------------ the load
-
-
 def measure(url: str, experiment: str, clients: int, batch: int, seconds: float) -> dict[str, float]:
-    """What clients get done in so many seconds with so many decisions, and then rewards, in a request.
-
-    A pair is a decision and its reward, both on the disk. The times are those of single requests. Each client sends a
-    request as soon as the last one is answered, on its own connection. They speak just enough HTTP, in one thread,
-    because a full client would take more time than the service.
-    """
-    return asyncio.run(_measure(url, experiment, [_rounds(batch, seed, seconds) for seed in range(clients)]))
+    """What clients get done in so many seconds with so many decisions, and then rewards, in a request."""
+    found = put_load(url, experiment, [_rounds(batch, seed, seconds) for seed in range(clients)])
+    return {name: found[name] for name in ("pairs", "pairs/s", "p50 ms", "p99 ms", "slowest")}
 
 
-def _rounds(batch: int, seed: int, seconds: float) -> Iterator[Any]:
+def _rounds(batch: int, seed: int, seconds: float) -> Iterator[bytes]:
     """Requests for decisions of some players, as long as there is time."""
-    random, until = np.random.default_rng(seed), time.perf_counter() + seconds
+    chance, until = np.random.default_rng(seed), time.perf_counter() + seconds
     while time.perf_counter() < until:
-        yield {"players": [PLAYERS[place] for place in random.choice(len(PLAYERS), batch, replace=False)]}
+        yield _body(players=[PLAYERS[place] for place in chance.choice(len(PLAYERS), batch, replace=False)])
 
 
-async def _measure(url: str, experiment: str, clients: Sequence[Iterator[Any]]) -> dict[str, float]:
-    """What clients get done, each with these requests for decisions."""
-    took: list[float] = []
-    began = time.perf_counter()
-    work = [_client(url, experiment, requests, took) for requests in clients]
-    pairs = sum(await asyncio.gather(*work))
-    elapsed = time.perf_counter() - began
-    p50, p99, slowest = (1000 * np.quantile(took, [0.5, 0.99, 1.0])).tolist()
-    return {"pairs": pairs, "pairs/s": pairs / elapsed, "p50 ms": p50, "p99 ms": p99, "slowest": slowest}
-
-
-async def _client(url: str, experiment: str, requests: Iterator[Any], took: list[float]) -> int:
-    """How many pairs one client got done. It adds the seconds that each request took to `took`."""
-    parts, random, pairs = urlsplit(url), np.random.default_rng(0), 0
-    reader, writer = await asyncio.open_connection(parts.hostname, parts.port, limit=1 << 24)
-
-    async def post(part: str, body: Any, key: str = "") -> Any:
-        began = time.perf_counter()
-        content = json.dumps(body).encode()
-        head = f"POST /v1/experiments/{quote(experiment, safe='')}/{part} HTTP/1.1\r\nHost: {parts.netloc}\r\n"
-        head += f"Idempotency-Key: {key}\r\n" if key else ""
-        head += f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
-        writer.write(head.encode() + content)
-        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").lower().split("\r\n")
-        length = next(int(line.partition(":")[2]) for line in lines if line.startswith("content-length:"))
-        answer = json.loads(await reader.readexactly(length))
-        if " 200 " not in lines[0] and " 201 " not in lines[0]:
-            raise RuntimeError(f"the service answered {lines[0]}: {answer}")
-        took.append(time.perf_counter() - began)
-        return answer
-
-    for request in requests:
-        made = await post("decisions", request, uuid.uuid4().hex)
-        rewards = [{"decision": each["id"], "reward": float(random.random() < 0.4)} for each in made["decisions"]]
-        answer = await post("rewards", {"rewards": rewards})
-        pairs += answer["taken"]
-    writer.close()
-    return pairs
+def _body(**fields: Any) -> bytes:
+    return json.dumps(fields).encode()

@@ -1,6 +1,4 @@
-"""Services that run in processes of their own while they are measured."""
-
-from __future__ import annotations
+"""Services that run in processes of their own while they are measured: posse's, and one that does nothing."""
 
 import os
 import re
@@ -10,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 POSSE = "import sys; from posse.cli import main; sys.exit(main())"
+EMPTY = "from posse.bench.service_process import serve_nothing; serve_nothing()"
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,26 @@ def service(database: str, workers: int = 1) -> Iterator[ServiceProcess]:
     """`posse serve` on a free port."""
     with started(POSSE, "serve", "--open", "--port", "0", "--workers", str(workers), "--database", database) as server:
         yield server
+
+
+def serve_nothing() -> None:
+    """Serve the same routes, which FastAPI answers with a constant, with the same settings of the server."""
+    from fastapi import FastAPI
+
+    from posse.service.api.middleware import RunningRequests
+    from posse.service.process.server import WorkerServer
+    from posse.service.process.supervisor import bind, url_of
+    from posse.service.settings import Settings
+
+    app = FastAPI()
+    app.state.running = RunningRequests()
+
+    @app.post("/v1/experiments/{name}/{part}")
+    async def answer(name: str, part: str, body: dict[str, Any]) -> dict[str, Any]:
+        return {"decisions": [{"id": "0-00000000", "arm": "arm 0"}]}
+
+    with bind("127.0.0.1", 0) as listener:
+        WorkerServer(app, Settings(), lambda: print(url_of(listener), flush=True)).run(sockets=[listener])
 
 
 @contextmanager

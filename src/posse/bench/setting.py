@@ -1,7 +1,5 @@
 """What is measured, and how: the setting of the paper, posse's policies and users' own; time, and memory."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

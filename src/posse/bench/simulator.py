@@ -1,7 +1,5 @@
 """posse bench: what the simulator and the learner cost."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import platform

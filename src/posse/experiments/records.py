@@ -1,7 +1,5 @@
 """The results of runs: a table with one row for each run, which any Arrow tool reads."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -54,38 +52,22 @@ def from_result(result: Result, study: str, problem_numbers: Iterable[int] | Non
     rows = []
     lock_ins = result.lock_ins()
     schedule = str(result.schedule) + (f"; rewards {result.feedback}" if result.feedback != AT_ONCE else "")
+    same: dict[str, Any] = {"study": study, "schedule": schedule, "horizon": result.horizon}
+    same |= {"anytime": result.anytime, "seed": str(result.seed), "rounds": result.checkpoints}
     for b, problem in enumerate(result.problems):
         kinds, known = problem.at(result.horizon).kinds(), math.nan if problem.changes else 1.0
+        of_problem: dict[str, Any] = {name: getattr(problem, name) for name in ("players", "arms", "epsilon")}
+        of_problem |= {"problem": numbers[b], "n_subpar": len(problem.subpar_5)}
+        of_problem |= {"rewards": str(problem.rewards), "means": problem.means.ravel()}
         for a, policy in enumerate(result.policies):
             for r, replication in enumerate(result.replications):
                 pulls = result.pulls[a, b, r]
-                rows.append(
-                    {
-                        "study": study,
-                        "policy": policy.label,
-                        "problem": numbers[b],
-                        "replication": replication,
-                        "n_subpar": len(problem.subpar_5),
-                        "players": problem.players,
-                        "arms": problem.arms,
-                        "epsilon": problem.epsilon,
-                        "rewards": str(problem.rewards),
-                        "horizon": result.horizon,
-                        "schedule": schedule,
-                        "anytime": result.anytime,
-                        "seed": str(result.seed),
-                        "rounds": result.checkpoints,
-                        "regret": result.regret[a, b, r],
-                        "final_regret": result.final_regret[a, b, r],
-                        "reward": result.reward[a, b, r],
-                        "pulls_by_kind": [int(pulls[kinds == kind].sum()) for kind in range(3)],
-                        "regret_by_kind": [
-                            known * float((pulls * problem.gaps)[kinds == kind].sum()) for kind in range(3)
-                        ],
-                        "lock_ins": int(lock_ins[a, b, r]),
-                        "means": problem.means.ravel(),
-                    }
-                )
+                lost = pulls * problem.gaps
+                row = {"policy": policy.label, "replication": replication, "lock_ins": int(lock_ins[a, b, r])}
+                row |= {name: getattr(result, name)[a, b, r] for name in ("regret", "final_regret", "reward")}
+                row["pulls_by_kind"] = [int(pulls[kinds == kind].sum()) for kind in range(3)]
+                row["regret_by_kind"] = [known * float(lost[kinds == kind].sum()) for kind in range(3)]
+                rows.append(same | of_problem | row)
     return pa.Table.from_pylist(rows, schema=SCHEMA)
 
 
@@ -124,7 +106,7 @@ class Records(Summarized):
             raise KeyError(f"no column {column!r}; there are {', '.join(SCHEMA.names)}")
         return np.array(self.table.column(column).to_pylist())
 
-    def where(self, **conditions: Any) -> Records:
+    def where(self, **conditions: Any) -> "Records":
         """The rows whose columns have the given values; a value may be a list of allowed ones."""
         keep = np.ones(len(self), bool)
         for column, value in conditions.items():
@@ -132,7 +114,7 @@ class Records(Summarized):
             keep &= np.isin(self[column], allowed) if allowed else False
         return self.keep(keep)
 
-    def keep(self, mask: Sequence[bool] | np.ndarray) -> Records:
+    def keep(self, mask: Sequence[bool] | np.ndarray) -> "Records":
         """The rows for which the mask is true."""
         kept = np.asarray(mask, bool)
         return self if kept.all() else Records(self.table.filter(pa.array(kept)))
@@ -146,7 +128,7 @@ class Records(Summarized):
         values = [self.table.column(name).to_pylist() for name in columns]
         return zip(*([tuple(v) if isinstance(v, list) else v for v in column] for column in values), strict=True)
 
-    def groups(self, *columns: str) -> dict[tuple[Any, ...], Records]:
+    def groups(self, *columns: str) -> "dict[tuple[Any, ...], Records]":
         """The rows that agree in some columns, by their values there."""
         places: dict[tuple[Any, ...], list[int]] = {}
         for row, key in enumerate(self.rows(*columns)):

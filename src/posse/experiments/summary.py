@@ -1,7 +1,5 @@
 """What the records say, for figures and tables: means over problems, settings, and settings in words."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

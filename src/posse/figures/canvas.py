@@ -1,7 +1,5 @@
 """Figures in general: an empty one, its legend and its file."""
 
-from __future__ import annotations
-
 import io
 import math
 import re

@@ -1,7 +1,5 @@
 """The color, line, marker and hatch of each policy: the same in every figure."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Regret over rounds: a curve for each policy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import matplotlib

@@ -1,7 +1,5 @@
 """The palette, and the settings of matplotlib that all of posse's figures share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which columns of a file or table say what, and reading them: `diagnose`, `evaluate` and `plan` all ask here."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import json
@@ -61,8 +59,14 @@ class Source:
         else:
             self._table = source if isinstance(source, pyarrow.Table) else _to_arrow(source)
             schema = self._table.schema
+        self.release_memory = pyarrow.default_memory_pool().release_unused  # of tables that are gone: a third of a peak
         self.names: list[str] = schema.names
         self.about = _about(schema.metadata or {})
+
+    def id_column(self, given: str | None) -> str | None:
+        """The column whose values must not repeat, or None."""
+        usual = next((name for name in ("decision", "id") if name in self.names), None)
+        return usual if given is None else None if given == NO_ID else given
 
     def several(self, columns: str | Iterable[str]) -> list[str]:
         """The columns that one text names, with commas between them, or that are listed."""
@@ -85,8 +89,7 @@ class Source:
                 raise ValueError(f"the log has column {name!r} {times} times, but expected it once")
             if times == 0:
                 there = listed(self.names, 30) or "none"
-                hint = _separator(self.names) or _option(name)
-                raise ValueError(f"the log has no column {name!r}; its columns are {there}{hint}")
+                raise ValueError(f"the log has no column {name!r}; its columns are {there}{_hint(name, self.names)}")
         table = (
             self._table.select(wanted) if self._path is None else self._from_file(self._path, wanted, names, identity)
         )
@@ -143,19 +146,13 @@ def _to_arrow(source: Any) -> Any:
         raise ValueError(f"the {type(source).__name__} cannot be made an Arrow table: {error}") from None
 
 
-def _option(name: str) -> str:
-    """How to say which column it is, if it was looked for by its usual name."""
-    if name not in (Columns.player, Columns.arm, Columns.reward):
-        return ""
-    return f"; say which of them is the {name}: --{name} COLUMN ({name}=...)"
-
-
-def _separator(columns: list[str]) -> str:
-    """A hint for a file whose columns seem to be separated by something else than commas."""
-    for mark, name in ((";", "semicolons"), ("\t", "tabs")):
+def _hint(name: str, columns: list[str]) -> str:
+    """What may be wrong if a column is missing: its separator, or that it has another name than usual."""
+    for mark, separator in ((";", "semicolons"), ("\t", "tabs")):
         if any(mark in column for column in columns):
-            return f"; they seem to be separated by {name}, but a .csv file has commas"
-    return ""
+            return f"; they seem to be separated by {separator}, but a .csv file has commas"
+    usual = name in (Columns.player, Columns.arm, Columns.reward)
+    return f"; say which of them is the {name}: --{name} COLUMN ({name}=...)" if usual else ""
 
 
 def _about(metadata: Mapping[bytes, bytes]) -> dict[str, Any]:
@@ -284,20 +281,6 @@ def _value(node: ast.AST, table: Any, formula: str) -> Any:
     raise ValueError(
         f"{formula!r:.200} is no calculation with columns and numbers; it may have + - * / and parentheses"
     )
-
-
-def release_memory() -> None:
-    """Give back what Arrow keeps of a table that is gone: a third of the peak for a million rows."""
-    import pyarrow
-
-    pyarrow.default_memory_pool().release_unused()
-
-
-def id_column(columns: Columns, source: Source) -> str | None:
-    """The column whose values must not repeat, or None."""
-    if columns.id is not None:
-        return None if columns.id == NO_ID else columns.id
-    return next((name for name in ("decision", "id") if name in source.names), None)
 
 
 def refuse_repeated_ids(table: Any, column: str, sure: bool) -> None:

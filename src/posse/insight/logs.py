@@ -1,10 +1,8 @@
 """Logs of decisions, from a learner or from elsewhere, in the one form that all of insight works on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +53,7 @@ class Log:
         """How many decisions have no row because their learner gave them up: too many newer ones were waiting."""
         return int(self.about.get("given_up", 0))
 
-    def kept(self, keep: np.ndarray) -> Log:
+    def kept(self, keep: np.ndarray) -> "Log":
         """The log with only the rows for which `keep` is True."""
         if keep.all():
             return self
@@ -63,7 +61,7 @@ class Log:
         outcomes = {name: column[keep] for name, column in self.outcomes.items()}
         return replace(self, **columns, outcomes=outcomes)
 
-    def with_frequencies(self) -> Log:
+    def with_frequencies(self) -> "Log":
         """The log with the arms' frequencies in each player's rows as propensities."""
         pulls = by_cell(self.player, self.arm, self.shape)
         return replace(self, propensity=pulls[self.player, self.arm] / pulls.sum(axis=1)[self.player])
@@ -73,15 +71,17 @@ class Log:
         known = ~np.isnan(self.reward)
         player, arm = self.player[known], self.arm[known]
         pulls, sums = by_cell(player, arm, self.shape), by_cell(player, arm, self.shape, self.reward[known])
-        low, high = self.about.get("reward_range", (0.0, 1.0))
+        low, high = self.about["reward_range"]
         also = self.about.get("epsilon"), self.attributes or None
         return Counts(self.players, self.arms, pulls, sums, float(low), float(high), *also)
 
-    def scaled_rewards(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Player, arm and reward of the rows whose reward is known; rewards moved from their range to [0, 1]."""
+    def squares(self) -> np.ndarray:
+        """Sums of the squares of rewards, moved from their range to [0, 1], by player and arm."""
         known = ~np.isnan(self.reward)
         low, high = self.about["reward_range"]
-        return self.player[known], self.arm[known], (self.reward[known] - low) / (high - low)
+        return by_cell(
+            self.player[known], self.arm[known], self.shape, ((self.reward[known] - low) / (high - low)) ** 2
+        )
 
 
 def by_cell(
@@ -99,6 +99,7 @@ def read_log(
     by: str | None = None,
     attributes: str | Iterable[str] | None = None,
     in_order: bool = False,
+    reward_range: Any = None,
 ) -> Log:
     """Read a log from a Parquet or CSV file, an Arrow table, a DataFrame, a mapping of columns, or a learner.
 
@@ -106,7 +107,7 @@ def read_log(
     may be empty where unknown. `also` names what else to read if it is there: propensity, shared, holdout, and from a
     learner's log observed, decision, round, probabilities and outcomes; `by` is a column to group rows by. `attributes`
     are columns in which each player has one value; those of a learner's log if omitted. Other columns are not read.
-    Repeated ids are refused. `with_range` checks that rewards are in their range.
+    Repeated ids are refused, and rewards outside of `reward_range`: the log's own if omitted, or (0, 1).
 
     Players and arms are in their learner's order; in a log from elsewhere they are sorted by name, or `in_order` of
     their first rows.
@@ -127,7 +128,7 @@ def read_log(
         propensity, empirical = None, propensity == tables.EMPIRICAL
     else:
         empirical = False
-    players, identity = found.several(columns.player), tables.id_column(columns, found)
+    players, identity = found.several(columns.player), found.id_column(columns.id)
     declared = dict(about.get("setup", {}).get("attributes", ()))  # {name: kind}, or pairs
     own_attributes = [name for name in declared if name in found.names]
     known = own_attributes if attributes is None else found.several(attributes)
@@ -145,6 +146,7 @@ def read_log(
     all_players, player = tables.names_of(table, players, "player", about.get("players", []), in_order)
     all_arms, arm = tables.names_of(table, [columns.arm], "arm", about.get("arms", []), in_order)
     groups, group = ((), None) if by is None else tables.names_of(table, [by], by, [], in_order, f"no {by}")
+    low, high = _checked(about.get("reward_range", (0.0, 1.0)) if reward_range is None else reward_range)
     log = Log(
         all_players,
         all_arms,
@@ -152,7 +154,7 @@ def read_log(
         arm,
         tables.numbers_of(table, columns.reward),
         None if propensity is None else tables.numbers_of(table, propensity),
-        about=about,
+        about={**about, "reward_range": (low, high)},
         holdout=tables.numbers_of(table, "holdout") == 1 if "holdout" in wanted else None,
         is_decision=table["decision"].is_valid().to_numpy() if "decision" in wanted else None,
         groups=groups,
@@ -167,8 +169,10 @@ def read_log(
         **{name: tables.numbers_of(table, name) if name in wanted else None for name in ("shared", "observed")},
     )
     del table
-    tables.release_memory()
+    found.release_memory()
     _refuse(f"{columns.reward}=", log.reward, np.isinf(log.reward), "expected a finite number")
+    outside = (log.reward < low) | (log.reward > high)
+    _refuse("reward ", log.reward, outside, f"rewards are in [{low:g}, {high:g}]; {GIVE_RANGE}")
     if log.propensity is not None:
         outside = (log.propensity < LEAST_PROPENSITY) | (log.propensity > 1)
         _refuse("propensity=", log.propensity, outside, "the arm was chosen, so it is in (0, 1], and not almost 0")
@@ -211,14 +215,10 @@ def with_attributes(counts: Counts, names: str | Iterable[str] | None) -> Counts
     return replace(counts, attributes={name: there[name] for name in chosen} or None)
 
 
-@overload
-def with_range(rewards: Log, reward_range: Any = None) -> Log: ...
-@overload
-def with_range(rewards: Counts, reward_range: Any = None) -> Counts: ...
-def with_range(rewards: Log | Counts, reward_range: Any = None) -> Log | Counts:
-    """The log or the counts with the given reward range, or their own if none is given.
+def with_range(counts: Counts, reward_range: Any = None) -> Counts:
+    """The counts with the given reward range as `low` and `high`, or their own if none is given.
 
-    A ValueError says if the range is not one, or if a reward lies outside. Counts hold the range as `low` and `high`.
+    A ValueError says if the range is not one, or if a reward lies outside.
 
     >>> counts = Counts(("a",), ("x",), np.array([[2]]), np.array([[70.0]]))
     >>> with_range(counts, (0, 50)).high
@@ -228,17 +228,6 @@ def with_range(rewards: Log | Counts, reward_range: Any = None) -> Log | Counts:
     ValueError: player 'a' earned 70 with 2 pulls of arm 'x', but rewards are in [0, 1]; give --range LOW HIGH \
 (reward_range=(low, high)) if they are in another
     """
-    return _log_with(rewards, reward_range) if isinstance(rewards, Log) else _counts_with(rewards, reward_range)
-
-
-def _log_with(log: Log, reward_range: Any) -> Log:
-    low, high = _checked(log.about.get("reward_range", (0.0, 1.0)) if reward_range is None else reward_range)
-    outside = (log.reward < low) | (log.reward > high)
-    _refuse("reward ", log.reward, outside, f"rewards are in [{low:g}, {high:g}]; {GIVE_RANGE}")
-    return replace(log, about={**log.about, "reward_range": (low, high)})
-
-
-def _counts_with(counts: Counts, reward_range: Any) -> Counts:
     low, high = _checked((counts.low, counts.high) if reward_range is None else reward_range)
     pulls, sums = counts.pulls, counts.sums
     slack = 1e-9 * pulls * (abs(low) + abs(high))  # sums are rounded

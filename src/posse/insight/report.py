@@ -1,7 +1,5 @@
 """Reports as HTML: one file, which needs nothing beside it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,11 +20,11 @@ class ReportSection:
 
     title: str
     texts: Sequence[str] = ()
-    pictures: Sequence[tuple[str, Figure]] = ()
+    pictures: "Sequence[tuple[str, Figure]]" = ()
     tables: Sequence[Sequence[Sequence[str]]] = ()
 
 
-def templates(*folders: Path) -> Environment:
+def templates(*folders: Path) -> "Environment":
     """The templates in some folders: what is put into them is escaped, and nothing that they name may be missing."""
     with extra("experiments", "a report"):
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -45,7 +43,7 @@ def to_html(title: str, sections: Sequence[ReportSection]) -> str:
     return template.render(title=title, sections=filled, version=__version__)
 
 
-def _svg(figure: Figure) -> str:
+def _svg(figure: "Figure") -> str:
     """The figure as an element of a page: without the lines that only a file of its own has."""
     from posse.figures.canvas import to_bytes
 

@@ -9,8 +9,6 @@ Throughout, Δ is a gap, I_α are the arms whose gap exceeds α for some player,
 round) pairs in which the player was active. If P is not given, all players are active in all rounds: P = M·T.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

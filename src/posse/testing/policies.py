@@ -1,7 +1,5 @@
 """The contract of a policy, as checks."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

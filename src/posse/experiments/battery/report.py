@@ -3,8 +3,6 @@
 In its picture, every policy's regret stands beside that of the best policy that shares nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,10 +1,8 @@
 """What the battery says: each family's regrets, ratios with their uncertainty, lock-ins, and the bars."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,7 +23,6 @@ PAPER_FAMILIES, PAPER_MEAN = 10, 0.085  # so many, and how much of RobustAgg-TS'
 
 PAPER, HELPS, LONG = "paper", "helps", "long"  # tags
 EXPLAINED = {90: 0.65, 50: 0.9, 0: 1.03}  # how much attributes explain, in %, and the limit beside who is not told them
-Statistic = Callable[[np.ndarray], np.ndarray]
 Verdict = Literal["won", "lost"]
 
 
@@ -161,8 +158,8 @@ def _family(records: Records, study: Study) -> BatteryFamily:
         if against in tables and tag in (None, *family.tags):
             bars.append(BatteryBar(text, rival, against, limit, ratio(tables[CANDIDATE], tables[against])))
     own = regrets[CANDIDATE]
-    for text, limit, statistic in (("99th percentile", 3.0, _tail), ("worst run", 10.0, _worst)):
-        bars.append(BatteryBar(text, "its mean", "its mean", limit, ratio(own, own, statistic)))
+    for text, limit, quantile in (("99th percentile", 3.0, 0.99), ("worst run", 10.0, 1.0)):
+        bars.append(BatteryBar(text, "its mean", "its mean", limit, ratio(own, own, quantile)))
     to_alone = None if alone is None else ratio(regrets[CANDIDATE], regrets[alone])
     to_other = ratio(regrets[CANDIDATE], regrets[other])
     to_blind = ratio(regrets[CANDIDATE], regrets[BLIND]) if BLIND in regrets else None
@@ -189,18 +186,23 @@ def paper_mean(families: Iterable[BatteryFamily]) -> BatteryBar | None:
     return BatteryBar("mean of the paper's ten", ROBUST, ROBUST, PAPER_MEAN, Ratio(mean, mean - below, mean + above))
 
 
-def ratio(own: np.ndarray, other: np.ndarray, statistic: Statistic | None = None) -> Ratio:
-    """The ratio of a statistic of a policy (its mean if omitted) to the mean of another, with a bootstrap interval.
+def ratio(own: np.ndarray, other: np.ndarray, quantile: float | None = None) -> Ratio:
+    """The ratio of a policy's mean, or of a quantile of its runs, to the mean of another, with a bootstrap interval.
 
     Both are [problem, replication]. Problems are resampled, the same for both, so that what makes a problem hard
     cancels. The ratio 0/0 counts as 1.
     """
-    statistic = statistic or _mean
-    value = float(quotient(statistic(own[None]), _mean(other[None]))[0])
+
+    def ratios(own: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Of tables [sample, problem, replication]."""
+        above = own.mean(axis=(1, 2)) if quantile is None else np.quantile(own.reshape(len(own), -1), quantile, axis=1)
+        return quotient(above, other.mean(axis=(1, 2)))
+
+    value = float(ratios(own[None], other[None])[0])
     if len(own) == 1:
         return Ratio(value, 0.0, math.inf)
     draws = np.random.default_rng(0).integers(len(own), size=(RESAMPLES, len(own)))
-    found = quotient(statistic(own[draws]), _mean(other[draws]))
+    found = ratios(own[draws], other[draws])
     low, high = np.quantile(found, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest")
     return Ratio(value, float(low), float(high))
 
@@ -218,16 +220,3 @@ def three_digits(value: float) -> str:
     ('1,234', '0.0123')
     """
     return f"{value:,.0f}" if abs(value) >= 100 or not math.isfinite(value) else f"{value:.3g}"
-
-
-def _mean(tables: np.ndarray) -> np.ndarray:
-    """Of tables [sample, problem, replication]."""
-    return tables.mean(axis=(1, 2))
-
-
-def _tail(tables: np.ndarray) -> np.ndarray:
-    return np.quantile(tables.reshape(len(tables), -1), 0.99, axis=1)
-
-
-def _worst(tables: np.ndarray) -> np.ndarray:
-    return tables.max(axis=(1, 2))

@@ -7,9 +7,8 @@ the smallest one-sided level at which the data would decide, so that p ≤ 5 % s
 is then corrected by Holm's rule.
 """
 
-from __future__ import annotations
-
 import dataclasses
+import functools
 import itertools
 import math
 import textwrap
@@ -227,26 +226,22 @@ class _Runs:
                     f"two rows of {row['policy']} on problem {row['problem']} with {row['n_subpar']} subpar arms, "
                     f"replication {row['replication']}, differ"
                 )
-        self.compared: dict[Any, dict[int | str, DifferenceEstimate]] = {}
+        self.compare = functools.cache(self._compare)  # several claims are about the same difference
         self.subpar_counts = sorted({problem[-1] for problem in self.beyond_theorems})
 
-    def compare(self, claim: Claim, pair: tuple[str, ...]) -> dict[int | str, DifferenceEstimate]:
+    def _compare(
+        self, pair: tuple[str, ...], measure: str, relative_to: str, only_beyond_theorems: bool
+    ) -> dict[int | str, DifferenceEstimate]:
         """The relative difference of a pair at each v where it is defined, and at "all" if it is at each of several v.
 
         Of one algorithm alone, it is what is measured, relative to what the claim says.
         """
-        what = pair, claim.measure, claim.relative_to, claim.only_beyond_theorems
-        if what not in self.compared:
-            self.compared[what] = self._compare(claim, pair)
-        return self.compared[what]
-
-    def _compare(self, claim: Claim, pair: tuple[str, ...]) -> dict[int | str, DifferenceEstimate]:
         first, second = self.measured[pair[0]], self.measured[pair[-1]]
         values: dict[int | str, list[list[float]]] = {v: [] for v in self.subpar_counts}
         for problem, runs in itertools.groupby(sorted(first.keys() & second.keys()), key=lambda run: run[0]):
-            if self.beyond_theorems[problem] or not claim.only_beyond_theorems:
+            if self.beyond_theorems[problem] or not only_beyond_theorems:
                 both = list(runs)
-                means = [(first, claim.measure), (second, claim.measure), (second, claim.relative_to or claim.measure)]
+                means = [(first, measure), (second, measure), (second, relative_to or measure)]
                 values[problem[-1]].append([float(np.mean([of[run][what] for run in both])) for of, what in means])
         if len(values) > 1 and all(values.values()):
             values["all"] = [row for rows in values.values() for row in rows]
@@ -273,7 +268,7 @@ def _relative(values: list[list[float]], *, alone: bool) -> DifferenceEstimate |
 def _tests(claim: Claim, runs: _Runs) -> Iterator[Test]:
     """The tests of a claim that the records can give."""
     for pair in claim.pairs:
-        found = runs.compare(claim, pair)
+        found = runs.compare(pair, claim.measure, claim.relative_to, claim.only_beyond_theorems)
         if claim.at == "9 against others":
             yield from _most_savings_at_9(claim, pair, {v: found[v] for v in found if isinstance(v, int)})
             continue

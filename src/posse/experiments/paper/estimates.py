@@ -1,7 +1,5 @@
 """The statistics behind verdicts: relative differences with intervals, rules that judge them, and Holm's correction."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

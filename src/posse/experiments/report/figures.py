@@ -1,7 +1,5 @@
 """Figures: panels of curves and bars, the paper's figures, sheets of any study, and what some studies have besides."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence

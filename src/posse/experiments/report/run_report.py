@@ -1,7 +1,5 @@
 """The report on a run: every figure that its records have data for, and one HTML page that needs nothing beside it."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import gc
@@ -258,12 +256,8 @@ def write_report(
         schedule_words=schedule_words,
         tables=tables,
         describe=describe,
-        claims=list(claims.by_claim(findings or []).items()),
-        claim_texts=claims.texts(findings or []),
-        claim_count=claims.count,
-        claim_span=claims.span,
-        rule=claims.RULE,
-        paper=claims.PAPER,
+        judged=claims,
+        findings=findings or [],
         small_form=claims.small_form(records),
         own_studies=[name for study, name in WORDS["studies"].items() if study in set(studies) - {claims.STUDY}],
         intros=WORDS["sections"],

@@ -1,7 +1,5 @@
 """Tables: final regrets and two runs side by side for the terminal, and what the records say as CSV."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
@@ -35,8 +33,10 @@ class RegretCell:
     lowest: bool  # whether no other policy has a lower mean
     difference: Difference | None  # relative to the row's first policy, paired; None if it is that one
 
-    def __str__(self) -> str:
-        return " ± ".join(self.shown)
+    @property
+    def starred(self) -> str:
+        """Mean ± deviation, with a star if it is the lowest of its row."""
+        return " ± ".join(self.shown) + ("*" if self.lowest else " ")
 
     @property
     def shown(self) -> list[str]:
@@ -104,11 +104,7 @@ def regret_table(records: Records) -> str:
     for table in regret_tables(records):
         names = [shorten(summary.describe(setting) or "all problems", 60) for setting, _, _ in table.rows]
         columns = [
-            [shorten(label, 26) + " "]
-            + [
-                f"{cells[label]}{'*' if cells[label].lowest else ' '}" if label in cells else "– "
-                for *_, cells in table.rows
-            ]
+            [shorten(label, 26) + " ", *(cells[label].starred if label in cells else "– " for *_, cells in table.rows)]
             for label in table.policies
         ]
         blocks = align_blocks([["final regret", *names]], columns, TERMINAL)
@@ -196,7 +192,9 @@ def compare(first: Records, second: Records) -> list[ComparisonRow]:
             setting = dict(zip(summary.SETTING, values, strict=True))
             shown = summary.describe({name: setting[name] for name in varying})
             a, b = (float(records["final_regret"].mean()) for records in (part, others[key]))
-            rows.append(ComparisonRow(study, shown, label, a, b, _difference(part, others[key])))
+            pairs = _pairs(part, others[key])
+            difference = paired_difference(pairs[:, 1] - pairs[:, 0]) if len(pairs) else None
+            rows.append(ComparisonRow(study, shown, label, a, b, difference))
     return rows
 
 
@@ -218,11 +216,6 @@ def _shown(difference: Difference | None) -> str:
         return "the same"
     interval = f" [{difference.low:,.1f}, {difference.high:,.1f}]" if math.isfinite(difference.low) else ""
     return f"{difference.mean:+,.1f}{interval}"
-
-
-def _difference(first: Records, second: Records) -> Difference | None:
-    pairs = _pairs(first, second)
-    return paired_difference(pairs[:, 1] - pairs[:, 0]) if len(pairs) else None
 
 
 def _relative_difference(first: Records, second: Records) -> Difference | None:

@@ -1,7 +1,5 @@
 """Theory beside practice: measured regret and the leading terms of the paper's bounds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -53,8 +51,12 @@ BOUND_LINES: tuple[dict[str, Any], ...] = (
 )
 
 
-# What theory is drawn over: the label of the axis, and whether it is a log scale.
-AXES = {"n_subpar": ("subpar arms, v", False), "players": ("players, M", True)}
+# What theory is drawn over: the label of the axis, whether it is a log scale, and whether every value has a tick.
+AXES = {
+    "n_subpar": ("subpar arms, v", False, True),
+    "players": ("players, M", True, True),
+    "round": ("round", True, False),
+}
 
 
 def theory_over(
@@ -67,9 +69,7 @@ def theory_over(
         part = rows.where(**{column: value})
         measured = {label: float(of.mean()) for label, of in by_policy(part, drawn, "final_regret").items()}
         points.append((value, max(part.distinct("horizon")), part.problems(), measured))
-    words, log = AXES[column]
-    ticks = [x for x, *_ in points]
-    return _theory(points, drawn, bounds, words, log=log, ticks=ticks, title=subpar_title(n_subpar))
+    return _theory(points, drawn, bounds, column, subpar_title(n_subpar))
 
 
 def theory_over_time(
@@ -86,21 +86,13 @@ def theory_over_time(
         (t, t, problems, {label: float(mean[place]) for label, mean in means.items()})
         for place, t in zip(chosen, rounds[chosen].tolist(), strict=True)
     ]
-    return _theory(points, drawn, bounds, "round", log=True, title=subpar_title(n_subpar))
+    return _theory(points, drawn, bounds, "round", subpar_title(n_subpar))
 
 
-def _theory(
-    points: Sequence[Point],
-    drawn: Mapping[str, Look],
-    panels: Bounds,
-    xlabel: str,
-    *,
-    log: bool,
-    ticks: Sequence[int] | None = None,
-    title: str = "",
-) -> Figure:
-    """Measured regret and bounds, a panel for each kind of bound, on a log scale."""
+def _theory(points: Sequence[Point], drawn: Mapping[str, Look], panels: Bounds, over: str, title: str) -> Figure:
+    """Measured regret and bounds over one of `AXES`, a panel for each kind of bound, on a log scale."""
     x = [x for x, *_ in points]
+    xlabel, log, ticks = AXES[over]
     with matplotlib.rc_context(PRINT):
         below = 0.52 + 0.18 * max((len(functions) for functions in panels.values()), default=0)
         height = 2.9 + below
@@ -120,7 +112,7 @@ def _theory(
             for label, look in drawn.items():
                 regrets = _positive([measured.get(label, math.nan) for *_, measured in points])
                 axes.plot(x, regrets, **curve_style(label, look))
-            _log_axes(axes, log, ticks)
+            _log_axes(axes, log, x if ticks else None)
             axes.set_xlabel(xlabel)
             axes.set_title(f"{kind} bounds" + (f", {title}" if title else ""))
             under = (-0.02, -0.4 / (top * height - below))

@@ -4,18 +4,16 @@ A unit is a box of runs: some policies on some problems, replicated. A run does 
 so a file of any study, with other policies, problems or replications, can hold some of the runs that a unit needs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from posse.experiments.runs.store import MANIFEST, ResultStore, Sources, StoreError, assembled, read_unit
+from posse.experiments.runs.store import MANIFEST, ResultStore, Sources, StoreError, assembled, open_unit
 from posse.experiments.spec.study import Unit
 from posse.policies.base import Policy
 from posse.text import listed, plural
@@ -26,8 +24,6 @@ Problem = tuple[int, str]
 """A problem's number, and the digest of its means where they are given."""
 Gaps = dict[int, tuple[int, int]]
 """By the number of a problem: the first replication that is missing, and the one past the last."""
-Index = dict[tuple[str, Problem], list[tuple[range, Path, str]]]
-"""By policy and problem: the replications that a file has, the file, and the policy's label there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,38 +50,31 @@ class Task:
 class HeldRuns:
     """The runs that are in the files of a folder."""
 
-    def __init__(self, files: Iterable[tuple[Path, dict[str, Any]]]) -> None:
-        self.files: dict[str, list[tuple[Path, dict[str, Any]]]] = {}  # by setting
-        self.indices: dict[str, Index] = {}  # by setting, made when asked for
+    def __init__(self, files: Sequence[tuple[Path, dict[str, Any]]]) -> None:
+        self.units = [described for _, described in files]
+        self.runs: dict[tuple[str, str, Problem], list[tuple[range, Path, str]]] = {}
+        """By setting, policy and problem: the replications that a file has, the file, and the policy's label there."""
         for path, described in files:
-            self.files.setdefault(_setting(described), []).append((path, described))
+            setting, held = _setting(described), range(*described["replications"])
+            for policy, problem in itertools.product(described["policies"], _problems(described)):
+                found = self.runs.setdefault((setting, _identity(policy), problem), [])
+                found.append((held, path, policy["label"]))
 
     def find(self, described: dict[str, Any], policy: dict[str, Any]) -> tuple[list[tuple[Path, str, int]], Gaps]:
         """Where the runs of a unit's policy are: files, each with the policy's label there and a problem's number.
 
         And the runs that are in none of them.
         """
-        index = self._index(_setting(described))
-        found, gaps = [], {}
+        setting, found, gaps = _setting(described), [], {}
         for problem in _problems(described):
             missing = set(range(*described["replications"]))
-            for replications, path, label in index.get((_identity(policy), problem), ()):
+            for replications, path, label in self.runs.get((setting, _identity(policy), problem), ()):
                 if not missing.isdisjoint(replications):
                     missing.difference_update(replications)
                     found.append((path, label, problem[0]))
             if missing:
                 gaps[problem[0]] = min(missing), max(missing) + 1
         return found, gaps
-
-    def _index(self, setting: str) -> Index:
-        if setting not in self.indices:
-            index: Index = {}
-            self.indices[setting] = index
-            for path, described in self.files.get(setting, ()):
-                held = range(*described["replications"])
-                for policy, problem in itertools.product(described["policies"], _problems(described)):
-                    index.setdefault((_identity(policy), problem), []).append((held, path, policy["label"]))
-        return self.indices[setting]
 
     def why_missing(self, described: dict[str, Any], policy: dict[str, Any]) -> str:
         """Why runs of a unit's policy have to be simulated."""
@@ -108,7 +97,7 @@ class HeldRuns:
         """The values of each field of a setting, and the policies, with and without their code, in each setting."""
         values: dict[str, set[str]] = {}
         policies: dict[str, set[str]] = {}
-        for _, described in itertools.chain(*self.files.values()):
+        for described in self.units:
             fields = dict(_fields(described))
             for name, value in fields.items():
                 values.setdefault(name, set()).add(value)
@@ -130,7 +119,7 @@ class Remaining:
         files = []
         for path in store.files():
             try:
-                files.append((path, read_unit(path)))
+                files.append((path, open_unit(path)[0]))
             except StoreError as error:
                 self.notes[path] = str(error)
         try:
@@ -138,21 +127,23 @@ class Remaining:
         except StoreError as error:
             self.manifest = {}
             self.notes[store.folder / MANIFEST] = str(error)
-        self.held = HeldRuns(files)
         paths = {path for path, _ in files}
         todo = [unit for unit in units if store.path(unit) not in paths]
         self.planned = set(self.manifest.get("units", ()))
         self.in_the_way = self.notes.keys() & {store.folder / MANIFEST, *map(store.path, todo)}
         self.reasons: Counter[tuple[str, str]] = Counter()  # how many runs, of which policies, for which reason
-        self.tasks = [self._task(unit, bool(files)) for unit in todo]
+        self.grown, self.held = bool(files), HeldRuns(files if todo else [])
+        self.tasks = [self._task(unit) for unit in todo]
 
-    def _task(self, unit: Unit, grown: bool) -> Task:
-        if not grown:
+    def _task(self, unit: Unit) -> Task:
+        if not self.grown:
             return Task(unit, [unit], {})
         described = unit.describe()
         sources: Sources = {}
         missing: dict[tuple[Any, ...], list[Policy]] = {}  # policies, by the runs that they miss
         reasons: dict[str, list[str]] = {}  # the label of each run's policy, by reason
+        known = "they were not done before" if unit.id in self.planned else ""
+        known = "a file is damaged" if self.store.path(unit) in self.in_the_way else known
         for policy, shown in zip(unit.policies, described["policies"], strict=True):
             found, gaps = self.held.find(described, shown)
             for path, label, problem in found:
@@ -160,16 +151,12 @@ class Remaining:
             if gaps:
                 missing.setdefault(tuple(gaps.items()), []).append(policy)
                 runs = sum(last - first for first, last in gaps.values())
-                reasons.setdefault(self._reason(unit, described, shown), []).extend([policy.label] * runs)
+                why = known or self.held.why_missing(described, shown)
+                reasons.setdefault(why, []).extend([policy.label] * runs)
         for why, labels in reasons.items():
             of = "" if len(set(labels)) == len(unit.policies) else f" of {listed(dict.fromkeys(labels))}"
             self.reasons[of, why] += len(labels)
         return Task(unit, [part for gaps, some in missing.items() for part in _parts(unit, some, dict(gaps))], sources)
-
-    def _reason(self, unit: Unit, described: dict[str, Any], policy: dict[str, Any]) -> str:
-        if self.store.path(unit) in self.in_the_way:
-            return "a file is damaged"
-        return "they were not done before" if unit.id in self.planned else self.held.why_missing(described, policy)
 
     def make_room(self) -> None:
         """Rename the files whose names are needed."""
@@ -179,7 +166,7 @@ class Remaining:
     def __str__(self) -> str:
         lines = [note if path in self.in_the_way else f"{note}: not used" for path, note in self.notes.items()]
         missing = sum(self.reasons.values())
-        if self.held.files:
+        if self.grown:
             lines.append(f"{self.runs - missing:,} of {plural(self.runs, 'run')} are there already")
         shown = [f"computed: {plural(runs, 'run')}{of}, because {why}" for (of, why), runs in self.reasons.items()]
         more = [f"and {plural(len(shown) - REASONS, 'more reason')}"] if len(shown) > REASONS else []

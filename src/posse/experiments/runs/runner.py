@@ -1,7 +1,5 @@
 """Run a spec: the units that the store does not have, on threads, processes or a cluster."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import datetime
@@ -112,7 +110,10 @@ def run(
                 store.write(task.unit, task.content())
         if tasks:
             started = time.monotonic()
-            alike = _by_work(tasks)
+            alike: dict[str, tuple[Unit, list[Task]]] = {}  # two studies may have parts in common
+            for task in tasks:
+                for part in task.parts:
+                    alike.setdefault(_work(part), (part, []))[1].append(task)
             once = [part for part, _ in alike.values()]
             if not on_gpu and on == "local":
                 _compile(_policies(once))  # before the progress begins, which tells the time left from the time spent
@@ -138,16 +139,8 @@ def run(
     return store.read(spec)
 
 
-def _by_work(tasks: Iterable[Task]) -> dict[str, tuple[Unit, list[Task]]]:
-    """Every part with its tasks: two studies may have problems, policies and horizon in common."""
-    found: dict[str, tuple[Unit, list[Task]]] = {}
-    for task in tasks:
-        for part in task.parts:
-            found.setdefault(_work(part), (part, []))[1].append(task)
-    return found
-
-
 def _work(unit: Unit) -> str:
+    """What a unit computes, whatever its study is called."""
     return json.dumps(unit.describe() | {"study": None}, sort_keys=True)
 
 
@@ -184,15 +177,12 @@ class Stopped(Exception):
 
 
 def _run_on_executor(executor: Executor, todo: list[Unit], progress: RunProgress) -> Finished:
-    """On any executor, whose processes may have to import users' policies first."""
+    """On any executor, whose processes may have to import users' policies before they unpickle a unit."""
     files = imported_files()
-    if files:
-        return _run_all(todo, lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit)), progress)
-    return _run_all(todo, lambda unit: executor.submit(_run_unit, unit), progress)
+    return _run_all(todo, lambda unit: executor.submit(_run_pickled, files, pickle.dumps(unit)), progress)
 
 
 def _run_pickled(files: list[Path], pickled: bytes) -> bytes:
-    """Run a unit after the import of the files, whose classes unpickling needs."""
     for file in files:
         import_file(file)
     return _run_unit(pickle.loads(pickled))

@@ -3,8 +3,6 @@
 Every file carries a digest of all its bytes, so that damage is noticed. Any Parquet reader opens the files.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib
@@ -180,14 +178,9 @@ def _digest(blank: bytes) -> bytes:
     return b"blake2b:" + hashlib.blake2b(blank, digest_size=32).hexdigest().encode()
 
 
-def read_unit(path: Path) -> dict[str, Any]:
-    """The description of the unit that a file holds; an error that names the file if it is not what it says it is."""
-    return _checked(path)[0]
-
-
 def read_table(source: Path | bytes) -> pa.Table:
     """The rows of a file, which is checked, or of a content that was just made."""
-    file = _checked(source)[1] if isinstance(source, Path) else pq.ParquetFile(pa.BufferReader(source))
+    file = open_unit(source)[1] if isinstance(source, Path) else pq.ParquetFile(pa.BufferReader(source))
     # Read on this thread only. A pyarrow thread that releases the content while Python exits would abort the process.
     table = file.read(use_threads=False)
     for column in set(SCHEMA.names) - set(table.column_names):  # of an older version
@@ -195,8 +188,8 @@ def read_table(source: Path | bytes) -> pa.Table:
     return table.select(SCHEMA.names).cast(SCHEMA)
 
 
-def _checked(path: Path) -> tuple[dict[str, Any], pq.ParquetFile]:
-    """The description of a file's unit, and the file."""
+def open_unit(path: Path) -> tuple[dict[str, Any], pq.ParquetFile]:
+    """The description of a file's unit, and the file; an error that names it if it is not what it says it is."""
     content = path.read_bytes()
     found = _DIGEST.findall(content)
     if len(found) != 1:

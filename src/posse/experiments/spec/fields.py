@@ -1,11 +1,11 @@
 """The fields of a spec's tables: what they may hold, and where in the file they stand, for errors."""
 
-from __future__ import annotations
-
+import bisect
 import contextlib
 import itertools
 import math
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,11 @@ from posse.text import shorten
 MAX_POINTS = 10_000  # grid points of a study
 REQUIRED = object()
 Check = Callable[[str, Any], Any]
+Keys = tuple[str | int, ...]
+"""The keys, and places in lists, that lead from the top of a document to a value."""
+_STRINGS = (r'"""(?:\\.|[^\\])*?"""', r"'''.*?'''", r'"(?:\\.|[^"\\])*"', r"'[^']*'")
+_TOKENS = re.compile("|".join([*_STRINGS, r"#[^\n]*", r"[][{}\n]"]), re.DOTALL)  # of TOML, as far as lines matter
+_DEPTHS = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 class SpecError(ValueError):
@@ -42,18 +47,18 @@ class SpecTable:
     """A table of a spec: reads its fields, and makes errors that name their lines."""
 
     values: Mapping[str, Any]
-    lines: Mapping[tuple[str | int, ...], int]
-    path: tuple[str | int, ...] = ()
+    find: Callable[[Keys], int | None]  # the line of some keys
+    path: Keys = ()
     what: str = ""
 
-    def inner(self, values: Mapping[str, Any], *path: str | int, what: str) -> SpecTable:
+    def inner(self, values: Mapping[str, Any], *path: str | int, what: str) -> "SpecTable":
         """A table in this one."""
-        return SpecTable(values, self.lines, self.path + path, f"{self.what}, {what}" if self.what else what)
+        return SpecTable(values, self.find, self.path + path, f"{self.what}, {what}" if self.what else what)
 
     def error(self, key: str, message: str) -> SpecError:
         """An error about a key, which need not be there."""
         path = (*self.path, key)
-        line = next((self.lines[path[:end]] for end in range(len(path), 0, -1) if path[:end] in self.lines), 1)
+        line = next(filter(None, (self.find(path[:end]) for end in range(len(path), 0, -1))), 1)
         field = ".".join(part for part in path if isinstance(part, str))
         where = f"{self.what}: " if self.what else ""
         return SpecError(f"line {line}: {shorten(where + message, 400)}", line, field)
@@ -128,43 +133,22 @@ def _variants(value: Any) -> list[Any]:
     return found
 
 
-def find_lines(text: str, document: dict[str, Any]) -> dict[tuple[str | int, ...], int]:
-    """The line of every table header and key, by path; a look at each line's beginning is enough."""
-    part = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
-    dotted = rf"{part}(?:\s*\.\s*{part})*"
-    header = re.compile(rf"\s*(\[\[?)\s*({dotted})\s*\]\]?\s*(?:#.*)?$")
-    assignment = re.compile(rf"\s*({dotted})\s*=")
-    latest: dict[tuple[str | int, ...], int] = {}
-    lines: dict[tuple[str | int, ...], int] = {}
-    current: list[str] = []
+def line_of(text: str, keys: Keys) -> int | None:
+    """The line where the statement begins that brings some keys into a TOML document; None if no statement does."""
+    ends, depth = [0], 0  # where no statement is open
+    for token in _TOKENS.finditer(text):
+        depth += _DEPTHS.get(token[0], 0)
+        if token[0] == "\n" and depth == 0:
+            ends.append(token.end())
+    ends.append(len(text))
 
-    def resolve(parts: list[str], opens: bool, is_header: bool) -> tuple[str | int, ...]:
-        path: tuple[str | int, ...] = ()
-        node: Any = document
-        for depth, name in enumerate(parts, 1):
-            if not isinstance(node, dict) or name not in node:
-                return ()
-            node = node[name]
-            path += (name,)
-            if isinstance(node, list) and (is_header or depth < len(parts)):
-                if opens and depth == len(parts):
-                    latest[path] = latest.get(path, -1) + 1
-                index = latest.get(path, 0)
-                if index >= len(node):
-                    return ()
-                node = node[index]
-                path += (index,)
-        return path
+    def has_keys(end: int) -> bool:
+        with contextlib.suppress(LookupError, TypeError, tomllib.TOMLDecodeError):
+            found: Any = tomllib.loads(text[:end])
+            for key in keys:
+                found = found[key]
+            return True
+        return False
 
-    for line_number, line in enumerate(text.split("\n"), 1):
-        if found := header.match(line.rstrip("\r")):
-            parts = [name.strip("\"'") for name in re.findall(part, found[2])]
-            if path := resolve(parts, found[1] == "[[", True):
-                current = parts
-                lines.setdefault(path, line_number)
-        elif found := assignment.match(line):
-            parts = current + [name.strip("\"'") for name in re.findall(part, found[1])]
-            for end in range(len(current) + 1, len(parts) + 1):
-                if path := resolve(parts[:end], False, False):
-                    lines.setdefault(path, line_number)
-    return lines
+    place = bisect.bisect_left(ends, True, key=has_keys)
+    return text.count("\n", 0, ends[place - 1]) + 1 if place < len(ends) else None

@@ -1,7 +1,5 @@
 """Tables of means that are given, in a spec or in files beside it."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A list is a grid: `n_subpar = [0, 5, 8]` runs all three, and several lists run e
 that `posse init` writes (shipped/example.toml) shows every field.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import itertools
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from posse.checks import did_you_mean, number, whole
-from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, SpecError, SpecTable, find_lines
+from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, Keys, SpecError, SpecTable, line_of
 from posse.experiments.spec.mean_tables import MAX_PAIRS, read_files, read_means
 from posse.experiments.spec.study import GIVEN, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
 from posse.generate import FAMILIES, default_players
@@ -64,17 +62,16 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found[1]) if found else 1
         raise SpecError(f"line {line}: not a TOML file: {error}", line) from None
-    lines = find_lines(text, document)
-    top = SpecTable(document, lines)
+
+    def find(keys: Keys) -> int | None:
+        inherited = len(keys) > 2 and keys[0] == "study" and keys[2] not in document["study"][keys[1]]
+        return line_of(text, ("defaults", *keys[2:]) if inherited else keys)
+
+    top = SpecTable(document, find)
     values = top.read(TOP_FIELDS)
     studies: list[Study] = []
     units = 0
     for position, entry in enumerate(top.tables("study")):
-        lines |= {
-            ("study", position, *path[1:]): line
-            for path, line in lines.items()
-            if path[0] == "defaults" and path[1:] and path[1] not in entry
-        }
         name = entry.get("name", position + 1)
         table = top.inner({**values["defaults"], **entry}, "study", position, what=f"study {name!r}")
         study = _read_study(table, Path(folder))
@@ -235,16 +232,11 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
     if ("horizon" in table.values) == ("turns" in table.values):
         raise table.error("horizon", "horizon is missing (or turns, how often a player acts); give exactly one of them")
     problems = table.inner(values.pop("problems"), "problems", what="problems")
-    policies = []
-    for key in ("policies", "extra_policies"):
-        if values.pop(key) != ():
-            policies += [
-                table.inner(
-                    policy, key, number, what=f"{'policy' if key == 'policies' else 'extra policy'} {number + 1}"
-                )
-                for number, policy in enumerate(table.tables(key))
-            ]
-    choices = [(policy, choice) for policy in policies for choice in _read_policy(policy)]
+    choices = []
+    for key, what in (("policies", "policy"), ("extra_policies", "extra policy")):
+        for place, given in enumerate(table.tables(key) if values.pop(key) != () else ()):
+            policy = table.inner(given, key, place, what=f"{what} {place + 1}")
+            choices += [(policy, choice) for choice in _read_policy(policy)]
     study = Study(
         problems=tuple(_read_problems(problems, folder)),
         policies=tuple(choice for _, choice in choices),
@@ -256,8 +248,12 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
         raise table.error("name", f"the lists make {study.settings} combinations, but a study has at most {MAX_POINTS}")
     if study.told != 1 and True in study.anytime:
         raise table.error("told", f"told={study.told:g} with anytime=true, but then policies are told no horizon")
-    if study.knows_groups:
-        _check_groups(table, study)
+    if study.knows_groups and study.schedules != (Concurrent(),):
+        raise table.error("schedule", "knows_groups=true, but then every player must act in every round")
+    for grouped in study.problems if study.knows_groups else ():
+        with table.blame():
+            if len(grouped.part(0, 1).make(0)[0].by_group()) == 1:
+                raise ValueError("knows_groups=true, but the problems have only one group of players")
     if study.blind and not all(problems.parameters.get("attributes") for problems in study.problems):
         raise table.error("blind", "blind=true, but the problems have no attributes")
     for own in {tuple(own.items()) for problems in study.problems for _, own in problems.alike()}:
@@ -269,15 +265,6 @@ def _read_study(table: SpecTable, folder: Path) -> Study:
                     raise ValueError(f"label={label!r} is the label of two policies; give each a label of its own")
             labels.add(label)
     return study
-
-
-def _check_groups(table: SpecTable, study: Study) -> None:
-    if study.schedules != (Concurrent(),):
-        raise table.error("schedule", "knows_groups=true, but then every player must act in every round")
-    for problems in study.problems:
-        with table.blame():
-            if len(problems.part(0, 1).make(0)[0].by_group()) == 1:
-                raise ValueError("knows_groups=true, but the problems have only one group of players")
 
 
 def _read_problems(table: SpecTable, folder: Path) -> Iterator[ProblemSet]:

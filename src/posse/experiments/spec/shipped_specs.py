@@ -1,7 +1,5 @@
 """The specs that come with posse, changed where asked, and the text of a changed one."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

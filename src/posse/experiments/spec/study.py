@@ -1,7 +1,5 @@
 """What a spec is made of: studies with problems and policies, and the units of work that they are cut into."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib
@@ -70,7 +68,7 @@ class ProblemSet:
         generator: Any = generate.FAMILIES[self.family]
         return generator(count=self.numbers, seed=seed, **self.parameters)
 
-    def alike(self) -> Iterator[tuple[ProblemSet, dict[str, float]]]:
+    def alike(self) -> "Iterator[tuple[ProblemSet, dict[str, float]]]":
         """This set in parts of one shape and one ε, each with what `PolicyChoice.make` takes.
 
         The spread is ε/√12, as of a uniform law ε wide. With attributes ε is far larger than that, so the spread is the
@@ -90,11 +88,11 @@ class ProblemSet:
             yield self.part(start, stop), {"epsilon": epsilon, "spread": epsilon / math.sqrt(12)}
             start = stop
 
-    def chunks(self, size: int) -> list[ProblemSet]:
+    def chunks(self, size: int) -> "list[ProblemSet]":
         """This set in chunks of a size."""
         return [self.part(start, min(start + size, self.numbers.stop)) for start in self.numbers[::size]]
 
-    def part(self, start: int, stop: int) -> ProblemSet:
+    def part(self, start: int, stop: int) -> "ProblemSet":
         """Problems start to stop − 1 as a set of their own."""
         tables = self.tables[start - self.first : stop - self.first]
         return dataclasses.replace(self, tables=tables, first=start, count=stop - start)

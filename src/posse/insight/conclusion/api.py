@@ -13,7 +13,7 @@ from posse.checks import number
 from posse.insight.conclusion import text
 from posse.insight.conclusion.chances import BestChances, best_chances
 from posse.insight.conclusion.evidence import ConclusionEvidence
-from posse.insight.logs import Log, by_cell
+from posse.insight.logs import Log
 from posse.insight.watching.log_blocks import log_blocks
 from posse.learner import Counts
 from posse.notebook import PRINT, Summarized, Summary
@@ -174,8 +174,8 @@ def conclude(source: Any, *, tolerance: float = 0.0, level: float = 0.05) -> Con
             alarms.append((change["outcome"], change["name"]))
         if change["kind"] in ("add arm", "retire arm"):
             offered[log.arms.index(change["name"])] = change["kind"] == "add arm"
-    counts, (player, arm, rewards) = log.counts(), log.scaled_rewards()
-    best = best_chances(counts, by_cell(player, arm, log.shape, rewards**2), offered, evidence.present_of(*log.shape))
+    counts = log.counts()
+    best = best_chances(counts, log.squares(), offered, evidence.present_of(*log.shape))
     decisions = blocks.choices.arm.size + blocks.unknown + log.given_up
     return conclusion_of(evidence, best, counts, offered, log.about["setup"], decisions, fingerprint(log), alarms)
 

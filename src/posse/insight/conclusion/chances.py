@@ -20,18 +20,12 @@ from posse.learner import Counts
 class BestChances:
     """What the model says about every arm, in the user's reward units; losses are per decision."""
 
-    chances: np.ndarray
-    """The chance that an arm is the player's best, [player, arm]; 0 for arms that are not on offer."""
-    overall: np.ndarray
-    """The chance that an arm is best on average over all decisions, [arm]."""
-    others: np.ndarray
-    """The weight of other players' data in what is known of the mean, from 0 to 1, [player, arm]."""
-    one_loss: np.ndarray
-    """What is lost if an arm is shipped for everybody, compared with each player's best arm, [arm]."""
-    own_loss: float
-    """The same if each player gets the arm with its highest expected reward."""
-    going_loss: float
-    """The same if decisions go on with the present probabilities."""
+    chances: np.ndarray  # the chance that an arm is the player's best, [player, arm]; 0 for arms that are not on offer
+    overall: np.ndarray  # the chance that an arm is best on average over all decisions, [arm]
+    others: np.ndarray  # the weight of other players' data in what is known of the mean, from 0 to 1, [player, arm]
+    one_loss: np.ndarray  # what is lost if an arm is shipped for everybody, compared with each player's best arm, [arm]
+    own_loss: float  # the same if each player gets the arm with its highest expected reward
+    going_loss: float  # the same if decisions go on with the present probabilities
 
 
 def best_chances(counts: Counts, squares: np.ndarray | None, offered: np.ndarray, present: np.ndarray) -> BestChances:

@@ -8,8 +8,6 @@ often one looks (`pairs.py`). An alarm is raised when it passes ε.
 All of it is void if rewards go missing, or come late, because of their value.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -210,7 +208,7 @@ class Diagnosis(Summarized):
         found = {name: getattr(self, name) for name in (*own, *also)}
         return {"schema": 2, "kind": "diagnosis", **plain({**found, **model, "costs": costs})}
 
-    def figure(self, *, shares: bool = True) -> Figure:
+    def figure(self, *, shares: bool = True) -> "Figure":
         """A panel for each arm: players' intervals beside a band as wide as ε. Needs matplotlib.
 
         Below them, if `shares`, is a bar for each attribute that players have.
@@ -219,7 +217,7 @@ class Diagnosis(Summarized):
 
         return draw(self, self.shares if shares else None)
 
-    def shares_figure(self) -> Figure:
+    def shares_figure(self) -> "Figure":
         """A bar for each attribute: the share that it explains of how players differ. Needs matplotlib."""
         from posse.insight.diagnosis.figure import draw_shares
 
@@ -227,7 +225,7 @@ class Diagnosis(Summarized):
             raise ValueError("the players have no attributes; give attributes=['region'] or a log that says them")
         return draw_shares(self, self.shares)
 
-    def effects_figure(self) -> Figure:
+    def effects_figure(self) -> "Figure":
         """A forest plot: how much better one arm is than another, player by player. Needs matplotlib."""
         from posse.insight.diagnosis.figure import draw_effects
 
@@ -340,20 +338,16 @@ def _compared(data: PlayerData, against: str | None) -> tuple[int, int]:
 
 
 def _about_decisions(source: Any, log: Log | None) -> tuple[np.ndarray | None, int | None, int | None]:
-    """The weight of others' data by player, how many decisions there are, and how many rewards are missing."""
+    """The mean weight of others' data by player, NaN without decisions; how many decisions and missing rewards."""
     if log is None:
         weights = getattr(source, "shared_weights", None)
         return (None if weights is None else np.asarray(weights())), None, None
     # Past rewards that a learner was given are not its decisions.
     decision = np.ones(log.player.shape, bool) if log.is_decision is None else log.is_decision | np.isnan(log.reward)
-    return _mean_shared(log.kept(decision)), int(decision.sum()) + log.given_up, log.missing + log.given_up
-
-
-def _mean_shared(log: Log) -> np.ndarray | None:
-    """The mean weight of others' data by player, NaN for a player without decisions."""
+    sizes = int(decision.sum()) + log.given_up, log.missing + log.given_up
     if log.shared is None:
-        return None
-    known = ~np.isnan(log.shared)
+        return None, *sizes
+    known = decision & ~np.isnan(log.shared)
     count = np.bincount(log.player[known], minlength=len(log.players))
     total = np.bincount(log.player[known], weights=log.shared[known], minlength=len(log.players))
-    return np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0)
+    return np.divide(total, count, out=np.full(len(count), np.nan), where=count > 0), *sizes

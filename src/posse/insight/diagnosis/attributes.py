@@ -115,12 +115,11 @@ def _hints(diagnosis: Diagnosis, shares: AttributeShares) -> list[str]:
 
 def _table(diagnosis: Diagnosis, shares: AttributeShares, name: str) -> list[list[str]]:
     rows = [[name, "players", "best arm", "ahead of", "by"]]
-    found = list(
-        zip(shares.values[name], shares.players[name].tolist(), best_arms(diagnosis, shares, name), strict=True)
-    )
-    for value, players, best in sorted(found, key=lambda each: -each[1])[:MOST_VALUES]:
-        lead = PosteriorInterval(**best["lead"]).text("+")
-        arms = [shorten(best[which], LONGEST_NAME) for which in ("best", "second")]
+    best = best_arms(diagnosis, shares, name)
+    found = list(zip(shares.values[name], shares.players[name].tolist(), best, strict=True))
+    for value, players, each in sorted(found, key=lambda one: -one[1])[:MOST_VALUES]:
+        lead = PosteriorInterval(**each["lead"]).text("+")
+        arms = [shorten(each[which], LONGEST_NAME) for which in ("best", "second")]
         rows.append([shorten(value, LONGEST_NAME), f"{players:,}", *arms, lead])
     if len(found) > MOST_VALUES:
         rows.append([f"… {len(found) - MOST_VALUES:,} more …", "", "", "", ""])

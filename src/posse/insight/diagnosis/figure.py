@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posse.figures.style import BAND, BLUE, DPI, HOUSE, INK, VERMILION
+from posse.figures import matplotlib
+from posse.figures.canvas import finish, new_figure
+from posse.figures.style import BAND, BLUE, HOUSE, INK, VERMILION
 from posse.insight.diagnosis.text import headline, why_no_estimate
 from posse.text import decimals, figure_label, plural
 
@@ -30,22 +32,13 @@ MOST_PLAYERS = 40
 LONGEST_NAME = 26
 COLUMNS = (0, 1, 2, 3, 4, 3, 3, 4, 4, 5, 5)  # of panels, for 0, 1, 2, … arms
 PLAIN, BROKEN = BLUE, VERMILION
-STYLE: dict[str, Any] = {
-    **HOUSE,
-    "axes.spines.left": False,
-    "axes.grid.axis": "x",
-    "ytick.left": False,
-}
+STYLE: dict[str, Any] = {**HOUSE, "axes.spines.left": False, "axes.grid.axis": "x", "ytick.left": False}
 
 
 def draw(diagnosis: Diagnosis, shares: AttributeShares | None = None) -> Figure:
     """The picture as a matplotlib Figure; `figure.savefig(file)` writes it."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    arms = _arms(diagnosis)
+    estimates = np.nan_to_num(diagnosis.spreads.value, nan=-1.0)
+    arms = sorted(np.lexsort((-estimates, -diagnosis.bounds))[:MOST_ARMS].tolist())  # in the diagnosis's order
     rows = {arm: _rows(diagnosis, arm) for arm in arms}
     columns = COLUMNS[len(arms)]
     lines = math.ceil(len(arms) / columns)
@@ -57,16 +50,19 @@ def draw(diagnosis: Diagnosis, shares: AttributeShares | None = None) -> Figure:
     heights = [0.75 + 0.155 * max(tallest, 3)] * lines + ([] if shares is None else [_shares_height(shares)])
     size = (width, sum(heights) + head)
     with matplotlib.rc_context(STYLE):
-        layout = ConstrainedLayoutEngine(rect=(0, 0, 1, 1 - head / size[1]), hspace=0.04, wspace=0.03)
-        figure = Figure(figsize=size, dpi=DPI, layout=layout)
-        FigureCanvasAgg(figure)
+        figure = new_figure(*size)
+        below = (0, 0, 1, 1 - head / size[1])
+        figure.set_layout_engine("constrained", rect=below, hspace=0.04, wspace=0.03)
         grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
         panels: list[Axes] = []
         for place, arm in enumerate(arms):
             cell = grid[divmod(place, columns)]
             panels.append(figure.add_subplot(cell, sharex=panels[0] if panels else None))
             _panel(panels[-1], diagnosis, arm, rows[arm])
-        _limits(panels[0], diagnosis, rows)
+        ends = [end[players, arm] for arm, players in rows.items() for end in (diagnosis.lower, diagnosis.upper)]
+        reach = np.concatenate(ends) if tallest else np.array([diagnosis.low, diagnosis.high])
+        margin = 0.02 * (reach.max() - reach.min())
+        panels[0].set_xlim(reach.min() - margin, reach.max() + margin)  # one scale for all panels
         if shares is not None:
             _bars(figure.add_subplot(grid[-1, :]), diagnosis, shares)
         _words(figure, diagnosis, verdict, note)
@@ -75,10 +71,6 @@ def draw(diagnosis: Diagnosis, shares: AttributeShares | None = None) -> Figure:
 
 def draw_effects(diagnosis: Diagnosis) -> Figure:
     """A forest plot: how much better one arm is than another, for each player and over all of them."""
-    import matplotlib
-
-    from posse.figures.canvas import new_figure
-
     first, second = (figure_label(diagnosis.arms[arm], LONGEST_NAME) for arm in diagnosis.compared)
     values, low, high = diagnosis.effects
     there = np.flatnonzero(diagnosis.model.there[0])
@@ -111,10 +103,6 @@ def draw_effects(diagnosis: Diagnosis) -> Figure:
 
 def draw_shares(diagnosis: Diagnosis, shares: AttributeShares) -> Figure:
     """A bar for each attribute: the share that it explains of how players differ, with its interval."""
-    import matplotlib
-
-    from posse.figures.canvas import finish, new_figure
-
     with matplotlib.rc_context(STYLE):
         figure = new_figure(6.4, 0.3 + _shares_height(shares))
         _bars(figure.add_subplot(), diagnosis, shares)
@@ -141,12 +129,6 @@ def _bars(axes: Axes, diagnosis: Diagnosis, shares: AttributeShares) -> None:
     axes.set_xlim(0, 100)
     what = "what the arms do" if of_arms else "level"
     axes.set_title(f"What explains how players differ in {what}: percent", loc="left", fontweight="bold", fontsize=8.5)
-
-
-def _arms(diagnosis: Diagnosis) -> list[int]:
-    """The arms to draw: all, or those with the largest bounds and estimates, in the diagnosis's order."""
-    estimates = np.nan_to_num(diagnosis.spreads.value, nan=-1.0)
-    return sorted(np.lexsort((-estimates, -diagnosis.bounds))[:MOST_ARMS].tolist())
 
 
 def _rows(diagnosis: Diagnosis, arm: int) -> np.ndarray:
@@ -232,32 +214,20 @@ def _about(diagnosis: Diagnosis, arm: int) -> str:
     return f"95 % of pairs: {estimate:{digits}}{proven}"
 
 
-def _limits(axes: Axes, diagnosis: Diagnosis, rows: dict[int, np.ndarray]) -> None:
-    """One horizontal scale for all panels, wide enough for all intervals."""
-    ends = [end[players, arm] for arm, players in rows.items() for end in (diagnosis.lower, diagnosis.upper)]
-    reach = np.concatenate(ends)
-    if reach.size == 0:
-        reach = np.array([diagnosis.low, diagnosis.high])
-    margin = 0.02 * (reach.max() - reach.min())
-    axes.set_xlim(reach.min() - margin, reach.max() + margin)
-
-
 def _words(figure: Figure, diagnosis: Diagnosis, verdict: list[str], note: list[str]) -> None:
     """The verdict, the note and the legend, from the top down."""
-    from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
-
     height = figure.get_size_inches()[1]
     text: dict[str, Any] = {"x": 0.012, "ha": "left", "va": "top"}
     figure.text(y=1 - 0.1 / height, s="\n".join(verdict), fontsize=10, fontweight="bold", **text)
     below = 0.16 + 0.18 * len(verdict)
     figure.text(y=1 - below / height, s="\n".join(note), fontsize=7.5, color=INK, **text)
-    handles: list[Any] = [Line2D([], [], color=PLAIN, marker="o", markersize=4, label="mean reward and its interval")]
+    line, label = matplotlib.lines.Line2D, "mean reward and its interval"
+    handles: list[Any] = [line([], [], color=PLAIN, marker="o", markersize=4, label=label)]
     if diagnosis.alarm:
         label = "differs from some player by more than ε"
-        handles.append(Line2D([], [], color=BROKEN, marker="D", markersize=4.5, linewidth=2.2, label=label))
+        handles.append(line([], [], color=BROKEN, marker="D", markersize=4.5, linewidth=2.2, label=label))
     if diagnosis.epsilon is not None:
-        handles.append(Patch(color=BAND, alpha=0.45, label=f"as wide as ε = {diagnosis.epsilon:g}"))
+        handles.append(matplotlib.patches.Patch(color=BAND, alpha=0.45, label=f"as wide as ε = {diagnosis.epsilon:g}"))
     place = (0.0, 1 - (below + 0.04 + 0.14 * len(note)) / height)
     figure.legend(handles=handles, loc="upper left", bbox_to_anchor=place, ncols=3, fontsize=7.5, columnspacing=1.5)
 

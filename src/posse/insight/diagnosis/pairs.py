@@ -17,8 +17,6 @@ Rewards of two players that come at the same time must be independent given the 
 makes the expectation of the product smaller. docs/diagnosis.md says more, with sources.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,14 +57,11 @@ def tilt_weights(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 class PairData:
     """What is known of some pairs of players, each on one arm; all fields have a row for each pair."""
 
-    pulls: np.ndarray
-    """[pair, 2], the player that is perhaps better first."""
-    sums: np.ndarray
-    """Sums of rewards in [0, 1], [pair, 2]."""
-    log_weights: np.ndarray
-    """[pair, tilt]."""
+    pulls: np.ndarray  # [pair, 2], the player that is perhaps better first
+    sums: np.ndarray  # sums of rewards in [0, 1], [pair, 2]
+    log_weights: np.ndarray  # [pair, tilt]
 
-    def __getitem__(self, rows: np.ndarray) -> PairData:
+    def __getitem__(self, rows: np.ndarray) -> "PairData":
         return PairData(self.pulls[rows], self.sums[rows], self.log_weights[rows])
 
     def gains(self) -> np.ndarray:

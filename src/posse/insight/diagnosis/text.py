@@ -33,16 +33,17 @@ class DiagnosisAnswer(NamedTuple):
     question: str
     sentences: str
     table: Sequence[Sequence[str]] = ()
-    sides: str = "<>>>><"
-    """How the table's columns are aligned."""
+    sides: str = "<>>>><"  # how the table's columns are aligned
 
 
 def answers(diagnosis: Diagnosis) -> list[DiagnosisAnswer]:
     """The answers in their order; none if there is nobody to compare."""
     if not diagnosis.model.comparable:
         return []
-    questions = _level, _contrast, *((_why,) if diagnosis.shares else ()), _for_whom, _which, _stated
-    return [question(diagnosis) for question in questions]
+    found = [_level(diagnosis), _contrast(diagnosis)]
+    if diagnosis.shares is not None:
+        found.append(DiagnosisAnswer("What explains it?", *explained(diagnosis, diagnosis.shares), "<><<<"))
+    return [*found, _for_whom(diagnosis), _which(diagnosis), _stated(diagnosis)]
 
 
 def to_text(diagnosis: Diagnosis) -> str:
@@ -51,18 +52,14 @@ def to_text(diagnosis: Diagnosis) -> str:
         "\n".join([wrap(f"{question} {sentences}"), *align(table, sides)])
         for question, sentences, table, sides in answers(diagnosis)
     ]
-    return "\n\n".join([_read(diagnosis), *(parts or [NOBODY]), "\n".join(conditions(diagnosis))])
+    rewards, players = int(diagnosis.pulls.sum()), len(diagnosis.players)
+    read = f"{plural(rewards, 'reward')} of {plural(players, 'player')} on {plural(len(diagnosis.arms), 'arm')}."
+    return "\n\n".join([read, *(parts or [NOBODY]), "\n".join(conditions(diagnosis))])
 
 
 def conditions(diagnosis: Diagnosis) -> list[str]:
     """How much is shared, and what would make all of it void."""
     return [line for line in (_shared(diagnosis), _void(diagnosis)) if line is not None]
-
-
-def _read(diagnosis: Diagnosis) -> str:
-    """What the diagnosis rests on."""
-    rewards, players = int(diagnosis.pulls.sum()), len(diagnosis.players)
-    return f"{plural(rewards, 'reward')} of {plural(players, 'player')} on {plural(len(diagnosis.arms), 'arm')}."
 
 
 def headline(diagnosis: Diagnosis) -> str:
@@ -152,11 +149,6 @@ def _needed(diagnosis: Diagnosis) -> str:
     )
 
 
-def _why(diagnosis: Diagnosis) -> DiagnosisAnswer:
-    assert diagnosis.shares is not None
-    return DiagnosisAnswer("What explains it?", *explained(diagnosis, diagnosis.shares), "<><<<")
-
-
 def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     first, second = diagnosis.compared
     if first == second:
@@ -167,23 +159,20 @@ def _for_whom(diagnosis: Diagnosis) -> DiagnosisAnswer:
     order = there[np.argsort(values[there], kind="stable")]
     names = [_short(diagnosis.arms[arm]) for arm in (first, second)]
     above, below = int((effects.low[there] > 0).sum()), int((effects.high[there] < 0).sum())
-    ends = (
-        f": the {SHOWN // 2} largest and the {SHOWN // 2} smallest (to_dict() and --json have all)"
-        if len(order) > SHOWN
-        else ""
-    )
+    half = SHOWN // 2
+    ends = f": the {half} largest and the {half} smallest (to_dict() and --json have all)" if len(order) > SHOWN else ""
     title = (
         f"{names[0]} minus {names[1]} is {overall.text('+')} with each player counted alike, and "
         f"{diagnosis.effect_by_traffic.text('+')} by traffic. Of the {len(there)} players' own intervals, {above} lie "
         f"above 0 and {below} below. By player, drawn together as far as the data allows{ends}:"
     )
-    shown = order if len(order) <= SHOWN else np.concatenate([order[: SHOWN // 2], order[-SHOWN // 2 :]])
+    shown = order if len(order) <= SHOWN else np.concatenate([order[:half], order[-half:]])
     rows = [["", "rewards", "difference"]]
     for player in shown[::-1]:
         pulls = f"{diagnosis.pulls[player].sum():,}"
         rows.append([_short(diagnosis.players[player]), pulls, effects.at(player).text("+")])
     if len(order) > SHOWN:
-        rows.insert(1 + SHOWN // 2, [f"… {len(order) - SHOWN:,} more …", "", ""])
+        rows.insert(1 + half, [f"… {len(order) - SHOWN:,} more …", "", ""])
     return DiagnosisAnswer("For whom?", title, rows)
 
 

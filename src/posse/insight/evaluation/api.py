@@ -1,7 +1,5 @@
 """evaluate: what would other policies have earned, judging from a log?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,11 +10,11 @@ import numpy as np
 from posse.checks import number, whole
 from posse.insight.columns import EMPIRICAL, Columns
 from posse.insight.evaluation import text
-from posse.insight.evaluation.model import Estimate, Evaluators, ScoredTarget, with_differences
+from posse.insight.evaluation.model import Estimate, Evaluators, with_differences
 from posse.insight.evaluation.replay import Replay, Replays, check_replay, replay
 from posse.insight.evaluation.rows import held_out, only, usable
 from posse.insight.evaluation.targets import LOGGED, UNIFORM, Target, candidates, target_of
-from posse.insight.logs import read_log, with_range
+from posse.insight.logs import read_log
 from posse.insight.report import ReportSection, to_html
 from posse.notebook import PRINT, Summarized, Summary
 from posse.policies.base import Policy
@@ -93,7 +91,7 @@ class Evaluation(Summarized):
         sections.append(ReportSection("What to know about it", [*text.kinds_of_intervals(self), *self.notes]))
         return to_html(f"Policies judged by {self.reward}", sections)
 
-    def figure(self) -> Figure:
+    def figure(self) -> "Figure":
         """The values with their intervals, and their differences if there are any: a matplotlib figure."""
         from posse.insight.evaluation.figure import draw_overall
 
@@ -179,7 +177,7 @@ def evaluate(
         raise TypeError(f"adaptive={adaptive!r}, but expected True, False or None")
     columns = Columns(player, arm, reward, propensity, id)
     also = _COLUMNS + (("holdout", "round") if holdout else ())
-    log = with_range(read_log(source, columns, also, by=by, attributes=attributes), reward_range)
+    log = read_log(source, columns, also, by=by, attributes=attributes, reward_range=reward_range)
     log = log if players is None else only(log, players)
     rows = usable(held_out(log) if holdout else log, adaptive)
     evaluators = Evaluators(rows, level, estimator)
@@ -269,18 +267,16 @@ def _estimates(
     judged: Policy | Target, baseline: Policy | Target | None, evaluators: Evaluators, replays: dict[str, Replay]
 ) -> list[Estimate]:
     """The estimates of one target, overall first, with the differences to the baseline."""
-    if isinstance(judged, Target) and not isinstance(baseline, Policy):
-        return evaluators.estimates(judged, baseline)
-    evaluator = evaluators.of()  # replays are judged by all rows
-    judges = Replays(evaluator)
-
-    def scored(each: Policy | Target) -> Replay | ScoredTarget:
-        return replays[each.label] if isinstance(each, Policy) else evaluator.score(each)
-
     if isinstance(judged, Target):
-        estimates = evaluators.estimates(judged, None)
+        estimates = evaluators.estimates(judged)
     else:
-        estimates = judges.estimates(replays[judged.label])
+        estimates = Replays(evaluators.of()).estimates(replays[judged.label])
     if baseline is None or _name(baseline) == _name(judged):
         return estimates
-    return with_differences(estimates, judges.differences(scored(judged), scored(baseline)), evaluators.rows)
+    if isinstance(judged, Target) and isinstance(baseline, Target):
+        differences = evaluators.differences(judged, baseline)
+    else:
+        all_rows = evaluators.of()  # which judge replays
+        one, other = (replays[e.label] if isinstance(e, Policy) else all_rows.score(e) for e in (judged, baseline))
+        differences = Replays(all_rows).differences(one, other)
+    return estimates if differences is None else with_differences(estimates, differences, evaluators.rows)

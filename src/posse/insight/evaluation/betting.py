@@ -8,8 +8,6 @@ is seen, so for values that differ between rows the same is true of their mean: 
 averaged over a range of λ; leaving some of them out makes the interval wider, never wrong.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -61,10 +59,9 @@ class BetTerms:
 
     weights: np.ndarray  # π(a|p) / e of the arm that was played
     rewards: np.ndarray
-    arms: Sequence[ArmGuess] = ()
-    """For each arm that the policy may play, if its propensities are known."""
+    arms: "Sequence[ArmGuess]" = ()  # for each arm that the policy may play, if its propensities are known
 
-    def mirrored(self) -> BetTerms:
+    def mirrored(self) -> "BetTerms":
         """The same about 1 − r."""
         arms = [replace(arm, model=1 - arm.model) for arm in self.arms]
         return BetTerms(self.weights, 1 - self.rewards, arms)

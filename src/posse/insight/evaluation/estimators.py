@@ -4,8 +4,6 @@ A row's weight is w = π(a|p) / e: the probability with which the judged policy 
 probability with which it was played. Every estimator here is the mean of one score for each row.
 """
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from posse.figures import matplotlib
+from posse.figures.canvas import finish, new_figure
 from posse.figures.style import BLUE, HOUSE, INK, VERMILION
 from posse.insight.evaluation.model import Estimate, Interval
 from posse.text import figure_label
@@ -36,15 +38,10 @@ def draw_differences(evaluation: Evaluation, target: str) -> Figure:
 
 
 def _panels(names: list[str], panels: Sequence[tuple[str, Sequence[Estimate | Interval | None]]]) -> Figure:
-    import matplotlib
-
-    from posse.figures.canvas import finish, new_figure
-
     with matplotlib.rc_context({**HOUSE, "axes.grid.axis": "x", "axes.spines.left": False, "ytick.left": False}):
         figure = new_figure(7.2, 0.9 + 0.22 * len(names))
-        for axes, (title, found) in zip(
-            figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
-        ):
+        made = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for axes, (title, found) in zip(made, panels, strict=True):
             _panel(axes, title, found)
         figure.axes[0].set_yticks(range(len(names)), [figure_label(name, 30) for name in names])
         figure.axes[0].set_ylim(len(names) - 0.5, -0.5)

@@ -1,10 +1,8 @@
 """Fixed policies judged by the rows of a log: what each row says about them, and the values that follow."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -67,8 +65,7 @@ class ScoredTarget:
     line: np.ndarray  # of that table, for each row: the row's player, in the table of the row's part if it was learned
     weights: np.ndarray
     doubly_robust: np.ndarray  # scores; the rewards themselves for the log's own choices
-    unseen: np.ndarray
-    """Whether each player lacks rows with an arm that the target plays."""
+    unseen: np.ndarray  # whether each player lacks rows with an arm that the target plays
 
     @property
     def logged(self) -> bool:
@@ -265,8 +262,10 @@ class Evaluator:
         if lacking or not weights.any():
             return None
         estimator = self.estimator
-        if estimator == "auto":
-            estimator = "dr" if _plenty(weights, rewards) else "snips"
+        if estimator == "auto":  # dr if n v ≥ 10 and n (1 − v) ≥ 10, with n effective rows and the value v
+            value = float((weights * rewards).sum() / weights.sum())
+            plenty = estimators.effective_rows(weights) * min(value, 1 - value) >= PLENTY
+            estimator = "dr" if plenty else "snips"
         if estimator == "dr":
             return np.asarray(scored.doubly_robust[chosen]), estimator
         score = estimators.ips_scores if estimator == "ips" else estimators.snips_scores
@@ -275,12 +274,6 @@ class Evaluator:
     def chosen(self, group: int | None) -> Any:
         """Which rows are the group's, in the log's order."""
         return slice(None) if group is None else self._places[group]
-
-
-def _plenty(weights: np.ndarray, rewards: np.ndarray) -> bool:
-    """Whether n v ≥ 10 and n (1 − v) ≥ 10, with n effective rows and the value v."""
-    value = float((weights * rewards).sum() / weights.sum())
-    return estimators.effective_rows(weights) * min(value, 1 - value) >= PLENTY
 
 
 def _within(found: Interval) -> Interval:
@@ -301,10 +294,8 @@ class Evaluators:
     """
 
     def __init__(self, rows: Rows, level: float, estimator: str) -> None:
-        self.rows = rows
-        self._by = cache(lambda first, last: Evaluator(rows, level, estimator, slice(first, last)))
-        self._made: dict[tuple[int, int], Evaluator] = {}  # for targets that were learned
-        self._options = level, estimator
+        self.rows, self._options = rows, (level, estimator)
+        self._made: dict[tuple[int, int, bool], Evaluator] = {}  # by the rows, and whether their targets were learned
 
     def of(self, *targets: Target) -> Evaluator:
         """The evaluator by the rows that may judge these targets: all that they play was on offer."""
@@ -312,32 +303,28 @@ class Evaluators:
         played = np.asarray(np.vstack([np.zeros(len(self.rows.arms)), *tables]).any(axis=0))
         first, last = self.rows.on_offer(played)
         part = next((target.part for target in targets if target.part is not None), None)
-        if part is None:
-            return self._by(first, last)
-        if (first, last) not in self._made:
-            order = np.argsort(part, kind="stable")
-            order = order[(part[order] >= FIRST_JUDGE) & (first <= order) & (order < last)]
-            self._made[first, last] = Evaluator(self.rows, *self._options, order)
-        return self._made[first, last]
+        key = first, last, part is not None
+        if key not in self._made:
+            places: Any = slice(first, last)
+            if part is not None:
+                order = np.argsort(part, kind="stable")
+                places = order[(part[order] >= FIRST_JUDGE) & (first <= order) & (order < last)]
+            self._made[key] = Evaluator(self.rows, *self._options, places)
+        return self._made[key]
 
-    def estimates(self, target: Target, baseline: Target | None) -> list[Estimate]:
+    def estimates(self, target: Target) -> list[Estimate]:
         """The estimate overall, then group by group."""
         evaluator = self.of(target)
-        groups = (None, *np.unique(self.rows.group))
-        estimates = [evaluator.estimate(evaluator.score(target), group) for group in groups]
-        pair = None if baseline is None or baseline.name == target.name else self._pair(target, baseline)
-        if pair is None:
-            return estimates
-        both, first, second = pair
-        return with_differences(estimates, [both.difference(first, second, group) for group in groups], self.rows)
+        return [evaluator.estimate(evaluator.score(target), group) for group in self.rows.each_group()]
 
-    def _pair(self, target: Target, baseline: Target) -> tuple[Evaluator, ScoredTarget, ScoredTarget] | None:
-        """Both scored by the same evaluator; None if no rows can judge both."""
+    def differences(self, target: Target, baseline: Target) -> list[Interval] | None:
+        """The difference overall, then group by group; None if no rows can judge both."""
         try:
             both = self.of(target, baseline)
-            return both, both.score(target), both.score(baseline)
+            pair = both.score(target), both.score(baseline)
         except ValueError:
             return None
+        return [both.difference(*pair, group) for group in self.rows.each_group()]
 
 
 def with_differences(estimates: list[Estimate], differences: list[Interval], rows: Rows) -> list[Estimate]:

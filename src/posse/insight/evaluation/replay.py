@@ -1,7 +1,5 @@
 """Replay: what would a policy that learns have earned, judging from a log of fixed propensities?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -106,7 +104,7 @@ class Shares:
         half = student_quantile(1 - level / 2, self.pseudo.size - 1) * math.sqrt(variance)
         return Interval(self.value, self.value - half, self.value + half, "replay", math.sqrt(variance))
 
-    def minus(self, other: Shares) -> Shares:
+    def minus(self, other: "Shares") -> "Shares":
         """The difference: rows that both use count once, and passes that shuffled the log alike are compared."""
         return Shares(self.value - other.value, self.shares - other.shares, self.pseudo - other.pseudo)
 
@@ -122,7 +120,7 @@ class Replays:
     def estimates(self, replayed: Replay) -> list[Estimate]:
         """The mean reward of the rows used, overall first, then group by group."""
         rows, estimates = self.rows, []
-        for group in (None, *np.unique(rows.group)):
+        for group in rows.each_group():
             used = float(replayed.rows[:, _columns(group)].sum(axis=1).mean())
             found = self._shares(replayed, group, 0)
             interval = Interval(math.nan, 0.0, 1.0, "none")
@@ -138,7 +136,7 @@ class Replays:
         """The differences of two policies of which at least one was replayed, overall first, then group by group."""
         passes = next(len(each.rows) for each in (first, second) if isinstance(each, Replay))
         span, differences = self.rows.high - self.rows.low, []
-        for group in (None, *np.unique(self.rows.group)):
+        for group in self.rows.each_group():
             one, other = (self._shares(each, group, passes) for each in (first, second))
             if one is None or other is None:
                 differences.append(Interval(math.nan, -span, span, "none"))

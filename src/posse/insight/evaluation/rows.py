@@ -1,7 +1,5 @@
 """The rows of a log by which policies can be judged, and which policies they can judge."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -75,6 +73,10 @@ class Rows:
         """How many rows each player and arm has."""
         return by_cell(self.player, self.arm, self.shape)
 
+    def each_group(self) -> tuple[int | None, ...]:
+        """None for all rows, then every group that has rows."""
+        return None, *np.unique(self.group).tolist()
+
     def on_offer(self, arms: np.ndarray) -> tuple[int, int]:
         """The rows, first and one past the last, in which all of these arms are known to have been on offer."""
         first, last = self.since[arms].max(initial=0), self.until[arms].min(initial=self.arm.size)
@@ -83,7 +85,7 @@ class Rows:
             raise ValueError(f"no row is known to be from a time when all of {names} were on offer")
         return int(first), int(last)
 
-    def taken(self, places: Any) -> Rows:
+    def taken(self, places: Any) -> "Rows":
         """Only the rows in these places, a slice or numbers, in their order. All arms count as on offer in them."""
         if isinstance(places, slice) and places.indices(self.arm.size) == (0, self.arm.size, 1):
             return self

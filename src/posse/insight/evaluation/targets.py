@@ -1,7 +1,5 @@
 """What can be judged by a log: fixed policies, and the best arms that the log itself says, learned honestly."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -67,8 +65,15 @@ def target_of(what: Any, rows: Rows) -> Target:
         what = str(what)
         if what not in rows.arms and (what in (BEST, SEGMENTS) or what.startswith(BY)):
             return _learned(what, rows)
-        logged = what == LOGGED and what not in rows.arms
-        return Target(what, None if logged else _named_table(what, rows))
+        if what == LOGGED and what not in rows.arms:
+            return Target(what, None)
+        if what in rows.arms:
+            return Target(what, np.tile([float(arm == what) for arm in rows.arms], (len(rows.players), 1)))
+        if what == UNIFORM:
+            return Target(what, np.full(rows.shape, 1 / len(rows.arms)))
+        learns = what.partition("(")[0] in {policy.__name__ for policy in all_policies()}
+        hint = "; a policy is given as an object, such as posse.RobustAggTS(0.1), or with --policy" if learns else ""
+        raise ValueError(f"the log has no arm {what!r}; its arms are {listed(rows.arms)}{hint}")
     if isinstance(what, Mapping):
         what = FixedPolicy("table", what)
     if not callable(getattr(what, "probabilities", None)):
@@ -82,16 +87,6 @@ def target_of(what: Any, rows: Rows) -> Target:
     for player in np.unique(rows.player):
         table[player] = _checked_row(name, rows.players[player], what.probabilities(rows.players[player]), rows.arms)
     return Target(name, table)
-
-
-def _named_table(name: str, rows: Rows) -> np.ndarray:
-    if name in rows.arms:
-        return np.tile([float(arm == name) for arm in rows.arms], (len(rows.players), 1))
-    if name == UNIFORM:
-        return np.full(rows.shape, 1 / len(rows.arms))
-    learns = name.partition("(")[0] in {policy.__name__ for policy in all_policies()}
-    hint = "; a policy is given as an object, such as posse.RobustAggTS(0.1), or with --policy" if learns else ""
-    raise ValueError(f"the log has no arm {name!r}; its arms are {listed(rows.arms)}{hint}")
 
 
 def _checked_row(name: str, player: str, entry: Mapping[str, Any], arms: tuple[str, ...]) -> np.ndarray:

@@ -39,8 +39,10 @@ LEARNED = (
 def to_text(evaluation: Evaluation) -> str:
     """What was judged from how much data, the values overall and by player, and notes."""
     parts = [headline(evaluation), "\n".join(align(overall_table(evaluation)))]
-    if len(evaluation.players) > 1:
-        parts += _by_player(evaluation)
+    for title, columns in player_tables(evaluation) if len(evaluation.players) > 1 else ():
+        made = ["\n".join(block) for block in align_blocks(columns[:2], columns[2:])]  # as many as fit a line
+        parts += [f"{title}\n{made[0]}" if title else made[0], *made[1:]]
+    parts += [f"… {more}" for more in left_out(evaluation)]
     parts.append("\n".join(bullet(note) for note in [*kinds_of_intervals(evaluation), *evaluation.notes]))
     return "\n\n".join(parts)
 
@@ -86,15 +88,6 @@ def player_tables(evaluation: Evaluation) -> list[tuple[str, list[list[str]]]]:
     if differences:
         tables.append((f"minus {evaluation.against}:", [*first, *differences]))
     return tables
-
-
-def _by_player(evaluation: Evaluation) -> list[str]:
-    """The tables by player; several for each if the columns do not fit a line."""
-    blocks = []
-    for title, columns in player_tables(evaluation):
-        made = ["\n".join(block) for block in align_blocks(columns[:2], columns[2:])]
-        blocks += [f"{title}\n{made[0]}" if title else made[0], *made[1:]]
-    return [*blocks, *(f"… {more}" for more in left_out(evaluation))]
 
 
 def left_out(evaluation: Evaluation) -> list[str]:

@@ -13,8 +13,6 @@ depends on the rewards too, which biases a mean by a tenth of its standard error
 players, so it is added to the interval. The constants were found by measuring (docs/research-log.md).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from statistics import NormalDist

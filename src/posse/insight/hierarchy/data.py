@@ -1,7 +1,5 @@
 """What diagnosis and planning start from: counts, and the model of the players fitted to them."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -12,7 +10,7 @@ import numpy as np
 from posse.insight.columns import Columns
 from posse.insight.hierarchy.model import PlayerModel, fit
 from posse.insight.hierarchy.shares import AttributeShares, attribute_shares
-from posse.insight.logs import Log, by_cell, read_log, with_attributes, with_range
+from posse.insight.logs import Log, read_log, with_attributes, with_range
 from posse.learner import Counts
 
 
@@ -28,25 +26,18 @@ class PlayerData:
 
     @classmethod
     def read(
-        cls,
-        source: Any,
-        columns: Columns,
-        reward_range: tuple[float, float] | None,
-        attributes: str | Iterable[str] | None = None,
-    ) -> PlayerData:
+        cls, source: Any, columns: Columns, reward_range: Any, attributes: str | Iterable[str] | None = None
+    ) -> "PlayerData":
         """Read counts, anything that has counts such as a learner, or a log in any form that `read_log` takes."""
         if isinstance(source, PlayerData):
             return source if attributes is None else replace(source, counts=with_attributes(source.counts, attributes))
-        if callable(getattr(source, "counts", None)) and not isinstance(source, Log):
+        if callable(getattr(source, "counts", None)):
             source = source.counts()
         if isinstance(source, Counts):
             return cls(with_attributes(with_range(source, reward_range), attributes), None)
-        if not isinstance(source, Log):
-            source = read_log(source, columns, also=("shared", "decision"), attributes=attributes, in_order=True)
-        log = with_range(source, reward_range)
-        player, arm, rewards = log.scaled_rewards()
-        counts = with_attributes(log.counts(), attributes)
-        return cls(counts, by_cell(player, arm, log.shape, rewards**2), log)
+        how: dict[str, Any] = {"attributes": attributes, "in_order": True, "reward_range": reward_range}
+        log = read_log(source, columns, also=("shared", "decision"), **how)
+        return cls(with_attributes(log.counts(), attributes), log.squares(), log)
 
     @functools.cached_property
     def model(self) -> PlayerModel:

@@ -27,8 +27,11 @@ class ScaleGrid:
         coarse = np.concatenate([[0.0], np.geomspace(0.01, LARGEST, 12)])
         self.coarse = coarse, coarse if tells_contrasts else np.zeros(1)
         self._search()
-        if self.best[1] > 0:
-            self._estimate_factors()
+        if self.best[1] > 0:  # estimate λ_a, and search again
+            for _ in range(2):
+                cells.factors = cells.estimated_factors(self.sites, *self.best)
+                _, self.sites = cells.converged(*self.best, self.sites)
+            self._search()
         self._zoom()
 
     def _search(self) -> None:
@@ -41,13 +44,6 @@ class ScaleGrid:
             last, self.best = self.best, _best(table, self.coarse)
             if self.best == last:
                 break
-
-    def _estimate_factors(self) -> None:
-        """Estimate λ_a, and search again."""
-        for _ in range(2):
-            self.cells.factors = self.cells.estimated_factors(self.sites, *self.best)
-            _, self.sites = self.cells.converged(*self.best, self.sites)
-        self._search()
 
     def _zoom(self) -> None:
         """Evaluate a grid; move and scale it until it holds all that is not negligible, and resolves it."""
@@ -95,15 +91,13 @@ class ScaleGrid:
         t = self.sites.t[self.sites.t > 0]
         return float((len(t) - 1) * t.sum() / (t.sum() ** 2 - (t**2).sum())) if len(t) > 1 else math.inf
 
-    def _node_weights(self, zero: float) -> np.ndarray:
-        """The posterior of the grid, if σ (and τ) is 0 with this prior probability."""
-        each = [_prior_weights(axis, zero) for axis in self.axes]
-        weights = each[0][:, None] * each[1] * np.exp(self.evidence - self.evidence.max())
-        return weights / weights.sum()
-
     def draw(self, count: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Draws of the means on [0, 1], of (σ, τ), and the draws' weights under each prior."""
-        posteriors = {name: self._node_weights(zero).ravel() for name, zero in ZERO.items()}
+        posteriors = {}  # of the grid, by the prior
+        for name, zero in ZERO.items():
+            priors = [_prior_weights(axis, zero) for axis in self.axes]
+            weights = priors[0][:, None] * priors[1] * np.exp(self.evidence - self.evidence.max())
+            posteriors[name] = (weights / weights.sum()).ravel()
         proposal = np.mean(list(posteriors.values()), axis=0)
         places = (np.arange(count) + random.random()) / count
         chosen = np.minimum(np.searchsorted(np.cumsum(proposal), places), proposal.size - 1)

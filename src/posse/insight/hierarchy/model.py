@@ -83,29 +83,20 @@ def posterior_interval(values: np.ndarray, weights: dict[str, np.ndarray], level
 class PlayerModel:
     """Posterior draws of the players' mean rewards, and what they say, in the user's reward units."""
 
-    draws: np.ndarray
-    """The players' means, [draw, player, arm]."""
+    draws: np.ndarray  # the players' means, [draw, player, arm]
     weights: dict[str, np.ndarray]
     """The weight of each draw for the low end, the middle and the high end of an interval, [draw]."""
-    there: tuple[np.ndarray, np.ndarray]
-    """Which players and which arms have data; only these count in spreads."""
-    unit: float
-    """The length of the reward range."""
-    dispersion: float
-    """The rewards' variance as a share of m (1 − m); 1 for rewards of 0 and 1."""
-    level_p: float
-    """p-value of the test that all players have the same level."""
-    contrast_p: float
-    """p-value of the test that each arm does the same for all players; NaN where the data cannot tell."""
+    there: tuple[np.ndarray, np.ndarray]  # which players and which arms have data; only these count in spreads
+    unit: float  # the length of the reward range
+    dispersion: float  # the rewards' variance as a share of m (1 − m); 1 for rewards of 0 and 1
+    level_p: float  # p-value of the test that all players have the same level
+    contrast_p: float  # p-value of the test that each arm does the same for all players; NaN where the data cannot tell
     difference_p: float
     """p-value of the test that players do not differ at all. It may be small where the others are not: few players can
     be shown to differ long before levels are told from contrasts."""
-    scales: np.ndarray
-    """Standard deviations of levels and of contrasts on the logit scale, [draw, 2]."""
-    noise: float
-    """The typical sampling variance of a cell on the logit scale."""
-    cells: NormalCells
-    """The cells' likelihoods on the logit scale."""
+    scales: np.ndarray  # standard deviations of levels and of contrasts on the logit scale, [draw, 2]
+    noise: float  # the typical sampling variance of a cell on the logit scale
+    cells: NormalCells  # the cells' likelihoods on the logit scale
 
     @property
     def comparable(self) -> bool:
@@ -193,15 +184,10 @@ def pair_spread(means: np.ndarray) -> np.ndarray:
     >>> pair_spread(np.array([[[0.1, 0.5], [0.3, 0.5]]])).round(9).tolist()
     [[0.2, 0.0]]
     """
-    players = means.shape[1]
-    apart = [np.abs(means - np.roll(means, offset, axis=1)) for offset in _offsets(players)]
+    half, most = means.shape[1] // 2, max(MOST_PAIRS // max(means.shape[1], 1), 1)
+    offsets = np.unique(np.linspace(1, half, min(half, most)).astype(int))  # each pairs every player with another
+    apart = [np.abs(means - np.roll(means, offset, axis=1)) for offset in offsets]
     return np.quantile(np.concatenate(apart, axis=1), PAIRS, axis=1) if apart else np.zeros(means[:, 0].shape)
-
-
-def _offsets(players: int) -> np.ndarray:
-    """Shifts that pair each player with others: all that give different pairs, or some if there are many."""
-    most = max(MOST_PAIRS // max(players, 1), 1)
-    return np.unique(np.linspace(1, players // 2, min(players // 2, most)).astype(int))
 
 
 def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> PlayerModel:
@@ -231,7 +217,7 @@ def fit(counts: Counts, squares: np.ndarray | None = None, *, seed: int = 0) -> 
         overall,
         _p_value(level_ratio),
         _p_value(contrast_ratio) if grid.tells_contrasts else math.nan,
-        _p_value_of_two(ratio) if grid.tells_contrasts else _p_value(ratio),
+        _p_value(ratio, parameters=2 if grid.tells_contrasts else 1),
         scales,
         grid.noise(),
         NormalCells(grid.sites, np.exp(grid.cells.factors), grid.cells.center),
@@ -262,14 +248,13 @@ def dispersions(pulls: np.ndarray, sums: np.ndarray, squares: np.ndarray | None)
     return np.clip(by_arm * noisier[:, None], LEAST_DISPERSION, 1.0), float(np.clip(overall, LEAST_DISPERSION, 1.0))
 
 
-def _p_value(ratio: float) -> float:
-    """The p-value of a likelihood ratio test at the edge: half of a χ² variable with one degree of freedom."""
-    return 0.5 * math.erfc(math.sqrt(max(ratio, 0.0) / 2))
+def _p_value(ratio: float, parameters: int = 1) -> float:
+    """The p-value of a likelihood ratio test at the edge: half of a χ² variable with one degree of freedom.
 
-
-def _p_value_of_two(ratio: float) -> float:
-    """The same with two parameters at the edge: a half of χ² with one degree of freedom, a quarter of it with two."""
-    return _p_value(ratio) + 0.25 * math.exp(-max(ratio, 0.0) / 2)
+    With two parameters at the edge, a quarter of χ² with two degrees is added.
+    """
+    of_one = 0.5 * math.erfc(math.sqrt(max(ratio, 0.0) / 2))
+    return of_one if parameters == 1 else of_one + 0.25 * math.exp(-max(ratio, 0.0) / 2)
 
 
 def interaction_freedom(known: np.ndarray) -> int:

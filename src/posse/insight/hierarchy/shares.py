@@ -152,19 +152,15 @@ class ShareDraws(NamedTuple):
 class AttributeShares:
     """What each attribute explains of how players differ, and what its values do."""
 
-    values: dict[str, tuple[str, ...]]
-    """The values of each attribute that players with data have."""
-    players: dict[str, np.ndarray]
-    """How many players have each of them, [value]."""
+    values: dict[str, tuple[str, ...]]  # the values of each attribute that players with data have
+    players: dict[str, np.ndarray]  # how many players have each of them, [value]
     levels: ShareDraws
     """Of the variance of levels, which are means over the arms, on the logit scale; parts are the attributes in their
     order, then the rest."""
-    contrasts: ShareDraws | None
-    """The same of contrasts; None where the data cannot tell them from levels."""
+    contrasts: ShareDraws | None  # the same of contrasts; None where the data cannot tell them from levels
     means: dict[str, np.ndarray]
     """Draws of the mean reward of the players with each value, [draw, value, arm]; NaN for arms without data."""
-    draws: np.ndarray
-    """The players' means, [draw, player, arm], of the players and arms that have data."""
+    draws: np.ndarray  # the players' means, [draw, player, arm], of the players and arms that have data
 
 
 def attribute_shares(counts: Counts, model: PlayerModel, seed: int = 0) -> AttributeShares:
@@ -185,7 +181,7 @@ def attribute_shares(counts: Counts, model: PlayerModel, seed: int = 0) -> Attri
         np.array([-1 if value is None else values[name].index(value) for value in each])
         for name, each in attributes.items()
     ]
-    levels, contrasts, means, draws = _sample(model, counts.low, there, arms, codes, np.random.default_rng(seed))
+    levels, contrasts, means, draws = _sample(model, counts.low, codes, np.random.default_rng(seed))
     filled = {}
     for name, drawn in zip(values, means, strict=True):
         filled[name] = np.full((*drawn.shape[:2], len(counts.arms)), np.nan)
@@ -195,16 +191,11 @@ def attribute_shares(counts: Counts, model: PlayerModel, seed: int = 0) -> Attri
 
 
 def _sample(
-    model: PlayerModel,
-    low: float,
-    there: np.ndarray,
-    arms: np.ndarray,
-    codes: list[np.ndarray],
-    random: np.random.Generator,
+    model: PlayerModel, low: float, codes: list[np.ndarray], random: np.random.Generator
 ) -> tuple[ShareDraws, ShareDraws, list[np.ndarray], np.ndarray]:
     """Draws for levels and for contrasts, of means by value for each attribute, and of means by player."""
-    t, h = (each[np.ix_(there, arms)] for each in model.cells.sites)
-    contrasts = Part(codes, model.cells.factors[arms] * model.tells_contrasts)  # factors of 0: there are none
+    t, h = (each[np.ix_(*model.there)] for each in model.cells.sites)
+    contrasts = Part(codes, model.cells.factors[model.there[1]] * model.tells_contrasts)  # factors of 0: there are none
     levels = Part(codes, np.ones(1))
     sweeps = int(np.clip(WORK // (SQUARES.size * t.size), FEWEST_SWEEPS, MOST_SWEEPS))
     often = max(4, t.size * sum(each.shape[1] for each in levels.members) ** 2 // DENSE)

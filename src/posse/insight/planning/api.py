@@ -1,7 +1,5 @@
 """plan: what sharing would save, and what a wrong ε would cost, before an experiment is run."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -9,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import whole
-from posse.extras import extra
 from posse.insight.columns import Columns
-from posse.insight.planning.planned_run import PlannedRun, from_guess, from_history
+from posse.insight.hierarchy.data import PlayerData
+from posse.insight.planning.planned_run import PlannedRun, PlanRequest, from_guess, from_history
 from posse.insight.planning.policies import LEARNED, PolicyRoles, check_policies, plan_policies
 from posse.insight.planning.text import SIDES, conclusions, policy_table, table_title, to_text
 from posse.notebook import PRINT, Summarized, Summary
@@ -137,10 +135,9 @@ class Plan(Summarized, PlannedRun, PolicyRoles):
         """What the numbers say, in sentences."""
         return conclusions(self)
 
-    def figure(self) -> Figure:
+    def figure(self) -> "Figure":
         """Rewards lost as decisions go by, and what a wrong ε costs: a matplotlib figure."""
-        with extra("experiments", "a figure"):
-            from posse.insight.planning.figure import draw
+        from posse.insight.planning.figure import draw
 
         return draw(self)
 
@@ -249,18 +246,19 @@ def plan(
     count = None if problems is None else whole("problems", problems, least=2)
     guess: dict[str, Any] = {"players": players, "arms": arms, "effect": effect, "base": base}
     guess |= {"explained": explained, "values": values}
-    both: dict[str, Any] = {"decisions": decisions, "days": days, "epsilon": epsilon, "count": count, "seed": seed}
+    asked = PlanRequest(decisions, days, epsilon, count, seed)
     if history is None:
         if reward_range is not None:
             raise ValueError(f"reward_range={reward_range!r}, but a guess is about rewards of 0 and 1; leave it out")
         if attributes is not None:
             raise ValueError(f"attributes={attributes!r}, but those are of a history; a guess has explained and values")
-        run = from_guess(**guess, **both)
+        run = from_guess(asked, guess)
     else:
         for name, value in guess.items():
             if value is not None:
                 raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
-        run = from_history(history, Columns(player, arm, reward, id=id), reward_range, attributes, **both)
+        data = PlayerData.read(history, Columns(player, arm, reward, id=id), reward_range, attributes)
+        run = from_history(asked, data)
     chosen = None if policies is None else check_policies(policies, run.low, run.high)
     simulated, roles = plan_policies(run.epsilon, run.high - run.low, chosen, run.given_epsilon)
     options: dict[str, Any] = {"seed": seed, "schedule": run.schedule, "checkpoints": CHECKPOINTS, "threads": threads}

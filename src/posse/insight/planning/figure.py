@@ -1,15 +1,10 @@
 """The picture of a plan: rewards lost as decisions go by, and what a wrong ε costs."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 
+from posse.figures import matplotlib
 from posse.figures.canvas import label_ends, legend_label, new_figure, round_numbers, thousands
 from posse.figures.policy_looks import variant
 from posse.figures.style import INK, OTHER_COLORS, PRINT, SOFT
@@ -17,10 +12,13 @@ from posse.policies.base import Look, Policy
 from posse.simulation.statistics import paired_difference
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from posse.insight.planning.api import Plan
 
 
-def draw(plan: Plan) -> Figure:
+def draw(plan: "Plan") -> "Figure":
     """Left, rewards lost over traffic for each policy compared; right, at the end, against the assumed ε."""
     with matplotlib.rc_context(PRINT):
         figure = new_figure(9.6, 3.7)
@@ -34,7 +32,7 @@ def draw(plan: Plan) -> Figure:
         return figure
 
 
-def _draw_traffic(axes: Axes, plan: Plan) -> None:
+def _draw_traffic(axes: "Axes", plan: "Plan") -> None:
     traffic = np.insert(plan.traffic, 0, 0.0)  # nothing is lost before the first decision
     if plan.days is not None:
         traffic *= plan.days / traffic[-1]
@@ -56,7 +54,7 @@ def _draw_traffic(axes: Axes, plan: Plan) -> None:
     label_ends(axes)
 
 
-def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
+def _draw_wrong_epsilon(axes: "Axes", plan: "Plan") -> None:
     across = np.array([plan.sweep_epsilons[0] / 1.1, plan.sweep_epsilons[-1] * 1.1])
     policies, alone = plan.result.policies, plan.lost[plan.alone]
     for policy in (plan.alone, plan.pooled, plan.learned):
@@ -72,7 +70,7 @@ def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
         "right ε", (plan.epsilon, 0.02), (3, 0), xycoords=("data", "axes fraction"), textcoords="offset points"
     )
     shown = [e for e in plan.sweep_epsilons if np.isclose(e / plan.epsilon, (1 / 10, 1 / 3, 1, 3, 10)).any()]
-    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_locator(matplotlib.ticker.NullLocator())
     axes.set_xticks(shown, [f"{epsilon:.3g}" for epsilon in shown])
     axes.set_title("What a wrong ε costs")
     axes.set_xlabel("ε given to the policy")
@@ -81,7 +79,7 @@ def _draw_wrong_epsilon(axes: Axes, plan: Plan) -> None:
     label_ends(axes)
 
 
-def _looks(plan: Plan) -> dict[int, Look]:
+def _looks(plan: "Plan") -> dict[int, Look]:
     """The look of each policy compared: the algorithm's own, paler if only a constant differs."""
     kinds: dict[type[Policy], list[int]] = {}
     for policy in sorted(plan.compared, key=lambda number: number not in (plan.alone, plan.right)):
@@ -98,7 +96,9 @@ def _look(policy: Policy, place: int = 0) -> Look:
     return policy.look or Look(OTHER_COLORS[place % len(OTHER_COLORS)], "-", "", "")
 
 
-def _curve(axes: Axes, x: np.ndarray, lost: np.ndarray, alone: np.ndarray, look: Look, name: str, **style: Any) -> None:
+def _curve(
+    axes: "Axes", x: np.ndarray, lost: np.ndarray, alone: np.ndarray, look: Look, name: str, **style: Any
+) -> None:
     """Draw the mean of `lost[place, problem]`, and the interval of its difference to learning alone around it."""
     mean = lost.mean(axis=1)
     intervals = [paired_difference(differences) for differences in lost - alone]

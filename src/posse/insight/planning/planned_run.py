@@ -1,17 +1,14 @@
 """The run that is planned: players, arms, traffic and where its problems come from, checked."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from posse.attribute_effects import AttributeEffects
 from posse.attributes import CATEGORY
 from posse.checks import number, whole
-from posse.insight.columns import Columns
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import PlayerModel
 from posse.insight.hierarchy.shares import AttributeShares
@@ -23,7 +20,8 @@ from posse.rewards import Bernoulli, Beta
 from posse.schedule import Concurrent, Random, Schedule
 from posse.text import listed
 
-PLAYERS, ARMS, DECISIONS, EPSILON, EFFECT, BASE = 12, 3, 2000, 0.05, 0.03, 0.2
+GUESS = {"players": 12, "arms": 3, "effect": 0.03, "base": 0.2}  # what is taken if nothing is said
+DECISIONS, EPSILON = 2000, 0.05
 WORK = 250_000_000  # decisions to simulate by default: about ten seconds on two cores
 FEWEST, MOST = 10, 100  # problems
 ATTRIBUTE, EXPLAINED, VALUES = "segment", 0.5, 4  # of a guess, if one of the numbers is given
@@ -60,74 +58,56 @@ class PlannedRun:
         return Concurrent() if (self.decisions == busiest).all() else Random((self.decisions / busiest).tolist())
 
 
-def from_guess(
-    players: int | None,
-    arms: int | None,
-    effect: float | None,
-    base: float | None,
-    explained: float | None,
-    values: int | None,
-    *,
-    decisions: float | Sequence[float] | None,
-    days: int | None,
-    epsilon: float | None,
-    count: int | None,
-    seed: int,
-) -> PlannedRun:
-    """The run that a guess describes, with defaults for what is omitted, and `count` problems."""
-    decisions = DECISIONS if decisions is None else decisions
-    if players is None:
-        players = PLAYERS if np.ndim(decisions) == 0 else np.size(decisions)
-    players = whole("players", players, least=2)
-    arms = whole("arms", ARMS if arms is None else arms, least=2)
-    traffic = _traffic(decisions, days, players)
-    epsilon = number("epsilon", EPSILON if epsilon is None else epsilon, above=0, most=1)
-    effect = number("effect", EFFECT if effect is None else effect, least=0, most=1)
-    base = number("base", BASE if base is None else base, least=0, most=1)
+class PlanRequest(NamedTuple):
+    """What is asked of a plan from a guess and from data alike; None if it is omitted."""
+
+    decisions: float | Sequence[float] | None
+    days: int | None
+    epsilon: float | None
+    problems: int | None
+    seed: int
+
+
+def from_guess(asked: PlanRequest, guess: Mapping[str, Any]) -> PlannedRun:
+    """The run that a guess describes, with defaults for what is omitted, and its problems."""
+    given = GUESS | {name: value for name, value in guess.items() if value is not None}
+    decisions = DECISIONS if asked.decisions is None else asked.decisions
+    if guess["players"] is None and np.ndim(decisions):
+        given["players"] = np.size(decisions)
+    players, arms = (whole(name, given[name], least=2) for name in ("players", "arms"))
+    traffic = _traffic(decisions, asked.days, players)
+    epsilon = number("epsilon", EPSILON if asked.epsilon is None else asked.epsilon, above=0, most=1)
+    effect, base = (number(name, given[name], least=0, most=1) for name in ("effect", "base"))
     right, narrowest = _room(base, effect, epsilon)
-    names = [tuple(f"{what} {place + 1}" for place in range(n)) for what, n in (("player", players), ("arm", arms))]
-    known = None
-    if explained is not None or values is not None:
-        values = whole("values", VALUES if values is None else values, least=2, most=players)
-        share = number("explained", EXPLAINED if explained is None else explained, least=0, most=1)
+    assumed, known = guess_in_words(base, effect, epsilon, right, narrowest), None
+    if "explained" in given or "values" in given:
+        values = whole("values", given.get("values", VALUES), least=2, most=players)
+        share = number("explained", given.get("explained", EXPLAINED), least=0, most=1)
         known = AttributeEffects({ATTRIBUTE: values}, players=players, arms=arms, explained=share)
-    number_of = count or _affordable(traffic)
-    problems = guessed_problems(players, arms, right, effect, base, count=number_of, seed=seed, known=known)
-    assumed = guess_in_words(base, effect, epsilon, right, narrowest)
-    if known is not None:
         assumed += (
             f"The players have an attribute with {values} values. It explains {100 * share:.0f} % of the variance "
             "between their means, and the rest is their own. Policies that use attributes, such as PosseTS, are told.",
         )
+    count = asked.problems or _affordable(traffic)
+    problems = guessed_problems(players, arms, right, effect, base, count=count, seed=asked.seed, known=known)
+    names = [tuple(f"{what} {place + 1}" for place in range(n)) for what, n in (("player", players), ("arm", arms))]
     return PlannedRun(names[0], names[1], traffic, 0.0, 1.0, None, problems, right, assumed, None)
 
 
-def from_history(
-    history: Any,
-    columns: Columns,
-    reward_range: tuple[float, float] | None,
-    attributes: str | Iterable[str] | None,
-    *,
-    decisions: float | Sequence[float] | None,
-    days: int | None,
-    epsilon: float | None,
-    count: int | None,
-    seed: int,
-) -> PlannedRun:
-    """The run that historical data describes, and `count` problems that the data leaves possible."""
-    source = PlayerData.read(history, columns, reward_range, attributes)
-    counts = source.counts
+def from_history(asked: PlanRequest, data: PlayerData) -> PlannedRun:
+    """The run that historical data describes, and problems that the data leaves possible."""
+    counts, epsilon = data.counts, asked.epsilon
     _check(counts)
-    unit = counts.high - counts.low
     if epsilon is not None:
-        epsilon = number("epsilon", epsilon, above=0, most=unit)
-    if decisions is None and days is not None:
-        raise ValueError(f"days={days}, but how many decisions a day is not said; give decisions too")
-    pulls = counts.pulls.sum(axis=1)
-    traffic = np.maximum(pulls, 1) if decisions is None else _traffic(decisions, days, len(counts.players))
-    model = source.model
-    known = None if source.shares is None else (counts, source.shares)
-    problems = problems_of(model, counts.low, count or _affordable(traffic), seed, known)
+        epsilon = number("epsilon", epsilon, above=0, most=counts.high - counts.low)
+    if asked.decisions is None and asked.days is not None:
+        raise ValueError(f"days={asked.days}, but how many decisions a day is not said; give decisions too")
+    if asked.decisions is None:
+        traffic = np.maximum(counts.pulls.sum(axis=1), 1)
+    else:
+        traffic = _traffic(asked.decisions, asked.days, len(counts.players))
+    model, known = data.model, None if data.shares is None else (counts, data.shares)
+    problems = problems_of(model, counts.low, asked.problems or _affordable(traffic), asked.seed, known)
     spread = model.spread()
     right = float(f"{max(spread.value, PART * spread.high):.2g}")
     assumed = history_in_words(counts, model, right, epsilon)

@@ -1,7 +1,5 @@
 """The policies that a plan simulates: those to compare, and RobustAgg-TS with the right ε and wrong ones."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable
@@ -54,7 +52,9 @@ def plan_policies(
     """
     sharing = {factor: _sharing(factor * epsilon, unit) for factor in FACTORS if factor * epsilon <= unit}
     beside = [] if given is None else [_sharing(given, unit)]
-    compared: list[Policy] = [ALONE, *beside, *(_default(sharing) if chosen is None else [LEARNED, *chosen])]
+    if chosen is None:
+        chosen = [LEARNED_ALONE, *(sharing[factor] for factor in (1 / 3, 1, 3) if factor in sharing), NaiveAgg()]
+    compared: list[Policy] = [ALONE, *beside, LEARNED, *chosen]
     policies, numbers = _distinct([*compared, *sharing.values(), NaiveAgg()])
     return policies, PolicyRoles(
         tuple(dict.fromkeys(numbers[: len(compared)])),
@@ -92,22 +92,17 @@ def _sharing(epsilon: float, unit: float) -> Policy:
     return RobustAggTS(epsilon / unit, label=f"RobustAgg-TS({epsilon:.3g})")
 
 
-def _default(sharing: dict[float, Policy]) -> list[Policy]:
-    """PosseTS and its like alone, sharing with the right ε and with wrong ones, and pooling."""
-    return [LEARNED, LEARNED_ALONE, *(sharing[factor] for factor in (1 / 3, 1, 3) if factor in sharing), NaiveAgg()]
-
-
 def _distinct(policies: list[Policy]) -> tuple[list[Policy], list[int]]:
     """The policies without repetition, and for each of the given ones its place among them."""
+
+    def same(policy: Policy, other: Policy) -> bool:
+        """Whether they are equal up to rounding in their constants (3 · 0.05 is not 0.15)."""
+        return type(policy) is type(other) and all(map(math.isclose, policy.constants(), other.constants()))
+
     kept: list[Policy] = []
     numbers = []
     for policy in policies:
-        numbers.append(next((place for place, other in enumerate(kept) if _same(policy, other)), len(kept)))
+        numbers.append(next((place for place, other in enumerate(kept) if same(policy, other)), len(kept)))
         if numbers[-1] == len(kept):
             kept.append(policy)
     return kept, numbers
-
-
-def _same(policy: Policy, other: Policy) -> bool:
-    """Whether two policies are equal up to rounding in their constants (3 · 0.05 is not 0.15)."""
-    return type(policy) is type(other) and all(map(math.isclose, policy.constants(), other.constants()))

@@ -1,7 +1,5 @@
 """watch: do choices and rewards come as they should, and what does the adaptive part earn?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,7 +9,7 @@ import numpy as np
 from posse.checks import number
 from posse.confidence import interval
 from posse.insight.watching import text
-from posse.insight.watching.evidence import EffectEvidence, ShareAlarm, ShareEvidence, WatchEvidence
+from posse.insight.watching.evidence import EffectEvidence, ShareAlarm, WatchEvidence
 from posse.insight.watching.log_blocks import LogBlocks, log_blocks, takes_default
 from posse.notebook import PRINT, Summarized, Summary
 from posse.outcomes import Outcome, declared
@@ -95,7 +93,7 @@ class Watch(Summarized):
         """Everything as plain data that JSON can hold; NaN and infinities become None."""
         return dict(plain(self))
 
-    def figure(self) -> Figure:
+    def figure(self) -> "Figure":
         """What was chosen beside what was expected, and the effects, over the decisions."""
         from posse.insight.watching.figure import draw
 
@@ -161,16 +159,16 @@ def watch_of(
 ) -> Watch:
     """What the evidence says, in the units of the rewards; `arms` are the names of all arms."""
     kinds = {"choices": evidence.choices, "rewards": evidence.answers}
-    checks = [_check(name, found) for name, found in kinds.items() if found is not None]
+    checks = [
+        ShareCheck(name, found.count, found.level, found.peak, found.alarm, tuple(found.path()))
+        for name, found in kinds.items()
+        if found is not None
+    ]
     effects = ("holdout", evidence.against_holdout), (str(setup.get("control")), evidence.against_control)
     scale = setup["high"] - setup["low"]
     found = [_effect(name, each, scale) for name, each in effects if each is not None and each.count]
     notes, made = [*text.missing(evidence, setup), *notes], evidence.choices.count
     return Watch(made, evidence.answered, tuple(arms), tuple(checks), tuple(found), tuple(guards), tuple(notes))
-
-
-def _check(about: str, found: ShareEvidence) -> ShareCheck:
-    return ShareCheck(about, found.count, found.level, found.peak, found.alarm, tuple(found.path()))
 
 
 def _effect(against: str, found: EffectEvidence, scale: float) -> Effect:

@@ -18,8 +18,6 @@ has the mean Σ d(a) μ(a) whatever g is, so g may be moved until X is bounded b
 `confidence.running_low` bounds the average of these means.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,7 +47,7 @@ class DecisionBlock:
     reward: np.ndarray  # on [0, 1]; NaN where none came
     equal: np.ndarray | None = None  # the holdout's law, [row, arm]; None if arms on offer have equal shares
 
-    def taken(self, rows: slice | np.ndarray) -> DecisionBlock:
+    def taken(self, rows: slice | np.ndarray) -> "DecisionBlock":
         """Only these rows."""
         equal = None if self.equal is None else self.equal[rows]
         return DecisionBlock(self.player[rows], self.arm[rows], self.probabilities[rows], self.reward[rows], equal)
@@ -130,16 +128,11 @@ class Trail:
 class ShareAlarm:
     """An arm was chosen more or less often than its probabilities say."""
 
-    arm: int | None
-    """The arm's place; None for whichever arm was the likeliest in a decision."""
-    observed: float
-    """Its share of the decisions from `began` to `noticed`."""
-    expected: float
-    """What its probabilities in these decisions say."""
-    began: int
-    """How many decisions there were before it began: the likeliest number."""
-    noticed: int
-    """How many decisions there were when the alarm was raised."""
+    arm: int | None  # the arm's place; None for whichever arm was the likeliest in a decision
+    observed: float  # its share of the decisions from `began` to `noticed`
+    expected: float  # what its probabilities in these decisions say
+    began: int  # how many decisions there were before it began: the likeliest number
+    noticed: int  # how many decisions there were when the alarm was raised
 
 
 def _still_to_begin(begun: np.ndarray | int) -> Any:
@@ -186,7 +179,8 @@ class ShareEvidence:
             new = np.log(share)[:, None, None] - (path - steps)
         totals = path + np.logaddexp(self._totals, np.logaddexp.accumulate(new, axis=0))
         looks = self.count + np.append(starts[1:], size)
-        by_arm = log_sum(totals) - math.log(TILTS.size) + self._log_shares()
+        # Of the level, the likeliest arm and each arm have shares; arms that may come later have a half in all.
+        by_arm = log_sum(totals) - math.log(TILTS.size) + np.log(shares(self._sums.shape[1], 1 + self._first))
         evidence = log_sum(by_arm)
         self.trail.add(looks, sums)
         self.peak = max(self.peak, float(evidence.max()))
@@ -199,10 +193,6 @@ class ShareEvidence:
         """At looks in the past and now: how many decisions, and each arm's choices beyond what was expected."""
         for at, (chosen, expected) in (self.trail.points | {self.count: self._sums}).items():
             yield at, *(chosen - expected)[1:].tolist()
-
-    def _log_shares(self) -> np.ndarray:
-        """Of the level, for the likeliest arm and each arm; arms that may come later have a half in all."""
-        return np.log(shares(self._sums.shape[1], 1 + self._first))
 
     def _raised(self, which: int, totals: np.ndarray, noticed: int, sums: np.ndarray) -> ShareAlarm:
         """The alarm; it began where the shares since then fit their probabilities worst, by the likelihood."""

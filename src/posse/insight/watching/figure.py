@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from posse.figures import matplotlib
+from posse.figures.canvas import finish, new_figure, round_numbers
 from posse.figures.style import BAND, BLUE, HOUSE, INK, OTHER_COLORS
 from posse.text import figure_label
 
@@ -20,10 +22,6 @@ MOST = 6  # arms in a panel: those farthest from what was expected
 
 def draw(watch: Watch) -> Figure:
     """A panel for each check and each effect."""
-    import matplotlib
-
-    from posse.figures.canvas import finish, new_figure, round_numbers
-
     count = len(watch.checks) + len(watch.effects)
     with matplotlib.rc_context(HOUSE):
         figure = new_figure(7.2, 0.4 + 2.1 * count)

@@ -1,14 +1,12 @@
 """A whole log as blocks of decisions: in the order in which they were made, and in which their rewards came."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from posse.insight.logs import Log, read_log, with_range
+from posse.insight.logs import Log, read_log
 from posse.insight.watching.evidence import DecisionBlock
 from posse.learner.shares import equal_shares
 
@@ -19,19 +17,16 @@ _COLUMNS = ("propensity", "observed", "decision", "round", "probabilities", "out
 class LogBlocks:
     """The decisions of a learner's log whose probabilities are known."""
 
-    log: Log
-    """All rows of the log, in its order."""
-    choices: DecisionBlock
-    """In the order in which they were made."""
+    log: Log  # all rows of the log, in its order
+    choices: DecisionBlock  # in the order in which they were made
     answers: DecisionBlock
     """Those with rewards, in the order in which the rewards came; see `WatchEvidence.add_answers`."""
-    unknown: int
-    """Decisions without probabilities, from an older posse."""
+    unknown: int  # decisions without probabilities, from an older posse
 
 
 def log_blocks(source: Any) -> LogBlocks:
     """Read a learner's log: a Parquet file, an Arrow table, or a learner."""
-    log = with_range(read_log(source, also=_COLUMNS))
+    log = read_log(source, also=_COLUMNS)
     if log.probabilities is None or log.is_decision is None or log.observed is None or log.rounds is None:
         raise ValueError(
             "the log does not say how likely every arm was in each decision: expected a learner's log with the column "
