@@ -17,6 +17,7 @@ from posse.bench.setting import ARMS, EPSILON, PLAYERS, timed
 from posse.generate import subpar
 from posse.learner import Learner
 from posse.policies.base import Policy
+from posse.policies.beta_ts import BetaTS
 from posse.policies.hier_ts import HierTS
 from posse.policies.ind_ts import IndTS
 from posse.policies.posse_ts import PosseTS
@@ -42,7 +43,8 @@ def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> Itera
     The posse learners have `past` decisions behind them; one has none, to show that this does not matter.
     """
     pairs: dict[str, Pair] = {}
-    for policy in (RobustAggTS(EPSILON), HierTS(EPSILON / math.sqrt(12)), RobustAgg(EPSILON), IndTS(), *own):
+    sharing = RobustAggTS(EPSILON), HierTS(EPSILON / math.sqrt(12)), RobustAgg(EPSILON), PosseTS()
+    for policy in (*sharing, IndTS(), BetaTS(), *own):
         pairs[policy.label] = _posse_pair(policy, past)
     pairs[f"{RobustAggTS(EPSILON).label}, new"] = _posse_pair(RobustAggTS(EPSILON), 0)
     there = [name for name, module in RIVALS.items() if importlib.util.find_spec(module)]
