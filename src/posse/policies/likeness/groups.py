@@ -3,7 +3,7 @@
 import math
 
 from posse.compile import out_of_line
-from posse.policies.bound import barrier, dealt
+from posse.policies.bound import barrier, dealt, players_of, plus
 from posse.policies.fourth_root import clip
 from posse.policies.likeness.tables import (
     CENTER,
@@ -93,12 +93,12 @@ def settle(tables, groups):
             for group in dealt(lane, groups):
                 total = 1.0
                 for player in range(players):
-                    total += tables.of_player[player, SHARE + group]
+                    total = plus(total, tables.of_player[player, SHARE + group], lane, player)
                 tables.of_player[players, SHARE + group] = rows[WEIGHT, group]
-                rows[WEIGHT, group] = total / (players + groups)
+                rows[WEIGHT, group] = total / (players_of(lane, players) + groups)
     total = 0.0
     for player in range(players):
-        total += rows[TOTAL, player]
+        total = plus(total, rows[TOTAL, player], lane, player)
     barrier(lane)
     return total
 
