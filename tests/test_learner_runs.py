@@ -118,3 +118,12 @@ def test_a_player_asked_for_twice_in_a_round_is_told_the_same():
     learner.observe(learner.choose(who), 1.0)
     one, other = learner.choose([who, who])
     assert one.probabilities == other.probabilities
+
+
+def test_more_values_of_attributes_than_players_may_be_told_of():
+    """Scratch has a place for each value; that of the players alone would be too small."""
+    learner = posse.Learner(arms=["a", "b"], attributes={"town": "category", "road": "category"}, seed=1)
+    for player in range(300):
+        learner.join(str(player), {"town": f"town {player}", "road": f"road {player}"})
+    learner.observe(learner.choose("7"), 1.0)
+    assert sum(learner.probabilities("8").values()) == pytest.approx(1)

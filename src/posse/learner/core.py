@@ -210,8 +210,10 @@ class Core:
         """Make a summary from the players that have data; what it says of others is looked up when it is needed."""
         _, arms, players = state.statistics.shape
         columns = runs.last.size
-        summed = np.array([*state.summed[:2], players, *runs.times], np.int64)
-        small = self._cut(self._room(columns, arms), columns, arms)._replace(summed=summed)
+        small = self._cut(self._room(columns, arms), columns, arms)
+        small = small._replace(summed=np.concatenate([state.summed[:2], [players], runs.times]))
+        if small.work.size <= state.work.size:  # which is there already
+            small = small._replace(work=state.work.ravel()[: small.work.size].reshape(small.work.shape))
         fill_small(small, state, runs)
         small.of_player[:-1][self._late[runs.last]] = self._said_of_late
         new = self.kernels.observe(tuple(small), NO_PULLS, 0, log_T, self.constants)
@@ -230,8 +232,9 @@ class Core:
         late = [player for player in players if self._late[player]]
         if late:
             who = np.array(late)
-            state.of_player[who], self._late[who] = self._said_of_late, False
+            state.of_player[who] = self._said_of_late
             self.kernels.expect_players(state, who, log_T, self.constants)
+            self._late[who] = False  # last, in case another thread reads
 
     def look_up_all(self, state: State, log_T: float) -> None:
         """The same of all players."""
