@@ -231,14 +231,18 @@ class Core:
         """Write down what the last summary says of these players, where that is still to be done."""
         late = [player for player in players if self._late[player]]
         if late:
-            who = np.array(late)
-            state.of_player[who] = self._said_of_late
-            self.kernels.expect_players(state, who, log_T, self.constants)
-            self._late[who] = False  # last, in case another thread reads
+            self._write_down(state, np.array(late), log_T)
 
     def look_up_all(self, state: State, log_T: float) -> None:
         """The same of all players."""
-        self.look_up(state, np.flatnonzero(self._late).tolist(), log_T)
+        late = np.flatnonzero(self._late)
+        if late.size:
+            self._write_down(state, late, log_T)
+
+    def _write_down(self, state: State, late: np.ndarray, log_T: float) -> None:
+        state.of_player[late] = self._said_of_late
+        self.kernels.expect_players(state, late, log_T, self.constants)
+        self._late[late] = False  # last, in case another thread reads
 
     def _share(self, state: State, log_T: float) -> None:
         """Form everything that is shared, and let every player see it."""
