@@ -58,6 +58,8 @@ class TestPropensities:
             [(20.0, 1.125), (30.0, 1.5)],
             [(6.0, 1.0), (1.125, 1.875)],  # a node is rounded to 1 itself
             [(1.125, 1.5), (1.375, 1.25)],
+            [(2.0, 1.001), (1.5, 1.0005)],  # nearly no room between 1 and where next to nothing is left
+            [(1.001, 2.0), (30.5, 1.3), (4.25, 9.5)],
         ],
         ids=str,
     )

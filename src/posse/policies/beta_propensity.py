@@ -16,7 +16,9 @@ WIDTH = 2.0  # of a panel, in standard deviations of the narrowest density there
 ROUGH = 12.0  # below it, x^(a−1) with a fraction in a is too rough at 0 for wide panels; likewise b at 1
 NEXT_TO_END = 2.0**-53 - 1.0  # a node that is rounded to 0 or 1 itself has a logarithm that times 0 is no number
 NEGLIGIBLE = 1e-15  # the probability of what is left out at the lower end of the sweep
-EDGE = 1e-13  # the width of the panel at such an end; the next ones double
+AT_EDGE = 1e-14  # the most probability of a density in the panel at such an end, if it is not
+NARROWEST = 1e-13  # as narrow as this, which next to 1 has few digits already; the next panels double,
+COARSE = 1e-5  # or are four times as wide, as long as they are so narrow beside those in the middle
 
 NODES = np.sort(1.0 - BACK)  # down from a panel's upper end, in widths
 ORDER = NODES.size
@@ -54,22 +56,25 @@ def fill_beta_propensities(a, b, out, work):
         out[arm] = 0.0
         start, _ = ends_of(a[arm], b[arm])
         lowest = max(lowest, start)
-    count, x, rough_start, rough_end = 0, 0.0, False, False
+    count, x, low_edge, high_edge = 0, 0.0, 1.0, 1.0
     for arm in range(a.size):
         start, end = ends_of(a[arm], b[arm])
         if end > lowest:
             describe(a[arm], b[arm], end, arm, count, work)
             x = max(x, end)
-            rough_start |= start == 0.0 and is_rough(a[arm])
-            rough_end |= end == 1.0 and is_rough(b[arm])
+            if start == 0.0 and is_rough(a[arm]):
+                low_edge = min(low_edge, edge_of(a[arm], b[arm]))
+            if end == 1.0 and is_rough(b[arm]):
+                high_edge = min(high_edge, edge_of(b[arm], a[arm]))
             count += 1
     below = 1.0
     while x > lowest and below > NEGLIGIBLE and count > 1:
         width = min(panel_width(x, count, work), x)
-        if rough_start and x > EDGE:
-            width = min(width, 0.5 * x)
-        if rough_end:
-            width = min(width, max(1.0 - x, EDGE))
+        coarse = COARSE * width
+        if x > low_edge:
+            width = min(width, (0.75 if x < coarse else 0.5) * x)
+        if high_edge < 1.0:
+            width = min(width, max((3.0 if 1.0 - x < coarse else 1.0) * (1.0 - x), high_edge))
         middle = x - 0.5 * width
         half = x - middle  # rounded as the middle is, so that the next panel begins where this one ends
         below = integrate(middle, half, count, work)
@@ -91,6 +96,14 @@ def fill_beta_propensities(a, b, out, work):
 def is_rough(exponent):
     """Whether a density is rough at the end of [0, 1] where it vanishes like a power with this exponent, less 1."""
     return exponent < ROUGH and exponent != math.floor(exponent)
+
+
+def edge_of(a, b):
+    """How close to 0 next to nothing of a Beta law is left; with a and b exchanged, how close to 1.
+
+    Below w there is at most w^a (a + b)^a / Γ(a + 1), and Γ(a + 1) is more than (a / e)^a.
+    """
+    return max(AT_EDGE ** (1.0 / a) * a / (math.e * (a + b)), NARROWEST)
 
 
 def ends_of(a, b):
