@@ -69,7 +69,8 @@ class Core:
         self.coder = Coder(attributes)
         self._arrays: dict[str, np.ndarray] = {}
         self.has_data = np.zeros(0, np.bool_)  # of each player: whether it may have any; of `alike_without_data`
-        self._late = np.zeros(0, np.bool_)  # and whether what a summary says of it has yet to be looked up:
+        self.any_late = False  # whether what a summary says of some players has yet to be looked up,
+        self._late = np.zeros(0, np.bool_)  # and of which:
         self._said_of_late = np.zeros(len(policy.of_player))  # the row of `of_player` of all these
 
     def empty(self, players: Sequence[Sequence[Value]], arms: int, log_T: float) -> State:
@@ -225,6 +226,7 @@ class Core:
             state.of_player[who], state.of_player[players] = small.of_player[:-1][runs.some], small.of_player[-1]
             self._said_of_late = small.of_player[:-1][~runs.some][0]
             np.logical_not(self.has_data[:players], out=self._late[:players])
+            self.any_late = True
             self.kernels.expect_players(state, who, log_T, self.constants)
 
     def look_up(self, state: State, players: list[int], log_T: float) -> None:
@@ -238,6 +240,7 @@ class Core:
         late = np.flatnonzero(self._late)
         if late.size:
             self._write_down(state, late, log_T)
+        self.any_late = False
 
     def _write_down(self, state: State, late: np.ndarray, log_T: float) -> None:
         state.of_player[late] = self._said_of_late

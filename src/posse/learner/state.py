@@ -80,7 +80,8 @@ class LearnerState:
         """
         offers = np.array([own.get(player, offered) for player in players]) if own else offered[None]
         count, arms = len(players), offered.size
-        self.core.look_up(self.known, players, self._log_T())
+        if self.core.any_late:
+            self.core.look_up(self.known, players, self._log_T())
         out, drawn = np.empty((count, 4, arms)), np.empty((count, 4))
         scratch = np.empty((kernel.ROWS, arms)), np.empty((arms, self.core.scratch))
         rest = offers, self._mixture, self.decisions, self._key, out, drawn, *scratch
