@@ -308,7 +308,7 @@ class Estimate:
             seen = [i for i in self.arms if self.n[p][i] > 0]
             mean = [self.mean(p, i) for i in self.arms]
             far.append(sum(self.h(p, i) * (self.y(p, i) - mean[i]) ** 2 / (mean[i] * (1 - mean[i])) for i in seen))
-        worst = sorted(self.players, key=lambda p: -far[p])[:4]
+        worst = [p for p in sorted(self.players, key=lambda p: -far[p])[:4] if far[p] > 0] or [0]
         begun = [[self.begun_by(p, i) for i in self.arms] for p in worst]
         equal = [1 / (len(self.c) + 1)] * (len(self.c) + 1)
         others, totals = self.c, []

@@ -82,7 +82,8 @@ def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
     assert main(["bench", "--quick", *names, "--import", str(own), "--json", str(out)]) == 0
     shown = capsys.readouterr().out
     tables = {table["name"]: table["rows"] for table in json.loads(out.read_text())["tables"]}
-    assert list(tables) == ["policies", "simulator", "start", "learner", "many", "attributes", "propensities"]
+    of_learner = ["learner", "many", "crowd", "attributes", "propensities"]
+    assert list(tables) == ["policies", "simulator", "start", *of_learner]
     *policies, numpy, floor = tables["policies"]
     assert policies == ["Ind-UCB", "RobustAgg-TS(0.15)", "MeasuredTS(factor=0.25)"]
     costs = {name: {how: figure["value"] for how, figure in row.items()} for name, row in tables["policies"].items()}
@@ -91,6 +92,7 @@ def test_bench_measures_and_writes_json(capsys, tmp_path, monkeypatch):
         assert costs[name]["ns"] > costs[name]["ns"] / costs[name]["of floor"] > 0
         assert costs[name]["ns"] / costs[name]["of NumPy"] >= 0.999 * costs[numpy]["ns"] > costs[floor]["ns"] > 0
     assert tables["learner"]["MeasuredTS(factor=0.25)"]["median"]["value"] > 0
+    assert all(figure["value"] > 0 for row in tables["crowd"].values() for figure in row.values())
     measured = {name.split(",")[0]: row[""]["value"] for name, row in tables["simulator"].items() if row}
     assert measured["speed-up over naive.py"] > 1
     assert {"doubling T", "doubling M", "doubling K", "peak memory at T = 200"} <= set(measured)

@@ -181,10 +181,11 @@ class Coder:
 
     def coded(self, rows: Iterable[Sequence[Value]]) -> Coded:
         """Several players at once."""
-        made = [self.code(values) if self.parts else ([], []) for values in rows]
-        shape = (len(made), self.parts)
-        columns = np.array([columns for columns, _ in made], np.int64).reshape(shape)
-        weights = np.array([weights for _, weights in made], np.float64).reshape(shape)
+        players = list(rows)
+        shape = (len(players), self.parts)
+        columns, weights = np.empty(shape, np.int64), np.empty(shape)
+        for player, values in enumerate(players if self.parts else ()):
+            columns[player], weights[player] = self.code(values)
         return Coded(columns, weights, np.array(self.part_of, np.int64))
 
 

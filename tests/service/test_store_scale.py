@@ -47,7 +47,7 @@ def stored_rows(store):
 
 def assert_same(state, other):
     for name in (*state.core.kept, "totals", "contributions"):
-        ours, theirs = getattr(state.known, name), getattr(other.known, name)
+        ours, theirs = getattr(state.all_known(), name), getattr(other.all_known(), name)
         assert ours.tobytes() == theirs.tobytes(), name
     assert np.array_equal(state.waiting, other.waiting)
     assert list(state.player_roster) == list(other.player_roster)

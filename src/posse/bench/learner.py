@@ -2,19 +2,22 @@
 
 import importlib.util
 import itertools
+import json
 import math
 import random
 import statistics
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from posse.bench.report import BenchFigure, BenchTable
-from posse.bench.setting import ARMS, EPSILON, PLAYERS, timed
+from posse.bench.setting import ARMS, EPSILON, PLAYERS, printed_and_peak, worked
 from posse.generate import subpar
 from posse.learner import Learner
 from posse.policies.base import Policy
+from posse.policies.beta_ts import BetaTS
 from posse.policies.hier_ts import HierTS
 from posse.policies.ind_ts import IndTS
 from posse.policies.posse_ts import PosseTS
@@ -25,6 +28,9 @@ from posse.policies.robustagg_ts import RobustAggTS
 BLOCK = 40  # pairs that are timed together
 PAIR_BAR = 35.0  # µs for a choose and an observe
 MANY, MANY_BAR = 1000, 10.0  # players that are chosen for at once, and the most µs for each
+BUSY = 1000  # players that act, among many more,
+CROWD_BAR, CROWD_MEMORY_BAR = 100.0, 3000.0  # the most µs for a pair, and MB
+CROWD_PAIRS = 3 * BUSY
 ATTRIBUTE_BAR = 1.3  # times as long as by name may a choose by attributes take
 ATTRIBUTES = {"region": "category", "device": ["phone", "desktop"], "age": [30, 50]}
 PROPENSITY_BARS = {100: 50.0, 1_000_000: 200.0}  # µs, by the factor between the scales
@@ -34,13 +40,15 @@ Pair = Callable[[], None]
 """Choose an arm for the next player, and observe its reward."""
 
 
-def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> Iterator[BenchTable]:
+def measure_learner(blocks: int, past: int, crowd: int, own: Iterable[Policy] = ()) -> Iterator[BenchTable]:
     """Measure a choose and an observe over blocks, all contenders in turns; `own` are users' policies.
 
-    The posse learners have `past` decisions behind them; one has none, to show that this does not matter.
+    The posse learners have `past` decisions behind them; one has none, to show that this does not matter. Others have
+    `crowd` players.
     """
     pairs: dict[str, Pair] = {}
-    for policy in (RobustAggTS(EPSILON), HierTS(EPSILON / math.sqrt(12)), RobustAgg(EPSILON), IndTS(), *own):
+    sharing = RobustAggTS(EPSILON), HierTS(EPSILON / math.sqrt(12)), RobustAgg(EPSILON), PosseTS()
+    for policy in (*sharing, IndTS(), BetaTS(), *own):
         pairs[policy.label] = _posse_pair(policy, past)
     pairs[f"{RobustAggTS(EPSILON).label}, new"] = _posse_pair(RobustAggTS(EPSILON), 0)
     there = [name for name, module in RIVALS.items() if importlib.util.find_spec(module)]
@@ -48,7 +56,7 @@ def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> Itera
     times: dict[str, list[float]] = {name: [] for name in pairs}
     for _ in range(blocks):
         for name, pair in pairs.items():
-            times[name].append(timed(_block, pair) / BLOCK * 1e6)
+            times[name].append(worked(_block, pair) / BLOCK * 1e6)
     rows = {
         name: {
             "median": BenchFigure(statistics.median(found), most=None if name in RIVALS else PAIR_BAR),
@@ -64,6 +72,7 @@ def measure_learner(blocks: int, past: int, own: Iterable[Policy] = ()) -> Itera
         rows,
     )
     yield _measure_many(blocks)
+    yield _measure_crowd(crowd)
     yield _measure_attributes(blocks)
     yield BenchTable(
         "propensities",
@@ -108,9 +117,48 @@ def _measure_many(blocks: int) -> BenchTable:
         players = [str(player) for player in range(MANY)]
         learner = Learner(policy, [str(arm) for arm in range(ARMS)], players)
         learner.observe([(decision, 0.5) for decision in learner.choose(players)])
-        median = statistics.median(timed(learner.choose, players) for _ in range(blocks)) / MANY * 1e6
+        median = statistics.median(worked(learner.choose, players) for _ in range(blocks)) / MANY * 1e6
         rows[policy.label] = {"median": BenchFigure(median, most=MANY_BAR)}
     return BenchTable("many", f"A choose for {MANY:,} players at once: µs for each", rows)
+
+
+def _measure_crowd(players: int) -> BenchTable:
+    """A learner with a great many players of whom few act, in a process of its own."""
+    code = "import sys; from posse.bench.learner import print_crowd; print_crowd(sys.argv[1], int(sys.argv[2]))"
+    rows = {}
+    for policy in (RobustAggTS, PosseTS):
+        printed, peak = printed_and_peak(code, policy.__name__, str(players))
+        made, median, late, whole = json.loads(printed)
+        rows[policy.__name__] = {
+            "made, s": BenchFigure(made),
+            "median": BenchFigure(median, most=CROWD_BAR),
+            "99 %": BenchFigure(late),
+            "all, s": BenchFigure(whole),
+            "MB": BenchFigure(peak, most=CROWD_MEMORY_BAR),
+        }
+    title = f"A new learner with {players:,} players of whom {BUSY:,} act: µs for a choose and an observe"
+    return BenchTable("crowd", f"{title}, and what its first {CROWD_PAIRS:,} take together", rows)
+
+
+def print_crowd(policy: str, crowd: int) -> None:
+    """Print, as JSON, what it takes to make such a learner; then the median, the 99th percentile and the sum."""
+    made = {"RobustAggTS": RobustAggTS(EPSILON), "PosseTS": PosseTS()}[policy]
+    players, arms = [str(player) for player in range(crowd)], [str(arm) for arm in range(ARMS)]
+    Learner(made, arms, players[:MANY]).choose(players[0])  # compiled by now
+    start = time.process_time()
+    learner = Learner(made, arms, players, keep_log=False, player_limit=crowd)
+    making = time.process_time() - start
+    chance = random.Random(0)
+    busy, times = chance.sample(players, BUSY), []
+
+    def pair(player: str) -> None:
+        decision = learner.choose(player)
+        learner.observe(decision.id, float(chance.random() < 0.05 * (int(decision.arm) + 1)))
+
+    for number in range(CROWD_PAIRS):
+        times.append(worked(pair, busy[number % BUSY]))
+    median, late = np.percentile(times, [50, 99]) * 1e6
+    print(json.dumps([making, float(median), float(late), sum(times)]))
 
 
 def _measure_attributes(blocks: int) -> BenchTable:
@@ -120,7 +168,7 @@ def _measure_attributes(blocks: int) -> BenchTable:
     learner = Learner(arms=[str(arm) for arm in range(ARMS)], attributes=ATTRIBUTES)
     learner.observe([(decision, 0.5) for decision in learner.choose(players)])
     names = list(learner.players)
-    times = np.array([[timed(_choose_all, learner, each) for each in (names, players)] for _ in range(blocks)])
+    times = np.array([[worked(_choose_all, learner, each) for each in (names, players)] for _ in range(blocks)])
     by_name, by_attributes = np.median(times[1:], axis=0) / len(players) * 1e6  # the first is to warm up
     ratio = BenchFigure(float(by_attributes / by_name), most=ATTRIBUTE_BAR)
     row = {"by name": BenchFigure(float(by_name)), "by attributes": BenchFigure(float(by_attributes)), "ratio": ratio}
@@ -171,4 +219,4 @@ def _measure_propensities(factor: float, count: int) -> float:
     chance = np.random.default_rng(0)
     cases = [(chance.normal(size=ARMS), factor ** -chance.random(ARMS)) for _ in range(count)]
     propensities(*cases[0])
-    return statistics.median(timed(propensities, center, scale) for center, scale in cases) * 1e6
+    return statistics.median(worked(propensities, center, scale) for center, scale in cases) * 1e6

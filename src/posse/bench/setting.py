@@ -81,9 +81,22 @@ def timed(work: Callable[..., object], *args: object) -> float:
     return time.perf_counter() - start
 
 
+def worked(work: Callable[..., object], *args: object) -> float:
+    """How many seconds of processor time it takes, which other work on the machine hardly changes."""
+    start = time.process_time()
+    work(*args)
+    return time.process_time() - start
+
+
 def peak_megabytes(code: str, *arguments: str) -> float:
     """Run Python code in a process of its own, and return its peak memory in MB."""
-    return int(_run_alone(code + PEAK, arguments, {}).splitlines()[-1]) / 1e6
+    return printed_and_peak(code, *arguments)[1]
+
+
+def printed_and_peak(code: str, *arguments: str) -> tuple[str, float]:
+    """Run Python code in a process of its own, and return what it prints and its peak memory in MB."""
+    *printed, peak = _run_alone(code + PEAK, arguments, {}).splitlines()
+    return "\n".join(printed), int(peak) / 1e6
 
 
 def processor_seconds(code: str, *arguments: str, **environment: str) -> float:

@@ -43,6 +43,12 @@ FIRST_USE = """
 import pickle, sys, posse
 posse.simulate(posse.generate.subpar(5)[0], pickle.loads(bytes.fromhex(sys.argv[1])), 100)
 """
+FIRST_DECISION = """
+import pickle, sys, posse
+learner = posse.Learner(pickle.loads(bytes.fromhex(sys.argv[1])), ["a", "b"], ["one", "other"])
+learner.observe(learner.choose("one"), 1.0)
+"""
+LEARNERS = ("RobustAggTS", "PosseTS")  # whose first decision with an empty cache is measured too
 STARTS = {  # code, its argument, and the most processor seconds
     "import posse": ("import posse", "", 0.25),
     "posse --help": (COMMAND, "--help", 0.15),
@@ -113,7 +119,7 @@ def run(
     note("start-up")
     start = measure_start(() if quick else [policy for policy in policies if policy not in own], repetitions)
     note("the learner")
-    learner = measure_learner(10 if quick else 60, 500 if quick else 20_000, own)
+    learner = measure_learner(*((10, 500, 20_000) if quick else (60, 20_000, 1_000_000)), own)
     setup = f"M = {PLAYERS}, K = {ARMS}, mean over |I_5ε| = {', '.join(map(str, kernel.SUBPAR_COUNTS))}"
     costs = kernel.policy_rows(watch, policies, horizon, POLICY_BARS)
     return BenchReport(
@@ -135,10 +141,14 @@ def measure_start(policies: Iterable[Policy], repetitions: int) -> Rows:
         times = [processor_seconds(code, argument, PYTHONDONTWRITEBYTECODE="") for _ in range(repetitions)]
         rows[name] = single(min(times), most=most)  # the first one may have to write bytecode
     for policy in policies:
-        with tempfile.TemporaryDirectory() as empty:
-            seconds = processor_seconds(FIRST_USE, pickle.dumps(policy).hex(), NUMBA_CACHE_DIR=empty, POSSE_QUIET="1")
-        most = COMPILE_BARS.get(type(policy).__name__, 6.0)
-        rows[f"first use of {policy.label}, empty cache"] = single(seconds, most=most)
+        name = type(policy).__name__
+        uses = {"first use of": FIRST_USE} | (
+            {"a learner's first decision by": FIRST_DECISION} if name in LEARNERS else {}
+        )
+        for what, code in uses.items():
+            with tempfile.TemporaryDirectory() as empty:
+                seconds = processor_seconds(code, pickle.dumps(policy).hex(), NUMBA_CACHE_DIR=empty, POSSE_QUIET="1")
+            rows[f"{what} {policy.label}, empty cache"] = single(seconds, most=COMPILE_BARS.get(name, 6.0))
     return rows
 
 

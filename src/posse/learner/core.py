@@ -12,18 +12,19 @@ import numpy as np
 from posse.attributes import Attributes, Coder, Value
 from posse.compile import bind_all
 from posse.learner import kernel
+from posse.learner.runs import BOUND, LANE, Runs, fill_small, runs_of
 from posse.policies.base import Law, Policy
 from posse.policies.beta_propensity import BETA_SCRATCH
 from posse.policies.bindings import bindings, class_of
 from posse.policies.propensity import SCRATCH
 from posse.policies.refresh import Refresh
-from posse.policies.state import State, expect_everybody, fade, state_shapes, welcome
+from posse.policies.state import State, expect_players, fade, state_shapes, welcome
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 
 KERNELS = (
     *(kernel.choose, kernel.observe, kernel.evaluate, kernel.weigh, kernel.believe),
-    *(expect_everybody, welcome, fade),
+    *(expect_players, welcome, fade),
 )
 KEPT_TOO = {
     Refresh.SCHEDULE: ("indexed", "of_arm", "of_player", "of_value", "summed"),
@@ -38,7 +39,10 @@ ROOM = 16  # players, and columns of attributes, that arrays have room for at fi
 @functools.cache
 def kernels(policy: Any) -> SimpleNamespace:
     """The KERNELS of a policy class by name, compiled at their first call or taken from the disk cache."""
-    bound = bind_all(KERNELS, what=policy.name or policy.__name__, **bindings(policy, policy.statistics))
+    statistics = policy.statistics
+    with_runs = policy.alike_without_data
+    names = bindings(policy, statistics, lane=LANE) | BOUND if with_runs else bindings(policy, statistics)
+    bound = bind_all(KERNELS, what=policy.name or policy.__name__, **names)
     return SimpleNamespace(**{function.__name__: each for function, each in zip(KERNELS, bound, strict=True)})
 
 
@@ -64,6 +68,10 @@ class Core:
         self.scratch = BETA_SCRATCH if policy.law is Law.BETA else SCRATCH  # numbers for each arm
         self.coder = Coder(attributes)
         self._arrays: dict[str, np.ndarray] = {}
+        self.has_data = np.zeros(0, np.bool_)  # of each player: whether it may have any; of `alike_without_data`
+        self.any_late = False  # whether what a summary says of some players has yet to be looked up,
+        self._late = np.zeros(0, np.bool_)  # and of which:
+        self._said_of_late = np.zeros(len(policy.of_player))  # the row of `of_player` of all these
 
     def empty(self, players: Sequence[Sequence[Value]], arms: int, log_T: float) -> State:
         """Nothing observed yet; players are given by their attributes."""
@@ -75,19 +83,27 @@ class Core:
         """A state of zeros for players with these attributes."""
         coded = self.coder.coded(players)
         self._make_room(len(players), arms)
-        state = self._cut(len(players), arms)
+        state = self._cut(self._arrays, len(players), arms)
         if self.policy.of_value:
             state.columns[:], state.weights[:], state.part_of[:] = coded
         return state
 
     def _make_room(self, players: int, arms: int) -> None:
+        self._arrays = self._room(players, arms)
+        for array in self._cut(self._arrays, players, arms)[:-1]:  # all but scratch
+            array[:] = 0  # written to now, so that no decision has to wait for memory
+        more = np.zeros(roomy(players) - self.has_data.size, np.bool_)
+        self.has_data, self._late = np.append(self.has_data, more), np.append(self._late, more)
+
+    def _room(self, players: int, arms: int) -> dict[str, np.ndarray]:
+        """Arrays of zeros for so many players and some more."""
         room, columns = roomy(players), roomy(len(self.coder.part_of))
         shapes = state_shapes(self.policy, self.policy.statistics, room, arms, self.coder.parts, columns)
-        self._arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in shapes.items()}
+        return {name: np.zeros(shape, dtype) for name, (dtype, shape) in shapes.items()}
 
-    def _cut(self, players: int, arms: int) -> State:
-        """The arrays, cut to so many players and the columns that there are."""
-        arrays = dict(self._arrays)
+    def _cut(self, arrays: dict[str, np.ndarray], players: int, arms: int) -> State:
+        """Arrays, cut to so many players and the columns that there are."""
+        arrays = dict(arrays)
         for name in BY_PLAYER:
             if name in arrays and arrays[name].size:
                 arrays[name] = arrays[name][:, :, :players]
@@ -102,7 +118,7 @@ class Core:
         _, k, m = state.statistics.shape
         old, unseen = state, np.zeros(0)
         self._make_room(m, arms)
-        new = self._cut(m, arms)
+        new = self._cut(self._arrays, m, arms)
         if new.seen.size:
             self._share(new, log_T)
             unseen = new.seen[:, k:].copy()
@@ -139,9 +155,9 @@ class Core:
         if self.policy.of_value:
             fits = fits and len(self.coder.part_of) < self._arrays["part_of"].size
         if fits:
-            return self._cut(players, arms)
+            return self._cut(self._arrays, players, arms)
         self._make_room(players, arms)
-        new = self._cut(players, arms)
+        new = self._cut(self._arrays, players, arms)
         self._copy(state, new)
         return new
 
@@ -172,17 +188,64 @@ class Core:
         for name in kept.keys() - (OF_SUMMARY if other else set()):
             array = getattr(state, name)
             array[:] = kept[name].reshape(array.shape)
+        self.has_data[: len(players)] = state.statistics[COUNT].any(axis=0)
         if state.totals.size:
             state.totals[:] = state.statistics[: SUM + 1].sum(axis=2)
         if players and (self.policy.contribution is not None or other):
             self.share_everything(state, log_T)
         elif players and self.policy.welcome is not None:
-            self.kernels.expect_everybody(state, log_T, self.constants)
+            self.kernels.expect_players(state, np.arange(len(players)), log_T, self.constants)
         return state
 
     def share_everything(self, state: State, log_T: float) -> None:
         """Form everything that is shared anew."""
-        self.kernels.observe(tuple(state), NO_PULLS, 0, log_T, self.constants)
+        players = state.statistics.shape[2]
+        runs = runs_of(self.has_data[:players]) if self.policy.alike_without_data else None
+        if runs is not None:
+            self._summarize(runs, state, log_T)
+        else:
+            self.look_up_all(state, log_T)
+            self.kernels.observe(tuple(state), NO_PULLS, 0, log_T, self.constants)
+
+    def _summarize(self, runs: Runs, state: State, log_T: float) -> None:
+        """Make a summary from the players that have data; what it says of others is looked up when it is needed."""
+        _, arms, players = state.statistics.shape
+        columns = runs.last.size
+        small = self._cut(self._room(columns, arms), columns, arms)
+        small = small._replace(summed=np.concatenate([state.summed[:2], [players], runs.times]))
+        if small.work.size <= state.work.size:  # which is there already
+            small = small._replace(work=state.work.ravel()[: small.work.size].reshape(small.work.shape))
+        fill_small(small, state, runs)
+        small.of_player[:-1][self._late[runs.last]] = self._said_of_late
+        new = self.kernels.observe(tuple(small), NO_PULLS, 0, log_T, self.constants)
+        who = runs.last[runs.some]
+        state.indexed[:, :, who] = small.indexed[:, :, runs.some]
+        state.summed[1:] = state.summed[0], players
+        if new:
+            state.of_arm[:], state.of_value[:] = small.of_arm, small.of_value
+            state.of_player[who], state.of_player[players] = small.of_player[:-1][runs.some], small.of_player[-1]
+            self._said_of_late = small.of_player[:-1][~runs.some][0]
+            np.logical_not(self.has_data[:players], out=self._late[:players])
+            self.any_late = True
+            self.kernels.expect_players(state, who, log_T, self.constants)
+
+    def look_up(self, state: State, players: list[int], log_T: float) -> None:
+        """Write down what the last summary says of these players, where that is still to be done."""
+        late = [player for player in players if self._late[player]]
+        if late:
+            self._write_down(state, np.array(late), log_T)
+
+    def look_up_all(self, state: State, log_T: float) -> None:
+        """The same of all players."""
+        late = np.flatnonzero(self._late)
+        if late.size:
+            self._write_down(state, late, log_T)
+        self.any_late = False
+
+    def _write_down(self, state: State, late: np.ndarray, log_T: float) -> None:
+        state.of_player[late] = self._said_of_late
+        self.kernels.expect_players(state, late, log_T, self.constants)
+        self._late[late] = False  # last, in case another thread reads
 
     def _share(self, state: State, log_T: float) -> None:
         """Form everything that is shared, and let every player see it."""

@@ -14,7 +14,9 @@ from posse.policies.beta_propensity import fill_beta_propensities
 from posse.policies.bound import expected_at, own_of
 from posse.policies.imed import least_evidence
 from posse.policies.propensity import draw, fill_propensities
-from posse.policies.state import State, count_reward, share_everything, share_round, shared_as_seen
+from posse.policies.refresh import summary_is_due
+from posse.policies.state import State, count_reward, share_everything, share_round, shared_as_seen, take_in_few
+from posse.policies.statistics import COUNT
 from posse.streams import DECISION, block
 
 BOUND_FOR_EACH_POLICY = True  # the compiler binds the next names in this module
@@ -26,6 +28,7 @@ IMED = False  # indices compare arms with the best
 UNTRIED = 1.0  # the mean that waiting pulls of an arm without rewards count with
 SHARES = True  # indices rest on other players' data too
 SUMS = True  # what is shared of an arm is everybody's count and reward sum
+SCHEDULED = False  # what is shared comes from a summary that is made by a schedule
 AT_OWN_PULL = True  # a player sees what is shared of an arm when it pulls the arm itself
 
 
@@ -244,14 +247,21 @@ def choose(
 def observe(known, pulls, event, log_T, constants):
     """Take in one round's rewards: all counts and sums first, then what players see.
 
-    `pulls` has the players, the arms, and the rewards in grid steps, [3, pull]. Event 0 has none: everything that is
-    shared is formed anew. One kernel for both, because it takes long to compile.
+    `pulls` has the players, the arms, and the rewards in grid steps, [3, pull]. Return whether a summary is due, which
+    the caller has to make. Event 0 has no pulls: everything that is shared is formed anew; return whether that says
+    anything new. One kernel for both, because it takes long to compile.
     """
     state = State(*known)
     players, arms, rewards = pulls[0], pulls[1], pulls[2]
     if event == 0:
-        share_everything(state, log_T, constants)
-        return
+        return share_everything(state, log_T, constants)
     for place in range(players.size):
         count_reward(state, arms[place], players[place], rewards[place], event)
-    share_round(state, players, arms, players.size, event, True, log_T, constants)
+    if not SCHEDULED:
+        share_round(state, players, arms, players.size, event, True, log_T, constants)
+        return False
+    state.summed[0] += players.size
+    if summary_is_due(state.summed[0], state.summed[1], state.statistics[COUNT].shape[1]):
+        return True
+    take_in_few(state, players, arms, players.size)
+    return False

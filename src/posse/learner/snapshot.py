@@ -91,7 +91,7 @@ def _digest(body: dict[str, Any]) -> str:
 
 
 def _body(learner: Learner) -> dict[str, Any]:
-    state = learner.state
+    state, known = learner.state, learner.state.all_known()
     values = {"values": list(state.values)} if state.setup.attributes else {}  # of each player's attributes
     return values | {
         "setup": state.setup.to_dict(),
@@ -104,7 +104,7 @@ def _body(learner: Learner) -> dict[str, Any]:
         "players": [list(entry) for entry in state.player_roster],
         "arms": [list(entry) for entry in state.arm_roster],
         "statistics": [statistic.name for statistic in state.setup.policy.statistics],
-        "known": {name: getattr(state.known, name).copy() for name in state.core.kept},
+        "known": {name: getattr(known, name).copy() for name in state.core.kept},
         "ledger": learner.ledger.copy(),
         "tallies": state.guard.tallies.copy(),  # of outcomes: counts, sums and alarms
     }

@@ -22,7 +22,7 @@ from posse.learner.ledger import Row
 from posse.learner.roster import PlayerError, Roster
 from posse.learner.setup import Name, Setup, check_name, check_names
 from posse.learner.shares import NO_LIMITS, Shares, check_least, check_limits, check_shares, limits
-from posse.policies.state import fades_at
+from posse.policies.state import State, fades_at
 from posse.policies.statistics import COUNT, SUM
 from posse.rewards import GRID
 from posse.streams import key as stream_key
@@ -80,6 +80,8 @@ class LearnerState:
         """
         offers = np.array([own.get(player, offered) for player in players]) if own else offered[None]
         count, arms = len(players), offered.size
+        if self.core.any_late:
+            self.core.look_up(self.known, players, self._log_T())
         out, drawn = np.empty((count, 4, arms)), np.empty((count, 4))
         scratch = np.empty((kernel.ROWS, arms)), np.empty((arms, self.core.scratch))
         rest = offers, self._mixture, self.decisions, self._key, out, drawn, *scratch
@@ -148,6 +150,7 @@ class LearnerState:
 
         A fourth row is for probabilities.
         """
+        self.core.look_up(self.known, [player], self._log_T())
         out = np.empty((4, self.all_waiting.size))
         self.core.kernels.evaluate(self.known, player, *self._indexed(), out)
         return out
@@ -161,11 +164,16 @@ class LearnerState:
         """ln T of this round, or of one ahead: ln max(T, t) with a horizon, ln max(t, 2) without."""
         return math.log(max(self.rounds + ahead, self.setup.horizon or 2))
 
+    def all_known(self) -> State:
+        """What the policy knows, with what the last summary says of every player."""
+        self.core.look_up_all(self.known, self._log_T())
+        return self.known
+
     def beliefs(self) -> tuple[np.ndarray, np.ndarray]:
         """Centers and scales of what the policy believes, [player, arm]; `policy.reward_of` turns them into rewards."""
         centers, scales = (np.empty(self.waiting.T.shape) for _ in range(2))
         _, _, *rest = self._indexed()
-        self.core.kernels.believe(self.known, *rest, centers, scales)
+        self.core.kernels.believe(self.all_known(), *rest, centers, scales)
         return centers, scales
 
     def probabilities(self, evaluated: np.ndarray, offered: np.ndarray, mixed: bool = True) -> np.ndarray:
@@ -189,16 +197,18 @@ class LearnerState:
         pulls = np.empty((3, len(answered)), np.int64)
         for place, (row, reward) in enumerate(sorted(answered, key=lambda pair: pair[0].serial)):
             pulls[:, place] = row.player, row.arm, self.steps(reward)
+            self.core.has_data[row.player] = True
             if row.serial >= 0:
                 self.wait(row, -1)
-        self.core.kernels.observe(tuple(self.known), pulls, self.events, self._log_T(), self.core.constants)
+        if self.core.kernels.observe(tuple(self.known), pulls, self.events, self._log_T(), self.core.constants):
+            self.core.share_everything(self.known, self._log_T())
         self._forget()
 
     def _forget(self) -> None:
         """Forget a step of the policy's half-life if this event is its last."""
         half_life = self.setup.policy.forget
         if half_life is not None and (step := fades_at(self.events, half_life)):
-            self.core.kernels.fade(self.known, step, self._log_T(), self.core.constants)
+            self.core.kernels.fade(self.all_known(), step, self._log_T(), self.core.constants)
 
     def steps(self, reward: float) -> int:
         """A reward in steps of the grid on [0, 1]; two rewards are the same if these are."""

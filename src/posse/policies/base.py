@@ -134,6 +134,13 @@ class Policy:
     It takes what `summary` takes but for the statistics and `work`, and `player`. None: a summary is made.
     """
 
+    alike_without_data: ClassVar[bool] = False
+    """True promises that players without data have the same row of `of_player` and add 0 to sums over pairs.
+
+    Then a learner may give `summary` one column for several of them: it takes their number from `players_of`, and adds
+    up numbers of players with `plus` (`posse.policies.bound`). `welcome` must fill all that `of_player` leaves open.
+    """
+
     moved_by_others: ClassVar[str] = "S"
     """The shared or expected number that moves when others earn more; `others_weight` says how far it moves."""
 

@@ -32,10 +32,11 @@ FLAT_CELL = "table[{}][pair]"  # on a GPU, where a table is a tuple of flat arra
 
 
 @functools.cache
-def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> dict[str, Any]:
+def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL, lane: str = "lane") -> dict[str, Any]:
     """What a policy class provides for the names of `posse.policies.bound`, for tables of these statistics.
 
-    `cell` is where a table has a pair's number, with {} for the place of the number.
+    `cell` is where a table has a pair's number, with {} for the place of the number; `lane` is what a summary
+    takes for the lane.
     """
     names = [statistic.name for statistic in statistics]
     constants = _places("constants[{}]", cls.constant_names())
@@ -43,7 +44,7 @@ def bindings(cls: Any, statistics: tuple[Statistic, ...], cell: str = CELL) -> d
     numbers |= _places("expected[{}]", cls.of_pair) | {"M": "M", "K": "K", "log_T": "log_T"} | constants
     of_state = ("of_arm", "of_player", "of_pair", "of_value", "columns", "weights", "part_of", "work")
     tables = _places("state.statistics[{}]", names) | {name: f"state.{name}" for name in of_state}
-    tables |= {"log_T": "log_T", "player": "player", "lane": "lane"} | constants
+    tables |= {"log_T": "log_T", "player": "player", "lane": lane} | constants
     indexed = "own, shared, of_player, expected, M, K, log_T, constants"
     cells = [cell.format(place) for place in range(max(len(names), len(cls.shared), len(cls.of_pair)))]
     updates = [f"update_{name}({cell}, reward)" for name, cell in zip(names, cells, strict=False)]

@@ -51,3 +51,13 @@ def barrier(lane: Any) -> None:
 
 
 ALONE = 0  # the lane of the only thread
+
+
+def players_of(lane: Any, columns: int) -> int:
+    """How many players the columns of a summary's tables stand for: here each for one."""
+    return columns
+
+
+def plus(total: float, value: float, lane: Any, column: int) -> float:
+    """A sum over players with the value of one column more, which may stand for several: here for one."""
+    return total + value

@@ -60,6 +60,7 @@ class PosseTS(Policy):
     of_pair = ("expected", "variance", "dispersion")
     of_value = ("effect", "effect_doubt")
     work_tables, work_rows, work_columns = TABLES, ROWS, 2
+    alike_without_data = True
     moved_by_others = "expected"
     reward_of = staticmethod(mean_of)
 

@@ -136,9 +136,7 @@ def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
                 take_in_everything(state)
                 return ALL
             return PULLED
-        for place in range(count):
-            if counts_at_once(state.statistics[COUNT][arms[place], players[place]]):
-                copy_own(state.indexed, state.statistics, (arms[place], players[place]))
+        take_in_few(state, players, arms, count)
         return 0
     if not SUMS:
         for place in range(count):
@@ -150,6 +148,13 @@ def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
         for place in range(count):
             see(state, arms[place], (arms[place], players[place]))
     return 0
+
+
+def take_in_few(state, players, arms, count):
+    """Let pulls of a round count at once, before the next summary, where a player has few of an arm."""
+    for place in range(count):
+        if counts_at_once(state.statistics[COUNT][arms[place], players[place]]):
+            copy_own(state.indexed, state.statistics, (arms[place], players[place]))
 
 
 def contribute(state, pair, constants):
@@ -232,19 +237,24 @@ def welcome(state, player, log_T, constants):
     return False
 
 
-def expect_everybody(state, log_T, constants):
-    """Fill what is expected of every player's pairs, from what a summary has said."""
-    for player in range(state.statistics[COUNT].shape[1]):
-        greet(state, player, log_T, constants)
+def expect_players(state, players, log_T, constants):
+    """Fill what is expected of these players' pairs, from what a summary has said."""
+    for place in range(players.size):
+        greet(state, players[place], log_T, constants)
 
 
 def share_everything(state, log_T, constants):
-    """Form everything that is shared, as before the first round and when players or arms have come."""
+    """Form everything that is shared, as before the first round and when players or arms have come.
+
+    Return whether it says anything new.
+    """
     if SCHEDULED:
-        make_summary(state, log_T, constants)
+        new = make_summary(state, log_T, constants)
         take_in_everything(state)
-    elif not SUMS:
+        return new
+    if not SUMS:
         for arm in range(state.statistics[COUNT].shape[0]):
             for player in range(state.statistics[COUNT].shape[1]):
                 contribute(state, (arm, player), constants)
             add_contributions(state, arm, state.statistics[COUNT].shape[1])
+    return True

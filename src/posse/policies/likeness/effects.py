@@ -3,7 +3,7 @@
 import math
 
 from posse.compile import out_of_line
-from posse.policies.bound import barrier, dealt
+from posse.policies.bound import barrier, dealt, players_of
 from posse.policies.likeness.tables import (
     EFFECT,
     EFFECT_DOUBT,
@@ -47,7 +47,7 @@ def values_of(tables, part):
     values = 0
     for column in range(tables.columns.shape[1], tables.part_of.size):
         values += 1 if tables.part_of[column] == part else 0
-    return values if 2 * values <= tables.pulls.shape[1] else 0
+    return values if 2 * values <= players_of(tables.lane, tables.pulls.shape[1]) else 0
 
 
 def first_effects(tables):

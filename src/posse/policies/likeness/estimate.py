@@ -3,7 +3,7 @@
 import math
 
 from posse.compile import out_of_line
-from posse.policies.bound import barrier, dealt
+from posse.policies.bound import barrier, dealt, players_of
 from posse.policies.fourth_root import dispersion_sums
 from posse.policies.likeness.effects import effects, first_effects
 from posse.policies.likeness.groups import find_groups
@@ -80,7 +80,7 @@ def estimate(pulls, sums, squares, of_arm, of_player, of_pair, of_value, columns
     groups = 1
     for number in range(ROUNDS):
         improve(tables, groups, number == ROUNDS - 1)
-    if players >= FEWEST_PLAYERS:
+    if players_of(lane, players) >= FEWEST_PLAYERS:
         groups = find_groups(tables, 1)
         if groups > 1:  # what groups explain is no longer players' own: look again
             improve(tables, groups, True)
@@ -96,7 +96,7 @@ def improve(tables, groups, last):
 
     The last time, with the evidence for each player that it is odd.
     """
-    enough = tables.pulls.shape[1] >= FEWEST_PLAYERS
+    enough = players_of(tables.lane, tables.pulls.shape[1]) >= FEWEST_PLAYERS
     weigh(tables, 1.0)
     centers(tables, groups)
     if enough:
@@ -310,6 +310,7 @@ def odd_players(tables):
     players = tables.pulls.shape[1]
     for player in dealt(tables.lane, players + 1):
         evidence = rows[UNUSUAL, player] - rows[USUAL, player] if player < players else 0.0
-        more = min(max(evidence - math.log(RARE * players), -50.0), 50.0)  # beyond that it says nothing new
+        more = evidence - math.log(RARE * players_of(tables.lane, players))
+        more = min(max(more, -50.0), 50.0)  # beyond that it says nothing new
         of_player[player, ODD] = 1.0 / (1.0 + math.exp(-more))
     barrier(tables.lane)

@@ -3,7 +3,7 @@
 import math
 
 from posse.compile import out_of_line
-from posse.policies.bound import barrier, dealt
+from posse.policies.bound import barrier, dealt, players_of, plus
 from posse.policies.fourth_root import clip
 from posse.policies.likeness.tables import (
     CANDIDATES,
@@ -54,15 +54,17 @@ def find_groups(tables, groups):
 @out_of_line
 def first_member(tables, groups):
     """Who a further group begins with: of the players who fit worst, the one with whom the mixture is most likely."""
-    rows, lane, players = tables.rows, tables.lane, tables.pulls.shape[1]
+    rows, lane = tables.rows, tables.lane
     misfits(tables)
     for group in dealt(lane, groups + 1):
         rows[WEIGHT, group] = 1.0 / (groups + 1)
     barrier(lane)
     highest, best = -math.inf, 0
-    last, player = math.inf, -1
-    for _ in range(min(CANDIDATES, players)):
-        last, player = next_misfit(tables, last, player)
+    misfit, player = math.inf, -1
+    for _ in range(CANDIDATES):
+        misfit, player = next_misfit(tables, misfit, player)
+        if misfit <= 0.0:  # there is nobody left with data
+            break
         begin_group(tables, groups, player)
         share_players(tables, groups + 1)
         total = likelihood(tables)
@@ -110,7 +112,7 @@ def likelihood(tables):
     """The log-likelihood of the mixture, from what `share_players` said of each player."""
     total = 0.0
     for player in range(tables.pulls.shape[1]):
-        total += tables.rows[TOTAL, player]
+        total = plus(total, tables.rows[TOTAL, player], tables.lane, player)
     barrier(tables.lane)
     return total
 
@@ -135,9 +137,9 @@ def settle(tables, groups):
             for group in dealt(lane, groups):
                 total = 1.0
                 for player in range(players):
-                    total += tables.of_player[player, SHARE + group]
+                    total = plus(total, tables.of_player[player, SHARE + group], lane, player)
                 tables.of_player[players, SHARE + group] = rows[WEIGHT, group]
-                rows[WEIGHT, group] = total / (players + groups)
+                rows[WEIGHT, group] = total / (players_of(lane, players) + groups)
     return likelihood(tables)
 
 

@@ -4,6 +4,9 @@ On a GPU many threads estimate one model: each takes its part of the arms or pla
 other where one needs what others have written (`barrier`). A function that writes ends with a barrier. Sums over
 players are added up by one thread in the order of the players, so the result has the same bits with any number of
 threads; on the CPU there is one.
+
+In a learner a column of the tables may stand for several players next to each other that have no data
+(`posse.learner.runs`). They add 0 to all sums over pairs; sums over players use `plus`, their number is `players_of`.
 """
 
 import math

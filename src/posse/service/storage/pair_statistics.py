@@ -211,9 +211,9 @@ def tally_rows(experiment: int, guard: Guard, before: np.ndarray = NO_TALLIES) -
 
 def summary_of(state: LearnerState, joined: int = 0) -> bytes:
     """What a policy's summary keeps, each array after its size; it says nothing of the last `joined` players."""
-    content = b""
+    content, all_known = b"", state.all_known()
     for name in _summary_names(state):
-        array = getattr(state.known, name)
+        array = getattr(all_known, name)
         part = array[1:] if name == "summed" else array
         if name == "of_player" and joined:  # the last row is for a player about whom nothing is known
             part = np.concatenate([array[: -1 - joined], array[-1:]])
