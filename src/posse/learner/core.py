@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from posse.attributes import Attributes, Coder, Value
-from posse.compile import bind_all
 from posse.learner import kernel
 from posse.policies.base import Law, Policy
 from posse.policies.beta_propensity import BETA_SCRATCH
@@ -38,6 +37,8 @@ ROOM = 16  # players, and columns of attributes, that arrays have room for at fi
 @functools.cache
 def kernels(policy: Any) -> SimpleNamespace:
     """The KERNELS of a policy class by name, compiled at their first call or taken from the disk cache."""
+    from posse.compile import bind_all
+
     bound = bind_all(KERNELS, what=policy.name or policy.__name__, **bindings(policy, policy.statistics))
     return SimpleNamespace(**{function.__name__: each for function, each in zip(KERNELS, bound, strict=True)})
 
