@@ -43,7 +43,7 @@ CLONE = {
     "make docs": "make -C clone docs",
     "pip install .": "clone/.venv/bin/python -m pip install --no-deps ./clone",
 }
-"""From `git clone` on, in this order. Where a command takes long, MOST_SECONDS of it are enough."""
+"""From `git clone` on, in this order."""
 COMMANDS = {
     "For researchers": "python -c {0}",
     "For your program": "python -c {1}",
@@ -70,7 +70,8 @@ COMMANDS = {
 }
 """What the README names, and what is run for it: small where the README's own would take an hour."""
 QUICK = ("posse init", "posse db", "posse cache")
-MOST_SECONDS = 120.0  # after which a command is stopped, as by Ctrl-C
+MOST_SECONDS = 1200.0  # after which a command is stopped, as by Ctrl-C
+BEGINNINGS = {"make test": 120.0, "make docs": 120.0}  # of these, so many seconds are enough
 STOPPED = "Ctrl-C stops"  # a service has answered, and is stopped two seconds later
 
 
@@ -93,13 +94,13 @@ class Wait(NamedTuple):
     said: str
 
 
-def watch(command: str, folder: Path, environment: Mapping[str, str]) -> Wait:
+def watch(command: str, folder: Path, environment: Mapping[str, str], stop: float = MOST_SECONDS) -> Wait:
     """Run a command on a terminal, and see when it says something."""
     terminal, inner = pty.openpty()
     start, ends = time.monotonic(), {"stdin": inner, "stdout": inner, "stderr": inner}
     process = psutil.Popen(shlex.split(command), cwd=folder, env=environment, start_new_session=True, **ends)
     os.close(inner)
-    moments, said, stop = [Moment(0.0, 0.0)], b"", MOST_SECONDS
+    moments, said = [Moment(0.0, 0.0)], b""
     while True:
         ready, _, _ = select.select([terminal], [], [], 0.1)
         now = Moment(time.monotonic() - start, max(moments[-1].processor, used_by(process)))
@@ -170,7 +171,8 @@ def main(names: list[str], clone: bool) -> None:
     with tempfile.TemporaryDirectory() as made:
         folder, start = Path(made), time.monotonic()
         if clone:
-            found = ((name, "", watch(line, folder, os.environ)) for name, line in CLONE.items())
+            stops = {name: BEGINNINGS.get(name, MOST_SECONDS) for name in CLONE}
+            found = ((name, "", watch(line, folder, os.environ, stops[name])) for name, line in CLONE.items())
         else:
             found = measured(names, folder)
         for name, turn, wait in found:
