@@ -100,7 +100,7 @@ def watch(command: str, folder: Path, environment: Mapping[str, str], stop: floa
     start, ends = time.monotonic(), {"stdin": inner, "stdout": inner, "stderr": inner}
     process = psutil.Popen(shlex.split(command), cwd=folder, env=environment, start_new_session=True, **ends)
     os.close(inner)
-    moments, said = [Moment(0.0, 0.0)], b""
+    moments, said, how = [Moment(0.0, 0.0)], b"", signal.SIGINT
     while True:
         ready, _, _ = select.select([terminal], [], [], 0.1)
         now = Moment(time.monotonic() - start, max(moments[-1].processor, used_by(process)))
@@ -114,8 +114,8 @@ def watch(command: str, folder: Path, environment: Mapping[str, str], stop: floa
             if STOPPED.encode() in read:
                 stop = min(stop, now.wall + 2.0)
         if now.wall > stop:
-            os.killpg(process.pid, signal.SIGINT)
-            stop = now.wall + 30.0
+            os.killpg(process.pid, how)
+            how, stop = signal.SIGKILL, now.wall + 10.0
     os.close(terminal)
     process.wait()
     moments.append(now)
