@@ -71,7 +71,7 @@ COMMANDS = {
 """What the README names, and what is run for it: small where the README's own would take an hour."""
 QUICK = ("posse init", "posse db", "posse cache")
 MOST_SECONDS = 1200.0  # after which a command is stopped, as by Ctrl-C
-BEGINNINGS = {"make test": 120.0, "make docs": 120.0}  # of these, so many seconds are enough
+BEGINNINGS = {"make test": 120.0, "make docs": 120.0, "posse bench": 60.0}  # of these, so many seconds are enough
 STOPPED = "Ctrl-C stops"  # a service has answered, and is stopped two seconds later
 
 
@@ -94,8 +94,9 @@ class Wait(NamedTuple):
     said: str
 
 
-def watch(command: str, folder: Path, environment: Mapping[str, str], stop: float = MOST_SECONDS) -> Wait:
+def watch(name: str, command: str, folder: Path, environment: Mapping[str, str]) -> Wait:
     """Run a command on a terminal, and see when it says something."""
+    stop = BEGINNINGS.get(name, MOST_SECONDS)
     terminal, inner = pty.openpty()
     start, ends = time.monotonic(), {"stdin": inner, "stdout": inner, "stderr": inner}
     process = psutil.Popen(shlex.split(command), cwd=folder, env=environment, start_new_session=True, **ends)
@@ -162,7 +163,7 @@ def measured(names: list[str], folder: Path) -> Iterator[tuple[str, str, Wait]]:
         line = re.sub(r"^posse ", "python -m posse ", line)
         for turn in ("empty", "full"):
             cache = {"NUMBA_CACHE_DIR": str(folder / f"cache of {name}"), "PATH": bin_}
-            yield name, turn, watch(line, folder / turn, quiet | cache)
+            yield name, turn, watch(name, line, folder / turn, quiet | cache)
 
 
 def main(names: list[str], clone: bool) -> None:
@@ -171,8 +172,7 @@ def main(names: list[str], clone: bool) -> None:
     with tempfile.TemporaryDirectory() as made:
         folder, start = Path(made), time.monotonic()
         if clone:
-            stops = {name: BEGINNINGS.get(name, MOST_SECONDS) for name in CLONE}
-            found = ((name, "", watch(line, folder, os.environ, stops[name])) for name, line in CLONE.items())
+            found = ((name, "", watch(name, line, folder, os.environ)) for name, line in CLONE.items())
         else:
             found = measured(names, folder)
         for name, turn, wait in found:
