@@ -241,6 +241,7 @@ def test_settings_are_what_was_asked_for(records):
 def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path):
     few = records.where(study=["subpar", "players"], n_subpar=8)
     entries = run_report.catalogue(few)
+    assert len(entries) > run_report.FEW
     for folder, processes in (("a", 1), ("b", 2)):
         drawn = []
         with run_report.drawing(entries, tmp_path / folder, processes=processes, progress=drawn.append):

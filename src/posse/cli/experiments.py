@@ -162,7 +162,7 @@ def _write_report(records: Records, out: Path) -> None:
         findings=findings or None,
         manifest=manifest,
         processes=os.cpu_count() or 1,
-        progress=Bar(quiet_seconds=1.0),
+        progress=Bar(quiet_seconds=0.0),
     )
     print(regret_table(records))
     if findings:

@@ -36,6 +36,7 @@ from posse.version import __version__
 TEMPLATES = Path(__file__).parent / "templates"
 LEVEL = 0.95  # of the intervals in figures
 CHUNK = 3  # figures that a process draws before it asks for more
+FEW = 9  # figures that one process has drawn before another one could begin, which takes a second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +185,7 @@ def drawing(
     files = imported_files()  # users' policies say how they look
     with ExitStack() as ends:
         others: list[Future[None]] = []
-        if processes > 1:
+        if processes > 1 and len(entries) > FEW:
             pool = ProcessPoolExecutor(processes - 1, get_context("spawn"), initializer=_begin, initargs=(files,))
             ends.callback(pool.shutdown, cancel_futures=True)
             others = [pool.submit(_save, chunk, out) for chunk in chunks]
