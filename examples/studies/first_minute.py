@@ -172,7 +172,8 @@ def main(names: list[str], clone: bool) -> None:
     with tempfile.TemporaryDirectory() as made:
         folder, start = Path(made), time.monotonic()
         if clone:
-            found = ((name, "", watch(name, line, folder, os.environ)) for name, line in CLONE.items())
+            new = os.environ | {"NUMBA_CACHE_DIR": str(folder / "cache")}
+            found = ((name, "", watch(name, line, folder, new)) for name, line in CLONE.items())
         else:
             found = measured(names, folder)
         for name, turn, wait in found:
