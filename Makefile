@@ -75,6 +75,7 @@ $(NODE_STAMP): $(OPENFEATURE)/package-lock.json
 	npm ci --prefix $(OPENFEATURE) --no-audit --no-fund
 	@touch $@
 
+# Quiet, because sphinx-gallery puts what a script writes to standard error into its page.
 docs: $(DOCS_STAMP) ## build the site into build/site (DRAFT=1: quickly, without running the gallery's scripts)
 	PYTHONPATH=src POSSE_QUIET=1 DRAFT=$(DRAFT) $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto docs $(SITE)
 	@echo "The site: $(SITE)/index.html"

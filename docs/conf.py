@@ -64,7 +64,7 @@ html_js_files = [("site.js", {"defer": "defer"})]
 smartquotes = False  # --quick is two hyphens
 html_copy_source = False
 html_show_sourcelink = False
-html_sidebars = {"index": [], "search": []}
+html_sidebars = {"index": [], "search": [], "start": []}
 html_context = {"default_mode": "auto"}
 html_theme_options = {
     "logo": {"text": "posse"},

@@ -224,3 +224,31 @@ finally:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.strip()) == (0, "set()")
     assert f"{{{','.join(BACKENDS)}}}" in done.stdout
+
+
+def test_looking_after_a_database_does_not_import_numba(tmp_path):
+    """It takes half a second, and nothing is compiled."""
+    code = """
+import sys
+from posse.cli import main
+for line in ("db init", "token create --scope read", "token list", "experiment list", "audit", "db verify"):
+    assert main([*line.split(), "--database", sys.argv[1]]) == 0
+print("numba" in sys.modules)
+"""
+    command = [sys.executable, "-c", code, f"sqlite:///{tmp_path / 'posse.db'}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_tokens_are_listed_in_columns(tmp_path, capsys):
+    database = ["--database", f"sqlite:///{tmp_path / 'posse.db'}"]
+    main(["db", "init", *database])
+    main(["token", "create", "--scope", "admin", "--label", "mine", *database])
+    main(
+        ["token", "create", "--scope", "decide", "--scope", "reward", "--expires", "90d", "--label", "team", *database]
+    )
+    capsys.readouterr()
+    main(["token", "list", *database])
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "1  admin          all experiments  never expires                 mine"
+    assert second.index("team") == first.index("mine")

@@ -30,12 +30,13 @@ SLOW_FILE = "def f(x):\n    return x + 1.0\n\n\ndef kernel(x):\n    return f(x)\
 
 @pytest.mark.skipif(numba.config.DISABLE_JIT, reason="nothing is compiled")
 class TestProgress:
-    def errors(self, folder, first=0.0, terminal=False, stream="io.StringIO", **environment):
-        """What a process that compiles writes to standard error."""
+    def errors(self, folder, first=0.0, terminal=False, stream="io.StringIO", to="stderr", **environment):
+        """What a process that compiles writes to standard error, or to standard output."""
         if not (folder / "slow.py").exists():  # numba compiles anew what was written since
             (folder / "slow.py").write_text(SLOW_FILE)
         code = PROGRESS.format(first=first, terminal=terminal) + "\nsys.stderr.flush()"
-        code = f"import io, sys\nsys.stderr = {stream}()\n" + code + "\nprint(ascii(sys.stderr.getvalue()))"
+        code = f"import io, sys\nout = sys.stdout\nsys.stdout, sys.stderr = {stream}(), {stream}()\n" + code
+        code += f"\nprint(ascii(sys.{to}.getvalue()), file=out)"
         return ast.literal_eval(python(code, folder, **{"POSSE_QUIET": ""} | environment))
 
     def test_on_a_terminal_one_line_is_rewritten_and_removed(self, tmp_path):
@@ -47,7 +48,7 @@ class TestProgress:
 
     def test_in_a_notebook_one_line_is_rewritten_and_says_at_last_how_long_it_took(self, tmp_path):
         stream = "type('OutStream', (io.StringIO,), {'__module__': 'ipykernel.iostream'})"
-        shown = self.errors(tmp_path, stream=stream)
+        shown = self.errors(tmp_path, stream=stream, to="stdout")  # what is on standard error looks like an error there
         assert shown.startswith("\rcompiling Mine: function 1 of 2, 0 s\r")
         assert re.search(r"\rcompiled Mine in \d+ s *\n$", shown)
         assert shown.count("\n") == 1

@@ -349,3 +349,11 @@ def test_default_rewards_count_up_to_the_first_decision_that_waits():
     learner.choose("north")
     learner.observe(learner.choose("south"), 1.0)
     assert conclude(learner).answers == log_blocks(learner).answers.arm.size == 60
+
+
+def test_it_says_what_checks_whether_rewards_arrive():
+    def last(learner):
+        return " ".join(str(conclude(learner)).split()).rpartition(" - ")[2]
+
+    assert last(learned(30)).endswith("posse watch checks that.")
+    assert last(learned(30, default_reward=0.0, patience=100.0)).endswith("nothing checks whether rewards get lost.")

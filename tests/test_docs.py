@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
 import re
 import subprocess
 import sys
@@ -14,7 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import draw_map
+import first_minute
 import pytest
+from code_blocks import BLOCK, run_blocks
 from sizes import FULL
 
 import posse.testing
@@ -25,7 +25,6 @@ ROOT = Path(__file__).parents[1]
 LONG_STUDIES = ("ablation.py", "cluster_cost.py")  # they run in the full form
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [*DOCUMENTS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
-BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", re.DOTALL)
 
 
 @pytest.mark.parametrize(
@@ -33,13 +32,7 @@ BLOCK = re.compile(r"```python\n(.*?)```(?:\n\n```\n(.*?)```)?", re.DOTALL)
 )
 def test_examples_run_and_print_what_they_say(document, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    scope: dict[str, object] = {}
-    for code, shown in BLOCK.findall(document.read_text()):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(code, str(document), "exec"), scope)
-        if shown:
-            assert printed.getvalue() == shown
+    run_blocks(document)
 
 
 def test_the_policy_of_the_contributors_guide_keeps_the_contract():
@@ -69,6 +62,18 @@ def test_every_command_and_option_is_described():
     assert [name for name in names if name not in everything] == []
     assert [name for name in names if name.count(" ") == 1 and name not in readme] == []
     assert sorted(name for name in options - {"--help"} if name.startswith("--") and name not in everything) == []
+
+
+def test_every_command_of_the_readme_is_timed():
+    readme = DOCUMENTS[0].read_text()
+    shell = "".join(re.findall(r"```sh\n(.*?)```", readme, re.DOTALL))
+    code = [*shell.splitlines(), *re.findall(r"`([^`\n]+)`", readme)]
+    found = (re.match(r"posse [a-z-]+|make [a-z]+|pip install \.", line) for line in code)
+    commands = [match[0] for match in found if match]
+    timed = set(first_minute.COMMANDS) | set(first_minute.CLONE)
+    headings = re.findall(r"^## (.+)\n```python", readme, re.MULTILINE)
+    assert len(headings) == len(BLOCK.findall(readme)) == 2
+    assert sorted(timed - {"git clone"}) == sorted({*commands, *headings})
 
 
 def anchors_of(page: str) -> set[str]:

@@ -13,6 +13,7 @@ from by_name import call
 from posse import IndTS, Problem, RobustAggTS
 from posse.rewards import GRID
 from posse.schedule import Concurrent, Random, Sequential
+from posse.simulation import engine
 from posse.simulation.engine import PolicyRun
 from posse.simulation.pick import WIDTH
 from posse.streams import MAX_ROUND
@@ -117,3 +118,11 @@ class TestRoundsAhead:
         problem = posse.generate.uniform(players=players, arms=self.ARMS, seed=3)[0]
         run = posse.simulation.trace(problem, RobustAggTS(0.1), 5, seed=6, schedule=schedule)
         checks._check_picks(RobustAggTS(0.1), problem, run, schedule)
+
+
+def test_what_is_compiled_apart_says_why(monkeypatch):
+    said = []
+    monkeypatch.setattr(engine, "bind_all", lambda kernels, *, what, **names: (said.append(what), None))
+    for timed in (False, True):
+        engine.kernels.__wrapped__(posse.IndTS, timed)
+    assert said == ["Ind-TS", "Ind-TS with late rewards or changing means"]

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from scipy import stats
 
 import posse
 from posse.experiments import summary
@@ -19,6 +20,7 @@ from posse.experiments.report import figures, run_report, theory
 from posse.figures import canvas
 from posse.figures.policy_looks import algorithm, looks
 from posse.figures.style import OTHER_COLORS, PRINT
+from posse.policies import all_policies
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,20 @@ def test_regret_curves_are_the_means_and_the_bands_one_standard_deviation(record
             heights = path.vertices[path.vertices[:, 0] == t, 1]
             assert heights.min() == pytest.approx(max(m - d, 0))
             assert heights.max() == pytest.approx(m + d)
+
+
+def test_in_ones_own_study_the_bands_are_intervals_of_the_means():
+    own = Records(study("mine", 8))
+    (entry,) = [entry for entry in run_report.catalogue(own) if entry.name == "mine"]
+    assert "bands their 95 % confidence intervals" in entry.caption
+    axes = entry.draw().axes[0]
+    for label, band in zip(FIVE, axes.collections, strict=True):
+        values = by_problem(own, "regret", policy=label)
+        interval = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+        (path,) = band.get_paths()
+        for t, low, high in zip(lines(axes)[label].get_xdata(), *interval, strict=True):
+            heights = path.vertices[path.vertices[:, 0] == t, 1]
+            assert [heights.min(), heights.max()] == pytest.approx([max(low, 0), high])
 
 
 def test_curves_are_named_where_they_end_and_names_do_not_touch(records):
@@ -225,9 +241,14 @@ def test_settings_are_what_was_asked_for(records):
 def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path):
     few = records.where(study=["subpar", "players"], n_subpar=8)
     entries = run_report.catalogue(few)
+    assert len(entries) > run_report.FEW
     for folder, processes in (("a", 1), ("b", 2)):
-        with run_report.drawing(entries, tmp_path / folder, processes=processes):
+        drawn = []
+        with run_report.drawing(entries, tmp_path / folder, processes=processes, progress=drawn.append):
             pass  # other work, while other processes draw
+        assert drawn == sorted(drawn)
+        assert drawn[-1] == 1
+        assert processes > 1 or len(drawn) > len(entries)
     files, again = (sorted((tmp_path / folder).iterdir()) for folder in ("a", "b"))
     assert [file.name for file in files] == [file.name for file in again]
     assert {file.name for file in files} == {f"{each.name}.{ending}" for each in entries for ending in ("png", "svg")}
@@ -322,3 +343,19 @@ def test_studies_whose_names_look_alike_do_not_share_files():
     tables = [from_result(result, study) for study in ("日本", "中国", "a b", "a-b")]
     names = [entry.name for entry in run_report.catalogue(Records(pa.concat_tables(tables)))]
     assert len(names) == len(set(names)) == 12
+
+
+def lab(color):
+    """A color in CIELAB, where distances are about as large as people see them."""
+    rgb = np.array(to_rgb(color))
+    linear = np.where(rgb > 0.04045, ((rgb + 0.055) / 1.055) ** 2.4, rgb / 12.92)
+    to_xyz = [[0.4339, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0178, 0.1095, 0.8727]]  # for a white of 1, 1, 1
+    x, y, z = np.cbrt(np.maximum(to_xyz @ linear, 1e-3))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_a_policy_of_ones_own_has_a_colour_unlike_those_of_posse():
+    shipped = [lab(cls.look.color) for cls in all_policies() if cls.__module__.startswith("posse.policies.")]
+    for number, color in enumerate(OTHER_COLORS):
+        others = [*shipped, *(lab(other) for other in OTHER_COLORS[:number])]
+        assert min(np.linalg.norm(lab(color) - other) for other in others) > 18, color

@@ -182,6 +182,13 @@ class TestComingAndGoing:
         learner.add_arm("tea")
         assert learner.state.known.statistics[0, 0, 0] == 1
 
+    def test_an_unknown_name_is_compared_with_those_there_are(self):
+        learner = new()
+        with pytest.raises(ValueError, match=r"no player 'nort' \(did you mean north\?\); there are north"):
+            learner.choose("nort")
+        with pytest.raises(ValueError, match=r"no arm 'coffe' \(did you mean coffee\?\); there are"):
+            learner.choose("north", available=["coffe"])
+
     def test_a_learner_may_begin_without_players(self):
         learner = new(players=())
         with pytest.raises(ValueError, match=r"no player 'north'; there are none \(join adds one\)"):

@@ -40,7 +40,7 @@ class TestBadInput:
             ({"holdout": 1.5}, "holdout=1.5"),
             ({"default_reward": 0.0}, "both or neither"),
             ({"default_reward": 2.0, "patience": 5}, "default_reward=2.0"),
-            ({"default_reward": 0.0, "patience": 0}, "patience=0"),
+            ({"default_reward": 0.0, "patience": 0}, "patience in seconds=0"),
             ({"waiting_limit": 0}, "waiting_limit=0"),
             ({"keep_log": 1}, "keep_log=1"),
             ({"reward_range": (0, 5e-324)}, "lowest < highest"),

@@ -64,6 +64,16 @@ class TestReading:
         assert counts.sums.tolist() == [[0.0, 0.5], [0.0, 1.0]]
         assert (counts.low, counts.high, counts.epsilon) == (0.0, 1.0, None)
 
+    @pytest.mark.parametrize(
+        ("separator", "point"), [(";", ","), (";", "."), ("\t", ","), ("\t", "."), (",", ".")], ids=repr
+    )
+    def test_a_csv_file_may_be_written_as_spreadsheets_of_other_countries_do(self, separator, point, tmp_path):
+        rows = [["player", "arm", "propensity", "reward"], ["a, b", "x", "0.5", "0.25"], ["c", "y", "0.5", "1"]]
+        quoted = [[f'"{cell}"' if "," in cell else cell.replace(".", point) for cell in row] for row in rows]
+        (tmp_path / "log.csv").write_text("".join(f"{separator.join(row)}\n" for row in quoted))
+        log = read_log(tmp_path / "log.csv", also=["propensity"])
+        assert (log.players, log.reward.tolist(), log.propensity.tolist()) == (("a, b", "c"), [0.25, 1.0], [0.5, 0.5])
+
     def test_csv_and_parquet_say_the_same(self, tmp_path):
         pyarrow.csv.write_csv(TABLE, tmp_path / "log.csv")
         pyarrow.parquet.write_table(TABLE, tmp_path / "log.parquet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 
 import hypothesis
 import numpy as np
@@ -350,3 +351,17 @@ class TestBadConstants:
     def test_a_policy_without_an_index_cannot_run(self):
         with pytest.raises(TypeError, match="Policy needs a static method index"):
             Policy()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("plan", "has no attribute 'plan'; did you mean posse.insight.plan?"),
+        ("subpar", "has no attribute 'subpar'; did you mean posse.generate.subpar?"),
+        ("check_policy", "has no attribute 'check_policy'; did you mean posse.testing.check_policy?"),
+        ("nowhere", "has no attribute 'nowhere'"),
+    ],
+)
+def test_a_name_of_a_module_is_found_where_it_is(name, said):
+    with pytest.raises(AttributeError, match=re.escape(said) + "$"):
+        getattr(posse, name)

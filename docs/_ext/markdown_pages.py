@@ -1,7 +1,8 @@
 """The pages of the site from the Markdown of this folder, with what only the site has.
 
 - `<!-- made: commands -->` is replaced, with its paragraph, by what `reference_parts` makes from the code.
-- A page that begins with `<!-- page: CONTRIBUTING.md -->` is that file of the repository, with its links changed.
+- A page that begins with `<!-- page: CONTRIBUTING.md -->` is that file of the repository, with its links changed and
+  with the page's own heading.
 - A page with `<!-- contents -->`, and a README, gets a table of contents: the pages that its lists and tables begin
   their lines with.
 - A diagram (docs/pictures/diagrams.py) becomes a part of the page, so that it has the page's colors.
@@ -38,8 +39,8 @@ def fill(app: Any, name: str, source: list[str]) -> None:
     if Path(app.env.doc2path(name)).suffix != ".md":
         return
     here = (DOCS / name).parent
-    page = re.match(r"<!-- page: (\S+) -->", source[0])
-    text = page_of(page[1], here) if page else source[0]
+    page = re.match(r"<!-- page: (\S+) -->\n(# .+)", source[0])
+    text = page_of(page[1], here, page[2]) if page else source[0]
     text = MADE.sub(lambda found: getattr(reference_parts, found[1])(), text)
     text = LINK.sub(lambda found: to_page(found[1], here), text)
     if "<!-- contents -->" in text or (here != DOCS and name.endswith("README")):
@@ -48,9 +49,9 @@ def fill(app: Any, name: str, source: list[str]) -> None:
     source[0] = text
 
 
-def page_of(file: str, here: Path) -> str:
+def page_of(file: str, here: Path, heading: str) -> str:
     """A file of the repository as a part of a page in another folder."""
-    whole = (ROOT / file).read_text()
+    whole = re.sub(r"^# .+$", heading, (ROOT / file).read_text(), count=1, flags=re.MULTILINE)
     return LINK.sub(lambda found: os.path.relpath((ROOT / file).parent / found[1], here), whole)
 
 

@@ -52,7 +52,14 @@ def __getattr__(name: str) -> Any:
         return sorted({"__version__", *_MODULES, *own, *__getattr__("policies").__all__})
     if not name.startswith("_") and name in __getattr__("policies").__all__:
         return getattr(__getattr__("policies"), name)
-    raise AttributeError(f"module 'posse' has no attribute {name!r}")
+    raise AttributeError(f"module 'posse' has no attribute {name!r}{_elsewhere(name)}")
+
+
+def _elsewhere(name: str) -> str:
+    """Where a public name is that is not here."""
+    modules = () if name.startswith("_") else (*_MODULES, "insight", "testing")
+    found = [f"posse.{module}.{name}" for module in modules if name in vars(__getattr__(module)).get("__all__", ())]
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def __dir__() -> list[str]:

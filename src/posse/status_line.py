@@ -1,5 +1,6 @@
 """A line of text that is rewritten while work goes on, on a terminal and in a notebook."""
 
+import sys
 from typing import TextIO
 
 
@@ -9,7 +10,7 @@ class StatusLine:
     def __init__(self, out: TextIO) -> None:
         self.out = out
         self.terminal = out.isatty()
-        self.rewrites = self.terminal or type(out).__module__.startswith("ipykernel.")  # a notebook is no terminal
+        self.rewrites = self.terminal or _is_notebook(out)  # a notebook is no terminal
         self._text = ""
 
     def write(self, text: str, end: str = "") -> None:
@@ -26,3 +27,12 @@ class StatusLine:
             self.write("")
         else:
             self.write(text, "\n")
+
+
+def status_stream() -> TextIO:
+    """Where to say how far work is: standard error; in a notebook, where that looks like an error, standard output."""
+    return sys.stdout if _is_notebook(sys.stderr) else sys.stderr
+
+
+def _is_notebook(out: TextIO) -> bool:
+    return type(out).__module__.startswith("ipykernel.")

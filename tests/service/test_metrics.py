@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from serving import new_experiment, service
 
 from posse.service import metrics
-from posse.service.storage import queries
+from posse.service.storage import database, queries
 from posse.service.storage.errors import Unavailable
 
 PREFIX = "posse_experiment_"
@@ -60,7 +60,13 @@ def test_every_metric_is_documented(http):
     lines = http.get("/metrics").text.splitlines()
     names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     assert {"posse_requests_total", "posse_experiment_alarm", "posse_group_size"} <= names
+    assert {"posse_worker_starts_total", "posse_database_bytes"} <= names
     assert [name for name in names if f"`{name}`" not in page and not name.endswith("_created")] == []
+
+
+def test_the_size_of_the_database_is_told(opened):
+    (store, *_) = opened
+    assert 10_000 < store.read(database.size) < 50_000_000
 
 
 def test_only_the_busiest_have_names_and_the_others_are_added_up(http, monkeypatch):

@@ -286,3 +286,9 @@ def test_rebuild_does_not_touch_a_damaged_log(path, statement):
         rebuild(store)
     store.close()
     assert path.read_bytes() == before
+
+
+def test_a_token_for_all_experiments_is_right_even_before_the_first(tmp_path):
+    with stores("sqlite", tmp_path) as (store,):
+        commit(store, CreateToken(["admin"]))
+        assert verify(store) == []

@@ -91,17 +91,20 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _run_spec(spec: Spec, out: Path, options: argparse.Namespace) -> None:
+    _announce(spec, out, spec.title or "Experiment")
     importlib.import_module("posse.experiments.report.run_report")  # what is missing is said before the simulation
-    records = _simulate(spec, out, options, spec.title or "Experiment", backend=options.backend)
-    print("drawing …", file=sys.stderr)
-    _write_report(records, out)
+    _write_report(_simulate(spec, out, options, backend=options.backend), out)
 
 
-def _simulate(spec: Spec, out: Path, options: argparse.Namespace, title: str, **how: Any) -> Records:
-    """Run a spec into a folder, and say on standard error what is done and how long it took."""
+def _announce(spec: Spec, out: Path, title: str) -> None:
+    """Say on standard error what is about to be done."""
+    print(f"{title}: {plural(len(spec.units()), 'unit')} of work into {out}", file=sys.stderr, flush=True)
+
+
+def _simulate(spec: Spec, out: Path, options: argparse.Namespace, **how: Any) -> Records:
+    """Run a spec into a folder, and say on standard error how far it is and how long it took."""
     from posse.experiments import run
 
-    print(f"{title}: {plural(len(spec.units()), 'unit')} of work into {out}", file=sys.stderr)
     start = time.monotonic()
     records = run(spec, out / "results", on=options.on, threads=options.threads, progress=True, **how)
     print(f"simulated in {time.monotonic() - start:.1f} s", file=sys.stderr)
@@ -119,6 +122,7 @@ def _init(options: argparse.Namespace) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
+    print(f"reading {options.folder} …", file=sys.stderr, flush=True)
     _write_report(_stored(options.folder), options.folder)
 
 
@@ -141,7 +145,9 @@ def _write_report(records: Records, out: Path) -> None:
     from posse.experiments.report.run_report import write_report
     from posse.experiments.report.tables import regret_table
     from posse.figures.policy_looks import algorithm
+    from posse.simulation.progress import Bar
 
+    print("drawing …", file=sys.stderr, flush=True)
     manifest: dict[str, Any] = ResultStore(out / "results").manifest()
     names = [algorithm(label) for label in records.where(study=claims.STUDY).distinct("policy")]
     findings = claims.judge(records) if len(names) == len(set(names)) else []  # the paper has each algorithm once
@@ -152,6 +158,7 @@ def _write_report(records: Records, out: Path) -> None:
         findings=findings or None,
         manifest=manifest,
         processes=os.cpu_count() or 1,
+        progress=Bar(quiet_seconds=0.0),
     )
     print(regret_table(records))
     if findings:
@@ -180,7 +187,8 @@ def _battery(options: argparse.Namespace) -> None:
 
     spec = battery_spec(options.spec, families=options.family, seed=options.seed, quick=options.quick)
     out = Path(options.out or _folder(options))
-    records = _simulate(spec, out, options, f"{spec.title}: {len(spec.studies)} families")
+    _announce(spec, out, f"{spec.title}: {len(spec.studies)} families")
+    records = _simulate(spec, out, options)
     families = score(records, spec.studies)
     title = f"{spec.title}, small" if options.quick else spec.title
     page = write_battery(families, out, title=title, manifest=ResultStore(out / "results").manifest())

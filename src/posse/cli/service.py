@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posse.cli import IMPORT, Commands, add_command
-from posse.text import plural
+from posse.text import align, plural
 
 if TYPE_CHECKING:
     from posse.service.storage.store import ServiceStore
@@ -136,6 +136,8 @@ def _serve(options: argparse.Namespace) -> None:
     Needs no set-up: everything is kept in posse.db, in this folder. The first start shows a token, with which one may
     do everything; `posse token create` makes others. An address that other machines reach needs a token beforehand.
     """
+    if sys.stderr.isatty():  # whoever waits at a terminal should know that something happens
+        print("posse: starting …", file=sys.stderr)
     from posse.service.logs import write_log
     from posse.service.process.supervisor import serve
     from posse.service.settings import Settings
@@ -262,7 +264,7 @@ def _create(store: ServiceStore, options: argparse.Namespace) -> None:
 def _list(store: ServiceStore, options: argparse.Namespace) -> None:
     from posse.service import auth
 
-    now = store.clock()
+    now, rows = store.clock(), []
     for token in store.read(auth.all_tokens):
         until = "never expires" if token.expires_at is None else f"expires {date(token.expires_at)}"
         if token.revoked_at is not None:
@@ -270,8 +272,8 @@ def _list(store: ServiceStore, options: argparse.Namespace) -> None:
         elif token.expires_at is not None and token.expires_at <= now:
             until = f"expired {date(token.expires_at)}"
         where = "all experiments" if token.name is None else repr(token.name)
-        label = f"  {token.label}" if token.label else ""
-        print(f"{token.id:>4}  {token.scopes.replace(' ', '+'):<20}  {where}  {until}{label}")
+        rows.append([str(token.id), token.scopes.replace(" ", "+"), where, until, token.label])
+    print(*align(rows, "><"), sep="\n", end="\n" if rows else "")
 
 
 def _revoke(store: ServiceStore, options: argparse.Namespace) -> None:

@@ -12,13 +12,26 @@ of all code and constants reached, so an edited policy, in any file or notebook,
 - `cache`: the folder on disk
 - `errors`: what a user reads when a policy cannot be compiled
 - `progress`: what a user sees while it compiles
+
+numba is imported when something is first compiled: commands that only look after a database never wait for it.
 """
 
-from posse.compile.cpu import bind, bind_all, compiled_mode
-from posse.compile.cuda import bind_cuda, launching
-from posse.compile.errors import CompileError
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from posse.compile.source import source_digest
 from posse.compile.walk import Walk, fused, out_of_line
+
+if TYPE_CHECKING:
+    from posse.compile.cpu import bind, bind_all, compiled_mode
+    from posse.compile.cuda import bind_cuda, launching
+    from posse.compile.errors import CompileError
+
+_HOMES = {
+    **dict.fromkeys(("bind", "bind_all", "compiled_mode"), "cpu"),
+    **dict.fromkeys(("bind_cuda", "launching"), "cuda"),
+    "CompileError": "errors",
+}
 
 __all__ = [
     "CompileError",
@@ -32,3 +45,10 @@ __all__ = [
     "out_of_line",
     "source_digest",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What needs numba."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'posse.compile' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"posse.compile.{_HOMES[name]}"), name)

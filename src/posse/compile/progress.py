@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import sys
 import threading
 import time
 from collections.abc import Collection
@@ -12,14 +11,14 @@ from typing import Any, TextIO
 
 from numba.core import event
 
-from posse.status_line import StatusLine
+from posse.status_line import StatusLine, status_stream
 
 TERMINAL = (0.2, 0.2)  # seconds until the first line on a terminal or in a notebook, and between lines
 LOG = (2.0, 10.0)  # the same in a file
 
 
 class CompileProgress(event.Listener):
-    """Says on standard error what is compiled, which of its functions, and for how many seconds.
+    """Says what is compiled, which of its functions, and for how many seconds, on the `status_stream`.
 
     On a terminal and in a notebook it rewrites one line. In a file it writes a plain line after two seconds, and one
     every ten seconds from then on. A thread writes them, because the compiler is silent for most
@@ -38,7 +37,7 @@ class CompileProgress(event.Listener):
     def open(self) -> None:
         """Begin to watch."""
         quiet = os.environ.get("POSSE_QUIET", "") not in ("", "0") or multiprocessing.parent_process() is not None
-        self.out = None if quiet else sys.stderr
+        self.out = None if quiet else status_stream()
 
     def on_start(self, event: Any) -> None:
         """A function is about to be compiled."""

@@ -16,7 +16,15 @@ MIDDLE = "#999999"
 BAND = "#BBBBBB"
 LIGHT = "#c8c8c8"
 FAVORABLE = "#E9F3EE"  # the background of the region in which a result is good
-OTHER_COLORS = ("#332288", "#882255", "#117733", "#999933", "#AA4499", "#44AA99", SOFT)  # of policies without a look
+OTHER_COLORS = (
+    "#2B3BE0",
+    "#7A0045",
+    "#E0218A",
+    "#4A4A10",
+    "#5B7FE0",
+    "#0B3D4F",
+    "#C23BD8",
+)  # of policies without a look
 
 DPI = 150
 SCREEN_DPI = 100  # of a notebook

@@ -4,6 +4,7 @@ import ast
 import contextlib
 import json
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from posse.text import listed
 
 EMPIRICAL = "empirical"
 NO_ID = "none"
+HEAD = 65_536  # characters of a CSV file that tell how it is written
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -108,7 +110,9 @@ class Source:
         if ending not in (".csv", ".parquet", ".pq"):
             raise ValueError(f"{path} ends in {path.suffix!r}, but a log is a .parquet or .csv file")
         try:
-            return pyarrow.csv.open_csv(path).schema if ending == ".csv" else pyarrow.parquet.read_schema(path)
+            if ending != ".csv":
+                return pyarrow.parquet.read_schema(path)
+            return pyarrow.csv.open_csv(path, parse_options=_csv_form(path)[0]).schema
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path} cannot be read: {error}") from None
 
@@ -122,10 +126,25 @@ class Source:
                 return pyarrow.parquet.read_table(path, columns=wanted, read_dictionary=names)
             kinds = {name: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()) for name in names}
             kinds |= {identity: pyarrow.string()} if identity else {}
-            options = pyarrow.csv.ConvertOptions(column_types=kinds, include_columns=wanted, strings_can_be_null=False)
-            return pyarrow.csv.read_csv(path, convert_options=options)
+            form, point = _csv_form(path)
+            options = pyarrow.csv.ConvertOptions(
+                column_types=kinds, include_columns=wanted, strings_can_be_null=False, decimal_point=point
+            )
+            return pyarrow.csv.read_csv(path, parse_options=form, convert_options=options)
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path} cannot be read: {error}") from None
+
+
+def _csv_form(path: Path) -> tuple[Any, str]:
+    """How a CSV file separates its columns, and its decimals: in many countries a spreadsheet writes 0,5; 0,25."""
+    import pyarrow.csv
+
+    with path.open(encoding="utf-8", errors="replace") as file:
+        start = file.read(HEAD)
+    header = start.partition("\n")[0]
+    separator = max(",;\t", key=header.count)  # the comma, if there is none of them
+    comma = separator != "," and re.search(r"\d,\d", start) and not re.search(r"\d\.\d", start)
+    return pyarrow.csv.ParseOptions(delimiter=separator), "," if comma else "."
 
 
 def _to_arrow(source: Any) -> Any:
@@ -150,7 +169,7 @@ def _hint(name: str, columns: list[str]) -> str:
     """What may be wrong if a column is missing: its separator, or that it has another name than usual."""
     for mark, separator in ((";", "semicolons"), ("\t", "tabs")):
         if any(mark in column for column in columns):
-            return f"; they seem to be separated by {separator}, but a .csv file has commas"
+            return f"; they seem to be separated by {separator}: read them so"
     usual = name in (Columns.player, Columns.arm, Columns.reward)
     return f"; say which of them is the {name}: --{name} COLUMN ({name}=...)" if usual else ""
 

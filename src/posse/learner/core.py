@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from posse.attributes import Attributes, Coder, Value
-from posse.compile import bind_all
 from posse.learner import kernel
 from posse.learner.runs import BOUND, LANE, Runs, fill_small, runs_of
 from posse.policies.base import Law, Policy
@@ -39,6 +38,8 @@ ROOM = 16  # players, and columns of attributes, that arrays have room for at fi
 @functools.cache
 def kernels(policy: Any) -> SimpleNamespace:
     """The KERNELS of a policy class by name, compiled at their first call or taken from the disk cache."""
+    from posse.compile import bind_all
+
     statistics = policy.statistics
     with_runs = policy.alike_without_data
     names = bindings(policy, statistics, lane=LANE) | BOUND if with_runs else bindings(policy, statistics)

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from posse.checks import did_you_mean
 from posse.learner.setup import Name, check_name
 from posse.text import listed
+
+MOST_COMPARED = 500  # names that an unknown one is compared with: a service must not be busy for long with an error
 
 
 class PlayerError(ValueError):
@@ -61,10 +64,11 @@ class Roster:
             return found
         checked = check_name(self.kind, name)
         if checked not in self._places:
-            there = f"there are {listed(self.names, 10) or 'none'}"
+            hint = did_you_mean(checked, self.names[:MOST_COMPARED])
+            there = f"{hint}; there are {listed(self.names, 10) or 'none'}"
             if self.kind == "player":
-                raise PlayerError(f"no player {checked!r}", f"; {there} (join adds one)")
-            raise ValueError(f"no arm {checked!r}; {there} (add_arm adds one)")
+                raise PlayerError(f"no player {checked!r}", f"{there} (join adds one)")
+            raise ValueError(f"no arm {checked!r}{there} (add_arm adds one)")
         return self._places[checked]
 
     def current(self, name: Name) -> int:

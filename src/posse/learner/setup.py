@@ -78,7 +78,7 @@ class Setup:
         )
         if self.default_reward is not None:
             default = number("default_reward", self.default_reward, least=low, most=high)
-            store(self, default_reward=default, patience=number("patience", self.patience, above=0))
+            store(self, default_reward=default, patience=number("patience in seconds", self.patience, above=0))
 
     def check_reward(self, name: str, reward: Any) -> float:
         """A reward as a float in the range that was declared."""

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from posse.compile import bind
-
 REACH = 8.0  # standard deviations to follow an arm; a power of two, so that REACH * scale is exact
 WIDEST = 4.0  # width of a panel for one arm, in its standard deviations;
 NARROWING = 0.4  # for m like arms it is divided by 1 + 0.4 ln m
@@ -235,6 +233,8 @@ def propensities(center: Any, scale: Any) -> np.ndarray:
 
 @functools.cache
 def _compiled() -> Callable[..., None]:
+    from posse.compile import bind
+
     return bind(fill_propensities)
 
 

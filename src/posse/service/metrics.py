@@ -51,6 +51,7 @@ class Metrics:
         self.depth = Gauge("posse_queue_depth", waiting, registry=registry, multiprocess_mode="sum")
         written = "Requests written in one transaction"
         self.group = Histogram("posse_group_size", written, registry=registry, buckets=SIZES)
+        Counter("posse_worker_starts", "Starts of worker processes", registry=registry).inc()
         self._verdicts: dict[str, tuple[float, bool]] = {}  # of experiments' newest diagnoses: when, and the alarm
 
     def note_verdict(self, experiment: str, alarm: bool) -> None:
@@ -58,14 +59,17 @@ class Metrics:
         self._verdicts = {name: (at, alarm) for name, (at, alarm) in self._verdicts.items() if not _is_old(at)}
         self._verdicts[experiment] = time.monotonic(), alarm
 
-    def text(self, experiments: Sequence[ExperimentCounts] = ()) -> bytes:
-        """Everything, in Prometheus's format. `experiments` are those that are named, then the others if there are."""
+    def text(self, experiments: Sequence[ExperimentCounts] = (), size: int | None = None) -> bytes:
+        """Everything, in Prometheus's format. `experiments` are those that are named, then the others if there are.
+
+        `size` is the database's, in bytes, if it is known.
+        """
         registry = self._registry
         if FOLDER in os.environ:
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
         alarms = {name: alarm for name, (at, alarm) in self._verdicts.items() if not _is_old(at)}
-        return generate_latest(_Collected(registry, experiments, alarms))
+        return generate_latest(_Collected(registry, experiments, alarms, size))
 
 
 def _is_old(at: float) -> bool:
@@ -78,9 +82,12 @@ class _Collected(NamedTuple):
     registry: CollectorRegistry
     experiments: Sequence[ExperimentCounts]
     alarms: Mapping[str, bool]  # of experiments that were diagnosed lately
+    size: int | None
 
     def collect(self) -> Iterator[Any]:
         yield from self.registry.collect()
+        if self.size is not None:
+            yield GaugeMetricFamily("posse_database_bytes", "Size of the database", value=self.size)
         named = {each.experiment for each in self.experiments} - {OTHERS}
         about = "Diagnoses of the last hour that raised an alarm"
         alarm = GaugeMetricFamily("posse_experiment_alarm", about, labels=["experiment"])

@@ -36,7 +36,8 @@ def kernels(policy: Any, timed: bool = False) -> RunKernels:
     other runs nothing.
     """
     found: list[Callable[..., Any]] = [kernel.advance, kernel.settle]
-    return RunKernels(*bind_all(found, what=policy.name or policy.__name__, **_names(policy), TIMED=timed))
+    what = f"{policy.name or policy.__name__}{' with late rewards or changing means' if timed else ''}"
+    return RunKernels(*bind_all(found, what=what, **_names(policy), TIMED=timed))
 
 
 def _names(policy: Any) -> dict[str, Any]:

@@ -1,11 +1,10 @@
 """A progress bar for people, on standard error."""
 
-import sys
 import time
 from collections.abc import Callable
 from typing import TextIO
 
-from posse.status_line import StatusLine
+from posse.status_line import StatusLine, status_stream
 
 Progress = bool | Callable[[float], None] | None
 """True for a bar on standard error, a function that is called with the fraction done, or None."""
@@ -18,7 +17,7 @@ class Bar:
     """
 
     def __init__(self, out: TextIO | None = None, quiet_seconds: float = 2.0, width: int = 30) -> None:
-        self.line = StatusLine(out or sys.stderr)
+        self.line = StatusLine(out or status_stream())
         self.quiet_seconds = quiet_seconds
         self.width = width
         self.start = time.monotonic()

@@ -20,6 +20,7 @@ from posse.figures import canvas, regret
 from posse.figures.policy_looks import algorithm, looks
 from posse.figures.style import DARK, LIGHT, PRINT, SOFT, WIDTH
 from posse.policies.base import Look
+from posse.simulation.statistics import interval_width
 
 VARIANT = "RobustAgg-TS-V"
 SHEET = 12  # panels on a sheet
@@ -41,15 +42,16 @@ def checkpoint_rounds(records: Records) -> np.ndarray:
     return np.array(distinct.pop())
 
 
-def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look]) -> None:
-    """Regret over rounds: a line and a band for each policy."""
+def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look], level: float | None = None) -> None:
+    """Regret over rounds: a line and a band for each policy; of one standard deviation, or the mean's interval."""
     parts = {label: records.where(policy=label) for label in drawn}
     curves = {
         label: (checkpoint_rounds(rows), summary.problem_means(rows, "regret"))
         for label, rows in parts.items()
         if len(rows)
     }
-    regret.draw_regret(axes, curves, drawn)
+    width = 1.0 if level is None else interval_width(level, min(len(values) for _, values in curves.values()))
+    regret.draw_regret(axes, curves, drawn, width)
 
 
 def draw_bars(axes: Axes, records: Records, drawn: Mapping[str, Look], column: str, *, numbers: bool = False) -> None:
@@ -144,8 +146,12 @@ def sheet(
     *,
     columns: int | None = None,
     one_scale: bool = False,
+    **how: Any,
 ) -> Figure:
-    """Small panels of one kind with one legend, by default three in a row; `one_scale` makes panels comparable."""
+    """Small panels of one kind with one legend, by default three in a row; `one_scale` makes panels comparable.
+
+    `how` says more about what is drawn.
+    """
     columns = columns or (2 if len(panels) == 4 else min(3, len(panels)))
     rows = math.ceil(len(panels) / columns)
     with matplotlib.rc_context(PRINT):
@@ -154,7 +160,7 @@ def sheet(
         figure = canvas.new_figure(WIDTH if columns > 1 else 5.4, 0.4 + height * rows)
         for number, (title, records) in enumerate(panels):
             axes = figure.add_subplot(rows, columns, number + 1)
-            DRAWS[kind](axes, records, drawn)
+            DRAWS[kind](axes, records, drawn, **how)
             axes.set_title(title)
             if number % columns:
                 axes.set_ylabel("")
@@ -246,12 +252,15 @@ def subpar_title(n_subpar: int | None) -> str:
     return "" if n_subpar is None else summary.describe({"n_subpar": n_subpar})
 
 
-def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int = 0) -> Figure:
-    """Any study: a panel for each setting, twelve a page. `kind` is "regret", "pulls" or "regret by kind"."""
+def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int = 0, **how: Any) -> Figure:
+    """Any study: a panel for each setting, twelve a page. `kind` is "regret", "pulls" or "regret by kind".
+
+    Of regret, `level=0.95` shows intervals of the means, in place of standard deviations.
+    """
     rows = records.where(study=study)
     parts = summary.settings(rows)[SHEET * page : SHEET * (page + 1)]
     panels = [(summary.describe(setting, between="\n"), part) for setting, part in parts]
-    return sheet(panels, looks(summary.written_order(rows)), kind)
+    return sheet(panels, looks(summary.written_order(rows)), kind, **how)
 
 
 def participation(records: Records, *, study: str = "participation") -> Figure:

@@ -27,11 +27,14 @@ from posse.figures.canvas import to_bytes
 from posse.figures.policy_looks import algorithm, looks
 from posse.insight.report import templates
 from posse.policies.user import import_file, imported_files
+from posse.simulation.progress import Progress, reporter
 from posse.text import plural, shorten
 from posse.version import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"
+LEVEL = 0.95  # of the intervals in figures
 CHUNK = 3  # figures that a process draws before it asks for more
+FEW = 9  # figures that one process has drawn before another one could begin, which takes a second
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,37 +145,45 @@ def _paper_entries(rows: Records) -> Iterator[ReportFigure]:
 
 
 def _study_entries(rows: Records, study: str, first: Callable[[], Figure] | None) -> Iterator[ReportFigure]:
-    """The sheets of a study; `first` draws the first one otherwise. A shipped study's pulls and kinds are details."""
+    """The sheets of a study; `first` draws the first one otherwise. A shipped study's pulls and kinds are details.
+
+    Bands of regret are standard deviations in a shipped study, as in the paper, and intervals in a user's own.
+    """
     slug = re.sub(r"[^A-Za-z0-9_-]+", "-", study).strip("-") or "study"
     shipped = study in WORDS["captions"]
     name_of_study = WORDS["studies"][study] if shipped else study
     pages = math.ceil(len(settings(rows)) / figures.SHEET)
-    for kind, marks in WORDS["marks"].items():
+    for kind in figures.DRAWS:
+        how = {} if shipped or kind != "regret" else {"level": LEVEL}
+        marks = WORDS["marks"]["intervals" if how else kind]
         section = "details" if shipped and kind != "regret" else "studies"
         words = f"{WORDS['captions'].get(study, '')}{marks.format(over=spread_over(rows))}"
         caption = f"{words} {_facts(rows)} a panel."
         for page in range(pages):
             name = slug + ("" if kind == "regret" else f"-{kind.replace(' ', '-')}") + (f"-{page + 1}" if page else "")
             title = f"{name_of_study}: {kind}" + (f", {page + 1} of {pages}" if pages > 1 else "")
-            draw = first or partial(figures.study_sheet, rows, study, kind, page=page)
+            draw = first or partial(figures.study_sheet, rows, study, kind, page=page, **how)
             first = None
             yield ReportFigure(name, section, title, caption, draw)
 
 
 @contextmanager
-def drawing(entries: Sequence[ReportFigure], folder: str | Path, *, processes: int = 1) -> Iterator[None]:
+def drawing(
+    entries: Sequence[ReportFigure], folder: str | Path, *, processes: int = 1, progress: Progress = None
+) -> Iterator[None]:
     """Draw the figures of a catalogue into a folder, each as PNG and SVG; they are there at the end of the block.
 
     Other processes draw while the block runs, and afterwards this one with them. A script that asks for several needs
     `if __name__ == "__main__"`.
     """
+    report = reporter(progress) or (lambda fraction: None)
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     chunks = [entries[start : start + CHUNK] for start in range(0, len(entries), CHUNK)]
     files = imported_files()  # users' policies say how they look
     with ExitStack() as ends:
         others: list[Future[None]] = []
-        if processes > 1:
+        if processes > 1 and len(entries) > FEW:
             pool = ProcessPoolExecutor(processes - 1, get_context("spawn"), initializer=_begin, initargs=(files,))
             ends.callback(pool.shutdown, cancel_futures=True)
             others = [pool.submit(_save, chunk, out) for chunk in chunks]
@@ -180,12 +191,19 @@ def drawing(entries: Sequence[ReportFigure], folder: str | Path, *, processes: i
         _begin()
         ends.callback(gc.unfreeze)
         # The others begin with the first chunk, this process with the last; it takes what nobody has begun.
+        own = 0
         for chunk, other in itertools.zip_longest(reversed(chunks), reversed(others)):
-            if other is None or other.cancel():
-                _save(chunk, out)
+            for entry in chunk if other is None or other.cancel() else ():
+                _save([entry], out)
+                own += 1
+                done = sum(
+                    len(each) for each, by in zip(chunks, others, strict=False) if by.done() and not by.cancelled()
+                )
+                report((own + done) / len(entries))
         for other in others:
             if not other.cancelled():
                 other.result()
+        report(1.0)
 
 
 def _begin(files: Sequence[Path] = ()) -> None:
@@ -210,6 +228,7 @@ def write_report(
     findings: Sequence[claims.ClaimFinding] | None = None,
     manifest: Mapping[str, Any] | None = None,
     processes: int = 1,
+    progress: Progress = None,
 ) -> Path:
     """Write `report.html`, which needs nothing beside it, and its `figures/` (PNG, SVG) and `tables/` (CSV).
 
@@ -220,13 +239,14 @@ def write_report(
         findings: those of `claims.judge`; without them the page says nothing about claims.
         manifest: that of the store, for versions, times and the spec.
         processes: how many processes draw.
+        progress: True for a bar, or a function that is called with the part that is drawn.
     """
     check_records("records", records)
     if not len(records):
         raise ValueError("there are no records to report on")
     out = Path(folder)
     entries = catalogue(records)
-    with drawing(entries, out / "figures", processes=processes):
+    with drawing(entries, out / "figures", processes=processes, progress=progress):
         tables = write_tables(records, out / "tables", findings)
     pictures: dict[str, list[tuple[ReportFigure, bytes]]] = {}
     for entry in entries:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from posse.insight.watching.log_blocks import takes_default
 from posse.text import align, bullet, listed, plural, shorten, with_ends, wrap
 
 if TYPE_CHECKING:
@@ -162,13 +163,19 @@ def player_table(conclusion: Conclusion, most: int = SHOWN) -> list[list[str]]:
 
 def reading(conclusion: Conclusion) -> list[str]:
     """How to read it, and on what it rests."""
+    unseen = "All this is void if whether or when a reward comes depends on the arm; posse watch checks that."
+    if takes_default(conclusion.setup):
+        unseen = (
+            "A decision whose reward does not come in time counts with the default reward. All this is about rewards "
+            "that are counted so; nothing checks whether rewards get lost."
+        )
     return [
         f"“Ship” is guaranteed: at most {percent(conclusion.level)} of experiments are ever told to ship a wrong arm "
         "for anybody, however often one looks, for any rewards in their range. The best arm is the one that is best on "
         "average over the decisions so far.",
         "Chances, and what stopping or going on costs, come from the model of the players that posse diagnose uses.",
         f"Each interval holds at every look with probability {percent(1 - conclusion.level)}.",
-        "All this is void if whether or when a reward comes depends on the arm; posse watch checks that.",
+        unseen,
     ]
 
 

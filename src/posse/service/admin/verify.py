@@ -350,7 +350,8 @@ def _check_file(connection: Connection, report: AddFinding) -> None:
 def _check_orphans(connection: Connection, report: AddFinding) -> None:
     for table in [table.name for table in metadata.sorted_tables if "experiment" in table.c and table.name != "audit"]:
         query = sql.text(
-            f"SELECT experiment, count(*) AS rows FROM {table} WHERE experiment NOT IN (SELECT id FROM experiments) "
+            f"SELECT experiment, count(*) AS rows FROM {table} "
+            "WHERE experiment IS NOT NULL AND experiment NOT IN (SELECT id FROM experiments) "
             f"AND ({NO_EXPERIMENT}, 'requests') <> (experiment, '{table}') GROUP BY experiment ORDER BY experiment"
         )
         for one in connection.execute(query).mappings():

@@ -79,10 +79,10 @@ async def metrics(request: Request) -> Response:
     """What is counted, for Prometheus; without what only the database knows if it does not answer."""
     read_pool = request.app.state.read_pool
     try:
-        experiments = await read_pool.query(queries.experiment_counts)
+        experiments, size = await read_pool.query(queries.experiment_counts), await read_pool.query(database.size)
     except errors.Unavailable:
-        experiments = []
-    text = await read_pool.run(request.app.state.metrics.text, experiments)
+        experiments, size = [], None
+    text = await read_pool.run(request.app.state.metrics.text, experiments, size)
     return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
 
 

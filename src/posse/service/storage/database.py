@@ -158,6 +158,14 @@ def write_probe(connection: Connection) -> None:
     )
 
 
+def size(connection: Connection) -> int:
+    """The bytes that the database takes; of SQLite without the -wal file beside it."""
+    local = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+    remote = "SELECT pg_database_size(current_database())"
+    found = connection.exec_driver_sql(local if connection.dialect.name == "sqlite" else remote)
+    return int(found.scalar_one())
+
+
 def can_retry(error: exc.DBAPIError) -> bool:
     """Whether another try may do better: another transaction was in the way, or the connection broke."""
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) in RETRIED
