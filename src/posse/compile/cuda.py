@@ -57,7 +57,7 @@ def _compile_callee(function: Callable[..., Any]) -> Any:
 
 @contextlib.contextmanager
 def launching() -> Iterator[None]:
-    """While this is open, GPU kernels are compiled by `cuda_pipeline`, to round like the CPU's; small grids do not warn.
+    """While this is open, `cuda_pipeline` compiles GPU kernels, to round like the CPU's, and small grids do not warn.
 
     To round like the CPU's, no product is fused into a sum, which would round once in place of twice. In single
     precision, which decides nothing, numbers below 1e-38 count as zero, because it is faster. numba-cuda has no options
