@@ -12,6 +12,7 @@ import numba
 
 from posse.compile.cache import cached, lock
 from posse.compile.errors import watched
+from posse.compile.pipeline import take_any_number
 from posse.compile.walk import Walk
 
 CUDA_OPTIONS: dict[str, Any] = {
@@ -32,8 +33,16 @@ def bind_cuda(kernel: Callable[..., Any], *, what: str = "", **names: Any) -> An
         return cuda.jit(Walk([kernel], names).entries[0])
     options = CUDA_OPTIONS | {"numba-cuda": metadata.version("numba-cuda")}
     walk = Walk([kernel], names, _compile_callee, options)
-    jit = functools.partial(cuda.jit, **CUDA_OPTIONS)
-    return watched(cached(jit, walk.entries, walk.digest), "compile", walk, what)[0]
+    return watched(cached(_compile_entry, walk.entries, walk.digest), "compile", walk, what)[0]
+
+
+def _compile_entry(function: Callable[..., Any], cache: bool = False) -> Any:
+    from numba import cuda
+
+    dispatcher = cuda.jit(function, cache=cache, **CUDA_OPTIONS)
+    if cache:  # numba would first import all that it can compile, which takes longer than to load a kernel
+        dispatcher._cache.load_overload = dispatcher._cache._load_overload
+    return dispatcher
 
 
 def _compile_callee(function: Callable[..., Any]) -> Any:
@@ -41,21 +50,14 @@ def _compile_callee(function: Callable[..., Any]) -> Any:
 
     inline = not hasattr(function, "out_of_line")
     dispatcher = cuda.jit(function, device=True, forceinline=inline, **CUDA_OPTIONS)
-    if not inline:
-        dispatcher.compile_device = functools.partial(_compile_out_of_line, dispatcher.compile_device)
+    if (function.__module__ or "").startswith("posse."):
+        take_any_number(dispatcher)
     return dispatcher
-
-
-def _compile_out_of_line(compile_device: Callable[..., Any], *signature: Any) -> Any:
-    """Compile a function that stays a call, where the compiler would inline it at every place that calls it."""
-    result = compile_device(*signature)
-    result.library.get_function(result.fndesc.llvm_func_name).attributes.add("noinline")
-    return result
 
 
 @contextlib.contextmanager
 def launching() -> Iterator[None]:
-    """While this is open, GPU kernels are compiled to round like the CPU's, and small grids cause no warnings.
+    """While this is open, `cuda_pipeline` compiles GPU kernels, to round like the CPU's, and small grids do not warn.
 
     To round like the CPU's, no product is fused into a sum, which would round once in place of twice. In single
     precision, which decides nothing, numbers below 1e-38 count as zero, because it is faster. numba-cuda has no options
@@ -64,13 +66,19 @@ def launching() -> Iterator[None]:
     if numba.config.ENABLE_CUDASIM:
         yield
         return
+    from numba.cuda import compiler
     from numba.cuda.cudadrv import nvvm
 
+    from posse.compile.cuda_pipeline import compile_kernel
+
     with lock:
-        compile_ir, warns = nvvm.compile_ir, numba.config.CUDA_LOW_OCCUPANCY_WARNINGS
+        compile_extra, compile_ir = compiler.compile_extra, nvvm.compile_ir
+        warns = numba.config.CUDA_LOW_OCCUPANCY_WARNINGS
+        compiler.compile_extra = compile_kernel
         nvvm.compile_ir = functools.partial(compile_ir, fma=False, ftz=True)
         numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = 0
         try:
             yield
         finally:
-            nvvm.compile_ir, numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = compile_ir, warns
+            compiler.compile_extra, nvvm.compile_ir = compile_extra, compile_ir
+            numba.config.CUDA_LOW_OCCUPANCY_WARNINGS = warns

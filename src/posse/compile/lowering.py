@@ -10,7 +10,7 @@ import functools
 from typing import Any
 
 from llvmlite.ir.instructions import LoadInstr
-from numba.core import cgutils, ir
+from numba.core import cgutils
 from numba.core import types as numba_types
 from numba.core.callconv import CPUCallConv
 from numba.core.compiler_machinery import register_pass
@@ -21,6 +21,7 @@ from numba.core.typed_passes import NativeLowering
 from numba.np import arrayobj
 
 types: Any = numba_types  # filled when it is imported
+PartOfNumba: Any = object  # the CPU and GPUs have classes of their own, which take in the classes that extend this
 
 
 def is_record(kind: Any) -> bool:
@@ -69,7 +70,7 @@ class Models:
         return RecordModel(found, self.inlined) if is_record(kind) else found
 
 
-class KernelCalls(CPUCallConv):
+class RecordCalls(PartOfNumba):
     """How functions call each other."""
 
     inlined = False
@@ -82,15 +83,7 @@ class KernelCalls(CPUCallConv):
         return ArgPacker(Models(self.context.data_model_manager, self.inlined), kinds)
 
 
-class KernelContext(CPUContext):
-    """What is compiled for, with these calls."""
-
-    @property
-    def call_conv(self) -> Any:
-        return KernelCalls(self)
-
-
-class KernelLower(Lower):
+class RecordLower(PartOfNumba):
     """The step from numba's form to LLVM's, where nothing is counted that refers to others."""
 
     def extract_function_arguments(self) -> Any:
@@ -140,7 +133,7 @@ class KernelLower(Lower):
 
     def lower_inst(self, inst: Any) -> None:
         """Write to an array by a number that is known as by any other."""
-        if isinstance(inst, ir.StaticSetItem) and isinstance(self.typeof(inst.target.name), types.Array):
+        if type(inst).__name__ == "StaticSetItem" and isinstance(self.typeof(inst.target.name), types.Array):
             self.lower_setitem(inst.target, inst.index_var, inst.value, self.fndesc.calltypes[inst])
         else:
             super().lower_inst(inst)
@@ -191,6 +184,22 @@ class KernelLower(Lower):
         strides = [builder.extract_value(value, (fields("strides"), axis)) for axis in range(kind.ndim)]
         offsets = [builder.mul(stride, number) for stride, number in zip(strides, numbers, strict=True)]
         return cgutils.pointer_add(builder, data, functools.reduce(builder.add, offsets))
+
+
+class KernelCalls(RecordCalls, CPUCallConv):
+    """How functions call each other on the CPU."""
+
+
+class KernelContext(CPUContext):
+    """What is compiled for, with these calls."""
+
+    @property
+    def call_conv(self) -> Any:
+        return KernelCalls(self)
+
+
+class KernelLower(RecordLower, Lower):
+    """The step to LLVM's form for the CPU."""
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)

@@ -11,9 +11,9 @@ import copy
 import functools
 from collections.abc import Callable
 from types import CodeType
-from typing import Any, cast
+from typing import Any
 
-from numba.core import compiler, event, sigutils, typing
+from numba.core import compiler, event, sigutils
 from numba.core.codegen import JITCodeLibrary
 from numba.core.typed_passes import AnnotateTypes, NativeLowering, NopythonRewrites
 from numba.core.types.functions import BaseFunction
@@ -77,24 +77,19 @@ class EntryLibrary(JITCodeLibrary):
             manager.run(self._final_module, builder)
 
 
-class KernelTyping(typing.Context):
-    """What numba knows of types, with what it has found out: each sum would look through dozens of ways to add."""
-
-    known: dict[Any, Any]
-
-
 def remember_types(find: Callable[..., Any]) -> Callable[..., Any]:
     """numba's way to find the types of a call of one of its functions, with a memory for kernels."""
 
     def get_call_type(function: Any, context: Any, args: Any, kws: Any) -> Any:
-        if kws or not isinstance(context, KernelTyping) or not all(each.is_precise() for each in args):
+        known = getattr(context, "known", None)
+        if kws or known is None or not all(each.is_precise() for each in args):
             return find(function, context, args, kws)
-        found = context.known.get((function, args))
+        found = known.get((function, args))
         if found is None:
             found = find(function, context, args, kws)
             # What numba has in Python is compiled with the options of its caller, and so looked up each time.
             if function.get_impl_key(found) == function.typing_key:
-                context.known[function, args] = found
+                known[function, args] = found
         return found
 
     return get_call_type
@@ -104,12 +99,11 @@ BaseFunction.get_call_type = remember_types(BaseFunction.get_call_type)  # type:
 
 
 @functools.cache
-def remembering(context: Any) -> KernelTyping:
-    """A typing context that remembers."""
+def remembering(context: Any) -> Any:
+    """What numba knows of types, with what it has found out: each sum would look through dozens of ways to add."""
     remembers = copy.copy(context)
-    remembers.__class__ = KernelTyping
     remembers.known = {}
-    return cast(KernelTyping, remembers)
+    return remembers
 
 
 UNUSED = {NopythonRewrites, AnnotateTypes}  # for sums of whole arrays, and for listings
@@ -160,13 +154,20 @@ class EntryCompiler(KernelCompiler):
         return result
 
 
-def make_lean(dispatcher: Any) -> Any:
-    """Let one of posse's own functions be compiled once for all whole numbers, and without a record of the time."""
+def take_any_number(dispatcher: Any) -> None:
+    """Let a function be compiled once for all whole numbers, not once more for each that is known."""
     fold = dispatcher._compiler.fold_argument_types
 
     def fold_argument_types(args: Any, kws: Any) -> Any:
         signature, folded = fold(args, kws)
         return signature, tuple(types.unliteral(each) for each in folded)
+
+    dispatcher._compiler.fold_argument_types = fold_argument_types
+
+
+def make_lean(dispatcher: Any) -> Any:
+    """Let one of posse's own functions be compiled for any number, and without a record of the time."""
+    take_any_number(dispatcher)
 
     def compile_(signature: Any) -> Any:
         args, returned = sigutils.normalize_signature(signature)
@@ -176,5 +177,5 @@ def make_lean(dispatcher: Any) -> Any:
                 dispatcher.add_overload(dispatcher._compiler.compile(args, returned))
         return dispatcher.overloads[args].entry_point
 
-    dispatcher._compiler.fold_argument_types, dispatcher.compile = fold_argument_types, compile_
+    dispatcher.compile = compile_
     return dispatcher
