@@ -18,7 +18,7 @@ from posse.compile.cpu import bind, bind_all, compiled_mode
 from posse.compile.cuda import bind_cuda, launching
 from posse.compile.errors import CompileError
 from posse.compile.source import source_digest
-from posse.compile.walk import Walk, fused, out_of_line
+from posse.compile.walk import Walk, fused, masked, out_of_line
 
 __all__ = [
     "CompileError",
@@ -29,6 +29,7 @@ __all__ = [
     "compiled_mode",
     "fused",
     "launching",
+    "masked",
     "out_of_line",
     "source_digest",
 ]
