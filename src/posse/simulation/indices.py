@@ -12,7 +12,7 @@ from posse.compile import masked, out_of_line
 from posse.policies.bound import AT_OWN_PULL, BETA, IMED, copy_own, expected_at, index_of, own_of, player_of
 from posse.policies.state import see, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT
-from posse.simulation.pick import FAR, NEAR, WIDTH, put_rough, rough_place
+from posse.simulation.pick import FAR, NEAR, ROW, WIDTH, put_rough, rough_place
 
 BOUND_FOR_EACH_POLICY = True
 
@@ -29,25 +29,20 @@ def form(state, run, arm, player, place, shared, log_T, constants):
     """Form a pair's center and scale, and rough ones in this place; return whether they need `check_large`."""
     arms, players = run.center.shape
     own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-    expected = expected_at(state.of_pair, (arm, player))
-    center, scale = index_of(own, shared, known, expected, players, arms, log_T, constants)
-    run.center[arm, player], run.scale[arm, player] = center, scale
+    numbers = own, shared, known, expected_at(state.of_pair, (arm, player)), players, arms, log_T, constants
+    run.center[arm, player], run.scale[arm, player] = center, scale = index_of(*numbers)
     if not (BETA or IMED):
-        put_rough(run.rough, place, center, scale)
-    return is_large(center, scale)
-
-
-def is_large(center, scale):
-    """Whether single precision cannot hold bounds of an index; also if a number is NaN."""
-    return not (abs(center) <= LARGE and abs(scale) <= LARGE)
+        run.rough[place], run.rough[place + ROW] = center, scale
+    return not (abs(center) <= LARGE and abs(scale) <= LARGE)  # so if one is NaN
 
 
 @out_of_line
 def check_large(run, arm, player):
-    """Let a pair have no bounds, because single precision cannot hold them; return whether it is NaN."""
-    if not (BETA or IMED):
+    """Let a pair have no bounds if single precision cannot hold them; return whether it is NaN."""
+    center, scale = run.center[arm, player], run.scale[arm, player]
+    if not (BETA or IMED or max(abs(center), abs(scale)) <= LARGE):
         put_rough(run.rough, rough_place(arm, player, run.center.shape[0]), FAR, 0.0)
-    return math.isnan(run.center[arm, player]) or math.isnan(run.scale[arm, player])
+    return math.isnan(center) or math.isnan(scale)
 
 
 def evaluate_as_seen(state, run, arm, player, log_T, constants):
@@ -64,9 +59,7 @@ def evaluate_arm(state, run, arm, log_T, constants):
         some_large |= form_side_by_side(state, run, arm, first, count, shared, log_T, constants)
     wrong = False
     for number in range(players if some_large else 0):
-        player = np.uint64(number)
-        if is_large(run.center[arm, player], run.scale[arm, player]):
-            wrong |= check_large(run, arm, player)
+        wrong |= check_large(run, arm, np.uint64(number))
     return wrong
 
 
