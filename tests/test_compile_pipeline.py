@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
-from posse.compile import bind, out_of_line
+from posse.compile import bind, masked, out_of_line
 from posse.simulation.kernel import Measures
 
 
@@ -95,3 +97,38 @@ def with_inner_functions(numbers):
 
 def test_functions_inside_others_and_constants_as_arguments_are_compiled():
     assert bind(with_inner_functions)((3.0, 4.0)) == 28.0
+
+
+@masked
+def divide(numbers, counts, rough, few):
+    wrong = 0
+    for place in range(few):
+        numbers[place] = numbers[place] / counts[place]
+        rough[place] = math.sqrt(numbers[place])
+        wrong |= counts[place]
+    return wrong
+
+
+@masked
+def pass_on(table, few):
+    for row in range(2):
+        for place in range(few):
+            table[row, place + 1] = table[row, place] + table[1 - row, place + 1]
+
+
+def divide_and_pass_on(numbers, counts, rough, table, few):
+    wrong = divide(numbers, counts, rough, few)
+    pass_on(table, few)
+    return wrong + divide(numbers[1:], counts, rough, few)
+
+
+@pytest.mark.parametrize("few", [0, 1, 7, 8, 9, 20, 33])
+def test_masked_loops_take_every_number_once_and_no_other(few):
+    def arguments():
+        numbers, counts = np.linspace(0.1, 5.0, 40), np.arange(1, 41)
+        return numbers, counts, np.zeros(40, np.float32), np.sqrt(np.arange(80.0)).reshape(2, 40), few
+
+    compiled, plain = arguments(), arguments()
+    assert bind(divide_and_pass_on)(*compiled) == divide_and_pass_on(*plain)
+    for one, other in zip(compiled[:-1], plain[:-1], strict=True):
+        assert one.tolist() == other.tolist()

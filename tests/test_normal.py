@@ -277,8 +277,10 @@ class TestLazyComparison:
         assert picked(pick, [certain, (1.0, scale, *highest)]) == 1
 
     def test_without_draws_the_first_of_the_largest_centers_wins(self):
-        for centers in ([1.0, 3.0, 3.0], [3.0, 1.0, 3.0], [-math.inf] * 2, [0.0, math.inf, math.inf]):
-            assert picking.largest(np.array([centers]).T, 0) == int(np.argmax(centers))
+        near = [1.0, 1.0 + 1e-12, 1.0 + 1e-12, 0.0]
+        certain = bind(picking.pick, RANDOMISED=False)
+        for centers in ([1.0, 3.0, 3.0], [3.0, 1.0, 3.0], near, [-math.inf] * 2, [0.0, math.inf, math.inf]):
+            assert picked(certain, [(center, 0.0, 0, 0, 0) for center in centers]) == int(np.argmax(centers))
 
     def test_bounds_that_are_a_little_wrong_are_noticed(self):
         """Negative control: with an upper bound a thousandth too low, some pick of many is wrong."""

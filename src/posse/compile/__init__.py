@@ -20,7 +20,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from posse.compile.source import source_digest
-from posse.compile.walk import Walk, fused, out_of_line
+from posse.compile.walk import Walk, fused, masked, out_of_line
 
 if TYPE_CHECKING:
     from posse.compile.cpu import bind, bind_all, compiled_mode
@@ -42,6 +42,7 @@ __all__ = [
     "compiled_mode",
     "fused",
     "launching",
+    "masked",
     "out_of_line",
     "source_digest",
 ]

@@ -16,9 +16,9 @@ from posse.compile.walk import Walk
 
 OPTIONS: dict[str, Any] = {
     "error_model": "numpy",  # division by zero follows IEEE
-    # The two fast-math flags that are safe where infinities decide and sums must not be reordered: there are no
-    # NaNs, and the sign of zero never matters. A dict, because the order of a set changes from process to process.
-    "fastmath": {"nnan": True, "nsz": True},
+    # The one fast-math flag that is safe where infinities decide, sums keep their order and NaN must be noticed: the
+    # sign of zero never matters. A dict, because the order of a set changes from process to process.
+    "fastmath": {"nsz": True},
     "nogil": True,
     "_nrt": False,  # kernels allocate nothing; without the runtime there are no reference counts, atomic and slow
     "no_cfunc_wrapper": True,  # nobody calls them from C

@@ -9,8 +9,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from llvmlite.ir.instructions import LoadInstr
-from numba.core import cgutils
+from llvmlite import ir as llvm
+from llvmlite.ir.instructions import LoadInstr, StoreInstr
+from numba.core import cgutils, ir
 from numba.core import types as numba_types
 from numba.core.callconv import CPUCallConv
 from numba.core.compiler_machinery import register_pass
@@ -144,6 +145,7 @@ class RecordLower(PartOfNumba):
         if place is None:
             return super().lower_getitem(resty, expr, value, index, signature)
         found = arrayobj.load_item(self.context, self.builder, kind, place)
+        self.tell_apart(kind)
         return self.context.cast(self.builder, found, kind.dtype, resty)
 
     def lower_setitem(self, target_var: Any, index_var: Any, value_var: Any, signature: Any) -> Any:
@@ -154,7 +156,11 @@ class RecordLower(PartOfNumba):
         number, number_kind = self.loadvar(value_var.name), self.typeof(value_var.name)
         number = self.context.cast(self.builder, number, number_kind, signature.args[2])
         number = self.context.cast(self.builder, number, signature.args[2], kind.dtype)
-        return arrayobj.store_item(self.context, self.builder, kind, number, place)
+        arrayobj.store_item(self.context, self.builder, kind, number, place)
+        return self.tell_apart(kind)
+
+    def tell_apart(self, kind: Any) -> None:
+        """Say about the number just read or written what helps the compiler: for a GPU nothing."""
 
     def place_in(self, array: Any, index: Any) -> Any:
         """Where an array has the number of this index; None if it is no array, or the index leaves a part of it."""
@@ -199,7 +205,34 @@ class KernelContext(CPUContext):
 
 
 class KernelLower(RecordLower, Lower):
-    """The step to LLVM's form for the CPU."""
+    """The step to LLVM's form for the CPU, with what its vectors need."""
+
+    def lower_inst(self, inst: Any) -> None:
+        """Mark the loops of a `masked` function."""
+        super().lower_inst(inst)
+        masked = isinstance(inst, ir.Jump) and hasattr(self.func_ir.func_id.func, "masked")
+        if masked and self.blkmap[inst.target].instructions:  # it jumps back
+            self.mask_loop(self.builder.block.terminator)
+
+    def mask_loop(self, jump: Any) -> None:
+        """Ask for one vector at a time, and for one with places left out at the end, in the loop that a jump closes."""
+        module, yes, one = self.module, llvm.Constant(llvm.IntType(1), 1), llvm.Constant(llvm.IntType(32), 1)
+        wanted = {"llvm.loop.vectorize.predicate.enable": yes, "llvm.loop.interleave.count": one}
+        options = [module.add_metadata([llvm.MetaDataString(module, name), value]) for name, value in wanted.items()]
+        loop = llvm.values.MDValue(module, options, name=str(len(module.metadata)))
+        loop.operands = (loop, *options)  # it names itself, so that no two loops share it
+        jump.set_metadata("llvm.loop", loop)
+
+    def tell_apart(self, kind: Any) -> None:
+        """Say that the number just read or written is in no array of another type: kernels have no such views.
+
+        So the compiler need not compare addresses before it takes several numbers at once.
+        """
+        last, module, zero = self.builder.block.instructions[-1], self.module, llvm.Constant(llvm.IntType(64), 0)
+        if isinstance(last, LoadInstr | StoreInstr):  # truth values are converted too
+            root = module.add_metadata([llvm.MetaDataString(module, "posse")])
+            numbers = module.add_metadata([llvm.MetaDataString(module, str(kind.dtype)), root, zero])
+            last.set_metadata("tbaa", module.add_metadata([numbers, numbers, zero]))
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)

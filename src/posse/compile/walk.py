@@ -32,6 +32,16 @@ def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def masked(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a function with a loop over few numbers that do not depend on each other.
+
+    The last of them, too few for a whole vector, are then taken at once, by a vector in which places are left out.
+    Otherwise they are taken one by one, which takes as long as all others.
+    """
+    vars(function)["masked"] = True
+    return function
+
+
 class Walk:
     """A walk over the functions that kernels reach. Each is rebuilt once, with its names bound, and compiled by `jit`.
 

@@ -62,7 +62,7 @@ def run_shapes(policy: Policy, players: int, arms: int, delay: int, batch: int) 
     place = np.uint64  # looks up others: a signed number might count from the end, which every look-up would pay for
     ahead = max(players, WIDTH)
     blocks = (arms + 9) // 8 if policy.randomised and policy.law is not Law.BETA else 1  # of four random words
-    rows = 2 * arms_in_pairs(arms) * WIDTH if policy.randomised and policy.law is not Law.BETA else 0
+    rows = 2 * arms_in_pairs(arms) * WIDTH if policy.law is Law.NORMAL else 0
     return {
         "center": (np.float64, (arms, players)),
         "scale": (np.float64, (arms, players)),
@@ -146,8 +146,7 @@ class PolicyRun:
         known = state_shapes(policy, used_statistics(type(policy)), *sizes)
         arrays = _allocate(known | run_shapes(policy, problem.players, problem.arms, delay, batch))
         arrays["rough"].reshape(-1, 2, WIDTH)[:, 0] = LOWEST  # an arm that is there only to make pairs never wins
-        bits = {f"{name}_bits": arrays[name].view(np.int64) for name in ("center", "scale")}
-        arrays = {"indexed": arrays["statistics"], **bits} | arrays
+        arrays = {"indexed": arrays["statistics"]} | arrays
         self.state = State(**{name: arrays[name] for name in State._fields})
         self.run = kernel.Run(**{name: arrays[name] for name in kernel.Run._fields})
         if policy.of_value:

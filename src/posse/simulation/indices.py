@@ -4,49 +4,45 @@ What comes from `posse.policies.bound` is bound for each policy. Players and arm
 looked up, so that everything is compiled for one kind of number.
 """
 
+import math
+
 import numpy as np
 
-from posse.compile import out_of_line
-from posse.policies.bound import AT_OWN_PULL, BETA, RANDOMISED, copy_own, expected_at, index_of, own_of, player_of
+from posse.compile import masked, out_of_line
+from posse.policies.bound import AT_OWN_PULL, BETA, IMED, copy_own, expected_at, index_of, own_of, player_of
 from posse.policies.state import see, shared_as_seen, shared_now
 from posse.policies.statistics import COUNT
-from posse.simulation.pick import FAR, NEAR, WIDTH, put_rough, rough_place
+from posse.simulation.pick import FAR, NEAR, ROW, WIDTH, put_rough, rough_place
 
 BOUND_FOR_EACH_POLICY = True
 
-# NaN is told by its bits, which without the sign are larger than those of infinity: the compiler takes for granted that
-# there are no NaNs, and would leave out a comparison of floats, or of the bits of a float that it has just computed.
-INFINITY = 0x7FF0000000000000
-LARGE = int(np.float64(NEAR).view(np.int64))
-NO_SIGN = 0x7FFFFFFFFFFFFFFF
+LARGE = float(NEAR)
 
 
 def evaluate(state, run, arm, player, shared, log_T, constants):
     """Form a pair's center and scale, from this that is shared of the arm; return whether one is NaN."""
+    place = rough_place(arm, player, run.center.shape[0])
+    return form(state, run, arm, player, place, shared, log_T, constants) and check_large(run, arm, player)
+
+
+def form(state, run, arm, player, place, shared, log_T, constants):
+    """Form a pair's center and scale, and rough ones in this place; return whether they need `check_large`."""
     arms, players = run.center.shape
     own, known = own_of(state.indexed, (arm, player)), player_of(state.of_player, player)
-    expected = expected_at(state.of_pair, (arm, player))
-    centers, scales = run.center[arm], run.scale[arm]
-    centers[player], scales[player] = index_of(own, shared, known, expected, players, arms, log_T, constants)
-    if RANDOMISED and not BETA:
-        put_rough(run.rough, rough_place(arm, player, arms), centers[player], scales[player])
-    return beyond(run, arm, player, LARGE) < 0 and check_large(run, arm, player)
-
-
-def beyond(run, arm, player, bits):
-    """Negative if a pair's center or scale is NaN, or further from 0 than the float of these bits."""
-    room = bits - (run.center_bits[arm, player] & NO_SIGN)
-    if RANDOMISED:
-        room |= bits - (run.scale_bits[arm, player] & NO_SIGN)
-    return room
+    numbers = own, shared, known, expected_at(state.of_pair, (arm, player)), players, arms, log_T, constants
+    run.center[arm, player], run.scale[arm, player] = center, scale = index_of(*numbers)
+    if not (BETA or IMED):
+        run.rough[place], run.rough[place + ROW] = center, scale
+    return not (abs(center) <= LARGE and abs(scale) <= LARGE)  # so if one is NaN
 
 
 @out_of_line
 def check_large(run, arm, player):
-    """Let a pair have no bounds, because single precision cannot hold them; return whether it is NaN."""
-    if RANDOMISED and not BETA:
+    """Let a pair have no bounds if single precision cannot hold them; return whether it is NaN."""
+    center, scale = run.center[arm, player], run.scale[arm, player]
+    if not (BETA or IMED or max(abs(center), abs(scale)) <= LARGE):
         put_rough(run.rough, rough_place(arm, player, run.center.shape[0]), FAR, 0.0)
-    return beyond(run, arm, player, INFINITY) < 0
+    return math.isnan(center) or math.isnan(scale)
 
 
 def evaluate_as_seen(state, run, arm, player, log_T, constants):
@@ -55,28 +51,27 @@ def evaluate_as_seen(state, run, arm, player, log_T, constants):
 
 
 def evaluate_arm(state, run, arm, log_T, constants):
-    """Form an arm's centers and scales for all players; in loops that the compiler vectorises."""
-    arms, players = run.center.shape
-    centers, scales = run.center[arm], run.scale[arm]
-    shared = shared_now(state, arm)
-    for number in range(players):
-        each = np.uint64(number)
-        own, known = own_of(state.indexed, (arm, each)), player_of(state.of_player, each)
-        expected = expected_at(state.of_pair, (arm, each))
-        centers[each], scales[each] = index_of(own, shared, known, expected, players, arms, log_T, constants)
-    for first in range(0, players if RANDOMISED and not BETA else 0, WIDTH):
-        place = rough_place(arm, np.uint64(first), arms)
-        for player in range(first, min(first + WIDTH, players)):
-            at = place + np.uint64(player - first)
-            put_rough(run.rough, at, centers[player], scales[player])
-    room = 0
-    for player in range(players):
-        room |= beyond(run, arm, np.uint64(player), LARGE)
+    """Form an arm's centers and scales for all players; return whether one is NaN."""
+    players, shared = run.center.shape[1], shared_now(state, arm)
+    some_large = False
+    for first in range(0, players, WIDTH):
+        count = min(WIDTH, players - first)
+        some_large |= form_side_by_side(state, run, arm, first, count, shared, log_T, constants)
     wrong = False
-    for player in range(players if room < 0 else 0):
-        if beyond(run, arm, np.uint64(player), LARGE) < 0:
-            wrong |= check_large(run, arm, np.uint64(player))
+    for number in range(players if some_large else 0):
+        wrong |= check_large(run, arm, np.uint64(number))
     return wrong
+
+
+@masked
+def form_side_by_side(state, run, arm, first, count, shared, log_T, constants):
+    """Form an arm's centers and scales for some players; return whether any need `check_large`."""
+    place = rough_place(arm, np.uint64(first), run.center.shape[0])
+    some_large = False
+    for lane in range(count):
+        player, at = np.uint64(first + lane), place + np.uint64(lane)
+        some_large |= form(state, run, arm, player, at, shared, log_T, constants)
+    return some_large
 
 
 @out_of_line

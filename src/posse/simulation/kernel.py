@@ -33,7 +33,6 @@ from posse.simulation.pick import (
     WIDTH,
     bound_draws,
     draw_words,
-    largest,
     pick,
     side_by_side,
 )
@@ -61,8 +60,6 @@ class Run(NamedTuple):
 
     center: np.ndarray  # [arm, player]
     scale: np.ndarray  # [arm, player]
-    center_bits: np.ndarray  # the same memory as integers
-    scale_bits: np.ndarray
     looked_at: np.ndarray  # [player], the last round whose data is in the player's indices, where players may miss one
     active: np.ndarray  # [place], the players of the current round and some that follow, each in order
     rounds: np.ndarray  # [place], the round of each
@@ -205,12 +202,10 @@ def play(state, run, environment, participation, constants, key, clock, first, l
             for place in range(count):
                 player, arm = active[place], run.arms[place]
                 mean, chance = environment.means[player, arm], chances[place]
-                run.rewards[place] = draw_reward(
-                    environment.family, environment.parameter, mean, chance, player, t, key
-                )
-            if not TIMED:
-                for place in range(count):
-                    count_reward(state, run.arms[place], active[place], run.rewards[place], t)
+                reward = draw_reward(environment.family, environment.parameter, mean, chance, player, t, key)
+                run.rewards[place] = reward
+                if not TIMED:
+                    count_reward(state, arm, player, reward, t)
 
             players, pulled, arrived = active, run.arms, count
             if TIMED:
@@ -333,18 +328,15 @@ def choose(state, run, begin, end, places, t, key):
         players, arms = run.active[start:stop], run.arms[start - begin : stop - begin]
         if BETA:
             choose_by_beta(state, run, players, arms, t, key)
-        elif RANDOMISED:
+        elif IMED:
+            for place in range(players.size):
+                player = players[place]
+                arms[place] = least_evidence(run.center[:, player], run.scale[:, player])
+        else:
             tile = side_by_side(run.rough, players, run.center.shape[0])
             column = np.uint64(start % WIDTH)
             tables = run.rough, tile, run.words, run.bounds, column, run.top, run.center, run.scale
             pick(*tables, players, arms, t, key)
-        else:
-            for place in range(players.size):
-                player = players[place]
-                if IMED:
-                    arms[place] = least_evidence(run.center[:, player], run.scale[:, player])
-                else:
-                    arms[place] = largest(run.center, player)
 
 
 def draw(run, start, stop, key):

@@ -15,7 +15,10 @@ import numpy as np
 
 from posse.compile import fused, out_of_line
 from posse.normal import bounds_of, normal
+from posse.policies.bound import RANDOMISED
 from posse.streams import DRAW, REFINE, block
+
+BOUND_FOR_EACH_POLICY = True
 
 WIDTH = 128
 ROW, TWO_ROWS, THREE_ROWS = np.uint64(WIDTH), np.uint64(2 * WIDTH), np.uint64(3 * WIDTH)
@@ -149,9 +152,10 @@ def compare(rough, at, words, bounds, drawn, floor, center, scale, player, t, ke
         row = np.uint64(2 * WIDTH * arm)
         upper = rough[at + row] + rough[at + row + ROW] * bounds[drawn + row + ROW]
         if upper + ROUNDING * abs(upper) + TINY >= floor:
-            middle, last, _, _ = block(arm, player, t, REFINE, key)
-            half = first_half(words, drawn, arm)
-            value = center[arm, player] + scale[arm, player] * normal(half, middle, last)
+            value = center[arm, player]
+            if RANDOMISED:
+                middle, last, _, _ = block(arm, player, t, REFINE, key)
+                value += scale[arm, player] * normal(first_half(words, drawn, arm), middle, last)
             if best < 0 or value > best_index:
                 best = arm
                 best_index = value
@@ -162,14 +166,3 @@ def first_half(words, column, arm):
     """The first 16 bits of an arm's draw."""
     word = np.int64(words[column + np.uint64(WIDTH * (1 + arm // 2))])
     return word >> 16 if arm % 2 else word & 0xFFFF
-
-
-def largest(center, player):
-    """The arm with the largest center, the lowest of several."""
-    best = 0
-    best_center = center[0, player]
-    for arm in range(1, center.shape[0]):
-        if center[arm, player] > best_center:
-            best = arm
-            best_center = center[arm, player]
-    return best
