@@ -47,15 +47,18 @@ class TestBounds:
     ):
         N = n + others
         s, S = own * n, own * n + pooled * others
-        sharp = sharp_bound(n, s, N, S, M, epsilon, rounds)
+        sharp = sharp_bound(n, s, N, S, M, epsilon, rounds, -math.inf)
         loose = loose_bound(n, s, N, S, epsilon, width(rounds, M))
         assert sharp == pytest.approx(naive_guarantee.sharp_bound(n, s, N, S, M, epsilon, rounds), rel=0, abs=1e-6)
         assert loose == pytest.approx(naive_guarantee.loose_bound(n, s, N, S, M, epsilon, rounds), rel=1e-12)
         assert sharp <= loose
+        cutoff = data.draw(units | st.just(sharp))
+        above = sharp_bound(n, s, N, S, M, epsilon, rounds, cutoff)
+        assert above == sharp if sharp > cutoff else above <= cutoff
 
     def test_with_an_eighth_of_the_width_it_would_be(self):
         """Negative control."""
-        sharp = sharp_bound(50, 25.0, 60, 30.0, 20, 0.01, 50_000)
+        sharp = sharp_bound(50, 25.0, 60, 30.0, 20, 0.01, 50_000, -math.inf)
         assert sharp > loose_bound(50, 25.0, 60, 30.0, 0.01, width(50_000, 20) / 8)
 
 
@@ -65,7 +68,7 @@ pair = st.tuples(counts, units, counts, units)
 def draw_tables(arms, epsilon, M, rounds):
     """n, s, N, S of some arms, with their sharp and their loose bounds."""
     tables = [(n, own * n, n + others, own * n + pooled * others) for n, own, others, pooled in arms]
-    sharp = [sharp_bound(*numbers, M, epsilon, rounds) for numbers in tables]
+    sharp = [sharp_bound(*numbers, M, epsilon, rounds, -math.inf) for numbers in tables]
     loose = [loose_bound(*numbers, epsilon, width(rounds, M)) for numbers in tables]
     return tables, sharp, loose
 

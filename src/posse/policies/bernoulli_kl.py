@@ -30,10 +30,9 @@ def kl_upper_bound(p, level):
     rest = 1.0 - p
     if level <= 0.0 or rest <= 0.0:
         return p
-    # Two bounds from above. kl ≥ (q−p)² / (2 q (1−p)), and p ln q ≤ 0: where q is close to p, and where close to 1.
-    half = level * rest
+    # Two bounds from above. The second one, because p ln q ≤ 0, is the smaller where q is close to 1.
     entropy = p * math.log(p) if p > 0.0 else 0.0
-    ahead = min(half + math.sqrt(half * (half + 2.0 * p)), -rest * math.expm1((entropy - level) / rest))
+    ahead = min(rough_ahead(p, level), -rest * math.expm1((entropy - level) / rest))
     for _ in range(STEPS):
         left = rest - ahead
         if left <= 0.0:
@@ -44,6 +43,12 @@ def kl_upper_bound(p, level):
         bend = p / (q * q) + rest / (left * left)
         ahead = max(ahead - 2.0 * error * slope / (2.0 * slope * slope - error * bend), 0.0)
     return min(p + ahead, BELOW_ONE)
+
+
+def rough_ahead(p, level):
+    """By how much a q with kl(p, q) ≤ level is above p at most, because kl ≥ (q−p)² / (2 q (1−p))."""
+    half = level * (1.0 - p)
+    return half + math.sqrt(half * (half + 2.0 * p))
 
 
 def kl_index(n, s, level):

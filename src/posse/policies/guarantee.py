@@ -8,12 +8,13 @@ plus ε.
 
 import math
 
-from posse.policies.bernoulli_kl import kl_upper_bound
+from posse.policies.bernoulli_kl import kl_upper_bound, rough_ahead
 
 TIER = 100.0  # forced arms are drawn this far above the model's arms, excluded arms this far below
 FARTHEST, WIDEST = 20.0, 5.0  # the model's centers and scales stay within these, far from other tiers
 SLACK = 4.0  # the larger, the more often sharp bounds fail: less exploration, and a larger constant in the theorem
 NO_BOUND = 2.0  # where there is no data; rewards are at most 1
+MARGIN = 1e-9  # more than the rounding errors of a bound
 
 
 def log_most(rounds, M):
@@ -27,17 +28,23 @@ def threshold(log_ratio):
     return y + math.log(1.0 + y)
 
 
-def sharp_bound(n, s, N, S, M, epsilon, rounds):
-    """What the mean is rarely above; at most 1."""
+def sharp_bound(n, s, N, S, M, epsilon, rounds, cutoff):
+    """What the mean is rarely above, at most 1; if it is not above the cutoff, any number that is not."""
     budget = math.log(rounds) - math.log(SLACK * log_most(rounds, M))
     bound = 1.0
-    if N > 0.0:
+    if N > 0.0 and bound > cutoff:
         allowed = threshold(budget + math.log(M) - math.log(N))
-        bound = min(bound, kl_upper_bound(S / N, allowed / N) + epsilon)
-    if n > 0.0:
+        bound = min(bound, upper_bound(S / N, allowed / N, cutoff - epsilon) + epsilon)
+    if n > 0.0 and bound > cutoff:
         allowed = threshold(budget - math.log(n) + max(math.log(M) - n * epsilon * epsilon, 0.0))
-        bound = min(bound, kl_upper_bound(s / n, allowed / n))
+        bound = min(bound, upper_bound(s / n, allowed / n, cutoff))
     return bound
+
+
+def upper_bound(p, level, cutoff):
+    """The bound of `kl_upper_bound`, or a rough one from above where that is enough to be below the cutoff."""
+    rough = p + rough_ahead(p, level)
+    return rough if rough < cutoff - MARGIN else kl_upper_bound(p, level)
 
 
 def loose_bound(n, s, N, S, epsilon, width):
@@ -65,7 +72,7 @@ def guarded(center, scale, n, s, N, S, M, cutoff, epsilon, rounds):
     loose = loose_bound(n, s, N, S, epsilon, 2.0 * log_most(rounds, M))
     if loose < cutoff:
         return loose - TIER, 0.0
-    sharp = sharp_bound(n, s, N, S, M, epsilon, rounds)
+    sharp = sharp_bound(n, s, N, S, M, epsilon, rounds, cutoff)
     if sharp > cutoff:
         return sharp + TIER, 0.0
     return min(max(center, -FARTHEST), FARTHEST), min(scale, WIDEST)
