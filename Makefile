@@ -50,6 +50,7 @@ paper: $(USER_STAMP) ## reproduce the paper's whole evaluation into results/pape
 	PYTHONPATH=src $(BIN)/python -m posse paper $(PAPER)
 
 test: $(STAMP) ## run the tests and the doctests (FULL=1: with more cases); the service has a target of its own
+	@echo "collecting the tests, which takes some 15 seconds ..."
 	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) --ignore=tests/service --ignore=tests/site
 	@echo "The service's tests, which start servers, PostgreSQL and a browser: make test-service"
 
@@ -77,6 +78,7 @@ $(NODE_STAMP): $(OPENFEATURE)/package-lock.json
 
 # Quiet, because sphinx-gallery puts what a script writes to standard error into its page.
 docs: $(DOCS_STAMP) ## build the site into build/site (DRAFT=1: quickly, without running the gallery's scripts)
+	@echo "building the site; the gallery's scripts are compiled and run, which may take ten seconds before it shows ..."
 	PYTHONPATH=src POSSE_QUIET=1 DRAFT=$(DRAFT) $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto docs $(SITE)
 	@echo "The site: $(SITE)/index.html"
 

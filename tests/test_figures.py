@@ -238,7 +238,8 @@ def test_settings_are_what_was_asked_for(records):
     assert sum(len(part) for _, part in turns) == len(records.where(study="participation"))
 
 
-def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path):
+def test_files_have_names_and_are_the_same_bytes_again(records, tmp_path, monkeypatch):
+    monkeypatch.setattr(run_report, "FEW", 5)
     few = records.where(study=["subpar", "players"], n_subpar=8)
     entries = run_report.catalogue(few)
     assert len(entries) > run_report.FEW

@@ -37,19 +37,19 @@ class CalleeCalls(RecordCalls, EntryCalls):
     """How functions call each other on a GPU."""
 
 
-class KernelLower(RecordLower, CUDALower):
+class GpuLower(RecordLower, CUDALower):
     """The step to LLVM's form for a GPU."""
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class KernelLowering(CUDANativeLowering):
+class GpuLowering(CUDANativeLowering):
     """The pass that does this step."""
 
     _name = "posse_cuda_lowering"
 
     @property
     def lowering_class(self) -> Any:
-        return KernelLower
+        return GpuLower
 
 
 class KernelLibrary(CUDACodeLibrary):
@@ -95,7 +95,7 @@ UNUSED = {NopythonRewrites, AnnotateTypes}  # for sums of whole arrays, and for 
 FOR_INNER_FUNCTIONS = {InlineClosureLikes, MakeFunctionToJitFunction}
 
 
-class EntryCompiler(CUDACompiler):
+class GpuEntryCompiler(CUDACompiler):
     """numba's compiler with the passes that kernels need."""
 
     lowering: Any = CUDANativeLowering
@@ -121,10 +121,10 @@ class EntryCompiler(CUDACompiler):
         return result
 
 
-class CalleeCompiler(EntryCompiler):
+class GpuCalleeCompiler(GpuEntryCompiler):
     """The same for the functions that a kernel calls."""
 
-    lowering = KernelLowering
+    lowering = GpuLowering
 
 
 @functools.cache
@@ -139,6 +139,6 @@ def settled(context: Any) -> Any:
 def compile_kernel(*, return_type: Any, typingctx: Any, targetctx: Any, **options: Any) -> Any:
     """numba's `compile_extra`, for a kernel or for a function that it reaches, whose return type is not given."""
     entry = return_type is not None
-    options["pipeline_class"] = EntryCompiler if entry else CalleeCompiler
+    options["pipeline_class"] = GpuEntryCompiler if entry else GpuCalleeCompiler
     options["call_conv"] = EntryCalls(targetctx) if entry else CalleeCalls(targetctx)
     return compile_extra(settled(typingctx), settled(targetctx), return_type=return_type, **options)
