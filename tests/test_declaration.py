@@ -11,7 +11,7 @@ import pytest
 
 import posse
 from high_ts import HighSummaryTS, HighTS
-from posse.policies import Policy, Refresh, Statistic, several
+from posse.policies import Law, Policy, Refresh, Statistic, several
 from posse.policies.bindings import bindings, used_statistics
 from posse.policies.refresh import counts_at_once, summary_is_due
 from posse.policies.statistics import BASIC
@@ -29,6 +29,12 @@ def taking_pairs(**members):
     given = {"__annotations__": {"strength": float}, "strength": 2.0, "of_pair": ("first", "second")}
     given |= {"refresh": Refresh.SCHEDULE, "summary": staticmethod(lambda n, of_pair: None)}
     return declared(**given, index=staticmethod(lambda n, second: (n, second)), **members)
+
+
+def test_a_summary_of_its_own_makes_no_promise_of_another():
+    assert posse.PosseTS.alike_without_data
+    assert type("Heir", (posse.PosseTS,), {}).alike_without_data
+    assert not type("Other", (posse.PosseTS,), {"summary": staticmethod(lambda n: None)}).alike_without_data
 
 
 class TestNames:
@@ -56,6 +62,7 @@ class TestNames:
                 r"Declared\.index has the parameter n, but expected plain names",
             ),
             ({"index": lambda n: (0.0, 1.0)}, r"Declared needs a static method index"),
+            ({"law": Law.IMED}, r"Declared: law = Law\.IMED draws nothing, so it needs randomised = False"),
             (
                 {"welcome": staticmethod(lambda player, n: None)},
                 r"Declared\.welcome takes 'n', but .* only: of_arm, of_player, of_pair, of_value, columns, weights",

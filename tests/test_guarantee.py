@@ -39,6 +39,7 @@ class TestBounds:
         assert kl_upper_bound(0.3, 0.0) == 0.3
         assert kl_upper_bound(0.3, 1e-40) == 0.3
         assert kl_upper_bound(1.0, 5.0) == 1.0
+        assert sharp_bound(5.0, 5.01, 9.0, 9.01, 3, 0.0, 100, 2.0) <= 2.0  # a little more than can be, as learners try
 
     @many
     @given(st.data(), counts, counts, st.integers(1, 5000), st.integers(3, 10**6), units, units, units)

@@ -74,6 +74,19 @@ class TestReading:
         log = read_log(tmp_path / "log.csv", also=["propensity"])
         assert (log.players, log.reward.tolist(), log.propensity.tolist()) == (("a, b", "c"), [0.25, 1.0], [0.5, 0.5])
 
+    @pytest.mark.parametrize(
+        ("text", "reward"),
+        [
+            ("date;player;arm;reward\n01.02.2024;a;v1.2;0,5\n02.02.2024;b;v1.2;0,25\n", [0.5, 0.25]),
+            ('player,arm,reward,"note (a; b; c; d; e)"\na,x,0.5,n\nb,x,0.25,n\n', [0.5, 0.25]),
+            ("player;arm;reward;note, a, b, c\na;x;0.5;n\nb;x;0.25;n\n", [0.5, 0.25]),
+            ("\nplayer;arm;reward\na;x;0,5\nb;x;0,25\n", [0.5, 0.25]),
+        ],
+    )
+    def test_marks_in_names_and_dates_do_not_mislead(self, text, reward, tmp_path):
+        (tmp_path / "log.csv").write_text(text)
+        assert read_log(tmp_path / "log.csv").reward.tolist() == reward
+
     def test_csv_and_parquet_say_the_same(self, tmp_path):
         pyarrow.csv.write_csv(TABLE, tmp_path / "log.csv")
         pyarrow.parquet.write_table(TABLE, tmp_path / "log.parquet")

@@ -207,3 +207,4 @@ def test_brackets_in_texts_and_comments_do_not_hide_a_line():
     text = strings + '# [ " \nc = [ # ]\n 1,\n 2]\n[t]\nz = "\\"[" # {\nd = 1\n'
     places = {("a",): 1, ("b",): 5, ("c",): 9, ("c", 1): 9, ("t",): 12, ("t", "z"): 13, ("t", "d"): 14, ("d",): None}
     assert {keys: line_of(text, keys) for keys in places} == places
+    assert line_of('a = """x""""\nb = 1\nc = "y"\n', ("b",)) == 2, "three quotes may follow a fourth"

@@ -180,7 +180,7 @@ assert client.observe("offers", "0-00000000", True) == "buffered"
 import posse
 assert posse.Client is Client and posse.Decision and posse.__version__
 assert not large & set(sys.modules), large & set(sys.modules)
-assert posse.PosseTS().label and "numba" in sys.modules  # the control
+assert posse.PosseTS().label and "numpy" in sys.modules  # the control
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 

@@ -160,3 +160,8 @@ def test_a_body_that_never_ends_is_given_up(tmp_path):
             assert json.loads(answer.read())["type"].endswith("too-slow")
         finally:
             connection.close()
+
+
+def test_an_error_in_one_of_several_says_where_it_is(client, path):
+    answer = client.post(f"{path}/rewards", json={"rewards": [{"decision": "0-00000000", "reward": "one"}]})
+    assert [each["where"] for each in answer.json()["errors"]] == ["body.rewards.0.reward"]

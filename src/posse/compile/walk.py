@@ -141,7 +141,7 @@ class CodeDigest:
         """Note a function's code, and what its names stand for."""
         used = sorted({name for code in _with_inner(function.__code__) for name in code.co_names})
         self._add(self.spell(function))
-        self._add(f"out of line {hasattr(function, 'out_of_line')}, fused {hasattr(function, 'fused')}")
+        self._add(", ".join(f"{mark} {hasattr(function, mark)}" for mark in ("out_of_line", "fused", "masked")))
         for values in named_values(function, self.names, self.homes):
             for name, value in values.items():
                 self._note(name, value, used)

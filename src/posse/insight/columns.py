@@ -141,9 +141,10 @@ def _csv_form(path: Path) -> tuple[Any, str]:
 
     with path.open(encoding="utf-8", errors="replace") as file:
         start = file.read(HEAD)
-    header = start.partition("\n")[0]
-    separator = max(",;\t", key=header.count)  # the comma, if there is none of them
-    comma = separator != "," and re.search(r"\d,\d", start) and not re.search(r"\d\.\d", start)
+    header = re.sub(r'"[^"]*"', "", start.lstrip().partition("\n")[0])  # a name in quotes may have any of them
+    separator = max(";\t,", key=header.count) if re.search("[;\t]", header) else ","
+    field = rf'(?m)(?:^|{separator})"?[-+]?\d+%s\d+"?(?={separator}|$)'
+    comma = separator != "," and re.search(field % ",", start) and not re.search(field % r"\.", start)
     return pyarrow.csv.ParseOptions(delimiter=separator), "," if comma else "."
 
 

@@ -188,6 +188,11 @@ class Policy:
         if not self.label or isinstance(self.label, OwnLabel):  # made anew for a copy with other constants
             object.__setattr__(self, "label", OwnLabel(self._own_label()))
 
+    def __init_subclass__(cls) -> None:
+        """A class with a summary of its own makes its own promise about players without data."""
+        if "summary" in vars(cls) and "alike_without_data" not in vars(cls):
+            cls.alike_without_data = False
+
     def check(self) -> None:
         """Raise a clear error if a constant is not what it must be."""
 
@@ -203,6 +208,8 @@ class Policy:
             raise TypeError(f"{cls.__name__}: a summary goes with refresh = Refresh.SCHEDULE, but it is {cls.refresh}")
         if cls.contribution is None and cls.summary is None and cls.shared != Policy.shared:
             raise TypeError(f"{cls.__name__} shares {', '.join(cls.shared)}, but has no contribution that makes them")
+        if cls.law is Law.IMED and cls.randomised:
+            raise TypeError(f"{cls.__name__}: law = Law.IMED draws nothing, so it needs randomised = False")
         numbers = [*cls.shared, *cls.of_player, *together(cls.shared), *together(cls.of_player)]
         numbers += [*cls.of_pair, "M", "K", "log_T"]
         summed = ["of_arm", "of_player", "of_pair", "of_value", "columns", "weights", "part_of", "log_T"]

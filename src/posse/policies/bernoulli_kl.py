@@ -47,7 +47,7 @@ def kl_upper_bound(p, level):
 
 def rough_ahead(p, level):
     """By how much a q with kl(p, q) ≤ level is above p at most, because kl ≥ (q−p)² / (2 q (1−p))."""
-    half = level * (1.0 - p)
+    half = level * max(1.0 - p, 0.0)
     return half + math.sqrt(half * (half + 2.0 * p))
 
 

@@ -2,7 +2,7 @@
 
 A command names the experiment that it is about. The writer groups the commands that wait, a transaction applies them
 in order, and each has its own result. Each is checked before it changes anything, so a refused one leaves no trace
-among the others. Commands about tokens are in auth/tokens.py; those that import or rebuild are in admin/.
+among the others. Commands about tokens are in auth.py; those that import or rebuild are in admin/.
 
 A command may have an idempotency key. Then it is carried out once, and the same command with the same key has the same
 result again (storage/keyed_requests.py).

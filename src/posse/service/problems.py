@@ -17,7 +17,7 @@ from posse.service.storage import errors as storage
 TYPE = "urn:posse:problem:"
 MEDIA_TYPE = "application/problem+json"
 WORST = 20  # errors that are listed, at most
-FORMS = ("one", "several")  # which of two forms a body has; no part of where an error is
+FORMS = ("one", "several", "combination")  # which form a body has; no part of where an error is
 
 KINDS: dict[str, tuple[int, str]] = {
     "not-json": (400, "The body is not JSON"),

@@ -18,7 +18,7 @@ REQUIRED = object()
 Check = Callable[[str, Any], Any]
 Keys = tuple[str | int, ...]
 """The keys, and places in lists, that lead from the top of a document to a value."""
-_STRINGS = (r'"""(?:\\.|[^\\])*?"""', r"'''.*?'''", r'"(?:\\.|[^"\\])*"', r"'[^']*'")
+_STRINGS = (r'"""(?:\\.|[^\\])*?"""(?!")', r"'''.*?'''(?!')", r'"(?:\\.|[^"\\])*"', r"'[^']*'")
 _TOKENS = re.compile("|".join([*_STRINGS, r"#[^\n]*", r"[][{}\n]"]), re.DOTALL)  # of TOML, as far as lines matter
 _DEPTHS = {"[": 1, "{": 1, "]": -1, "}": -1}
 

@@ -195,7 +195,7 @@ class JsonRequest(Request):
 
 
 class AuthRoute(APIRoute):
-    """A route that looks at the token first, as `permissions.needs` says, then at the body, then at anything else."""
+    """A route that looks at the token first, as `auth.needs` says, then at the body, then at anything else."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = by_reader(self.endpoint, super().get_route_handler())

@@ -144,20 +144,19 @@ def _shown(experiment: queries.Experiment) -> dict[str, Any]:
 # ---------------------------------------------------------------- decisions and rewards
 
 
-def _form(*others: str) -> Discriminator:
+def _form(**others: str) -> Discriminator:
     """Tell bodies apart by a field that only they have, so that errors are about the right one."""
-    fields = [*others]
-    return Discriminator(lambda body: next((f for f in fields if isinstance(body, dict) and f in body), "one"))
+    return Discriminator(lambda body: next((others[f] for f in others if isinstance(body, dict) and f in body), "one"))
 
 
 AnyDecisionBody = Annotated[
     Annotated[bodies.OneDecisionBody, Tag("one")]
-    | Annotated[bodies.DecisionsBody, Tag("players")]
-    | Annotated[bodies.CombinationBody, Tag("attributes")],
-    _form("players", "attributes"),
+    | Annotated[bodies.DecisionsBody, Tag("several")]
+    | Annotated[bodies.CombinationBody, Tag("combination")],
+    _form(players="several", attributes="combination"),
 ]
 AnyRewardBody = Annotated[
-    Annotated[bodies.RewardBody, Tag("one")] | Annotated[bodies.RewardsBody, Tag("rewards")], _form("rewards")
+    Annotated[bodies.RewardBody, Tag("one")] | Annotated[bodies.RewardsBody, Tag("several")], _form(rewards="several")
 ]
 
 
