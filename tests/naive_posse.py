@@ -393,12 +393,12 @@ class Estimate:
         c = self.mean(p, i)
         between = max(sum(self.w[p][g] * self.center(p, i, g) ** 2 for g in range(len(self.c))) - c**2, 0)
         u, at_most = phi / self.n[p][i], c * (1 - c)
-        v = u + (1 - u) * rho + self.doubt(p, i) * at_most + between / at_most
+        tau = u + (1 - u) * rho + self.doubt(p, i) * at_most + between / at_most
         all_h = sum(self.h(other, i) for other in self.players if self.n[other][i] > 0)
         fitted = [self.effect(k, v, i)[1] * x**2 for k, (v, x) in enumerate(self.parts[p]) if v is not None]
         left = (1 - self.h(p, i) / (2 + all_h)) * max(1 - self.h(p, i) * at_most * sum(fitted), 0.1)
-        x = at_most / u
-        return -x / (x + 0.2) * (math.log(v / u) + (self.y(p, i) - c) ** 2 / (at_most * left * v)) / 2
+        j = at_most / u
+        return -j / (j + 0.2) * (math.log(tau / u) + (self.y(p, i) - c) ** 2 / (at_most * left * tau)) / 2
 
     # ------------------------------------------------ priors and indices
 
@@ -417,8 +417,8 @@ class Estimate:
     def held(self, log_T):
         """By how much ρ may be underestimated: two errors of χ² over its degrees of freedom for each ten beyond 10⁵."""
         k = sum(max(sum(n[i] > 0 for n in self.n) - 1, 0) for i in self.arms)
-        x, error = log_T / math.log(10) - 5, 2 / (9 * max(k, 1))
-        return clip(1 - x * (error + 2 * math.sqrt(error)), 0.1, 1) ** 3
+        u, error = log_T / math.log(10) - 5, 2 / (9 * max(k, 1))
+        return clip(1 - u * (error + 2 * math.sqrt(error)), 0.1, 1) ** 3
 
     def index(self, n, s, p, i, epsilon, log_T):
         """PosseTS' center and scale for player p, arm i: own data on a prior from everybody's."""
@@ -440,5 +440,5 @@ def index(n, s, phi, c, V, log_T=None):
     if log_T is None:  # what is believed
         return center, sd
     z = boundary(n + n0 + phi, log_T)
-    g = n * m * (1 - m) / (n * m * (1 - m) + z**2 / 8)
-    return center + 0.6 * g * z * sd, sd * math.sqrt(1 - 0.91 * g)
+    f = n * m * (1 - m) / (n * m * (1 - m) + z**2 / 8)
+    return center + 0.6 * f * z * sd, sd * math.sqrt(1 - 0.91 * f)

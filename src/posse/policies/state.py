@@ -126,8 +126,8 @@ ALL, PULLED = 2, 1  # whose indices a summary changes: those of all pairs, or of
 def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
     """Bring what is shared up to date with round t, whose rewards are all counted.
 
-    `players` and `arms` are those of the round's `count` pulls. Where an index is formed at once, what was seen need
-    not be kept. If a summary was made, return ALL; or PULLED, and leave it to the caller to take in those pairs' data.
+    `players` and `arms` are those of the round's `count` pulls. `keep_seen` says that centers and scales are formed
+    later, so that what each player saw at its pull must be kept for them. If a summary was made, return ALL; or PULLED, and leave it to the caller to take in those pairs' data.
     """
     if SCHEDULED:
         state.summed[0] += count
@@ -222,10 +222,10 @@ def fade(state, step, log_T, constants):
 
 
 def welcome(state, player, log_T, constants):
-    """Take in a player that has just joined, in the last place, with nothing of its own; or return False.
+    """Take in a player that has just joined, in the last place, and return True; or False if a summary is needed.
 
-    Then everything must be formed anew: when an eighth of the players have come since the last summary. So a join costs
-    little among many players, and few players know of each other at once.
+    It is once an eighth of the players have come since the last one. So a join costs little among many players, and few
+    players know of each other at once.
     """
     if WELCOMES and 8 * (player + 1 - state.summed[2]) < player + 1:
         for place in range(state.of_player.shape[1]):

@@ -1,8 +1,9 @@
 """The round loop: plain Python that is compiled once for each policy class.
 
 A round has five steps: who is active; what of the others' data they look at; which arms they pull; what that earns; and
-whose indices change. `posse.policies.state` says how a reward changes what is known. What comes from
-`posse.policies.bound` is bound for each policy.
+whose centers and scales change. `posse.policies.state` says how a reward changes what is known. Names from
+`posse.policies.bound` are constants and functions of the policy, fixed when it is compiled: `if BETA` costs nothing
+when a run is made.
 """
 
 import math
@@ -56,17 +57,17 @@ class Environment(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a run has beside what the policy knows: indices, and the current round."""
+    """What a run has beside what the policy knows: centers and scales, and the current round."""
 
     center: np.ndarray  # [arm, player]
     scale: np.ndarray  # [arm, player]
-    looked_at: np.ndarray  # [player], the last round whose data is in the player's indices, where players may miss one
+    looked_at: np.ndarray  # [player], the last round whose data is in the player's numbers, where players may miss one
     active: np.ndarray  # [place], the players of the current round and some that follow, each in order
     rounds: np.ndarray  # [place], the round of each
-    chances: np.ndarray  # [place], the random words of the rewards
+    chances: np.ndarray  # [place], the random word of its reward, once `choose` drew it; before, scratch of `activate`
     begins: np.ndarray  # [round], where the players of each of these rounds begin; the first is 0
-    arms: np.ndarray  # [player], those of the current round, in order; the next goes with it
-    rewards: np.ndarray  # [player], in grid steps
+    arms: np.ndarray  # [place in the round], the arm that each active player pulls
+    rewards: np.ndarray  # [place in the round], what it earns, in grid steps
     words: np.ndarray  # random words, and what follows from them: flat tables of `posse.simulation.pick`
     bounds: np.ndarray
     rough: np.ndarray
@@ -83,7 +84,7 @@ class Run(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """What the policy takes for ln T: that of the horizon, or with `anytime` ln max(t, 2) in round t."""
+    """What depends on the round: ln T, which with `anytime` is ln max(t, 2) in round t; forgetting; late rewards."""
 
     log_horizon: float
     anytime: bool
@@ -107,8 +108,8 @@ def log_of(t, clock):
 def advance(state, run, environment, participation, constants, key, clock, measures, begins, first, last):
     """Play rounds `first` … `last`, with the regret at checkpoints; return how many were active in the last round.
 
-    A run that begins forms every index first. All of it is one call, because only one thread at a time can work between
-    calls. Return −1 as soon as an index is not a number.
+    A run that begins forms every center and scale first. All of it is one compiled call, because between calls Python
+    runs only one thread at a time. Return −1 as soon as a center or scale is not a number.
     """
     if begins:
         share_everything(state, log_of(1, clock), constants)
@@ -145,7 +146,7 @@ def advance(state, run, environment, participation, constants, key, clock, measu
 
 
 def next_event(starts, change, half_life, first):
-    """The last round from `first` on before the means change or something is forgotten."""
+    """The last round of the stretch from `first` on: means change after it, or something is forgotten at its end."""
     last = starts[change] - 1 if change < starts.size else MAX_ROUND
     if half_life > 0:
         last = min(last, -(-(STEPS * (first - 1) // half_life + 1) * half_life // STEPS))
@@ -173,7 +174,7 @@ def collective_regret(state, run, gaps):
 
 
 def change_means(state, run, environment, change):
-    """Let the means change, and keep the regret of all pulls so far what it is with the gaps that follow."""
+    """Switch to the next means; `offset` takes up the difference, so that the regret so far stays the same."""
     for player in range(environment.means.shape[0]):
         for arm in range(environment.means.shape[1]):
             pulls = state.statistics[COUNT, arm, player] + run.uncounted[COUNT, arm, player]
@@ -185,21 +186,22 @@ def change_means(state, run, environment, change):
 
 @out_of_line
 def play(state, run, environment, participation, constants, key, clock, first, last):
-    """Play rounds `first` … `last`; return how many players were active in the last one, or −1 for an index of NaN."""
+    """Play rounds `first` … `last`; return how many were active in the last one, or −1 if a center or scale is NaN."""
     concurrent = participation.kind == CONCURRENT
     count = 0
     while first <= last:
-        ahead = activate_ahead(run, participation, first, last, key)
+        ahead = activate_ahead(run, participation, first, last, key)  # 1. who is active, for several rounds at once
         for t in range(first, first + ahead):
             begin, end = run.begins[t - first], run.begins[t - first + 1]
             count = end - begin
             active, chances = run.active[begin:end], run.chances[begin:end]
             log_T = log_of(t, clock)
+            # 2. what of the others' data they look at, if that is not done at pulls or by a schedule
             looks = clock.anytime or not (AT_OWN_PULL or SCHEDULED)
             if looks and look(state, run, active, concurrent, t, clock.anytime, log_T, constants):
                 return -1
-            choose(state, run, begin, end, run.begins[ahead], t, key)
-            for place in range(count):
+            choose(state, run, begin, end, run.begins[ahead], t, key)  # 3. which arms they pull; draws `chances` too
+            for place in range(count):  # 4. what that earns
                 player, arm = active[place], run.arms[place]
                 mean, chance = environment.means[player, arm], chances[place]
                 reward = draw_reward(environment.family, environment.parameter, mean, chance, player, t, key)
@@ -212,6 +214,7 @@ def play(state, run, environment, participation, constants, key, clock, first, l
                 keep_late(run, active, t)
                 arrived = count_late(state, run, clock.delay, clock.batch, t)
                 players, pulled = run.arrived_players, run.arrived_arms
+            # 5. what is shared, and whose centers and scales change
             if learn(state, run, players, pulled, arrived, t, clock.anytime, log_T, constants):
                 return -1
         first += ahead
@@ -239,14 +242,14 @@ def activate_ahead(run, participation, first, last, key):
 
 
 def learn(state, run, players, arms, count, t, anytime, log_T, constants):
-    """Share what was counted, and form the indices that it changes; return whether one is NaN."""
+    """Share what was counted, and form the centers and scales that it changes; return whether one is NaN."""
     wrong = False
     changed = share_round(state, players, arms, count, t, anytime, log_T, constants)
     if SCHEDULED and changed == ALL:
         wrong = evaluate_all(state, run, log_T, constants)
     elif SCHEDULED and changed == PULLED:
         wrong = evaluate_pulled(state, run, log_T, constants)
-    elif SCHEDULED or (AT_OWN_PULL and not anytime):
+    elif SCHEDULED or (AT_OWN_PULL and not anytime):  # by a schedule: at once for pairs with few pulls; else at pulls
         for place in range(count):
             player, arm = players[place], arms[place]
             if not SCHEDULED or counts_at_once(state.statistics[COUNT][arm, player]):
@@ -283,7 +286,10 @@ def count_late(state, run, delay, batch, t):
 
 
 def look(state, run, active, concurrent, t, anytime, log_T, constants):
-    """Bring the active players' indices up to date, as far as their own pulls did not; return whether one is NaN."""
+    """Form the active players' centers and scales that others' data changed, or the round with `anytime`.
+
+    Return whether one is NaN.
+    """
     arms, players = run.center.shape
     wrong = False
     if AT_OWN_PULL or SCHEDULED:
@@ -291,7 +297,7 @@ def look(state, run, active, concurrent, t, anytime, log_T, constants):
             for arm in range(arms):
                 wrong |= evaluate_as_seen(state, run, np.uint64(arm), active[place], log_T, constants)
         return wrong
-    oldest = t - 2  # whose data everybody has when nobody ever misses a round
+    oldest = t - 2  # if nobody misses a round, all looked at the start of round t − 1, at data up to t − 2
     if not concurrent:
         for place in range(active.size):
             oldest = min(oldest, run.looked_at[active[place]])
@@ -319,7 +325,8 @@ def settle(state, run, clock, t, constants):
 def choose(state, run, begin, end, places, t, key):
     """Write the arms of the players in places `begin` … `end` − 1 into `arms`.
 
-    Random words are drawn for up to WIDTH places at a time: those of all rounds ahead, or parts of a large round.
+    Random words are drawn once for all rounds ahead, which fit in WIDTH places. A round with more players than that
+    stands alone and begins at place 0; its words are drawn for WIDTH places at a time.
     """
     for start in range(begin, end, WIDTH):
         if start % WIDTH == 0:
