@@ -127,7 +127,8 @@ def share_round(state, players, arms, count, t, keep_seen, log_T, constants):
     """Bring what is shared up to date with round t, whose rewards are all counted.
 
     `players` and `arms` are those of the round's `count` pulls. `keep_seen` says that centers and scales are formed
-    later, so that what each player saw at its pull must be kept for them. If a summary was made, return ALL; or PULLED, and leave it to the caller to take in those pairs' data.
+    later, so that what each player saw at its pull must be kept for them. If a summary was made, return ALL; or PULLED,
+    and leave it to the caller to take in those pairs' data.
     """
     if SCHEDULED:
         state.summed[0] += count
