@@ -1,6 +1,6 @@
 """What each part of PosseTS is worth: the policy with one part left out at a time, on families of the battery.
 
-python examples/studies/ablation.py                         # an hour or more on two cores
+python examples/studies/ablation.py                         # ten minutes on two cores
 python examples/studies/ablation.py --runs 12 --rounds 3000 # small
 python examples/studies/ablation.py --constants             # each constant 30 % smaller and larger, not parts left out
 python examples/studies/ablation.py --quick                 # one part and one family
