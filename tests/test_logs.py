@@ -87,6 +87,66 @@ class TestReading:
         (tmp_path / "log.csv").write_text(text)
         assert read_log(tmp_path / "log.csv").reward.tolist() == reward
 
+    @pytest.mark.parametrize("encoding", ["cp1252", "utf-8-sig", "utf-16"])
+    def test_a_csv_file_may_have_another_encoding(self, encoding, tmp_path):
+        """Beyond the first letters too."""
+        text = "player;arm;Käufe\n" + "a;x;0,5\n" * 200_000 + "Köln;y;0,25\n"
+        (tmp_path / "log.csv").write_bytes(text.encode(encoding))
+        log = read_log(tmp_path / "log.csv", "Käufe")
+        assert log.players == ("Köln", "a")
+        assert log.reward[-1] == 0.25
+
+    @pytest.mark.parametrize(
+        ("cells", "expected"),
+        [
+            (["0,00", "1.234,50"], "column 'sales' must hold numbers, but row 2 has '1.234,50': write it without thou"),
+            (["0,00", "1.234.567"], "row 2 has '1.234.567': write it without thousands separators"),
+            (["1,5", "1.234"], "row 2 has '1.234': write it without thousands separators"),
+            (
+                ["12", "1.234"],
+                "column 'sales' has 1.234, which may be 1234 with a thousands point or a fraction; write",
+            ),
+            (["36,21 €", "0,00 €"], "row 1 has '36,21 €': write the number without '€'"),
+            (["$4", "$5"], "row 1 has '$4': write the number without '$'"),
+            (["0,5", "20 %"], "row 2 has '20 %': write it as a fraction without %, such as 0.2 for 20 %"),
+            (["nein", "ja", "nein"], "row 1 has 'nein': say \"sales == 'ja'\" for 1 where it is 'ja' and 0 elsewhere"),
+        ],
+    )
+    def test_a_cell_that_is_no_number_is_named_with_the_remedy(self, cells, expected, tmp_path):
+        rows = "".join(f"a;x;1.234;{cell}\n" for cell in cells)
+        (tmp_path / "log.csv").write_text(f"player;arm;other;sales\n{rows}", encoding="utf-8")
+        with pytest.raises(ValueError, match=re.escape(expected)):
+            read_log(tmp_path / "log.csv", "sales", reward_range=(0, 1e6))
+
+    @pytest.mark.parametrize("cells", [["0.123", "1.234"], ["1.234", "1.5"], ["12", "13"]])
+    def test_clear_fractions_are_read_and_thousands_elsewhere_do_not_matter(self, cells, tmp_path):
+        rows = "".join(f"{name}.234;x;{cell}\n" for name, cell in zip("12", cells, strict=True))
+        (tmp_path / "log.csv").write_text(f"player;arm;sales\n{rows}")
+        log = read_log(tmp_path / "log.csv", "sales", reward_range=(0, 1e6))
+        assert log.reward.tolist() == [float(cell) for cell in cells]
+        assert log.players == ("1.234", "2.234")
+
+    def test_quoted_decimal_commas_between_commas(self, tmp_path):
+        (tmp_path / "log.csv").write_text('player,arm,reward\na,x,"0,25"\n')
+        with pytest.raises(ValueError, match=r"row 1 has '0,25': write '0\.25'"):
+            read_log(tmp_path / "log.csv")
+
+    def test_a_reward_may_be_a_comparison_with_a_word(self):
+        table = TABLE.append_column("bought", pyarrow.array(["ja", "nein", "", None]))
+        rewards = read_log(table, "1 - (bought == 'nein')").reward
+        assert rewards[:2].tolist() == [1, 0]
+        assert np.isnan(rewards[2:]).all()
+        with pytest.raises(ValueError, match="no row has bought == 'Ja'; it is ja, nein"):
+            read_log(table, "bought == 'Ja'")
+
+    def test_days_are_sorted_as_days_and_shown_without_a_time(self):
+        days = ["03.04.2024", "27.03.2024", "1.5.2023", "27.03.2024"]
+        assert read_log(TABLE.append_column("day", [days]), by="day").groups == ("1.5.2023", "27.03.2024", "03.04.2024")
+        times = pyarrow.array(np.array(["2024-04-03", "2024-03-27", "NaT", "2024-03-27"], "datetime64[ns]"))
+        assert read_log(TABLE.append_column("day", times), by="day").groups == ("2024-03-27", "2024-04-03", "no day")
+        hours = pyarrow.array(np.array(["2024-04-03T12", "2024-03-27", "NaT", "2024-03-27"], "datetime64[s]"))
+        assert "2024-03-27 00:00:00" in read_log(TABLE.append_column("day", hours), by="day").groups
+
     def test_csv_and_parquet_say_the_same(self, tmp_path):
         pyarrow.csv.write_csv(TABLE, tmp_path / "log.csv")
         pyarrow.parquet.write_table(TABLE, tmp_path / "log.parquet")

@@ -229,7 +229,7 @@ class Learner(Summarized):
             self.ledger.answer(row, Answer(reward, self.state.events, self._now, defaulted))
 
     def record(self, rewards: Iterable[tuple[Name, Name, float]] | Any) -> None:
-        """Take past rewards that it did not decide, (player, arm, reward) or a table with these columns, in one round."""
+        """Take past rewards that it did not decide, (player, arm, reward) or a table of these, as one round."""
         with self._lock:
             checked = self.state.check_records(given_records(rewards))
             self._observe(self.state.record(checked, self._tick()))
