@@ -131,6 +131,31 @@ class TestReading:
         with pytest.raises(ValueError, match=r"row 1 has '0,25': write '0\.25'"):
             read_log(tmp_path / "log.csv")
 
+    def test_totals_are_as_many_rows_as_there_were_trials(self):
+        totals = {
+            "player": ["a", "b", "a"],
+            "arm": ["x", "x", "y"],
+            "bought": [2, 0, None],
+            "visitors": [3, 2, 1],
+            "week": [8, 8, 9],
+        }
+        log = read_log(totals, Columns(reward="bought", trials="visitors"), by="week")
+        assert log.player.tolist() == [0, 0, 0, 1, 1, 0]
+        assert log.reward[:5].tolist() == [1, 1, 0, 0, 0]
+        assert np.isnan(log.reward[5])
+        assert log.group.tolist() == [0, 0, 0, 0, 0, 1]
+        counts = log.counts()
+        assert (counts.pulls.tolist(), counts.sums.tolist()) == ([[3, 0], [2, 0]], [[2, 0], [0, 0]])
+        for wrong, expected in (
+            ({"bought": [4, 0, 0]}, "row 1 has bought=4, but expected a whole number of at most visitors"),
+            ({"bought": [0, 0.5, 0]}, "row 2 has bought=0.5, but expected a whole number of at most visitors"),
+            ({"visitors": [3, 2, 1.5]}, "row 3 has visitors=1.5, but expected a whole number of trials"),
+            ({"visitors": [3, None, 1]}, "row 2 has visitors=nan, but expected a whole number of trials"),
+            ({"visitors": [3, 2, 10**9]}, "visitors is 1,000,000,005 in all rows, but expected at most 50,000,000"),
+        ):
+            with pytest.raises(ValueError, match=re.escape(expected)):
+                read_log(totals | wrong, Columns(reward="bought", trials="visitors"))
+
     def test_a_reward_may_be_a_comparison_with_a_word(self):
         table = TABLE.append_column("bought", pyarrow.array(["ja", "nein", "", None]))
         rewards = read_log(table, "1 - (bought == 'nein')").reward

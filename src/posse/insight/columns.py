@@ -38,7 +38,8 @@ class Columns:
     `player` may be several columns: a list, or names with commas between them. `reward` is a column or a calculation
     with columns and numbers, such as "1 - day30", or "bought == 'yes'". `propensity` is a column, a number, a fraction
     such as "1/3", or "empirical": how often each player's rows have the arm. `id` is a column whose values must not
-    repeat: by default a posse decision's id in "decision", or "id"; "none" checks nothing.
+    repeat: by default a posse decision's id in "decision", or "id"; "none" checks nothing. With `trials`, each row is a
+    total: that column has the number of trials, such as visitors, and `reward` how many of them succeeded.
     """
 
     player: str | Iterable[str] = "player"
@@ -46,6 +47,7 @@ class Columns:
     reward: str = "reward"
     propensity: str | float = "propensity"
     id: str | None = None
+    trials: str | None = None
 
 
 class Source:

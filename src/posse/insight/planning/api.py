@@ -296,6 +296,7 @@ def plan(
     arm: str = "arm",
     reward: str = "reward",
     id: str | None = None,
+    trials: str | None = None,
     reward_range: tuple[float, float] | None = None,
     policies: Policy | Iterable[Policy] | None = None,
     problems: int | None = None,
@@ -327,7 +328,7 @@ def plan(
         holdout: the part of the decisions whose arm is drawn with equal shares, as of a learner.
         attributes: the attributes of a history, see `posse.insight.diagnose`; its own if omitted. The plan then says
             what telling them is worth.
-        player, arm, reward, id: which columns of a log hold what, see `posse.insight.Columns`.
+        player, arm, reward, id, trials: which columns of a log hold what, see `posse.insight.Columns`.
         reward_range: the least and the greatest possible reward, for a log from elsewhere whose rewards are not
             in [0, 1].
         policies: the policies to compare with learning alone and PosseTS, with ε in units of reward; a small set if
@@ -359,7 +360,7 @@ def plan(
         for name, value in guess.items():
             if value is not None:
                 raise ValueError(f"{name}={value!r}, but with a history this comes from the data; leave it out")
-        data = PlayerData.read(history, Columns(player, arm, reward, id=id), reward_range, attributes)
+        data = PlayerData.read(history, Columns(player, arm, reward, id=id, trials=trials), reward_range, attributes)
         run = from_history(asked, data)
     holdout = number("holdout", holdout, least=0, most=1)
     floor = number("floor", floor, least=0, most=1 / len(run.arms))
