@@ -36,6 +36,8 @@ class ShareCheck:
     alarm: ShareAlarm | None
     path: tuple[tuple[float, ...], ...]
     """At looks in the past: how many decisions, and how often each arm was chosen beyond what was expected."""
+    deviations: tuple[float, ...]
+    """At these looks: the standard deviation of such a number, at most, if all is well."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,9 @@ def watch_of(
     """What the evidence says, in the units of the rewards; `arms` are the names of all arms."""
     kinds = {"choices": evidence.choices, "rewards": evidence.answers}
     checks = [
-        ShareCheck(name, found.count, found.level, found.peak, found.alarm, tuple(found.path()))
+        ShareCheck(
+            name, found.count, found.level, found.peak, found.alarm, tuple(found.path()), tuple(found.deviations())
+        )
         for name, found in kinds.items()
         if found is not None
     ]
