@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import conclude_coverage
 import numpy as np
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from sizes import FULL
@@ -357,3 +358,32 @@ def test_it_says_what_checks_whether_rewards_arrive():
 
     assert last(learned(30)).endswith("posse watch checks that.")
     assert last(learned(30, default_reward=0.0, patience=100.0)).endswith("nothing checks whether rewards get lost.")
+
+
+def test_a_log_with_equal_shares_is_concluded_and_watched_like_a_holdout(tmp_path, capsys):
+    """The same decisions, once as a learner's log and once as a file from elsewhere."""
+    log = learned(300, np.array([[0.1, 0.2, 0.6], [0.2, 0.1, 0.5]]), holdout=1.0).log()
+    file = tmp_path / "test.csv"
+    names = {"shop": "player", "banner": "arm", "sold": "reward"}
+    pyarrow.csv.write_csv(pyarrow.table({new: log[old] for new, old in names.items()}), file)
+    columns = {"player": "shop", "arm": "banner", "reward": "sold", "propensity": "1/3"}
+    there, here = conclude(log), conclude(file, **columns)
+    assert there.verdict == here.verdict == "Ship free for everybody: it is better than every other arm."
+    assert there.since == here.since
+    ends = [{each.against: each.low for each in found.differences} for found in (there, here)]
+    assert ends[0] == pytest.approx(ends[1])
+    assert [each.decisions for each in watch(file, **columns).checks] == [600, 600]
+    options = [part for name, value in columns.items() for part in (f"--{name}", value)]
+    assert main(["conclude", str(file), *options, "--html", str(tmp_path / "page.html")]) == 0
+    assert main(["watch", str(file), *options]) == 0
+    assert "all decisions are held out" in capsys.readouterr().out
+    for propensity in ("propensity", 0.5):
+        with pytest.raises(ValueError, match=r"say so: --propensity 1/3 .*, because the log has 3 arms"):
+            conclude(file, **columns | {"propensity": propensity})
+
+
+def test_a_log_that_lost_its_metadata_says_so(split):
+    log = split.log().replace_schema_metadata()
+    for function in (conclude, watch):
+        with pytest.raises(ValueError, match=r"has the column 'probabilities', but not .* Pass learner.log\(\) itself"):
+            function(log)

@@ -8,6 +8,7 @@ from slow_conclusion import slow_evidence, slow_sums, slow_winner
 
 from posse.confidence import shares
 from posse.insight.conclusion.evidence import REACHES, ConclusionEvidence, pair_evidence, pair_levels
+from posse.insight.conclusion.needed import decisions_needed
 from posse.insight.watching.evidence import DecisionBlock, RewardGuess
 
 
@@ -172,3 +173,31 @@ def test_intervals_of_arms_and_differences_hold_the_truth_and_shrink():
         widths.append((high - low, mean[2] - mean[1]))
     assert widths[1][0] < widths[0][0] / 4
     assert widths[1][1] < widths[0][1] / 4
+
+
+@pytest.mark.parametrize(
+    ("means", "least"),
+    [([0.2, 0.2, 0.3], 1 / 3), ([0.2, 0.2, 0.3], 0.1), ([0.5, 0.6], 0.25)],
+    ids=["equal shares", "a least share of 0.1", "two arms"],
+)
+def test_how_many_decisions_it_takes_is_known_before(means, least):
+    """Beside 60 experiments with these shares; twice as many decisions would be noticed."""
+    random, arms, since = np.random.default_rng(1), len(means), []
+    table = np.tile(means, (4, 1))
+    half, late = (decisions_needed(table, 1.0, np.full(4, 0.25), least, part) for part in (0.5, 0.8))
+    shares = np.full(arms, least)
+    shares[-1] = 1 - (arms - 1) * least
+    count = int(2 * late)
+    for _ in range(60):
+        arm = random.choice(arms, count, p=shares)
+        reward = (random.random(count) < np.array(means)[arm]) * 1.0
+        evidence = ConclusionEvidence(arms)
+        evidence.add_answers(DecisionBlock(np.arange(count) % 4, arm, np.tile(shares, (count, 1)), reward))
+        winner, when = (each[0] for each in evidence.winners(np.ones(arms, bool)))
+        since.append(when if winner == arms - 1 else np.inf)
+    assert np.quantile(since, 0.5) == pytest.approx(half, rel=0.3)
+    assert np.quantile(since, 0.8) == pytest.approx(late, rel=0.3)
+
+
+def test_arms_that_are_alike_are_never_told_apart():
+    assert decisions_needed(np.full((2, 3), 0.2), 1.0, np.full(2, 0.5), 1 / 3) == np.inf

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pyarrow
 import pytest
@@ -66,6 +68,24 @@ class TestRewards:
             learner.observe([(first.id, 1.0), (first.id, 0.0)])
         assert state(learner) == before
         assert learner.observe([(first.id, 1.0), (second.id, 0.0), (first.id, 1.0)]) == 2
+
+    def test_a_list_takes_what_is_refused_and_the_rest_counts(self):
+        learner = new()
+        first, second, third = learner.choose(SHOPS)
+        learner.observe(first, 1.0)
+        given = [(first.id, 0.0), (second.id, 1.0), (third, "0,5"), ("nobody", 1.0), (second.id, 0.0), (third, None)]
+        refused = []
+        assert learner.observe(given, refused=refused) == 1
+        assert [decision for decision, _ in refused] == [first.id, third.id, "nobody", second.id, third.id]
+        kinds = [ConflictingReward, TypeError, UnknownDecision, ConflictingReward, TypeError]
+        assert [type(error) for _, error in refused] == kinds
+        for row, (_, error) in zip((0, 2, 3), refused, strict=False):
+            with pytest.raises(type(error), match=re.escape(str(error))):
+                learner.observe(given[row : row + 1])
+        assert learner.counts().sums.sum() == 2
+        again = []
+        assert learner.observe(Frame(decision=[first.id, third.id], reward=[0.0, 0.5]), refused=again) == 1
+        assert [decision for decision, _ in again] == [first.id]
 
     def test_rewards_come_late_and_in_any_order_and_give_the_same_counts(self):
         decisions = None
@@ -228,6 +248,17 @@ class TestFormsOfReports:
         library, learner = pytest.importorskip(name), new()
         ids = [decision.id for decision in learner.choose(SHOPS)]
         assert learner.observe(library.DataFrame({"decision": ids, "reward": [True, False, True]})) == 3
+
+    @pytest.mark.parametrize("kind", [Frame, Stream, lambda **columns: pyarrow.table(columns)])
+    def test_a_table_of_past_rewards_is_recorded(self, kind):
+        learner, other = new(), new()
+        learner.record(kind(day=[1, 2], player=["north", "south"], arm=["tea", "cocoa"], reward=[1.0, 0.5]))
+        other.record([("north", "tea", 1.0), ("south", "cocoa", 0.5)])
+        assert state(learner) == state(other)
+        with pytest.raises(
+            ValueError, match="the columns are shop, arm, reward, but expected 'player', 'arm' and 'reward'"
+        ):
+            learner.record(kind(shop=["north"], arm=["tea"], reward=[1.0]))
 
     def test_a_row_without_a_reward_is_refused_and_nothing_is_taken(self):
         learner = new()

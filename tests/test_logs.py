@@ -64,28 +64,21 @@ class TestReading:
         assert counts.sums.tolist() == [[0.0, 0.5], [0.0, 1.0]]
         assert (counts.low, counts.high, counts.epsilon) == (0.0, 1.0, None)
 
-    @pytest.mark.parametrize(
-        ("separator", "point"), [(";", ","), (";", "."), ("\t", ","), ("\t", "."), (",", ".")], ids=repr
-    )
-    def test_a_csv_file_may_be_written_as_spreadsheets_of_other_countries_do(self, separator, point, tmp_path):
-        rows = [["player", "arm", "propensity", "reward"], ["a, b", "x", "0.5", "0.25"], ["c", "y", "0.5", "1"]]
-        quoted = [[f'"{cell}"' if "," in cell else cell.replace(".", point) for cell in row] for row in rows]
-        (tmp_path / "log.csv").write_text("".join(f"{separator.join(row)}\n" for row in quoted))
-        log = read_log(tmp_path / "log.csv", also=["propensity"])
-        assert (log.players, log.reward.tolist(), log.propensity.tolist()) == (("a, b", "c"), [0.25, 1.0], [0.5, 0.5])
+    def test_a_reward_may_be_a_comparison_with_a_word(self):
+        table = TABLE.append_column("bought", pyarrow.array(["ja", "nein", "", None]))
+        rewards = read_log(table, "1 - (bought == 'nein')").reward
+        assert rewards[:2].tolist() == [1, 0]
+        assert np.isnan(rewards[2:]).all()
+        with pytest.raises(ValueError, match="no row has bought == 'Ja'; it is ja, nein"):
+            read_log(table, "bought == 'Ja'")
 
-    @pytest.mark.parametrize(
-        ("text", "reward"),
-        [
-            ("date;player;arm;reward\n01.02.2024;a;v1.2;0,5\n02.02.2024;b;v1.2;0,25\n", [0.5, 0.25]),
-            ('player,arm,reward,"note (a; b; c; d; e)"\na,x,0.5,n\nb,x,0.25,n\n', [0.5, 0.25]),
-            ("player;arm;reward;note, a, b, c\na;x;0.5;n\nb;x;0.25;n\n", [0.5, 0.25]),
-            ("\nplayer;arm;reward\na;x;0,5\nb;x;0,25\n", [0.5, 0.25]),
-        ],
-    )
-    def test_marks_in_names_and_dates_do_not_mislead(self, text, reward, tmp_path):
-        (tmp_path / "log.csv").write_text(text)
-        assert read_log(tmp_path / "log.csv").reward.tolist() == reward
+    def test_days_are_sorted_as_days_and_shown_without_a_time(self):
+        days = ["03.04.2024", "27.03.2024", "1.5.2023", "27.03.2024"]
+        assert read_log(TABLE.append_column("day", [days]), by="day").groups == ("1.5.2023", "27.03.2024", "03.04.2024")
+        times = pyarrow.array(np.array(["2024-04-03", "2024-03-27", "NaT", "2024-03-27"], "datetime64[ns]"))
+        assert read_log(TABLE.append_column("day", times), by="day").groups == ("2024-03-27", "2024-04-03", "no day")
+        hours = pyarrow.array(np.array(["2024-04-03T12", "2024-03-27", "NaT", "2024-03-27"], "datetime64[s]"))
+        assert "2024-03-27 00:00:00" in read_log(TABLE.append_column("day", hours), by="day").groups
 
     def test_csv_and_parquet_say_the_same(self, tmp_path):
         pyarrow.csv.write_csv(TABLE, tmp_path / "log.csv")

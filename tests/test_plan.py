@@ -13,6 +13,7 @@ from test_plan_problems import drawn_counts
 
 import posse
 from posse.insight import Plan, plan
+from posse.insight.planning.equal_shares import best_test
 from posse.insight.planning.planned_run import guessed_problems
 from posse.insight.planning.policies import plan_policies
 from posse.learner import Counts, Learner
@@ -202,6 +203,88 @@ def test_progress_is_told():
     assert told[-1] == 1
 
 
+# Floor, holdout and equal shares
+
+
+def test_floor_and_holdout_cost_what_equal_shares_lose(small):
+    """Of two arms, a floor of 0.1 and a holdout of a quarter leave 0.75 · 0.8 of the decisions to the policy."""
+    found = plan(**SMALL, seed=3, floor=0.1, holdout=0.25)
+    assert found.forced == pytest.approx(0.4)
+    assert found.lost == pytest.approx(0.6 * small.lost + 0.4 * small.lost_by_random)
+    assert found.lost_by_player.sum(axis=2) == pytest.approx(found.lost)
+    assert found.lost_over_time[..., -1] == pytest.approx(found.lost)
+    assert found.lost_by("equal shares").tolist() == small.lost_by_random.tolist()
+    assert found.test.lost.tolist() == small.test.lost.tolist()
+    assert "a floor of 0.1 and a holdout of 0.25, 40 % of the decisions are drawn" in str(found).replace("\n  ", " ")
+
+
+@pytest.mark.parametrize("policy", [posse.IndTS(), posse.PosseTS()], ids=lambda policy: policy.label)
+def test_a_learner_with_floor_and_holdout_loses_about_that(policy):
+    found = plan(
+        players=3, arms=3, decisions=300, base=0.2, effect=0.3, epsilon=0.05, problems=8, floor=0.1, holdout=0.1
+    )
+    lost = []
+    for seed, problem in enumerate(found.result.problems):
+        learner = Learner(policy, ["0", "1", "2"], ["0", "1", "2"], 300, seed=seed, floor=0.1, holdout=0.1)
+        gaps, random, total = problem.means.max(axis=1, keepdims=True) - problem.means, np.random.default_rng(seed), 0.0
+        for _ in range(300):
+            for decision in learner.choose(["0", "1", "2"]):
+                player = int(decision.player)
+                learner.observe(decision, float(random.random() < problem.means[player, int(decision.arm)]))
+                total += float(gaps[player] @ list(decision.probabilities.values()))
+        lost.append(total)
+    assert np.mean(lost) == pytest.approx(found.mean_lost(policy.label).mean, rel=0.15)
+    assert np.mean(lost) > 1.2 * found.result.final_regret[found.labels.index(policy.label)].mean(), "not free"
+
+
+def test_a_policy_is_named_by_its_label_or_place(small):
+    assert small.saving("PosseTS") == small.saving(small.learned)
+    assert small.difference("Ind-TS", "PosseTS") == small.difference(small.alone, small.learned)
+    assert small.saving("Ind-TS", "equal shares").mean == pytest.approx(
+        1 - small.lost[small.alone].mean() / small.lost_by_random.mean()
+    )
+    with pytest.raises(ValueError, match=r"'Posse' is not in this plan; there are Ind-TS, .*, equal shares, then best"):
+        small.saving("Posse")
+
+
+def test_equal_shares_then_the_best_arm_loses_what_such_tests_lose(small):
+    """Beside 300 tests of each problem, drawn reward by reward; another length loses more."""
+    random, lost = np.random.default_rng(0), []
+    length = round(small.test.part * 300)
+    for problem in small.result.problems:
+        gaps = (problem.means.max(axis=1, keepdims=True) - problem.means).sum(axis=0)
+        for _ in range(300):
+            arms = random.integers(0, 2, (4, length))
+            rewards = random.random((4, length)) < np.take_along_axis(problem.means, arms, axis=1)
+            shipped = np.argmax([rewards[arms == arm].mean() for arm in (0, 1)])
+            lost.append(length * gaps.mean() + (300 - length) * gaps[shipped])
+    assert small.test.lost.mean() == pytest.approx(np.mean(lost), rel=0.12)
+    assert small.test.lost.mean() < small.lost_by_random.mean() / 4
+    parts = np.array([0.5, 1.0])
+    means = np.array([problem.means for problem in small.result.problems])
+    assert best_test(means, 1.0, np.full((8, 4), 300), parts).part == 0.5
+
+
+def test_levels_move_all_means_of_a_player_and_count_in_epsilon():
+    options = {"players": 400, "arms": 3, "base": 0.03, "effect": 0.01, "epsilon": 0.001, "decisions": 1, "problems": 3}
+    found = plan(**options, levels=0.02, policies=[])
+    for k, problem in enumerate(found.result.problems):
+        others = np.delete(problem.means, k, axis=1)
+        assert others.min() >= 0.02 - 0.0005
+        assert others.max() <= 0.04 + 0.0005
+        assert np.ptp(others[:, 0]) > 0.018
+        odds = np.log(problem.means / (1 - problem.means))
+        assert odds[:, k] - odds.mean(axis=1) == pytest.approx(
+            np.full(400, (odds[:, k] - odds.mean(axis=1)).mean()), abs=0.06
+        )
+        assert np.ptp(problem.means, axis=0).max() <= found.epsilon + 1e-3
+    assert found.epsilon == pytest.approx(0.0275, abs=0.001)
+    assert "earns between 0.02 and 0.04" in str(found)
+    assert "at most ε = 0.0274 on an arm" in str(found).replace("\n  ", " ")
+    with pytest.raises(ValueError, match=r"levels=0.06 around base=0.03, but expected less than 0.06"):
+        plan(**options, levels=0.06)
+
+
 # What is refused
 
 
@@ -220,6 +303,8 @@ def test_progress_is_told():
         ({"base": 0.9, "effect": 0.2}, "base=0.9 with effect=0.2"),
         ({"problems": 1}, "problems=1, but expected a whole number of at least 2"),
         ({"seed": -1}, "seed=-1"),
+        ({"floor": 0.4}, "floor=0.4, but expected a number in [0, 0.3333"),
+        ({"holdout": 2}, "holdout=2"),
         ({"reward_range": (0, 5)}, "reward_range=(0, 5)"),
     ],
 )

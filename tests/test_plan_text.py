@@ -74,7 +74,7 @@ def test_it_says_that_sharing_does_not_pay_where_it_does_not():
     saving = found.saving(found.right)
     assert saving.high < 0
     sentence = found.conclusions()[2]
-    assert sentence.startswith("Sharing does not pay here: with ε = 0.25 (RobustAgg-TS) it loses ")
+    assert sentence.startswith("Sharing with a stated ε does not pay here: with ε = 0.25 (RobustAgg-TS) it loses ")
     assert f"{-100 * saving.mean:.0f}" in sentence or f"{-100 * saving.mean:.1f}" in sentence
     assert "a third of that ε" in found.conclusions()[3]
     assert "more than learning alone; the best single arm" in " ".join(found.conclusions())
@@ -98,7 +98,7 @@ def test_it_says_so_where_no_difference_shows(small):
     alone = small.lost[small.alone]
     noise = np.array([9.0, -9, 9, -9, 9, -9, 9, -9])
     found = with_losses(small, right=alone + noise)
-    assert found.conclusions()[2].startswith("Sharing makes no clear difference here")
+    assert found.conclusions()[2].startswith("Sharing with a stated ε makes no clear difference here")
 
 
 def test_it_says_what_a_wrong_epsilon_changes(small):
@@ -127,8 +127,9 @@ def test_the_text_has_assumptions_then_a_table_then_conclusions(small):
     assert "The best arm earns 0.4 a decision on average over players, the others 0.2" in assumed
     assert "8 problems were drawn so, seed 3" in assumed
     rows = shown.splitlines()[2:]
-    assert [row.split()[0] for row in rows] == [small.labels[n] for n in small.compared]
-    for row, policy in zip(rows, small.compared, strict=True):
+    shown = [*(small.labels[n] for n in small.compared), "equal shares", "equal shares, then best"]
+    for row, policy in zip(rows, shown, strict=True):
+        assert row.startswith(f"{policy} ")
         lost = small.mean_lost(policy).mean
         assert f" {lost:.0f} " in row or f" {lost:.1f} " in row
         assert f" {100 * lost / small.attainable.mean():.1f} %" in row
@@ -151,7 +152,11 @@ def test_the_figure_shows_every_policy_and_every_epsilon(small):
     figure = small.figure()
     traffic, wrong = figure.axes
     lines = {line.get_gid(): line for line in traffic.get_lines() if line.get_gid() not in (None, "leader")}
-    assert set(lines) == {small.labels[n] for n in small.compared}
+    assert set(lines) == {*(small.labels[n] for n in small.compared), "equal shares", "equal shares, then best"}
+    assert lines["equal shares"].get_ydata() == pytest.approx(
+        small.lost_by_random.mean() * np.array([0, small.test.part, 1])
+    )
+    assert lines["equal shares, then best"].get_ydata()[-1] == pytest.approx(small.test.lost.mean())
     assert lines["Ind-TS"].get_ydata()[-1] == pytest.approx(small.lost[small.alone].mean())
     assert lines["Ind-TS"].get_xydata()[0].tolist() == [0, 0]
     assert lines["Ind-TS"].get_xdata()[-1] == 300
@@ -161,3 +166,20 @@ def test_the_figure_shows_every_policy_and_every_epsilon(small):
     assert wrong.get_xscale() == "log"
     assert {text.get_text() for text in traffic.texts} == set(lines)
     figure.canvas.draw()
+
+
+def test_it_says_after_how_many_decisions_the_experiment_can_end(small):
+    half, late = (float(f"{small.decisions_to_ship(0.5, part):.2g}") for part in (0.5, 0.8))
+    said = small.conclusions()[-1]
+    assert f"after about {half:,.0f} decisions with equal shares and " in said
+    assert f"; in 80 % of them after about {late:,.0f} decisions and " in said
+    assert "with a policy and --floor 0.05" in said
+    assert said.endswith("The run has 1,200 decisions. With neither floor nor holdout there may be no end.")
+    forced = dataclasses.replace(small, floor=0.1, days=3).conclusions()[-1]
+    least = small.decisions_to_ship(0.1)
+    assert (
+        f"and about {float(f'{least:.2g}'):,.0f} decisions ({least / 400:.2g} days) with these least shares" in forced
+    )
+    assert "no end" not in forced
+    alike = plan(players=2, arms=2, decisions=20, problems=2, effect=0.0, epsilon=1e-6, policies=[])
+    assert "for everybody after more than 4,000 decisions with equal shares" in alike.conclusions()[-1]

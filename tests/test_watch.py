@@ -287,6 +287,18 @@ class TestWatch:
             assert check.path[-1][0] == check.decisions
             assert sum(check.path[-1][1:]) == pytest.approx(0)
 
+    def test_the_picture_shows_what_is_normal(self, learner):
+        """At most as wide as the probabilities allow, and as wide as that where they are all the same."""
+        found, blocks = watch(learner), log_blocks(learner)
+        chances = blocks.choices.probabilities
+        true = np.sqrt((chances * (1 - chances)).sum(axis=0).max())
+        assert true <= found.checks[0].deviations[-1] < 1.3 * true
+        alike = ShareEvidence(2, 0.01)
+        alike.add(np.zeros(1000, int), np.tile([0.1, 0.9], (1000, 1)))
+        assert list(alike.deviations())[-1] == pytest.approx(np.sqrt(1000 * 0.09))
+        band = found.figure().axes[0].collections[0].get_paths()[0].vertices
+        assert band[:, 1].max() == pytest.approx(3 * found.checks[0].deviations[-1])
+
     def test_the_holdouts_law_keeps_the_limits(self, learner):
         blocks = log_blocks(learner)
         assert blocks.choices.equal[0] == pytest.approx([0.4, 0.3, 0.3])

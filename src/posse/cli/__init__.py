@@ -153,6 +153,12 @@ def add_columns(parser: argparse._ActionsContainer, *, propensity: bool, reward:
             "often each player's rows have the arm (default: propensity)"
         )
         parser.add_argument("--propensity", default="propensity", metavar="COLUMN", help=text)
+    else:
+        text = (
+            "rows are totals: this column has how many trials, such as visitors, a row stands for, and --reward how "
+            "many of them succeeded"
+        )
+        parser.add_argument("--trials", metavar="COLUMN", help=text)
     text = "a column that may not repeat (default: decision or id, if there; none: no check)"
     parser.add_argument("--id", metavar="COLUMN", help=text)
 

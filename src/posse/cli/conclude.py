@@ -4,19 +4,20 @@ import argparse
 from pathlib import Path
 
 from posse.checks import output_file
-from posse.cli import Commands, add_command, add_level, add_outputs, answer
+from posse.cli import Commands, add_columns, add_command, add_level, add_outputs, answer, call
 
 
 def add(commands: Commands) -> None:
     text = "say which arm to ship for whom, and whether the experiment can end"
     parser = add_command(commands, _conclude, text)
-    parser.add_argument("source", metavar="LOG", help="a learner's log, or an exported one: a .parquet file")
+    parser.add_argument("source", metavar="LOG", help="a learner's log in Parquet, or with --propensity any log")
     text = "by how much the arm to ship may be worse than another, in rewards (default: 0)"
     parser.add_argument("--tolerance", type=float, default=0.0, metavar="D", help=text)
     add_level(parser, 0.05, "the largest probability that it ever says to ship a wrong arm")
     parser.add_argument("--html", metavar="FILE", help="also write a one-page summary: an .html file")
     text = "the summary's title, such as the experiment's name"
     parser.add_argument("--title", default="", metavar="TEXT", help=text)
+    add_columns(parser.add_argument_group("a log from elsewhere, with equal shares"), propensity=True)
     add_outputs(parser, figure=False)
 
 
@@ -33,10 +34,12 @@ def _conclude(options: argparse.Namespace) -> None:
         output_file(options.html, "--html", endings=(".html",))
         templates()  # an error now if the package for them is missing
 
-    def concluded(source: str, tolerance: float, level: float) -> Conclusion:
-        found = conclude(source, tolerance=tolerance, level=level)
+    def concluded(options: argparse.Namespace) -> Conclusion:
+        found: Conclusion = call(conclude, options)
         if options.html is not None:
-            Path(options.html).write_text(found.page(watch(source), title=options.title), encoding="utf-8")
+            del options.level  # of the conclusion
+            page = found.page(call(watch, options), title=options.title)
+            Path(options.html).write_text(page, encoding="utf-8")
         return found
 
-    answer(concluded, options)
+    answer(concluded, argparse.Namespace(**vars(options), options=options))

@@ -16,6 +16,11 @@ def add(commands: Commands) -> None:
     guess.add_argument("--effect", type=float, metavar="E", help=text)
     guess.add_argument("--base", type=float, metavar="B", help="the mean reward of the other arms (default: 0.2)")
     text = (
+        "how far players differ in level, in rewards: with base 0.03 and levels 0.02, from 0.02 to 0.04 (default: 0); "
+        "a level moves all means of a player together and changes nobody's best arm"
+    )
+    guess.add_argument("--levels", type=float, metavar="L", help=text)
+    text = (
         "players have an attribute, such as a region, that explains this share of how they differ: say what telling it "
         "to PosseTS is worth (default: no attribute; with --values: 0.5)"
     )
@@ -33,7 +38,14 @@ def add(commands: Commands) -> None:
     text = "how many decisions each player makes, or one number for each player (default: 2000, or as on record)"
     both.add_argument("--decisions", type=_numbers, metavar="D[,D,…]", help=text)
     both.add_argument("--days", type=int, metavar="N", help="how many days it takes; --decisions are then per day")
-    text = "the most by which players differ on an arm (default: 0.05); with --from, an ε to compare with the data's"
+    text = "the least probability of every arm in each decision, as of a learner (default: 0)"
+    both.add_argument("--floor", type=float, default=0.0, metavar="P", help=text)
+    text = "the part of the decisions whose arm is drawn with equal shares, as of a learner (default: 0)"
+    both.add_argument("--holdout", type=float, default=0.0, metavar="P", help=text)
+    text = (
+        "the most by which the means of two players for the same arm differ, beyond --levels; it is not how far arms "
+        "are apart (default: 0.05); with --from, an ε to compare with the data's"
+    )
     both.add_argument("--epsilon", type=float, metavar="ε", help=text)
     text = (
         "compare this with learning alone and PosseTS, such as 'RobustAggTS(0.1)' (may be repeated; default: a small "

@@ -14,11 +14,13 @@ import numpy as np
 
 from posse.decision import UnknownDecision, parse_id
 from posse.extras import extra
+from posse.insight.csv_form import CsvForm, csv_form, refuse_doubtful, why_no_numbers
 from posse.text import listed
 
 EMPIRICAL = "empirical"
+MIDNIGHT = r"\d{4}-\d\d-\d\d 00:00:00(\.0+)?"
 NO_ID = "none"
-HEAD = 65_536  # characters of a CSV file that tell how it is written
+DAY = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")  # 27.03.2024
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -34,9 +36,10 @@ class Columns:
     """Which columns hold the player, the arm, the reward and the propensity of each row.
 
     `player` may be several columns: a list, or names with commas between them. `reward` is a column or a calculation
-    with columns and numbers, such as "1 - day30". `propensity` is a column, a number, a fraction such as "1/3", or
-    "empirical": how often each player's rows have the arm. `id` is a column whose values must not repeat: by default
-    a posse decision's id in "decision", or "id"; "none" checks nothing.
+    with columns and numbers, such as "1 - day30", or "bought == 'yes'". `propensity` is a column, a number, a fraction
+    such as "1/3", or "empirical": how often each player's rows have the arm. `id` is a column whose values must not
+    repeat: by default a posse decision's id in "decision", or "id"; "none" checks nothing. With `trials`, each row is a
+    total: that column has the number of trials, such as visitors, and `reward` how many of them succeeded.
     """
 
     player: str | Iterable[str] = "player"
@@ -44,6 +47,7 @@ class Columns:
     reward: str = "reward"
     propensity: str | float = "propensity"
     id: str | None = None
+    trials: str | None = None
 
 
 class Source:
@@ -112,7 +116,7 @@ class Source:
         try:
             if ending != ".csv":
                 return pyarrow.parquet.read_schema(path)
-            return pyarrow.csv.open_csv(path, parse_options=_csv_form(path)[0]).schema
+            return pyarrow.csv.open_csv(path, *_csv_options(csv_form(path))).schema
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path} cannot be read: {error}") from None
 
@@ -126,26 +130,21 @@ class Source:
                 return pyarrow.parquet.read_table(path, columns=wanted, read_dictionary=names)
             kinds = {name: pyarrow.dictionary(pyarrow.int32(), pyarrow.string()) for name in names}
             kinds |= {identity: pyarrow.string()} if identity else {}
-            form, point = _csv_form(path)
+            form = csv_form(path)
+            refuse_doubtful(form, [name for name in wanted if name not in kinds])
             options = pyarrow.csv.ConvertOptions(
-                column_types=kinds, include_columns=wanted, strings_can_be_null=False, decimal_point=point
+                column_types=kinds, include_columns=wanted, strings_can_be_null=False, decimal_point=form.point
             )
-            return pyarrow.csv.read_csv(path, parse_options=form, convert_options=options)
+            return pyarrow.csv.read_csv(path, *_csv_options(form), convert_options=options)
         except pyarrow.ArrowInvalid as error:
             raise ValueError(f"{path} cannot be read: {error}") from None
 
 
-def _csv_form(path: Path) -> tuple[Any, str]:
-    """How a CSV file separates its columns, and its decimals: in many countries a spreadsheet writes 0,5; 0,25."""
+def _csv_options(form: CsvForm) -> tuple[Any, Any]:
+    """How pyarrow is told how a CSV file is written."""
     import pyarrow.csv
 
-    with path.open(encoding="utf-8", errors="replace") as file:
-        start = file.read(HEAD)
-    header = re.sub(r'"[^"]*"', "", start.lstrip().partition("\n")[0])  # a name in quotes may have any of them
-    separator = max(";\t,", key=header.count) if re.search("[;\t]", header) else ","
-    field = rf'(?m)(?:^|{separator})"?[-+]?\d+%s\d+"?(?={separator}|$)'
-    comma = separator != "," and re.search(field % ",", start) and not re.search(field % r"\.", start)
-    return pyarrow.csv.ParseOptions(delimiter=separator), "," if comma else "."
+    return pyarrow.csv.ReadOptions(encoding=form.encoding), pyarrow.csv.ParseOptions(delimiter=form.separator)
 
 
 def _to_arrow(source: Any) -> Any:
@@ -192,8 +191,8 @@ def names_of(
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """The names in one or several columns, those in `first` before the others, and the place of each row's name.
 
-    Several columns make names such as "10115 / mail". Whole numbers are sorted as numbers. Without a name for what is
-    `missing`, every row must have one.
+    Several columns make names such as "10115 / mail". Whole numbers and dates are sorted as such. Without a name for
+    what is `missing`, every row must have one.
     """
     found, places = _encoded(table, columns[0], what, missing)
     for column in columns[1:]:
@@ -205,11 +204,19 @@ def names_of(
         found, places = [f"{found[k // len(others)]} / {others[k % len(others)]}" for k in ordered], rank[places]
         if len(set(found)) < len(found):
             raise ValueError(f"columns {listed(columns)} give different players the same name; use other names")
-    key = int if all(name.isdecimal() for name in found) else str
-    names = list(dict.fromkeys([*first, *(found if in_order else sorted(found, key=key))]))
+    names = list(dict.fromkeys([*first, *(found if in_order else sorted(found, key=_order(found)))]))
     place = {name: number for number, name in enumerate(names)}
     mapping = np.array([place[name] for name in found], np.int64)
     return tuple(names), mapping[places]
+
+
+def _order(names: list[str]) -> Callable[[str], Any]:
+    """How names are sorted: whole numbers as numbers, dates such as 27.03.2024 as dates, others as text."""
+    if all(name.isdecimal() for name in names):
+        return int
+    if all(map(DAY.fullmatch, names)):
+        return lambda name: tuple(map(int, reversed(name.split("."))))
+    return str
 
 
 def _encoded(table: Any, column: str, what: str, missing: str | None = None) -> tuple[list[str], np.ndarray]:
@@ -227,6 +234,8 @@ def _encoded(table: Any, column: str, what: str, missing: str | None = None) -> 
         found = encoded.dictionary.cast(pyarrow.string()).to_pylist()
     except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
         raise ValueError(f"column {column!r} holds {kind}, but expected names") from None
+    if pyarrow.types.is_timestamp(kind) and all(re.fullmatch(MIDNIGHT, name) for name in found if name):
+        found = [name and name[:10] for name in found]  # days
     places = encoded.indices.fill_null(len(found)).to_numpy()
     empty = np.array([not name for name in (*found, None)])[places]
     if empty.any() and missing is None:
@@ -257,8 +266,11 @@ def numbers_of(table: Any, formula: str | float) -> np.ndarray:
     try:
         cast = table[formula].cast(pyarrow.float64())
     except (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError) as error:
-        why = str(error).replace("as a scalar of type double", "as a number")
-        raise ValueError(f"column {formula!r} must hold numbers: {why}") from None
+        why = str(error)
+        with contextlib.suppress(pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
+            cells = table[formula].cast(pyarrow.string()).fill_null("").to_pylist()
+            why = why_no_numbers(formula, cells)
+        raise ValueError(f"column {formula!r} must hold numbers, but {why}") from None
     return np.asarray(cast.to_numpy(), np.float64)
 
 
@@ -295,12 +307,24 @@ def _value(node: ast.AST, table: Any, formula: str) -> Any:
         return _OPERATORS[type(node.op)](_value(node.operand, table, formula))
     if isinstance(node, ast.Name):
         return numbers_of(table, node.id)
+    match node:
+        case ast.Compare(ast.Name(column), [ast.Eq()], [ast.Constant(str(value))]):
+            return _equals(table, column, value)
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)) and not isinstance(node.value, bool):
         with contextlib.suppress(OverflowError):  # a whole number of more than 308 digits
             return float(node.value)
     raise ValueError(
-        f"{formula!r:.200} is no calculation with columns and numbers; it may have + - * / and parentheses"
+        f"{formula!r:.200} is no calculation with columns and numbers; it may have + - * / and parentheses, and "
+        "comparisons such as bought == 'yes'"
     )
+
+
+def _equals(table: Any, column: str, value: str) -> np.ndarray:
+    """1 where a column has this text, 0 where it has another, and NaN where it is empty."""
+    cells, places = _encoded(table, column, column, missing="")
+    if value not in cells:
+        raise ValueError(f"no row has {column} == {value!r}; it is {listed(filter(None, cells))}")
+    return np.array([np.nan if cell == "" else float(cell == value) for cell in cells])[places]
 
 
 def refuse_repeated_ids(table: Any, column: str, sure: bool) -> None:

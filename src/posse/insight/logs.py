@@ -13,6 +13,7 @@ from posse.learner import Counts
 from posse.text import listed
 
 LEAST_PROPENSITY = 1e-100  # what is less likely does not happen, and squares of weights would overflow
+MOST_TRIALS = 50_000_000  # of a log of totals, all rows together: about 2 GB
 GIVE_RANGE = "give --range LOW HIGH (reward_range=(low, high)) if they are in another"
 
 
@@ -55,10 +56,12 @@ class Log:
 
     def kept(self, keep: np.ndarray) -> "Log":
         """The log with only the rows for which `keep` is True."""
-        if keep.all():
-            return self
-        columns = {name: column[keep] for name, column in vars(self).items() if isinstance(column, np.ndarray)}
-        outcomes = {name: column[keep] for name, column in self.outcomes.items()}
+        return self if keep.all() else self.taken(keep)
+
+    def taken(self, rows: np.ndarray) -> "Log":
+        """The log with these rows; a row may come several times."""
+        columns = {name: column[rows] for name, column in vars(self).items() if isinstance(column, np.ndarray)}
+        outcomes = {name: column[rows] for name, column in self.outcomes.items()}
         return replace(self, **columns, outcomes=outcomes)
 
     def with_frequencies(self) -> "Log":
@@ -107,7 +110,8 @@ def read_log(
     may be empty where unknown. `also` names what else to read if it is there: propensity, shared, holdout, and from a
     learner's log observed, decision, round, probabilities and outcomes; `by` is a column to group rows by. `attributes`
     are columns in which each player has one value; those of a learner's log if omitted. Other columns are not read.
-    Repeated ids are refused, and rewards outside of `reward_range`: the log's own if omitted, or (0, 1).
+    Repeated ids are refused, and rewards outside of `reward_range`: the log's own if omitted, or (0, 1). Of a log of
+    totals, `Columns.trials`, every trial becomes a row.
 
     Players and arms are in their learner's order; in a log from elsewhere they are sorted by name, or `in_order` of
     their first rows.
@@ -139,7 +143,9 @@ def read_log(
                 f"{option}={name!r}, but rows can be grouped only by what was known before the arm was chosen"
             )
     names = [*players, columns.arm, *grouping]
-    numeric = [name for each in (columns.reward, propensity) if each is not None for name in found.inputs(each)]
+    numeric = [
+        name for each in (columns.reward, propensity, columns.trials) if each is not None for name in found.inputs(each)
+    ]
     table = found.read([*names, *numeric, *wanted, *outcomes, *([identity] if identity else [])], names, identity)
     if identity is not None:
         tables.refuse_repeated_ids(table, identity, sure=bool(about) or columns.id is not None)
@@ -168,6 +174,8 @@ def read_log(
         outcomes={name: tables.numbers_of(table, name) for name in outcomes},
         **{name: tables.numbers_of(table, name) if name in wanted else None for name in ("shared", "observed")},
     )
+    if columns.trials is not None:
+        log = _by_trial(log, tables.numbers_of(table, columns.trials), columns)
     del table
     found.release_memory()
     _refuse(f"{columns.reward}=", log.reward, np.isinf(log.reward), "expected a finite number")
@@ -177,6 +185,20 @@ def read_log(
         outside = (log.propensity < LEAST_PROPENSITY) | (log.propensity > 1)
         _refuse("propensity=", log.propensity, outside, "the arm was chosen, so it is in (0, 1], and not almost 0")
     return log.with_frequencies() if empirical else log
+
+
+def _by_trial(log: Log, trials: np.ndarray, columns: Columns) -> Log:
+    """A log of totals with a row for each trial, whose reward is 1 or 0."""
+    won = np.nan_to_num(log.reward)
+    _refuse(f"{columns.trials}=", trials, ~((trials >= 0) & (trials % 1 == 0)), "expected a whole number of trials")
+    expected = f"expected a whole number of at most {columns.trials}, because those are the trials"
+    _refuse(f"{columns.reward}=", log.reward, ~((won >= 0) & (won <= trials) & (won % 1 == 0)), expected)
+    if trials.sum() > MOST_TRIALS:
+        raise ValueError(f"{columns.trials} is {trials.sum():,.0f} in all rows, but expected at most {MOST_TRIALS:,}")
+    size = trials.astype(np.int64)
+    rows = np.repeat(np.arange(size.size), size)
+    place = np.arange(rows.size) - np.repeat(np.cumsum(size) - size, size)
+    return replace(log.taken(rows), reward=np.where(np.isnan(log.reward[rows]), np.nan, place < won[rows]))
 
 
 def _values(

@@ -1,4 +1,4 @@
-"""Players as users give them: names, dictionaries or tables."""
+"""Players and past rewards as users give them: names, dictionaries, tuples or tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from typing import Any
 
 from posse.decision import column_values, columns_of, present
 from posse.learner.setup import Setup, check_names
+
+
+def given_records(rewards: Any) -> Any:
+    """Rewards of the past as (player, arm, reward), if they are a data frame or an Arrow table; others as they are."""
+    columns = columns_of(rewards)
+    if columns is None:
+        return rewards
+    expected = "'player', 'arm' and 'reward'"
+    return list(zip(*column_values(columns, "player", "arm", "reward", expected=expected), strict=True))
 
 
 def given_players(setup: Setup, players: Any) -> dict[str, list[Any]]:

@@ -17,7 +17,7 @@ from posse.checks import value_range
 from posse.decision import Decision, as_reports
 from posse.learner import log, snapshot
 from posse.learner.counts import Counts
-from posse.learner.frames import given_players
+from posse.learner.frames import given_players, given_records
 from posse.learner.ledger import Answer, Ledger, Row, RowLog
 from posse.learner.reports import Reports
 from posse.learner.setup import PLAYER_LIMIT, Name, Setup, check_names
@@ -110,8 +110,7 @@ class Learner(Summarized):
         self.ledger = Ledger(setup.waiting_limit, setup.keep_log, len(setup.outcomes))
         self.changes: list[dict[str, Any]] = []  # who and what came and went, with the number of the event
         self.first = first
-        self._clock, self._now = clock, -math.inf
-        self._lock = threading.RLock()
+        self._clock, self._now, self._lock = clock, -math.inf, threading.RLock()
 
     # ---------------------------------------------------------------- decisions
 
@@ -194,10 +193,11 @@ class Learner(Summarized):
         decision: str | Decision | Any,
         reward: float | None = None,
         outcomes: Mapping[str, float] | Iterable[str] | None = None,
+        refused: list[tuple[Any, Exception]] | None = None,
     ) -> int:
         """Take the reward or outcomes of a decision, or those of many at once as one round; return how many were new.
 
-        What is reported again is acknowledged and counted once. If any report is refused, none is taken.
+        What is reported again is acknowledged and counted once. If any report is refused, none is taken; see `refused`.
 
         Args:
             decision: a `Decision` or its id; for many, a dictionary {decision: reward}, pairs (decision, reward), or
@@ -205,14 +205,14 @@ class Learner(Summarized):
                 `id`), and `reward` or a column for each outcome, empty where nothing has come.
             reward: the reward of a single decision. True and False are 1 and 0. None if only outcomes are reported.
             outcomes: those of a single decision, {outcome: value}; for a table, which of its columns they are.
+            refused: a list that takes each report that is refused, as (decision, error); the others are taken.
         """
         many = not isinstance(decision, (str, Decision))
         reports = as_reports(decision, reward, self.setup.outcomes.keys() if outcomes is None and many else outcomes)
         with self._lock:
             self._tick()
             fresh = Reports(self.state, self.ledger)
-            for report in reports:
-                fresh.take(*report)
+            fresh.take_all(reports, refused)
             self._observe([(self.ledger.waiting[serial], value) for serial, value in fresh.rewards.items()])
             if fresh.outcomes:
                 self.ledger.outcomes |= {key: each.value for key, each in fresh.outcomes.items()}
@@ -228,10 +228,10 @@ class Learner(Summarized):
         for row, reward in answered:
             self.ledger.answer(row, Answer(reward, self.state.events, self._now, defaulted))
 
-    def record(self, rewards: Iterable[tuple[Name, Name, float]]) -> None:
-        """Take rewards of the past, as (player, arm, reward), that this learner did not decide; one call, one round."""
+    def record(self, rewards: Iterable[tuple[Name, Name, float]] | Any) -> None:
+        """Take past rewards that it did not decide, (player, arm, reward) or a table of these, as one round."""
         with self._lock:
-            checked = self.state.check_records(rewards)
+            checked = self.state.check_records(given_records(rewards))
             self._observe(self.state.record(checked, self._tick()))
 
     def _tick(self) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from posse.decision import ConflictingReward, UnknownDecision, parse_id
+from posse.decision import ConflictingReward, Report, UnknownDecision, parse_id
 from posse.learner.guard import OutcomeValue
 from posse.learner.ledger import NOBODY, KnownDecisions
 from posse.learner.state import LearnerState
@@ -18,6 +18,16 @@ class Reports:
         self._state, self._known = state, known
         self.rewards: dict[int, float] = {}  # by serial number; all of these decisions wait
         self.outcomes: dict[tuple[int, int], OutcomeValue] = {}
+
+    def take_all(self, reports: Iterable[Report], refused: list[tuple[Any, Exception]] | None) -> None:
+        """Take reports. Each that is refused goes into the list, with the error; without a list, it is raised."""
+        for report in reports:
+            try:
+                self.take(*report)
+            except (TypeError, ValueError) as error:
+                if refused is None:
+                    raise
+                refused.append((report[0], error))
 
     def take(self, identity: str, reward: Any, outcomes: Mapping[str, Any]) -> bool:
         """Take a report; return whether anything in it is new. An error if anything in it is wrong: it is not taken."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posse.checks import number
+from posse.insight.columns import Columns
 from posse.insight.conclusion import text
 from posse.insight.conclusion.chances import BestChances, best_chances
 from posse.insight.conclusion.evidence import ConclusionEvidence
@@ -146,13 +147,26 @@ class Conclusion(Summarized):
         return Summary(f"Conclusion: {self.verdict}", text.arm_table(self) if self.answers else (), note=PRINT)
 
 
-def conclude(source: Any, *, tolerance: float = 0.0, level: float = 0.05) -> Conclusion:
+def conclude(
+    source: Any,
+    *,
+    tolerance: float = 0.0,
+    level: float = 0.05,
+    player: str | Iterable[str] = "player",
+    arm: str = "arm",
+    reward: str = "reward",
+    propensity: str | float = "propensity",
+    id: str | None = None,
+    reward_range: tuple[float, float] | None = None,
+) -> Conclusion:
     """Say from a learner's log which arm to ship for whom, and what stopping or going on costs. See docs/concluding.md.
 
     Args:
         source: the log: a Parquet file, an Arrow table, or a learner.
         tolerance: by how much the arm to ship may be worse than another, in rewards.
         level: the largest probability that it ever says to ship a wrong arm, for everybody or for any player.
+        player, arm, reward, propensity, id, reward_range: for a log from elsewhere, see `posse.insight.Columns`. All
+            arms must have been equally likely throughout: propensity="1/3" if there are three.
 
     >>> import posse
     >>> learner = posse.Learner(posse.IndTS(), ["red", "blue"], ["north"], seed=1, floor=0.2, clock=lambda: 0.0)
@@ -161,7 +175,7 @@ def conclude(source: Any, *, tolerance: float = 0.0, level: float = 0.05) -> Con
     >>> conclude(learner).verdict
     'Ship blue for everybody: it is better than every other arm.'
     """
-    blocks = log_blocks(source)
+    blocks = log_blocks(source, Columns(player, arm, reward, propensity, id), reward_range)
     log = blocks.log
     low, high = log.about["reward_range"]
     level = number("level", level, least=1e-12, most=0.5)

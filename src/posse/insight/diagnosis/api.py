@@ -257,6 +257,7 @@ def diagnose(
     arm: str = "arm",
     reward: str = "reward",
     id: str | None = None,
+    trials: str | None = None,
     reward_range: tuple[float, float] | None = None,
     level: float = 0.05,
     attributes: str | Iterable[str] | None = None,
@@ -275,7 +276,7 @@ def diagnose(
             columns.
         epsilon: the ε in question; the source's own if omitted, and none for a log from elsewhere.
         against: the arm that the best one is compared with, player by player; the second best if omitted.
-        player, arm, reward, id: which columns of a log hold what, see `posse.insight.Columns`.
+        player, arm, reward, id, trials: which columns of a log hold what, see `posse.insight.Columns`.
         reward_range: the least and the greatest possible reward; the source's own if omitted, and (0, 1) for a log
             from elsewhere.
         level: the probability of ever raising a false alarm is at most this; intervals miss as often.
@@ -293,7 +294,7 @@ def diagnose(
     True
     """
     level = number("level", level, least=1e-12, most=0.5)
-    data = PlayerData.read(source, Columns(player, arm, reward, id=id), reward_range, attributes)
+    data = PlayerData.read(source, Columns(player, arm, reward, id=id, trials=trials), reward_range, attributes)
     counts, pulls = data.counts, data.counts.pulls
     players, arms = pulls.shape
     if not (players and arms):

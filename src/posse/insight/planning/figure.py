@@ -8,6 +8,7 @@ from posse.figures import matplotlib
 from posse.figures.canvas import label_ends, legend_label, new_figure, round_numbers, thousands
 from posse.figures.policy_looks import variant
 from posse.figures.style import INK, OTHER_COLORS, PRINT, SOFT
+from posse.insight.planning.equal_shares import EQUAL, TESTED
 from posse.policies.base import Look, Policy
 from posse.simulation.statistics import paired_difference
 
@@ -40,9 +41,16 @@ def _draw_traffic(axes: "Axes", plan: "Plan") -> None:
     for policy, look in _looks(plan).items():
         _curve(axes, traffic, lost[policy].T, lost[plan.alone].T, look, plan.labels[policy])
     if plan.untold is not None:
-        untold = plan.unit * np.insert(plan.untold.regret[0, :, 0], 0, 0.0, axis=1)
+        untold = np.insert(plan.over_time(plan.untold)[0], 0, 0.0, axis=1)
         look = variant(_looks(plan)[plan.learned], 1)
         _curve(axes, traffic, untold.T, lost[plan.alone].T, look, f"{plan.labels[plan.learned]}, not told")
+    ends = np.array([0, plan.test.part, 1])[:, None]
+    equal, tested = plan.lost_by(EQUAL), plan.lost_by(TESTED)
+    for name, line, losses in (
+        (EQUAL, ":", ends * equal),
+        (TESTED, "-", np.array([0 * equal, ends[1] * equal, tested])),
+    ):
+        _curve(axes, ends[:, 0] * traffic[-1], losses, ends * lost[plan.alone][:, -1], Look(SOFT, line, "", ""), name)
     axes.set_xlim(0, traffic[-1])
     axes.set_ylim(0, 1.1 * axes.get_ylim()[1])
     axes.set_title("Rewards lost as decisions go by")

@@ -9,6 +9,7 @@ import numpy as np
 from posse.attribute_effects import AttributeEffects
 from posse.attributes import CATEGORY
 from posse.checks import number, whole
+from posse.generate import SCALES
 from posse.insight.hierarchy.data import PlayerData
 from posse.insight.hierarchy.model import PlayerModel
 from posse.insight.hierarchy.shares import AttributeShares
@@ -20,7 +21,7 @@ from posse.rewards import Bernoulli, Beta
 from posse.schedule import Concurrent, Random, Schedule
 from posse.text import listed
 
-GUESS = {"players": 12, "arms": 3, "effect": 0.03, "base": 0.2}  # what is taken if nothing is said
+GUESS = {"players": 12, "arms": 3, "effect": 0.03, "base": 0.2, "levels": 0.0}  # what is taken if nothing is said
 DECISIONS, EPSILON = 2000, 0.05
 WORK = 250_000_000  # decisions to simulate by default: about ten seconds on two cores
 FEWEST, MOST = 10, 100  # problems
@@ -78,8 +79,10 @@ def from_guess(asked: PlanRequest, guess: Mapping[str, Any]) -> PlannedRun:
     traffic = _traffic(decisions, asked.days, players)
     epsilon = number("epsilon", EPSILON if asked.epsilon is None else asked.epsilon, above=0, most=1)
     effect, base = (number(name, given[name], least=0, most=1) for name in ("effect", "base"))
-    right, narrowest = _room(base, effect, epsilon)
-    assumed, known = guess_in_words(base, effect, epsilon, right, narrowest), None
+    own, narrowest = _room(base, effect, epsilon)
+    levels = _levels(given["levels"], base)
+    total = float(f"{own + _widest_level(base, effect, levels):.3g}") if levels else None
+    assumed, known = guess_in_words(base, effect, epsilon, own, narrowest, levels, total), None
     if "explained" in given or "values" in given:
         values = whole("values", given.get("values", VALUES), least=2, most=players)
         share = number("explained", given.get("explained", EXPLAINED), least=0, most=1)
@@ -89,9 +92,10 @@ def from_guess(asked: PlanRequest, guess: Mapping[str, Any]) -> PlannedRun:
             "between their means, and the rest is their own. Policies that use attributes, such as PosseTS, are told.",
         )
     count = asked.problems or _affordable(traffic)
-    problems = guessed_problems(players, arms, right, effect, base, count=count, seed=asked.seed, known=known)
+    drawn: dict[str, Any] = {"count": count, "seed": asked.seed, "known": known, "levels": levels}
+    problems = guessed_problems(players, arms, own, effect, base, **drawn)
     names = [tuple(f"{what} {place + 1}" for place in range(n)) for what, n in (("player", players), ("arm", arms))]
-    return PlannedRun(names[0], names[1], traffic, 0.0, 1.0, None, problems, right, assumed, None)
+    return PlannedRun(names[0], names[1], traffic, 0.0, 1.0, None, problems, total or own, assumed, None)
 
 
 def from_history(asked: PlanRequest, data: PlayerData) -> PlannedRun:
@@ -149,30 +153,37 @@ def guessed_problems(
     count: int,
     seed: int,
     known: AttributeEffects | None = None,
+    levels: float = 0.0,
 ) -> list[Problem]:
     """Problems whose best arm has center base + effect and all others base; players are uniform within ε/2 around it.
 
     Where that would leave [0, 1], the interval is narrower on both sides, so that the center stays the mean over
     players. The best arm is another one from problem to problem; problem k depends only on the seed and k. What is
     `known` of players is a part of how they vary: the sum of its effects and of what is their own stays within ε/2.
+    With `levels`, base is uniform on an interval of that length from player to player, and what that moves it by on the
+    logit scale is added to all of the player's means.
 
     >>> problem = guessed_problems(4, 3, epsilon=0.0, effect=0.1, base=0.2, count=1, seed=0)[0]
     >>> problem.means[0].round(2).tolist(), problem.epsilon
     ([0.3, 0.2, 0.2], 0.0)
     """
-    problems = []
+    problems, most = [], min(epsilon + _widest_level(base, effect, levels), 1.0) if levels else epsilon
     for k in range(count):
         random = np.random.default_rng([seed, k])
         centers = np.full(arms, base)
         centers[k % arms] += effect
+        centers = np.tile(centers, (players, 1))
         half = np.minimum(epsilon / 2, np.minimum(centers, 1 - centers))
         apart, told = 2 * random.random((players, arms)) - 1, dict[str, Any]()
         if known is not None:
             effects, values = known.draw(random.random(known.numbers))
             apart = (effects + known.own / 2 * apart) / (known.reach + known.own / 2)
             told = {"attributes": known.attributes, "values": values}
+        if levels:
+            centers = _moved(centers, base, levels * (random.random((players, 1)) - 0.5))
+            half = np.minimum(epsilon / 2, np.minimum(centers, 1 - centers))
         means = np.clip(centers + half * apart, 0, 1)  # clipped: rounding
-        problems.append(Problem(means, epsilon, stream=k, **told))  # the stream tells apart: ε = 0 draws equal means
+        problems.append(Problem(means, most, stream=k, **told))  # the stream tells apart: ε = 0 draws equal means
     return problems
 
 
@@ -191,6 +202,29 @@ def _room(base: float, effect: float, epsilon: float) -> tuple[float, float]:
             f"base={base:g} with effect={effect:g}, but rewards are 0 or 1: with such means players cannot differ"
         )
     return min(epsilon, max(widest)), min(widest)
+
+
+def _levels(levels: float, base: float) -> float:
+    """How far players' levels lie apart; an error if base would leave (0, 1)."""
+    room = 2 * min(base, 1 - base)
+    if number("levels", levels, least=0) and levels >= room:
+        raise ValueError(
+            f"levels={levels:g} around base={base:g}, but expected less than {room:g}, so that it stays in (0, 1)"
+        )
+    return float(levels)
+
+
+def _moved(centers: np.ndarray, base: float, by: Any) -> np.ndarray:
+    """The centers, if a player's level moves base by so much, and all centers by as much on the logit scale."""
+    onto, back, _ = SCALES["logit"]
+    with np.errstate(divide="ignore"):
+        return np.asarray(back(onto(centers) + onto(base + by) - onto(base)))
+
+
+def _widest_level(base: float, effect: float, levels: float) -> float:
+    """How far levels move players apart, on the arm where they do so most."""
+    low, high = (_moved(np.array([base, base + effect]), base, by) for by in (-levels / 2, levels / 2))
+    return float((high - low).max())
 
 
 def _check(counts: Counts) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posse.insight.hierarchy.model import PlayerModel
+from posse.insight.planning.equal_shares import EQUAL, TESTED
 from posse.insight.planning.policies import role
 from posse.learner import Counts
 from posse.simulation import Difference
@@ -18,9 +19,14 @@ if TYPE_CHECKING:
 WIDTH = 112
 SIDES = "<<>>><"  # of the table's columns
 MOST_ARMS_SHOWN = 8
+LATE = 0.8  # the part of experiments that has ended by then; the other part that is told is half of them
 NOT_TOLD = (
     "These two cannot be told apart here, because players have rewards on record for too few arms: all differences "
     "count as levels."
+)
+LEVELS = (
+    "That is beyond their levels: with the arms other than the best a player earns between {:.4g} and {:.4g}, and the "
+    "best arm moves by as much on the logit scale. So players differ by at most ε = {:g} on an arm."
 )
 WRONG = {1 / 3: "a third of that ε", 3.0: "three times that ε"}
 
@@ -35,8 +41,9 @@ def to_text(plan: Plan) -> str:
 def conclusions(plan: Plan) -> list[str]:
     """What is at stake, what PosseTS saves, what sharing with an ε saves, and what a wrong ε and pooling cost."""
     found = [
-        f"Choosing at random throughout would lose {amount(float(plan.lost_by_random.mean()))}; learning alone "
-        f"(Ind-TS) loses {with_interval(plan.mean_lost(plan.alone))}.",
+        f"Equal shares throughout would lose {amount(plan.mean_lost(EQUAL).mean)}, equal shares {_test_length(plan)} "
+        f"and then the best arm for all players {amount(plan.mean_lost(TESTED).mean)}; learning alone (Ind-TS) loses "
+        f"{with_interval(plan.mean_lost(plan.alone))}.",
         _learned(plan),
         *_worth(plan),
         _sharing(plan),
@@ -52,7 +59,7 @@ def conclusions(plan: Plan) -> list[str]:
         f"{_beside_alone(plan, plan.pooled)}; the best single arm for all players, known from the start, would lose "
         f"{amount(float(plan.lost_by_one_arm.mean()))}."
     )
-    return [*found, *_unequal_traffic(plan)]
+    return [*found, *_unequal_traffic(plan), _ending(plan)]
 
 
 def amount(value: float) -> str:
@@ -78,8 +85,13 @@ def with_interval(difference: Difference, scale: float = 1.0, unit: str = "") ->
     return f"{fixed(mean, digits)}{unit} [{fixed(low, digits)}, {fixed(high, digits)}]"
 
 
-def guess_in_words(base: float, effect: float, asked: float, right: float, narrowest: float) -> tuple[str, ...]:
-    """What a guess assumes, if `asked` is the ε asked for and `right` the one that there is room for."""
+def guess_in_words(
+    base: float, effect: float, asked: float, right: float, narrowest: float, levels: float, total: float | None
+) -> tuple[str, ...]:
+    """What a guess assumes, if `asked` is the ε asked for and `right` the one that there is room for.
+
+    If players differ in level, they differ by `total` in all.
+    """
     narrower = "" if narrowest >= right else f", or {narrowest:.3g} where they would leave [0, 1] otherwise"
     no_room = (
         f"There is no room for ε = {asked:g}: means that stay in [0, 1] around {base + effect:.4g} and {base:.4g} "
@@ -89,7 +101,8 @@ def guess_in_words(base: float, effect: float, asked: float, right: float, narro
         f"The best arm earns {base + effect:.4g} a decision on average over players, the others {base:.4g}; rewards "
         "are 0 or 1.",
         *(no_room if right < asked else ()),
-        f"For each arm, the players' means lie anywhere within ε = {right:g}{narrower}.",
+        f"For each arm, the players' means lie anywhere within {'ε = ' if total is None else ''}{right:g}{narrower}.",
+        *(() if total is None else (LEVELS.format(base - levels / 2, base + levels / 2, total),)),
     )
 
 
@@ -128,6 +141,7 @@ def _assumptions(plan: Plan) -> list[str]:
     return [
         f"{len(plan.players)} players, {len(plan.arms)} arms, {_traffic(plan)}: {plan.decisions.sum():,} in all.",
         *plan.assumed,
+        *_forced(plan),
         f"{len(problems)} problems were drawn so, seed {seed}. In them, the arm that is best over all players is also "
         f"the best for {100 * share:.0f} % of the players; a player's best arm leads its second best by {lead:.2g} on "
         "average.",
@@ -138,6 +152,48 @@ def _traffic(plan: Plan) -> str:
     low, high = int(plan.decisions.min()), int(plan.decisions.max())
     shown = f"{plural(high, 'decision')} each" if low == high else f"{low:,} to {high:,} decisions each"
     return shown if plan.days is None else f"{shown} in {plural(plan.days, 'day')}"
+
+
+def _forced(plan: Plan) -> list[str]:
+    """What floor and holdout mean, and how their cost is computed."""
+    if not plan.forced:
+        return []
+    given = [f"a floor of {plan.floor:g}"] * (plan.floor > 0) + [f"a holdout of {plan.holdout:g}"] * (plan.holdout > 0)
+    return [
+        f"With {' and '.join(given)}, {100 * plan.forced:.3g} % of the decisions are drawn with equal shares. The "
+        "others are taken to lose as much as without; in fact a policy learns from all of them."
+    ]
+
+
+def _test_length(plan: Plan) -> str:
+    """How long the test with equal shares takes."""
+    if plan.days is not None:
+        return f"for {plan.test.part * plan.days:.2g} of {plural(plan.days, 'day')}"
+    return f"for {100 * plan.test.part:.0f} % of the run"
+
+
+def _ending(plan: Plan) -> str:
+    """After how many decisions the experiment can end."""
+    named = "these least shares" if plan.forced else f"a policy and --floor {plan.least_shares[-1]:g}"
+    half, late = (
+        [_when(plan, plan.decisions_to_ship(least, part)) for least in plan.least_shares] for part in (0.5, LATE)
+    )
+    after = " and ".join(f"{each} with {how}" for each, how in zip(half, ("equal shares", named), strict=False))
+    return (
+        f"`posse conclude` can say which arm to ship for everybody after {after}, in half of the experiments; in "
+        f"{100 * LATE:.0f} % of them after {' and '.join(late)}. The run has {plan.decisions.sum():,} decisions."
+        + ("" if plan.forced else " With neither floor nor holdout there may be no end.")
+    )
+
+
+def _when(plan: Plan, decisions: float) -> str:
+    """A number of decisions of all players, to two digits, and the days that they take."""
+    most = 100 * int(plan.decisions.sum())
+    if decisions > most:
+        return f"more than {most:,} decisions"
+    shown = f"about {float(f'{decisions:.2g}'):,.0f} decisions"
+    days = 0 if plan.days is None else decisions / plan.decisions.sum() * plan.days
+    return f"{shown} ({float(f'{days:.2g}'):,g} days)" if days else shown
 
 
 def table_title(plan: Plan) -> str:
@@ -151,15 +207,19 @@ def policy_table(plan: Plan) -> list[list[str]]:
     attainable = float(plan.attainable.mean())
     rows = [["policy", "", "lost", "a player", "percent", "saves, of what is lost alone (95 %)"]]
 
-    def add(policy: int, role: str, lost: float, saving: Difference | None) -> None:
+    def add(label: str, role: str, lost: float, saving: Difference | None) -> None:
         percent = f"{100 * lost / attainable:.1f} %" if attainable > 0 else "–"
-        saved = "" if saving is None or policy == plan.alone else with_interval(saving, 100, " %")
-        rows.append([plan.labels[policy], role, amount(lost), amount(lost / len(plan.players)), percent, saved])
+        saved = "" if saving is None else with_interval(saving, 100, " %")
+        rows.append([label, role, amount(lost), amount(lost / len(plan.players)), percent, saved])
 
     for policy in plan.compared:
-        add(policy, _role(plan, policy), plan.mean_lost(policy).mean, plan.saving(policy))
+        saving = None if policy == plan.alone else plan.saving(policy)
+        add(plan.labels[policy], _role(plan, policy), plan.mean_lost(policy).mean, saving)
         if policy == plan.learned and plan.lost_untold is not None:
-            add(policy, "the same, attributes not told", float(plan.lost_untold.mean()), plan.saving_untold)
+            told = "the same, attributes not told"
+            add(plan.labels[policy], told, float(plan.lost_untold.mean()), plan.saving_untold)
+    for name, how in ((EQUAL, "throughout"), (TESTED, _test_length(plan))):
+        add(name, how, plan.mean_lost(name).mean, plan.saving(name))
     return rows
 
 
@@ -187,8 +247,8 @@ def _sharing(plan: Plan) -> str:
                 f"Sharing with {how} loses {more} more than learning alone; the ε tried that does best, "
                 f"{plan.sweep_epsilons[best]:.3g}, saves {with_interval(savings[best], 100, ' %')}."
             )
-        return f"Sharing does not pay here: with {how} it loses {more} more than learning alone."
-    return f"Sharing makes no clear difference here: with {how} it {saved}"
+        return f"Sharing with a stated ε does not pay here: with {how} it loses {more} more than learning alone."
+    return f"Sharing with a stated ε makes no clear difference here: with {how} it {saved}"
 
 
 def _wrong(plan: Plan, words: str, policy: int) -> str:

@@ -1,6 +1,6 @@
 """watch: do choices and rewards come as they should, and what does the adaptive part earn?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from posse.checks import number
 from posse.confidence import interval
+from posse.insight.columns import Columns
 from posse.insight.watching import text
 from posse.insight.watching.evidence import EffectEvidence, ShareAlarm, WatchEvidence
 from posse.insight.watching.log_blocks import LogBlocks, log_blocks, takes_default
@@ -35,6 +36,8 @@ class ShareCheck:
     alarm: ShareAlarm | None
     path: tuple[tuple[float, ...], ...]
     """At looks in the past: how many decisions, and how often each arm was chosen beyond what was expected."""
+    deviations: tuple[float, ...]
+    """At these looks: the standard deviation of such a number, at most, if all is well."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +109,24 @@ class Watch(Summarized):
         return Summary(f"Watch: {text.seen(self)}", text.overall_table(self), "<><", PRINT)
 
 
-def watch(source: Any, *, level: float = 0.01) -> Watch:
+def watch(
+    source: Any,
+    *,
+    level: float = 0.01,
+    player: str | Iterable[str] = "player",
+    arm: str = "arm",
+    reward: str = "reward",
+    propensity: str | float = "propensity",
+    id: str | None = None,
+    reward_range: tuple[float, float] | None = None,
+) -> Watch:
     """Check a learner's log, and say what its adaptive part earns. Methods and sources: docs/watching.md.
 
     Args:
         source: the log: a Parquet file, an Arrow table, or a learner.
         level: the largest probability that a check ever raises a false alarm, for each of the two checks.
+        player, arm, reward, propensity, id, reward_range: for a log from elsewhere, see `posse.insight.Columns`. All
+            arms must have been equally likely throughout: propensity="1/3" if there are three.
 
     >>> import posse
     >>> learner = posse.Learner(posse.IndTS(), ["red", "blue"], ["north"], seed=1, holdout=0.2, clock=lambda: 0.0)
@@ -122,7 +137,7 @@ def watch(source: Any, *, level: float = 0.01) -> Watch:
     ('holdout', 0.51, 0.21, 0.7)
     """
     level = number("level", level, least=1e-12, most=0.5)
-    blocks = log_blocks(source)
+    blocks = log_blocks(source, Columns(player, arm, reward, propensity, id), reward_range)
     about = blocks.log.about
     evidence = evidence_for(about["setup"], about["first"]["arms"], level)
     evidence.add_choices(blocks.choices)
@@ -160,7 +175,9 @@ def watch_of(
     """What the evidence says, in the units of the rewards; `arms` are the names of all arms."""
     kinds = {"choices": evidence.choices, "rewards": evidence.answers}
     checks = [
-        ShareCheck(name, found.count, found.level, found.peak, found.alarm, tuple(found.path()))
+        ShareCheck(
+            name, found.count, found.level, found.peak, found.alarm, tuple(found.path()), tuple(found.deviations())
+        )
         for name, found in kinds.items()
         if found is not None
     ]

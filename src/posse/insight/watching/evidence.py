@@ -194,6 +194,14 @@ class ShareEvidence:
         for at, (chosen, expected) in (self.trail.points | {self.count: self._sums}).items():
             yield at, *(chosen - expected)[1:].tolist()
 
+    def deviations(self) -> Iterator[float]:
+        """At the same looks: the standard deviation of an arm's choices, at most, for the arm that varies most.
+
+        Of n decisions with the average probability p it is at most √(n p (1 − p)), which equal probabilities have.
+        """
+        for at, (_, expected) in (self.trail.points | {self.count: self._sums}).items():
+            yield math.sqrt(max((expected[1:] * (1 - expected[1:] / max(at, 1))).max(), 0.0))
+
     def _raised(self, which: int, totals: np.ndarray, noticed: int, sums: np.ndarray) -> ShareAlarm:
         """The alarm; it began where the shares since then fit their probabilities worst, by the likelihood."""
         sign = 1 if TILTS[totals[which].argmax()] > 0 else -1

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from posse.insight.watching.api import Effect, ShareCheck, Watch
 
+NORMAL = 3  # standard deviations on either side: at one look an arm is beyond them once in 370 times
 MOST = 6  # arms in a panel: those farthest from what was expected
 
 
@@ -41,13 +42,15 @@ def _draw_check(axes: Axes, check: ShareCheck, arms: tuple[str, ...]) -> None:
     """How often arms were chosen beyond what was expected; early looks may lack arms that came later."""
     there = [(*each, *[0.0] * (1 + len(arms) - len(each))) for each in check.path]
     at, *excess = np.array([(0.0,) * (1 + len(arms)), *there]).T
+    normal = NORMAL * np.array([0.0, *check.deviations])
+    axes.fill_between(at, -normal, normal, color=BAND, alpha=0.5, label=f"normal: {NORMAL} standard deviations")
     farthest = sorted(range(len(arms)), key=lambda arm: -float(np.abs(excess[arm]).max()))[:MOST]
     for color, arm in zip(OTHER_COLORS * MOST, sorted(farthest), strict=False):
         axes.plot(at, excess[arm], color=color, label=figure_label(arms[arm], 20))
     if check.alarm is not None:
-        axes.axvspan(check.alarm.began, check.alarm.noticed, color=BAND)
-    axes.margins(y=0.3)  # room for the names
-    axes.legend(ncols=MOST, loc="upper left", frameon=False)
+        axes.axvspan(check.alarm.began, check.alarm.noticed, color=INK, alpha=0.15, linewidth=0)
+    axes.margins(y=0.4)  # room for the names
+    axes.legend(ncols=4, loc="upper left", frameon=False)
     alarm = "" if check.alarm is None else ": ALARM"
     what = "chosen" if check.about == "choices" else "with a reward"
     axes.set_title(f"{check.about}: how often {what} beyond what was expected{alarm}", loc="left")

@@ -1,11 +1,12 @@
 """A whole log as blocks of decisions: in the order in which they were made, and in which their rewards came."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from posse.insight.columns import Columns, Source
 from posse.insight.logs import Log, read_log
 from posse.insight.watching.evidence import DecisionBlock
 from posse.learner.shares import equal_shares
@@ -24,9 +25,11 @@ class LogBlocks:
     unknown: int  # decisions without probabilities, from an older posse
 
 
-def log_blocks(source: Any) -> LogBlocks:
-    """Read a learner's log: a Parquet file, an Arrow table, or a learner."""
-    log = read_log(source, also=_COLUMNS)
+def log_blocks(source: Any, columns: Columns = Columns(), reward_range: Any = None) -> LogBlocks:
+    """Read a learner's log: a Parquet file, an Arrow table, or a learner. Or any log whose arms had equal shares."""
+    log = read_log(source, columns, also=_COLUMNS, reward_range=reward_range)
+    if "setup" not in log.about:
+        log = _with_equal_shares(log, source)
     if log.probabilities is None or log.is_decision is None or log.observed is None or log.rounds is None:
         raise ValueError(
             "the log does not say how likely every arm was in each decision: expected a learner's log with the column "
@@ -47,6 +50,27 @@ def log_blocks(source: Any) -> LogBlocks:
     else:
         answered = answered[np.argsort(log.observed[known][answered], kind="stable")]
     return LogBlocks(log, choices, choices.taken(answered), int((log.is_decision & ~known).sum()))
+
+
+def _with_equal_shares(log: Log, source: Any) -> Log:
+    """A log from elsewhere whose propensities say that every arm had the same probability, as a learner's."""
+    arms, rows = len(log.arms), np.arange(log.arm.size)
+    if log.propensity is None or not np.allclose(log.propensity * arms, 1):
+        if "probabilities" in Source(source).names:
+            raise ValueError(
+                "the log has the column 'probabilities', but not what its learner wrote about itself, which is in the "
+                "metadata of the table: data frames and CSV files lose it. Pass learner.log() itself, or in Parquet"
+            )
+        raise ValueError(
+            "the log does not say how likely every arm was in each decision: expected a learner's log, as "
+            "learner.log() and posse db export write it, in Parquet. If all arms were equally likely throughout, say "
+            f"so: --propensity 1/{arms} (propensity='1/{arms}'), because the log has {arms} arms"
+        )
+    low, high = log.about["reward_range"]
+    setup = {"policy": {"name": "equal shares"}, "holdout": 1.0, "floor": 0.0, "low": low, "high": high}
+    about = {"setup": setup, "arms": list(log.arms), "first": {"arms": list(log.arms)}, "changes": [], **log.about}
+    chances = np.full((rows.size, arms), 1 / arms)
+    return replace(log, about=about, probabilities=chances, is_decision=rows >= 0, observed=rows + 1.0, rounds=rows)
 
 
 def takes_default(setup: Mapping[str, Any]) -> bool:
