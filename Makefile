@@ -50,8 +50,7 @@ paper: $(USER_STAMP) ## reproduce the paper's whole evaluation into results/pape
 	PYTHONPATH=src $(BIN)/python -m posse paper $(PAPER)
 
 test: $(STAMP) ## run the tests and the doctests (FULL=1: with more cases); the service has a target of its own
-	@echo "collecting the tests, which takes some 15 seconds ..."
-	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) --ignore=tests/service --ignore=tests/site
+	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) -p no:schemathesis --ignore=tests/service --ignore=tests/site
 	@echo "The service's tests, which start servers, PostgreSQL and a browser: make test-service"
 
 test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling
