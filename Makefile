@@ -77,7 +77,6 @@ $(NODE_STAMP): $(OPENFEATURE)/package-lock.json
 
 # Quiet, because sphinx-gallery puts what a script writes to standard error into its page.
 docs: $(DOCS_STAMP) ## build the site into build/site (DRAFT=1: quickly, without running the gallery's scripts)
-	@echo "building the site; the gallery's scripts are compiled and run, which may take ten seconds before it shows ..."
 	PYTHONPATH=src POSSE_QUIET=1 DRAFT=$(DRAFT) $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto docs $(SITE)
 	@echo "The site: $(SITE)/index.html"
 
