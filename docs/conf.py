@@ -19,7 +19,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
-    "gallery_clock",
+    "build_clock",
     "markdown_pages",
     "mathml",
 ]
