@@ -30,7 +30,8 @@ venv: $(STAMP) ## make .venv with the locked tools and this package (PYTHON=pyth
 $(USER_STAMP): requirements.lock
 	@command -v "$(PYTHON)" >/dev/null || { echo "posse needs Python 3.11 or later: no $(PYTHON) found (set PYTHON=...)" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("posse needs Python 3.11 or later: $(PYTHON) is %d.%d (set PYTHON=...)" % sys.version_info[:2])'
-	"$(PYTHON)" -m venv $(VENV)
+	"$(PYTHON)" -m venv --without-pip $(VENV)
+	$(BIN)/python -m ensurepip # says what it does; venv would be silent
 	@echo "installing what posse paper needs, with the versions and hashes of requirements.lock ..."
 	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements.lock
 	@touch $@
