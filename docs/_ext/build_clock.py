@@ -3,6 +3,7 @@
 import os
 import sys
 import threading
+import time
 from typing import Any
 
 COLUMN = 73  # right of what Sphinx writes
@@ -19,7 +20,6 @@ def setup(app: Any) -> dict[str, bool]:
 
 def count(terminal: int, done: threading.Event) -> None:
     """Write, and put the cursor back. Without Python's streams, whose locks a process that is forked would inherit."""
-    seconds = 0
+    start = time.monotonic()
     while not done.wait(1.0):
-        seconds += 1
-        os.write(terminal, f"\0337\033[{COLUMN}G{seconds:5} s\0338".encode())
+        os.write(terminal, f"\0337\033[{COLUMN}G{time.monotonic() - start:5.0f} s\0338".encode())
