@@ -38,7 +38,7 @@ $(USER_STAMP): requirements.lock
 
 $(STAMP): $(USER_STAMP) pyproject.toml requirements-dev.lock
 	@echo "installing the tools of developers, with the versions and hashes of requirements-dev.lock ..."
-	$(BIN)/python -m pip install --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $(USER_STAMP) $@
 
@@ -50,8 +50,11 @@ $(DOCS_STAMP): requirements-docs.lock | $(USER_STAMP)
 paper: $(USER_STAMP) ## reproduce the paper's whole evaluation into results/paper (PAPER="--quick" for a small one)
 	PYTHONPATH=src $(BIN)/python -m posse paper $(PAPER)
 
+# The last one compiles a policy when it is imported, and has no doctest.
+NOT_TESTED := tests/service tests/site src/posse/service/process/warm_up.py
+
 test: $(STAMP) ## run the tests and the doctests (FULL=1: with more cases); the service has a target of its own
-	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) -p no:schemathesis --ignore=tests/service --ignore=tests/site
+	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) -p no:schemathesis $(addprefix --ignore=,$(NOT_TESTED))
 	@echo "The service's tests, which start servers, PostgreSQL and a browser: make test-service"
 
 test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling
