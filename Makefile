@@ -30,14 +30,15 @@ venv: $(STAMP) ## make .venv with the locked tools and this package (PYTHON=pyth
 $(USER_STAMP): requirements.lock
 	@command -v "$(PYTHON)" >/dev/null || { echo "posse needs Python 3.11 or later: no $(PYTHON) found (set PYTHON=...)" >&2; exit 1; }
 	@"$(PYTHON)" -c 'import sys; sys.version_info >= (3, 11) or sys.exit("posse needs Python 3.11 or later: $(PYTHON) is %d.%d (set PYTHON=...)" % sys.version_info[:2])'
-	"$(PYTHON)" -m venv $(VENV)
+	"$(PYTHON)" -m venv --without-pip $(VENV)
+	$(BIN)/python -m ensurepip # says what it does; venv would be silent
 	@echo "installing what posse paper needs, with the versions and hashes of requirements.lock ..."
 	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements.lock
 	@touch $@
 
 $(STAMP): $(USER_STAMP) pyproject.toml requirements-dev.lock
 	@echo "installing the tools of developers, with the versions and hashes of requirements-dev.lock ..."
-	$(BIN)/python -m pip install --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --no-compile --require-hashes -r requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $(USER_STAMP) $@
 
@@ -49,9 +50,11 @@ $(DOCS_STAMP): requirements-docs.lock | $(USER_STAMP)
 paper: $(USER_STAMP) ## reproduce the paper's whole evaluation into results/paper (PAPER="--quick" for a small one)
 	PYTHONPATH=src $(BIN)/python -m posse paper $(PAPER)
 
+# The last one compiles a policy when it is imported, and has no doctest.
+NOT_TESTED := tests/service tests/site src/posse/service/process/warm_up.py
+
 test: $(STAMP) ## run the tests and the doctests (FULL=1: with more cases); the service has a target of its own
-	@echo "collecting the tests, which takes some 15 seconds ..."
-	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) --ignore=tests/service --ignore=tests/site
+	POSSE_FULL=$(FULL) $(BIN)/python -m pytest $(PARALLEL) -p no:schemathesis $(addprefix --ignore=,$(NOT_TESTED))
 	@echo "The service's tests, which start servers, PostgreSQL and a browser: make test-service"
 
 test-python: $(STAMP) ## run the small tests of the kernels as plain Python, without compiling
@@ -78,7 +81,6 @@ $(NODE_STAMP): $(OPENFEATURE)/package-lock.json
 
 # Quiet, because sphinx-gallery puts what a script writes to standard error into its page.
 docs: $(DOCS_STAMP) ## build the site into build/site (DRAFT=1: quickly, without running the gallery's scripts)
-	@echo "building the site; the gallery's scripts are compiled and run, which may take ten seconds before it shows ..."
 	PYTHONPATH=src POSSE_QUIET=1 DRAFT=$(DRAFT) $(BIN)/python -m sphinx --fail-on-warning --keep-going -j auto docs $(SITE)
 	@echo "The site: $(SITE)/index.html"
 

@@ -19,6 +19,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
+    "build_clock",
     "markdown_pages",
     "mathml",
 ]

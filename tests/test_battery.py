@@ -25,37 +25,40 @@ from posse.experiments.spec.study import BLIND, KNOWS_GROUPS, PolicyChoice, Stud
 # Families ----------------------------------------------------------------------------------------------------------
 
 
-class TestFamilies:
-    spec = battery_spec()
+@pytest.fixture(scope="module")
+def spec():
+    return battery_spec()
 
-    def test_each_is_in_one_half_and_large_enough(self):
-        for study in self.spec.studies:
+
+class TestFamilies:
+    def test_each_is_in_one_half_and_large_enough(self, spec):
+        for study in spec.studies:
             (problems,) = study.problems
             assert len({"A", "B"} & set(study.tags)) == 1, study.name
             assert problems.count >= 30, study.name
             assert problems.count * study.replications >= 100, study.name
             assert len(study.horizons) == 1, study.name
 
-    def test_all_kinds_are_there(self):
-        studies = self.spec.studies
+    def test_all_kinds_are_there(self, spec):
+        studies = spec.studies
         assert sum("paper" in study.tags for study in studies) == 10
         assert {problems.players for study in studies for problems in study.problems} >= {2, 5, 20, 100}
         assert {problems.arms for study in studies for problems in study.problems} >= {2, 10, 50}
         assert {study.horizons[0] for study in studies} >= {1_000, 1_000_000}
         assert all(study.horizons == (1_000_000,) for study in studies if "long" in study.tags)
 
-    def test_those_who_know_groups_know_groups_of_ten_or_more(self):
-        known = [study for study in self.spec.studies if study.knows_groups]
+    def test_those_who_know_groups_know_groups_of_ten_or_more(self, spec):
+        known = [study for study in spec.studies if study.knows_groups]
         assert len(known) >= 8
         for study in known:
             (problem,) = study.problems[0].part(0, 1).make(0)
             assert min(part.players for part in problem.by_group()) >= 10, study.name
             assert len(problem.by_group()) > 1, study.name
 
-    def test_attributes_explain_what_the_tags_say_in_both_halves(self):
-        known = [study for study in self.spec.studies if study.blind]
+    def test_attributes_explain_what_the_tags_say_in_both_halves(self, spec):
+        known = [study for study in spec.studies if study.blind]
         assert len(known) >= 16
-        assert known == [study for study in self.spec.studies if study.problems[0].parameters.get("attributes")]
+        assert known == [study for study in spec.studies if study.problems[0].parameters.get("attributes")]
         assert abs(sum("A" in study.tags for study in known) - len(known) / 2) <= 1
         found = set()
         for study in known:
@@ -67,19 +70,19 @@ class TestFamilies:
                     found.add((tag, study.tags[0]))
         assert found == {(f"explained-{share}", half) for share in (90, 50, 0) for half in "AB"}
 
-    def test_the_base_case_of_attributes_is_as_it_is_described(self):
-        (study,) = (study for study in self.spec.studies if study.name == "attributes-90")
+    def test_the_base_case_of_attributes_is_as_it_is_described(self, spec):
+        (study,) = (study for study in spec.studies if study.name == "attributes-90")
         problems = study.problems[0].make(0)
         assert (problems[0].means.shape, study.horizons) == ((60, 5), (1000,))
         deviation = math.sqrt(np.mean([problem.means.var(axis=0) for problem in problems]))
         assert deviation == pytest.approx(0.08, abs=0.002)
 
-    def test_horizons_are_told_wrong_by_ten_both_ways_in_both_halves(self):
-        wrong = {(study.told, tag) for study in self.spec.studies for tag in study.tags if study.told != 1}
+    def test_horizons_are_told_wrong_by_ten_both_ways_in_both_halves(self, spec):
+        wrong = {(study.told, tag) for study in spec.studies for tag in study.tags if study.told != 1}
         assert wrong == {(0.1, "A"), (0.1, "B"), (10, "A"), (10, "B")}
 
-    def test_each_has_every_policy_once(self):
-        for study in self.spec.studies:
+    def test_each_has_every_policy_once(self, spec):
+        for study in spec.studies:
             names = [choice.policy.__name__ for choice in study.policies if "forget" not in dict(choice.constants)]
             told = {"LinTS", "MixedTS", "TreeTS"}  # where players have attributes, the first two in two forms
             assert len(set(names)) == len(names) - 2 * study.blind
@@ -104,9 +107,9 @@ class TestFamilies:
         with pytest.raises(TypeError, match=r"^families='late', but expected a list of names"):
             battery_spec(families="late")
 
-    def test_quick_makes_all_of_them_small(self):
+    def test_quick_makes_all_of_them_small(self, spec):
         quick = battery_spec(quick=True)
-        assert [study.name for study in quick.studies] == [study.name for study in self.spec.studies]
+        assert [study.name for study in quick.studies] == [study.name for study in spec.studies]
         assert max(study.horizons[0] for study in quick.studies) == 3000
         assert {study.replications for study in quick.studies} == {1}
         assert {study.problems[0].count for study in quick.studies} == {8}

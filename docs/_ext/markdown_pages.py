@@ -5,6 +5,7 @@
   with the page's own heading.
 - A page with `<!-- contents -->`, and a README, gets a table of contents: the pages that its lists and tables begin
   their lines with.
+- A link that reads as the name of a file, `[log.md](log.md)`, reads as that page's heading.
 - A diagram (docs/pictures/diagrams.py) becomes a part of the page, so that it has the page's colors.
 - Tables get what a screen reader needs.
 """
@@ -23,6 +24,7 @@ from docutils import nodes
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 LINK = re.compile(r"(?<=\]\()(?![a-z]+:|#)([^)#\s]+)")
+NAMED = re.compile(r"\[[\w./-]+\.md\]\(([^)#\s]+\.md)(#[^)\s]+)?\)")
 MADE = re.compile(r"<!-- made: (\w+) -->(?:\n[^\n]+)*")
 PAGES = {
     "README.md": "start.md",
@@ -46,7 +48,14 @@ def fill(app: Any, name: str, source: list[str]) -> None:
     if "<!-- contents -->" in text or (here != DOCS and name.endswith("README")):
         children = re.findall(r"^(?:- |\| )\[[^]]*\]\(([^)#:]+)\.(?:md|rst)\)", text, re.MULTILINE)
         text += "\n".join(["", "", "```{toctree}", ":hidden:", "", *dict.fromkeys(children), "```", ""])
-    source[0] = text
+    source[0] = NAMED.sub(lambda found: with_heading(here, found[1], found[2] or ""), text)
+
+
+def with_heading(here: Path, page: str, part: str) -> str:
+    """A link to a page that reads as its heading."""
+    heading = re.search(r"^# (.+)$", (here / page).read_text(), re.MULTILINE)
+    assert heading is not None, page
+    return f"*[{heading[1]}]({page}{part})*"
 
 
 def page_of(file: str, here: Path, heading: str) -> str:

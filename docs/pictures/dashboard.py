@@ -26,6 +26,7 @@ STEP = 0.1  # seconds of the shops' own time between two groups of people
 def main() -> None:
     from browsing import chromium
 
+    demo.SETTINGS["seed"] = 7  # otherwise each picture would show other decisions
     demo.FORGOTTEN = 0.0  # otherwise the page would wait a minute for rewards that never come
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         database = f"sqlite:///{folder}/shops.db"
@@ -53,7 +54,7 @@ def main() -> None:
                     page.evaluate("top => scrollTo(0, top - 12)", place["y"])
                 file = IMAGES / name
                 page.screenshot(path=file)
-                Image.open(file).convert("RGB").quantize(256).save(file, optimize=True)
+                Image.open(file).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE).save(file, optimize=True)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ import psutil
 import posse
 
 ROOT = Path(__file__).parents[2]
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a new user's Python keeps bytecode
 BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
 CLONE = {

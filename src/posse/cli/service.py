@@ -136,8 +136,12 @@ def _serve(options: argparse.Namespace) -> None:
     Needs no set-up: everything is kept in posse.db, in this folder. The first start shows a token, with which one may
     do everything; `posse token create` makes others. An address that other machines reach needs a token beforehand.
     """
-    if sys.stderr.isatty():  # whoever waits at a terminal should know that something happens
-        print("posse: starting …", file=sys.stderr)
+
+    def say(text: str) -> None:
+        if sys.stderr.isatty():  # whoever waits at a terminal should know that something happens
+            print(f"posse: {text}", file=sys.stderr)
+
+    say("starting …")
     from posse.service.logs import write_log
     from posse.service.process.supervisor import serve
     from posse.service.settings import Settings
@@ -149,7 +153,8 @@ def _serve(options: argparse.Namespace) -> None:
     write_log(options.log_format)
     names = ("database", "open", "access_log", "import_file", "connections", "connections_per_address", "log_format")
     settings = Settings(**{name: getattr(options, name) for name in names})
-    serve(options.host, options.port, settings, options.workers, announce)
+    opened = functools.partial(say, "the database is open; starting the processes that answer …")
+    serve(options.host, options.port, settings, options.workers, announce, opened)
 
 
 def _first_token(database: str, url: str) -> str:

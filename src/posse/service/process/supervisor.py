@@ -54,6 +54,7 @@ def serve(
     settings: Settings = Settings(),
     workers: int = 1,
     announce: Callable[[str], None] = lambda url: None,
+    database_opened: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; `announce` is called with the URL once it answers."""
     workers = whole("workers", workers, least=1, most=256)
@@ -64,6 +65,7 @@ def serve(
         return
     with bind(host, port) as listener:
         prepare(settings, listener.getsockname()[0])
+        database_opened()
         with tempfile.TemporaryDirectory(prefix="posse-") as folder:
             Supervisor(listener, settings, workers, folder, lambda: announce(url_of(listener))).run()
 
