@@ -38,6 +38,21 @@ def paired_difference(differences: np.ndarray, level: float = 0.95) -> Differenc
     return Difference(mean, mean - half, mean + half, level, units)
 
 
+def ratio_terms(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Terms whose mean is the ratio R of two means, and whose Student's t interval is that ratio's.
+
+    The units of both arrays are paired. The terms are R + (above − R · below) / mean(below), the delta method: so the
+    interval allows for the lower mean being an estimate too. `ratio_terms(b − a, a)` is for the difference of b to a
+    relative to a's mean.
+
+    >>> print(paired_difference(ratio_terms(np.array([2.0, 3.0, 7.0]), np.array([1.0, 2.0, 3.0]))))
+    +2 [0.7579, 3.242] (95%, 3 pairs)
+    """
+    mean = float(np.mean(below))
+    ratio = float(np.mean(above)) / mean
+    return np.asarray(ratio + (above - ratio * below) / mean)
+
+
 def interval_width(level: float, units: int) -> float:
     """Half the width of Student's t interval for a mean of so many units, in their standard deviations.
 

@@ -15,7 +15,7 @@ from posse.experiments.paper.claims import ClaimFinding, to_csv
 from posse.experiments.records import KINDS, Records, check_records
 from posse.experiments.report.theory import PAPER_BOUNDS
 from posse.problem import Problem
-from posse.simulation.statistics import Difference, paired_difference
+from posse.simulation.statistics import Difference, paired_difference, ratio_terms
 from posse.text import align, align_blocks, shorten, with_ends
 
 TERMINAL = 110  # columns
@@ -221,7 +221,7 @@ def _shown(difference: Difference | None) -> str:
 def _relative_difference(first: Records, second: Records) -> Difference | None:
     """Of the second to the first, as a share of the first one's mean; None where that is 0 or nothing is in common."""
     a, b = _pairs(first, second).T
-    return paired_difference((b - a) / a.mean()) if a.any() else None
+    return paired_difference(ratio_terms(b - a, a)) if a.any() else None
 
 
 def _pairs(first: Records, second: Records) -> np.ndarray:
