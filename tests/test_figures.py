@@ -18,9 +18,10 @@ from posse.experiments import summary
 from posse.experiments.records import Records, from_result
 from posse.experiments.report import figures, run_report, theory
 from posse.figures import canvas
-from posse.figures.policy_looks import algorithm, looks
+from posse.figures.policy_looks import looks
 from posse.figures.style import OTHER_COLORS, PRINT
 from posse.policies import all_policies
+from posse.policies.labels import algorithm
 
 
 @pytest.fixture(scope="module")

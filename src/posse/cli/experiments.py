@@ -144,7 +144,7 @@ def _write_report(records: Records, out: Path) -> None:
     from posse.experiments.paper import claims
     from posse.experiments.report.run_report import write_report
     from posse.experiments.report.tables import regret_table
-    from posse.figures.policy_looks import algorithm
+    from posse.policies.labels import algorithm
     from posse.simulation.progress import Bar
 
     print("drawing …", file=sys.stderr, flush=True)

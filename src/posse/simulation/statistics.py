@@ -20,6 +20,8 @@ class Difference:
     """How many independent pairs it rests on."""
 
     def __str__(self) -> str:
+        if self.units < 2:
+            return f"{self.mean:+.4g} (one run: no interval; raise replications)"
         return f"{self.mean:+.4g} [{self.low:.4g}, {self.high:.4g}] ({self.level:.0%}, {self.units} pairs)"
 
 

@@ -2,9 +2,9 @@
 
 The claims are data, in claims.toml; what goes beyond the paper's words is an *extension*. A *relative difference* of A
 against B is the mean over problems of A − B, divided by B's mean; its interval is that of a ratio of two means
-(`ratio_terms`) over problems, a problem's replications averaged first. Every finding is one test by one of RULES. The p-value is twice
-the smallest one-sided level at which the data would decide, so that p ≤ 5 % says just what the 95 % interval says. It
-is then corrected by Holm's rule.
+(`ratio_terms`) over problems, a problem's replications averaged first. Every finding is one test by one of RULES. The
+p-value is twice the smallest one-sided level at which the data would decide, so that p ≤ 5 % says just what the 95 %
+interval says. It is then corrected by Holm's rule.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ import numpy as np
 from posse.experiments.paper.estimates import LEVEL, RULES, DifferenceEstimate, holm, welch
 from posse.experiments.records import Records
 from posse.experiments.summary import csv_text
-from posse.figures.policy_looks import algorithm
+from posse.policies.labels import algorithm
 from posse.problem import Problem
 from posse.simulation.statistics import ratio_terms
 from posse.text import plural

@@ -17,9 +17,10 @@ from matplotlib.ticker import NullLocator
 from posse.experiments import summary
 from posse.experiments.records import KINDS, Records
 from posse.figures import canvas, regret
-from posse.figures.policy_looks import algorithm, looks
+from posse.figures.policy_looks import looks
 from posse.figures.style import DARK, LIGHT, PRINT, SOFT, WIDTH
 from posse.policies.base import Look
+from posse.policies.labels import algorithm
 from posse.simulation.statistics import interval_width
 
 VARIANT = "RobustAgg-TS-V"

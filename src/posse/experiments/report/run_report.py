@@ -24,8 +24,9 @@ from posse.experiments.report.tables import WORDS, write_tables
 from posse.experiments.report.theory import theory_over, theory_over_time
 from posse.experiments.summary import by_subpar, describe, schedule_words, settings, spread_over
 from posse.figures.canvas import to_bytes
-from posse.figures.policy_looks import algorithm, looks
+from posse.figures.policy_looks import looks
 from posse.insight.report import templates
+from posse.policies.labels import algorithm
 from posse.policies.user import import_file, imported_files
 from posse.simulation.progress import Progress, reporter
 from posse.text import plural, shorten
