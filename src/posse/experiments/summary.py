@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from posse.experiments.records import Records
 from posse.text import plural, shorten
 
+FEWEST = 4  # problems, or replications of one, for which an interval is shown
 SETTING = ("n_subpar", "players", "arms", "epsilon", "rewards", "horizon", "schedule", "anytime")
 
 
@@ -46,6 +47,25 @@ def by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str,
     """A column of each policy that has records, by problem."""
     parts = {label: records.where(policy=label) for label in labels}
     return {label: problem_means(rows, column) for label, rows in parts.items() if len(rows)}
+
+
+def paired_runs(first: Records, second: Records) -> list[np.ndarray]:
+    """Final regrets of both in the runs that both have: for each problem, [replication, which of the two].
+
+    Runs belong together if problem, seed and replication are the same; a problem is known by its number and its means.
+    """
+    names = ("seed", "problem", "means", "replication", "final_regret")
+    tables = [{tuple(key): regret for *key, regret in part.rows(*names)} for part in (first, second)]
+    by_problem: dict[tuple[Any, ...], list[list[float]]] = {}
+    for key in tables[0]:
+        if key in tables[1]:
+            by_problem.setdefault(key[:-1], []).append([table[key] for table in tables])
+    return [np.array(runs) for runs in by_problem.values()]
+
+
+def paired_units(paired: Sequence[np.ndarray]) -> np.ndarray:
+    """A row for each problem of `paired_runs`, averaged over replications; for each replication of a single problem."""
+    return np.reshape(paired[0] if len(paired) == 1 else [runs.mean(axis=0) for runs in paired], (-1, 2))
 
 
 def percentages(pulls: np.ndarray) -> np.ndarray:
@@ -93,6 +113,20 @@ SCHEDULES = (
     (r"Random\(probability=([0-9.e-]+)\)", r"each player with chance \1"),
     (r"Zipf\(exponent=([0-9.e-]+)\)", r"player k with chance 1/k^\1"),
 )
+
+
+def feedback_columns(schedule: str) -> tuple[str, int, int]:
+    """The schedule of a record alone, and when rewards come: after so many further rounds, and in batches of so many.
+
+    >>> feedback_columns("Concurrent(); rewards 1,000 rounds late in batches of 5 rounds")
+    ('Concurrent()', 1000, 5)
+    >>> feedback_columns("Concurrent()")
+    ('Concurrent()', 0, 1)
+    """
+    schedule, _, feedback = schedule.partition("; rewards ")
+    found = (re.search(pattern, feedback) for pattern in (r"([0-9,]+) rounds? late", r"batches of ([0-9,]+) "))
+    delay, batch = (match and int(match[1].replace(",", "")) for match in found)
+    return schedule, delay or 0, batch or 1
 
 
 def schedule_words(schedule: str) -> str:

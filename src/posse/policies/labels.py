@@ -14,18 +14,23 @@ def algorithm(label: str) -> str:
     return label.split("(")[0].strip() or label
 
 
-def find_label(which: str, labels: Sequence[str]) -> str:
-    """Which of some labels is meant: by itself, or by its algorithm or class if it is the only one of that.
+def matching_labels(which: str, labels: Sequence[str]) -> list[str]:
+    """The label that is meant, if it is one of these; otherwise those of an algorithm or a class.
 
-    >>> find_label("RobustAggTS", ["PosseTS", "RobustAgg-TS(0.15)"])
-    'RobustAgg-TS(0.15)'
+    >>> matching_labels("RobustAggTS", ["PosseTS", "RobustAgg-TS(0.15)"])
+    ['RobustAgg-TS(0.15)']
     """
     if which in labels:
-        return which
+        return [which]
     names = {which, *(cls.name for cls in all_policies() if cls.__name__ == which and cls.name)}
-    found = [label for label in labels if algorithm(label) in names]
-    if len(found) == 1:
-        return found[0]
-    if found:
+    return [label for label in labels if algorithm(label) in names]
+
+
+def find_label(which: str, labels: Sequence[str]) -> str:
+    """The one label that is meant; an error that names the labels if there is none, or more than one."""
+    found = matching_labels(which, labels)
+    if len(found) > 1:
         raise KeyError(f"policy {which!r} may be {' or '.join(map(repr, found))}; give one of these labels")
-    raise KeyError(f"no policy {which!r}; there are {', '.join(map(repr, labels))}")
+    if not found:
+        raise KeyError(f"no policy {which!r}; there are {', '.join(map(repr, labels))}")
+    return found[0]

@@ -228,6 +228,7 @@ def write_report(
     title: str,
     findings: Sequence[claims.ClaimFinding] | None = None,
     manifest: Mapping[str, Any] | None = None,
+    reference: str = "",
     processes: int = 1,
     progress: Progress = None,
 ) -> Path:
@@ -239,6 +240,7 @@ def write_report(
         title: the heading of the page.
         findings: those of `claims.judge`; without them the page says nothing about claims.
         manifest: that of the store, for versions, times and the spec.
+        reference: the policy that others are compared with, by its label or class; the first one if omitted.
         processes: how many processes draw.
         progress: True for a bar, or a function that is called with the part that is drawn.
     """
@@ -248,7 +250,7 @@ def write_report(
     out = Path(folder)
     entries = catalogue(records)
     with drawing(entries, out / "figures", processes=processes, progress=progress):
-        tables = write_tables(records, out / "tables", findings)
+        tables = write_tables(records, out / "tables", findings, reference)
     pictures: dict[str, list[tuple[ReportFigure, bytes]]] = {}
     for entry in entries:
         if entry.section in HEADINGS:
