@@ -284,7 +284,6 @@ def write_report(
         small_form=claims.small_form(records),
         own_studies=[name for study, name in WORDS["studies"].items() if study in set(studies) - {claims.STUDY}],
         intros=WORDS["sections"],
-        imports=[file.name for file in imported_files()],
         figures=pictures,
         seeds=shorten(", ".join(map(str, records.distinct("seed"))), 200),
     )

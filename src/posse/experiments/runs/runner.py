@@ -97,13 +97,16 @@ def run(
             "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
             "units": [unit.id for unit in units],
             "spec": spec.text,
+            "files": dict(spec.files),
+            "imports": {file.name: file.read_text(encoding="utf-8") for file in imported_files()},
             "runs": remaining.manifest.get("runs", []),
         }
         if tasks:
             place = "GPU" if on_gpu else on if executor is None else type(executor).__name__
             this = {"started": _now(), "on": place, "units": len(tasks), "finished": None, "seconds": None}
             manifest["runs"].append(this)
-        if tasks or any(remaining.manifest.get(name) != manifest[name] for name in ("spec", "units")):
+        told = ("spec", "units", "files", "imports")
+        if tasks or any(remaining.manifest.get(name, {}) != manifest[name] for name in told):
             store.write_manifest(manifest)
         for task in remaining.tasks:
             if not task.parts:

@@ -12,6 +12,7 @@ from posse.experiments.spec.study import Table
 Names = tuple[list[str], list[str]]
 """Names of players and of arms, which may be missing."""
 MAX_PAIRS = 1_000_000  # players × arms
+MAX_TEXT = 1_000_000  # characters of a file that a manifest holds
 CORNER = ("", "player")  # what stands over the names of players, which may be numbers
 
 
@@ -40,6 +41,13 @@ def read_files(value: Any, folder: Path) -> tuple[tuple[Table, ...], list[Names]
         tables += (_checked(name, rows, *named) for rows, named in found)
         found_names += (named for _, named in found)
     return tuple(tables), found_names
+
+
+def csv_texts(value: str | list[str], folder: Path) -> dict[str, str]:
+    """The CSV files of a spec's `file` as texts, by name; larger ones are left out."""
+    names = [name for name in (value if isinstance(value, list) else [value]) if name.endswith(".csv")]
+    texts = {name: (folder / name).read_text(encoding="utf-8-sig") for name in names}
+    return {name: text for name, text in texts.items() if len(text) <= MAX_TEXT}
 
 
 def _read(path: Path) -> list[tuple[Any, Names]]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from posse.checks import did_you_mean, number, whole
 from posse.experiments.spec.fields import MAX_POINTS, REQUIRED, Check, Field, Keys, SpecError, SpecTable, line_of
-from posse.experiments.spec.mean_tables import MAX_PAIRS, Names, read_files, read_means
+from posse.experiments.spec.mean_tables import MAX_PAIRS, Names, csv_texts, read_files, read_means
 from posse.experiments.spec.study import GIVEN, OWN, PolicyChoice, ProblemSet, Spec, Study, Table
 from posse.generate import FAMILIES, default_players
 from posse.policies.base import LONGEST, Policy, all_policies
@@ -73,6 +73,7 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
     top = SpecTable(document, find)
     values = top.read(TOP_FIELDS)
     studies: list[Study] = []
+    files: dict[str, str] = {}
     units = 0
     for position, entry in enumerate(top.tables("study")):
         name = entry.get("name", position + 1)
@@ -85,7 +86,8 @@ def parse(text: str, folder: str | Path = Path()) -> Spec:
             if units > MAX_UNITS:
                 raise ValueError(f"more than {MAX_UNITS:,} units of work; make the grid, count or horizon smaller")
         studies.append(study)
-    return Spec(title=values["title"], seed=values["seed"], studies=tuple(studies), text=text)
+        files |= csv_texts(table.values["problems"].get("file", []), Path(folder))
+    return Spec(values["title"], values["seed"], tuple(studies), text, tuple(files.items()))
 
 
 def _of_type(kind: type, expected: str) -> Check:
