@@ -47,7 +47,7 @@ def test_other_problems_are_no_pairs():
 def test_too_few_for_an_interval_has_none():
     for count, words in ((1, r"\(one run: no interval\)"), (3, r"\(too few for an interval\)"), (4, r"\[")):
         rows = simulated([posse.IndTS(), posse.IndUCB()], replications=count)
-        a, b = (rows.where(policy=label).table.drop_columns("policy") for label in ("Ind-TS", "Ind-UCB"))
+        a, b = (pa.table(rows.where(policy=label)).drop_columns("policy") for label in ("Ind-TS", "Ind-UCB"))
         column = pa.array(["same"] * count)
         (row,) = compare(*(Records(part.append_column("policy", column)) for part in (a, b)))
         assert re.search(rf"[+-][0-9.]+ {words}", comparison_text([row], "A", "B"))

@@ -327,7 +327,7 @@ def test_little_data_is_enough(study, problem, policy, schedule):
 
 
 def test_missing_data_is_named(records):
-    with pytest.raises(ValueError, match=r"no records of study 'subpar' with n_subpar=3; there are \[5, 8, 9\]"):
+    with pytest.raises(ValueError, match=r"no rows with n_subpar=3; there are 8, 5, 9"):
         figures.panel(records, "regret", 3)
     with pytest.raises(ValueError, match="2 different lists of checkpoints"):
         figures.panel(records, "regret", 8, study="participation")

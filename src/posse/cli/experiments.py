@@ -129,11 +129,11 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _stored(folder: Path) -> Records:
-    from posse.experiments import ResultStore
+    from posse.experiments.runs.store import open_store
 
     if not (folder / "results").is_dir():
         raise FileNotFoundError(f"{folder} has no results; give a folder that `posse run` or `posse paper` wrote")
-    store = ResultStore(folder / "results")
+    store = open_store(folder)
     wanted = store.manifest().get("units", [])
     there = sum((store.folder / f"unit-{name}.parquet").exists() for name in wanted)
     if there < len(wanted):
@@ -151,7 +151,7 @@ def _write_report(records: Records, out: Path, reference: str = "") -> None:
 
     print("drawing …", file=sys.stderr, flush=True)
     manifest: dict[str, Any] = ResultStore(out / "results").manifest()
-    names = [algorithm(label) for label in records.where(study=claims.STUDY).distinct("policy")]
+    names = [algorithm(label) for label in records.matching(study=claims.STUDY).distinct("policy")]
     findings = claims.judge(records) if len(names) == len(set(names)) else []  # the paper has each algorithm once
     page = write_report(
         records,

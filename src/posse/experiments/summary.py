@@ -45,7 +45,7 @@ def written_order(records: Records) -> list[str]:
 
 def by_policy(records: Records, labels: Iterable[str], column: str) -> dict[str, np.ndarray]:
     """A column of each policy that has records, by problem."""
-    parts = {label: records.where(policy=label) for label in labels}
+    parts = {label: records.matching(policy=label) for label in labels}
     return {label: problem_means(rows, column) for label, rows in parts.items() if len(rows)}
 
 

@@ -120,13 +120,13 @@ def judge(records: Records) -> list[ClaimFinding]:
     near-optimal ones at v = 9); "all v" pools the problems, and only if no v is left out. Holm's rule counts the
     cases that are left.
     """
-    runs = _Runs(records.where(study=STUDY))
+    runs = _Runs(records.matching(study=STUDY))
     return [finding for claim in CLAIMS for finding in _decide(claim, list(_tests(claim, runs)))]
 
 
 def small_form(records: Records) -> str:
     """In which way this evaluation is smaller than the paper's, in words; empty if it is not."""
-    own = records.where(study=STUDY)
+    own = records.matching(study=STUDY)
     if not len(own):
         return ""
     rounds = max(own.distinct("horizon"))
@@ -215,7 +215,7 @@ class _Runs:
                 raise ValueError(f"policies {', '.join(map(repr, same))} are all {name}, but expected at most one")
         self.measured: dict[str, dict[tuple[Any, ...], dict[str, float]]] = {name: {} for name in ALGORITHMS}
         self.beyond_theorems: dict[tuple[Any, ...], bool] = {}  # by problem: whether I_10ε is empty
-        for row in records.where(policy=list(labels)).table.drop_columns(["rounds", "regret"]).to_pylist():
+        for row in records.matching(policy=list(labels)).table.drop_columns(["rounds", "regret"]).to_pylist():
             problem = tuple(row[name] for name in PROBLEM)
             if problem not in self.beyond_theorems:
                 means = np.reshape(row["means"], (row["players"], row["arms"]))

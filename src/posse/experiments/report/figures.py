@@ -45,7 +45,7 @@ def checkpoint_rounds(records: Records) -> np.ndarray:
 
 def draw_curves(axes: Axes, records: Records, drawn: Mapping[str, Look], level: float | None = None) -> None:
     """Regret over rounds: a line and a band for each policy; of one standard deviation, or the mean's interval."""
-    parts = {label: records.where(policy=label) for label in drawn}
+    parts = {label: records.matching(policy=label) for label in drawn}
     curves = {
         label: (checkpoint_rounds(rows), summary.problem_means(rows, "regret"))
         for label, rows in parts.items()
@@ -197,9 +197,6 @@ def paper_rows(
     others = [label for label in rows.distinct("policy") if algorithm(label) != VARIANT]
     if others and not with_v:
         rows = rows.where(policy=others)
-    if not len(rows):
-        there = sorted(of_study.distinct("n_subpar"))
-        raise ValueError(f"no records of study {study!r} with n_subpar={n_subpar}; there are {there}")
     shown = rows.distinct("policy")
     return rows, {label: look for label, look in looks(of_study.distinct("policy")).items() if label in shown}
 
@@ -272,9 +269,9 @@ def participation(records: Records, *, study: str = "participation") -> Figure:
     rows = records.where(study=study)
     panels = []
     for v, part in summary.by_subpar(rows).items():
-        parts = [part.where(schedule=schedule) for schedule in rows.distinct("schedule")]
+        parts = [part.matching(schedule=schedule) for schedule in rows.distinct("schedule")]
         if not any(schedule.startswith("Concurrent") for schedule in rows.distinct("schedule")):
-            means, everybody = set(part.rows("means")), records.where(study="subpar", policy=part.distinct("policy"))
+            means, everybody = set(part.rows("means")), records.matching(study="subpar", policy=part.distinct("policy"))
             parts = [everybody.keep([row in means for row in everybody.rows("means")]), *parts]
         panels += [
             (f"{subpar_title(v)}\n{textwrap.fill(summary.schedule_words(str(one['schedule'][0])), 20)}".strip(), one)
@@ -308,7 +305,7 @@ def _draw_sizes(axes: Axes, records: Records, drawn: Mapping[str, Look], *, each
     for number, (label, look) in enumerate(drawn.items()):
         shift = 1 + 0.016 * (number - (len(drawn) - 1) / 2)  # so that whiskers do not hide one another
         points = []
-        for (size,), rows in records.where(policy=label).groups("players").items():
+        for (size,), rows in records.matching(policy=label).groups("players").items():
             regrets = summary.problem_means(rows, "final_regret") / (size if each else 1)
             points.append((size * shift, *summary.mean_and_deviation(regrets)))
         x, mean, deviation = np.array(sorted(points), float).reshape(-1, 3).T

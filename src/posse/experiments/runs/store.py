@@ -22,8 +22,10 @@ from posse.experiments.records import READABLE, SCHEMA, SCHEMA_VERSION, Records
 from posse.experiments.spec.study import Spec, Unit, unit_id
 from posse.version import __version__
 
+RESULTS = "results"  # where a command puts results, beside figures and tables
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+EARLIER = "earlier"  # the folder of files that are not of the present spec
 _DIGEST = re.compile(rb"blake2b:[0-9a-f]{64}")
 _BLANK = b"blake2b:" + b"0" * 64  # stands in the file while the digest is computed
 
@@ -37,9 +39,10 @@ class StoreError(ValueError):
 
 
 class ResultStore:
-    """The results of a spec in a folder, which is made if it is not there.
+    """The results of a spec in a folder, which is made when something is written.
 
-    Files of other specs, of earlier forms of the spec, or by other code may be there too; they stay as they are.
+    Files of other specs, of earlier forms of the spec, or by other code may be there too; they stay as they are. A run
+    moves those that are not of its spec into the folder `earlier`, so that the files beside each other are of one spec.
 
     >>> import tempfile
     >>> ResultStore(tempfile.mkdtemp()).manifest()
@@ -50,7 +53,6 @@ class ResultStore:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise StoreError(f"{self.folder} is a file, but results go into a folder")
-        self.folder.mkdir(parents=True, exist_ok=True)
 
     def path(self, unit: Unit) -> Path:
         """The file of a unit."""
@@ -77,12 +79,18 @@ class ResultStore:
             listed = [self.folder / f"unit-{name}.parquet" for name in self.manifest().get("units", [])]
             paths = [path for path in listed if path.exists()] if listed else self.files()
         if not paths:
-            raise StoreError(f"{self.folder} holds no results")
+            what = "holds no results" if self.folder.is_dir() else "does not exist"
+            raise StoreError(f"{self.folder} {what}; `posse run` and `posse.experiments.run` write results")
         return Records(pa.concat_tables(map(read_table, paths)))
 
-    def files(self) -> list[Path]:
-        """The files that are named like those of units, of this spec or another."""
-        return sorted(self.folder.glob("unit-*.parquet"))
+    def files(self, folder: str = "") -> list[Path]:
+        """The files that are named like those of units, of this spec or another; in EARLIER, those moved there."""
+        return sorted((self.folder / folder).glob("unit-*.parquet"))
+
+    def move(self, path: Path, place: Path) -> None:
+        """Move the file of a unit to its place, which is here or in EARLIER."""
+        place.parent.mkdir(exist_ok=True)
+        os.replace(path, place)
 
     def set_aside(self, path: Path) -> str:
         """Rename a file that is damaged or somebody else's, so that its place is free; its new name."""
@@ -94,6 +102,7 @@ class ResultStore:
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Lock the folder for one writing process, until it ends. Temporary files of killed processes are removed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / LOCK, "w", encoding="utf-8") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -129,6 +138,7 @@ class ResultStore:
             os.close(folder)
 
     def _put(self, path: Path, content: bytes) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
         temporary = self.folder / f".{path.name}.{uuid.uuid4().hex}.tmp"
         try:
             with open(temporary, "xb") as file:
@@ -138,6 +148,17 @@ class ResultStore:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+def open_store(folder: str | Path) -> ResultStore:
+    """The store in a folder that `posse run` or `posse paper` wrote, or of `run`."""
+    given = Path(folder)
+    return ResultStore(given / RESULTS if (given / RESULTS).is_dir() else given)
+
+
+def read(folder: str | Path) -> Records:
+    """The results in a folder that `posse run`, `posse paper` or `posse.experiments.run` wrote."""
+    return open_store(folder).read()
 
 
 def file_content(unit: Unit, table: pa.Table) -> bytes:

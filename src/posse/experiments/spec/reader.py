@@ -34,6 +34,10 @@ MAX_UNITS = 100_000
 def load(path: str | Path) -> Spec:
     """Read a spec from a file; files that it names are looked for beside it."""
     path = Path(path)
+    if path.is_dir():
+        raise SpecError(
+            f"{path} is a folder, but expected a spec file; `posse.experiments.read` reads a folder's results"
+        )
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
