@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from scipy import stats
 
 import posse
-from posse.experiments import summary
+from posse.experiments import settings
 from posse.experiments.records import Records, from_result
 from posse.experiments.report import figures, run_report, theory
 from posse.figures import canvas
@@ -231,10 +231,10 @@ def test_settings_are_what_was_asked_for(records):
     problems = posse.generate.uniform(count=6, players=3, arms=5, epsilon=0.1)
     uniform = Records(from_result(posse.simulate(problems, posse.IndTS(), 20, threads=1), "mine"))
     assert len(uniform.distinct("n_subpar")) > 1
-    assert [setting for setting, _ in summary.settings(uniform)] == [{}]
-    found = [setting for setting, _ in summary.settings(records.where(study="subpar"))]
+    assert [setting for setting, _ in settings.settings(uniform)] == [{}]
+    found = [setting for setting, _ in settings.settings(records.where(study="subpar"))]
     assert found == [{"n_subpar": 8}, {"n_subpar": 5}, {"n_subpar": 9}]
-    turns = summary.settings(records.where(study="participation"))
+    turns = settings.settings(records.where(study="participation"))
     assert [list(setting) for setting, _ in turns] == [["schedule"], ["schedule"]]  # which tells the horizon too
     assert sum(len(part) for _, part in turns) == len(records.where(study="participation"))
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from posse.experiments.settings import describe, settings
 from posse.notebook import NAME, Summarized, Summary
 from posse.policies.labels import matching_labels
 from posse.problem import Problem
@@ -88,8 +89,6 @@ class Records(Summarized):
         return self.table.num_rows
 
     def _summary(self) -> Summary:
-        from posse.experiments.summary import describe, settings  # which is about records
-
         policies, studies = self.distinct("policy"), self.distinct("study")
         rows = [["study", "setting", "policy", "runs", "mean final regret"]]
         for (study,), of_study in self.groups("study").items():

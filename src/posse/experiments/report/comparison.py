@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from posse.experiments import summary
 from posse.experiments.records import Records, check_records
+from posse.experiments.settings import SETTING, describe
 from posse.simulation.statistics import Difference, paired_difference
 from posse.text import align, plural
 
@@ -34,15 +35,15 @@ def compare(first: Records, second: Records) -> list[ComparisonRow]:
     """Mean final regret in both, for every policy and setting that both have."""
     check_records("first", first)
     check_records("second", second)
-    parts, others = (records.groups("study", *summary.SETTING, "policy") for records in (first, second))
-    varying = [name for name in summary.SETTING if len(first.distinct(name)) > 1]
+    parts, others = (records.groups("study", *SETTING, "policy") for records in (first, second))
+    varying = [name for name in SETTING if len(first.distinct(name)) > 1]
     rows = []
     for key, part in parts.items():
         if key in others:
             both = part, others[key]
             study, *values, label = key
-            setting = dict(zip(summary.SETTING, values, strict=True))
-            shown = summary.describe({name: setting[name] for name in varying})
+            setting = dict(zip(SETTING, values, strict=True))
+            shown = describe({name: setting[name] for name in varying})
             paired = summary.paired_runs(*both)
             common = sum(map(len, paired))
             same = set(part.rows(*RUN)) & set(others[key].rows(*RUN))

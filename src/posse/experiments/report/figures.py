@@ -16,6 +16,7 @@ from matplotlib.ticker import NullLocator
 
 from posse.experiments import summary
 from posse.experiments.records import KINDS, Records
+from posse.experiments.settings import describe, schedule_words, settings
 from posse.figures import canvas, regret
 from posse.figures.policy_looks import looks
 from posse.figures.style import DARK, LIGHT, PRINT, SOFT, WIDTH
@@ -247,7 +248,7 @@ def figure_1(records: Records, n_subpar: Sequence[int] = (8, 5), *, study: str =
 
 def subpar_title(n_subpar: int | None) -> str:
     """The title of a panel with one |I_5ε|; none for all of them."""
-    return "" if n_subpar is None else summary.describe({"n_subpar": n_subpar})
+    return "" if n_subpar is None else describe({"n_subpar": n_subpar})
 
 
 def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int = 0, **how: Any) -> Figure:
@@ -256,8 +257,8 @@ def study_sheet(records: Records, study: str, kind: str = "regret", *, page: int
     Of regret, `level=0.95` shows intervals of the means, in place of standard deviations.
     """
     rows = records.where(study=study)
-    parts = summary.settings(rows)[SHEET * page : SHEET * (page + 1)]
-    panels = [(summary.describe(setting, between="\n"), part) for setting, part in parts]
+    parts = settings(rows)[SHEET * page : SHEET * (page + 1)]
+    panels = [(describe(setting, between="\n"), part) for setting, part in parts]
     return sheet(panels, looks(summary.written_order(rows)), kind, **how)
 
 
@@ -274,7 +275,7 @@ def participation(records: Records, *, study: str = "participation") -> Figure:
             means, everybody = set(part.rows("means")), records.matching(study="subpar", policy=part.distinct("policy"))
             parts = [everybody.keep([row in means for row in everybody.rows("means")]), *parts]
         panels += [
-            (f"{subpar_title(v)}\n{textwrap.fill(summary.schedule_words(str(one['schedule'][0])), 20)}".strip(), one)
+            (f"{subpar_title(v)}\n{textwrap.fill(schedule_words(str(one['schedule'][0])), 20)}".strip(), one)
             for one in parts
             if len(one)
         ]

@@ -22,7 +22,8 @@ from posse.experiments.records import Records, check_records
 from posse.experiments.report import figures
 from posse.experiments.report.tables import WORDS, write_tables
 from posse.experiments.report.theory import theory_over, theory_over_time
-from posse.experiments.summary import by_subpar, describe, schedule_words, settings, spread_over
+from posse.experiments.settings import describe, schedule_words, settings
+from posse.experiments.summary import by_subpar, spread_over
 from posse.figures.canvas import to_bytes
 from posse.figures.policy_looks import looks
 from posse.insight.report import templates

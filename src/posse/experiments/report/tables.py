@@ -15,6 +15,7 @@ from posse.experiments import summary
 from posse.experiments.paper.claims import ClaimFinding, to_csv
 from posse.experiments.records import KINDS, Records
 from posse.experiments.report.theory import PAPER_BOUNDS
+from posse.experiments.settings import SETTING, describe, feedback_columns, settings
 from posse.policies.base import all_policies
 from posse.policies.labels import algorithm, matching_labels
 from posse.problem import Problem
@@ -113,7 +114,7 @@ class RegretTable:
         """A note on late rewards, if policies without randomness meet them."""
         without = {cls.name or cls.__name__ for cls in all_policies() if not cls.randomised}
         schedules = {schedule for _, part, _ in self.rows for schedule in part.distinct("schedule")}
-        late = any(summary.feedback_columns(schedule)[1:] != (0, 1) for schedule in schedules)
+        late = any(feedback_columns(schedule)[1:] != (0, 1) for schedule in schedules)
         return note_on_late_rewards(label for label in self.policies if algorithm(label) in without) if late else []
 
 
@@ -130,7 +131,7 @@ def regret_tables(records: Records, reference: str = "") -> list[RegretTable]:
         of_study = records.where(study=study)
         policies = summary.written_order(of_study)
         rows, references = [], []
-        for setting, part in summary.settings(of_study):
+        for setting, part in settings(of_study):
             values = summary.by_policy(part, policies, "final_regret")
             least = min(value.mean() for value in values.values())
             references.append(_reference(reference, list(values)))
@@ -176,7 +177,7 @@ def regret_table(records: Records, reference: str = "") -> str:
     """Final regrets for the terminal, with a star at the lowest of each row, and differences to a reference."""
     parts = []
     for table in regret_tables(records, reference):
-        names = [shorten(summary.describe(setting) or "all problems", 60) for setting, _, _ in table.rows]
+        names = [shorten(describe(setting) or "all problems", 60) for setting, _, _ in table.rows]
         columns = [
             [shorten(label, 26) + " ", *(cells[label].starred if label in cells else "– " for *_, cells in table.rows)]
             for label in table.policies
@@ -205,7 +206,7 @@ def write_tables(
     """
     found = regret_tables(records, reference)
     names = [f"{what}_{how}" for what in ("percent_of_pulls", "regret") for how in ("mean", "standard_deviation")]
-    before, after = ["study", *summary.SETTING], ["delay", "batch", "policy"]
+    before, after = ["study", *SETTING], ["delay", "batch", "policy"]
     final: list[list[Any]] = [[*before, *after, *FINAL]]
     kinds: list[list[Any]] = [[*before, *after, "kind", *names]]
     for table in found:
@@ -231,9 +232,9 @@ def write_tables(
 
 def _setting_columns(rows: Records) -> Iterator[Any]:
     """The values of a setting, the schedule alone, then delay and batch; empty where rows differ."""
-    found = [rows.distinct(column) for column in summary.SETTING]
-    values = dict(zip(summary.SETTING, (value[0] if len(value) == 1 else "" for value in found), strict=True))
-    values["schedule"], *feedback = summary.feedback_columns(values["schedule"])
+    found = [rows.distinct(column) for column in SETTING]
+    values = dict(zip(SETTING, (value[0] if len(value) == 1 else "" for value in found), strict=True))
+    values["schedule"], *feedback = feedback_columns(values["schedule"])
     return itertools.chain(values.values(), feedback)
 
 
