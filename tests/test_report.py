@@ -348,7 +348,7 @@ def test_where_the_first_policy_differs_from_row_to_row_the_text_says_so():
         )
         for epsilon in (0.1, 0.15)
     ]
-    (table,) = regret_tables(Records(pa.concat_tables(tables)))
+    (table,) = regret_tables(Records(pa.concat_tables(map(pa.table, tables))))
     assert (table.reference, table.compared) == ("the row's RobustAgg", ["Ind-TS"])
     assert table.references == ["RobustAgg(0.1)", "RobustAgg(0.15)"]
     assert table.policies == ["RobustAgg(0.1)", "RobustAgg(0.15)", "Ind-TS"]

@@ -120,7 +120,7 @@ class Records(Summarized):
         """
         for column, value in conditions.items():
             there = self.distinct(column) if column in SCHEMA.names else []
-            given = _listed(value)
+            given = self._listed(value)
             if column == "policy":
                 given = [label for each in given for label in (matching_labels(each, there) or [each])]
                 conditions[column] = given
@@ -133,9 +133,14 @@ class Records(Summarized):
         """The rows whose columns have just these values, or one of a list of values; perhaps none."""
         keep = np.ones(len(self), bool)
         for column, value in conditions.items():
-            allowed = _listed(value)
+            allowed = self._listed(value)
             keep &= np.isin(self[column], allowed) if allowed else False
         return self.keep(keep)
+
+    @staticmethod
+    def _listed(value: Any) -> list[Any]:
+        """The values that a condition allows."""
+        return list(value) if isinstance(value, (list, tuple, set, range)) else [value]
 
     def keep(self, mask: Sequence[bool] | np.ndarray) -> "Records":
         """The rows for which the mask is true."""
@@ -162,8 +167,3 @@ class Records(Summarized):
         """The distinct problems of the rows, rebuilt from their means and ε, which is all that gaps and bounds need."""
         distinct = dict.fromkeys(self.rows("players", "arms", "epsilon", "means"))
         return [Problem(np.reshape(means, (players, arms)), epsilon) for players, arms, epsilon, means in distinct]
-
-
-def _listed(value: Any) -> list[Any]:
-    """The values that a condition allows."""
-    return list(value) if isinstance(value, (list, tuple, set, range)) else [value]

@@ -215,7 +215,7 @@ class _Runs:
                 raise ValueError(f"policies {', '.join(map(repr, same))} are all {name}, but expected at most one")
         self.measured: dict[str, dict[tuple[Any, ...], dict[str, float]]] = {name: {} for name in ALGORITHMS}
         self.beyond_theorems: dict[tuple[Any, ...], bool] = {}  # by problem: whether I_10ε is empty
-        for row in records.matching(policy=list(labels)).table.drop_columns(["rounds", "regret"]).to_pylist():
+        for row in records.where(policy=list(labels)).table.drop_columns(["rounds", "regret"]).to_pylist():
             problem = tuple(row[name] for name in PROBLEM)
             if problem not in self.beyond_theorems:
                 means = np.reshape(row["means"], (row["players"], row["arms"]))

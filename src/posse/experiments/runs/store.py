@@ -23,9 +23,9 @@ from posse.experiments.spec.study import Spec, Unit, unit_id
 from posse.version import __version__
 
 RESULTS = "results"  # where a command puts results, beside figures and tables
+EARLIER = "earlier"  # the folder of files that are not of the present spec
 MANIFEST = "manifest.json"
 LOCK = ".lock"
-EARLIER = "earlier"  # the folder of files that are not of the present spec
 _DIGEST = re.compile(rb"blake2b:[0-9a-f]{64}")
 _BLANK = b"blake2b:" + b"0" * 64  # stands in the file while the digest is computed
 
@@ -69,6 +69,8 @@ class ResultStore:
 
     def read(self, spec: Spec | None = None) -> Records:
         """The results of all units that the manifest lists, or of a spec; without both, everything in the folder."""
+        if not self.folder.is_dir():
+            raise StoreError(f"there is no folder {self.folder}")
         if spec is not None:
             units = spec.units()
             paths = [self.path(unit) for unit in units]
@@ -79,8 +81,7 @@ class ResultStore:
             listed = [self.folder / f"unit-{name}.parquet" for name in self.manifest().get("units", [])]
             paths = [path for path in listed if path.exists()] if listed else self.files()
         if not paths:
-            what = "holds no results" if self.folder.is_dir() else "does not exist"
-            raise StoreError(f"{self.folder} {what}; `posse run` and `posse.experiments.run` write results")
+            raise StoreError(f"{self.folder} holds no results")
         return Records(pa.concat_tables(map(read_table, paths)))
 
     def files(self, folder: str = "") -> list[Path]:
@@ -148,17 +149,6 @@ class ResultStore:
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
-
-
-def open_store(folder: str | Path) -> ResultStore:
-    """The store in a folder that `posse run` or `posse paper` wrote, or of `run`."""
-    given = Path(folder)
-    return ResultStore(given / RESULTS if (given / RESULTS).is_dir() else given)
-
-
-def read(folder: str | Path) -> Records:
-    """The results in a folder that `posse run`, `posse paper` or `posse.experiments.run` wrote."""
-    return open_store(folder).read()
 
 
 def file_content(unit: Unit, table: pa.Table) -> bytes:
@@ -231,3 +221,14 @@ def open_unit(path: Path) -> tuple[dict[str, Any], pq.ParquetFile]:
     if path.name != f"unit-{unit_id(metadata['posse_unit'])}.parquet":
         raise StoreError(f"{path} does not contain the unit that its name says")
     return json.loads(metadata["posse_unit"]), file
+
+
+def open_store(folder: str | Path) -> ResultStore:
+    """The store in a folder that `posse run` or `posse paper` wrote, or of `run`."""
+    given = Path(folder)
+    return ResultStore(given / RESULTS if (given / RESULTS).is_dir() else given)
+
+
+def read(folder: str | Path) -> Records:
+    """The results in a folder that `posse run`, `posse paper` or `posse.experiments.run` wrote."""
+    return open_store(folder).read()
