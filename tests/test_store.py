@@ -88,7 +88,7 @@ def test_an_empty_folder_and_none(tmp_path):
     with pytest.raises(StoreError, match="holds no results"):
         ResultStore(tmp_path).read()
     for way in (read, lambda folder: ResultStore(folder).read()):
-        with pytest.raises(StoreError, match="there is no folder .*new"):
+        with pytest.raises(StoreError, match=r"there is no folder .*new"):
             way(tmp_path / "new")
     assert list(tmp_path.iterdir()) == [], "who only reads makes no folder"
 
