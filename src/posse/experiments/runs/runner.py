@@ -98,7 +98,7 @@ def run(
             "units": [unit.id for unit in units],
             "spec": spec.text,
             "files": dict(spec.files),
-            "imports": {file.name: file.read_text(encoding="utf-8") for file in imported_files()},
+            "imports": _imported_by(units),
             "runs": remaining.manifest.get("runs", []),
         }
         if tasks:
@@ -140,6 +140,13 @@ def run(
             this |= {"finished": _now(), "seconds": round(time.monotonic() - started, 3)}
             store.write_manifest(manifest)
     return store.read(spec)
+
+
+def _imported_by(units: Iterable[Unit]) -> dict[str, str]:
+    """The users' files that policies of these units are from, as texts, by name."""
+    classes = {type(policy) for unit in units for policy in unit.policies}
+    modules = {base.__module__ for cls in classes for base in cls.__mro__}
+    return {file.name: file.read_text(encoding="utf-8") for file in imported_files() if file.stem in modules}
 
 
 def _work(unit: Unit) -> str:
